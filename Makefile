@@ -1,0 +1,75 @@
+# Everything starts here. `make demo` shows the machine at work, `make test` runs every check.
+
+VENV := .venv
+RUN := $(VENV)/bin/python
+# The first interpreter that is new enough; PYTHON=... on the command line wins.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+PIP := $(RUN) -m pip install --quiet --disable-pip-version-check --no-input
+
+DEVICES ?= cpu:0 sim:0
+OUT ?= out
+SEED ?= 0
+PROGRAMS ?= 100000
+
+.PHONY: demo test lint types imports tests bench model-long clean help
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo         train the digits network on the virtual machine (DEVICES=\"$(DEVICES)\", results in $(OUT)/)"
+	@echo "make test         every check: ruff, mypy, import-linter, pytest"
+	@echo "make bench        the benchmarks, as a table and as $(OUT)/bench.json"
+	@echo "make model-long   random programs against the serial oracle (SEED=$(SEED) PROGRAMS=$(PROGRAMS))"
+	@echo "make clean        remove the environment, caches and results"
+
+demo: $(VENV)/.examples
+	@for device in $(DEVICES); do \
+		$(RUN) examples/train_digits.py --device $$device --seed $(SEED) --out $(OUT)/$$(echo $$device | tr : -) || exit 1; \
+	done
+
+test: lint types imports tests
+	@echo "== every check passed"
+
+lint: $(VENV)/.dev
+	@echo "== ruff"
+	@$(RUN) -m ruff check .
+	@$(RUN) -m ruff format --check .
+
+types: $(VENV)/.dev
+	@echo "== mypy"
+	@$(RUN) -m mypy
+
+imports: $(VENV)/.dev
+	@echo "== import-linter"
+	@$(VENV)/bin/lint-imports
+
+tests: $(VENV)/.dev
+	@echo "== pytest"
+	@$(RUN) -m pytest
+
+bench: $(VENV)/.dev
+	@mkdir -p $(OUT)
+	@$(RUN) -m bench --json $(OUT)/bench.json
+
+model-long: $(VENV)/.dev
+	@$(RUN) -m tests.model.run --seed $(SEED) --programs $(PROGRAMS)
+
+clean:
+	@rm -rf $(VENV) out build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamps make a second run start at once; a changed pyproject.toml installs again.
+$(RUN):
+	@test -n "$(PYTHON)" || { echo "tensord needs Python 3.11 or newer; name one with PYTHON=..." >&2; exit 1; }
+	@echo "== making $(VENV) with $(PYTHON)"
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.examples: pyproject.toml | $(RUN)
+	@echo "== installing tensord"
+	@$(PIP) --editable ".[examples]"
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(RUN)
+	@echo "== installing tensord with what its checks need"
+	@$(PIP) --editable ".[dev]"
+	@touch $(VENV)/.examples $@

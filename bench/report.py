@@ -1,0 +1,78 @@
+"""The result as a table for people and as JSON for everything else."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Column, Table
+
+from .measure import Row, Settings
+
+VERDICTS = {"aim": "[green]aim[/]", "must": "[yellow]must[/]", "missed": "[red]missed[/]", "not measured": "-"}
+
+
+def machine() -> dict[str, Any]:
+    """What the numbers were measured on."""
+    return {
+        "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "platform": platform.platform(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+    }
+
+
+def shown(value: float | None, unit: str) -> str:
+    """A number with three digits that matter, and its unit."""
+    return "-" if value is None else f"{value:#.3g}".rstrip(".") + f" {unit}"
+
+
+def limits(row: Row) -> tuple[str, str]:
+    """Must and aim, in the unit of what is judged."""
+    unit = row.unit if row.judge == "ours" else "x"
+    return f"{row.must:g} {unit}", f"{row.aim:g} {unit}"
+
+
+def print_table(rows: list[Row], console: Console) -> None:
+    """One line per row, the number that is judged in bold; notes below."""
+    name = Column("workload", no_wrap=True)
+    table = Table(
+        name,
+        "tensord",
+        "baseline",
+        "",
+        "ratio",
+        "must",
+        "aim",
+        "met",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        collapse_padding=True,
+    )
+    for row in rows:
+        ours, ratio = shown(row.ours, row.unit), shown(row.ratio, "x")
+        ours, ratio = (f"[bold]{ours}[/]", ratio) if row.judge == "ours" else (ours, f"[bold]{ratio}[/]")
+        baseline = shown(row.baseline, row.unit)
+        table.add_row(row.name, ours, baseline, row.baseline_name, ratio, *limits(row), VERDICTS[row.verdict])
+    console.print(table)
+    for row in rows:
+        if row.note:
+            console.print(f"{row.name}: {row.note}")
+
+
+def write_json(rows: list[Row], settings: Settings, path: Path) -> None:
+    """Machine, settings and rows, each row with every run."""
+    document = {
+        "machine": machine(),
+        "runs": settings.runs,
+        "quick": settings.quick,
+        "rows": [row.as_json() for row in rows],
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document, indent=1) + "\n")

@@ -1,0 +1,86 @@
+"""Cost of an op: float32[16] operands, so that what is timed is the runtime and not the arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+
+import tensord as td
+
+from .measure import Row, Settings, clocked, compare, median
+
+LENGTH = 16
+# Takes arrays or tensors, does `count` ops on them, returns what the host then waits for.
+Work = Callable[[list[Any], int], list[Any]]
+
+
+def chain(operands: list[Any], count: int) -> list[Any]:
+    """Every op needs the one before it."""
+    x, y = operands[:2]
+    for _ in range(count):
+        x = x + y
+    return [x]
+
+
+def spread(operands: list[Any], count: int) -> list[Any]:
+    """A hundred independent chains, one op of each in turn, every result a new tensor."""
+    y, z = operands[0], operands[1:]
+    for step in range(count):
+        index = step % len(z)
+        z[index] = z[index] + y
+    return z
+
+
+def scatter(pairs: list[tuple[int, int]]) -> Work:
+    """In-place ops between tensors chosen at random, the same ones in every run."""
+
+    def work(operands: list[Any], count: int) -> list[Any]:
+        half = len(operands) // 2
+        a, b = operands[:half], operands[half:]
+        for i, j in pairs[:count]:
+            a[i] += b[j]
+        return a
+
+    return work
+
+
+def measure_ops(settings: Settings, name: str, work: Work, tensors: int, *, must: float, aim: float) -> Row:
+    """One row: microseconds per op until the results are on the host."""
+    count = settings.size(10_000, 500)
+    arrays = [np.full(LENGTH, 1e-3 * index, np.float32) for index in range(tensors)]
+    with ExitStack() as stack:
+        ours = None
+        if not settings.baseline_only:
+            session = stack.enter_context(td.connect("local", devices=["cpu:0"]))
+
+            def ours() -> float:
+                operands = [session.asarray(array) for array in arrays]
+                session.sync()
+                return clocked(lambda: [result.numpy() for result in work(operands, count)], per=count)
+
+        def baseline() -> float:
+            operands = [array.copy() for array in arrays]
+            return clocked(lambda: work(operands, count), per=count)
+
+        runs = compare(settings, ours, baseline, "us")
+    return Row(name, "us", median(runs, "ours"), median(runs, "baseline"), must, aim, runs=runs)
+
+
+def measure_chain(settings: Settings) -> list[Row]:
+    """`x = x + y`, 10,000 times."""
+    return [measure_ops(settings, "chain", chain, 2, must=10, aim=5)]
+
+
+def measure_spread(settings: Settings) -> list[Row]:
+    """`z[i] = z[i] + y` over 100 tensors, 10,000 ops."""
+    return [measure_ops(settings, "100 tensors", spread, 101, must=10, aim=5)]
+
+
+def measure_inplace(settings: Settings) -> list[Row]:
+    """`a[i] += b[j]` with i and j at random, 64 tensors in each of the two lists, 10,000 ops."""
+    draw = np.random.default_rng(0).integers(0, 64, (10_000, 2))
+    work = scatter([(int(i), int(j)) for i, j in draw])
+    return [measure_ops(settings, "in place", work, 128, must=8, aim=4)]

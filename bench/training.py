@@ -1,0 +1,104 @@
+"""A training step of the digits network: the example's own code against the same ops in plain NumPy on one thread."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+import tensord as td
+from examples.train_digits import Digits, Network, Parameters, initial_parameters, learning_rate, load, minibatches
+
+from .measure import Row, Settings, clocked, compare, median
+
+RATE = learning_rate(1, 40)
+
+Floats: TypeAlias = NDArray[np.float32]
+
+
+def cross_entropy(logits: Floats, labels: NDArray[np.int64]) -> np.float32:
+    """Mean over the batch."""
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    chosen = shifted[np.arange(len(labels)), labels]
+    return (np.log(np.exp(shifted).sum(axis=1)) - chosen).mean()
+
+
+def cross_entropy_grad(logits: Floats, labels: NDArray[np.int64]) -> Floats:
+    """Gradient of the mean with respect to the logits."""
+    exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
+    gradient = exponentials / exponentials.sum(axis=1, keepdims=True)
+    gradient[np.arange(len(labels)), labels] -= 1
+    return gradient / np.float32(len(labels))
+
+
+def forward(layers: Parameters, images: Floats) -> tuple[list[Floats], Floats]:
+    """What enters each layer, and the logits."""
+    activations = [images]
+    for weight, bias in layers[:-1]:
+        activations.append(np.maximum(activations[-1] @ weight + bias, 0))
+    weight, bias = layers[-1]
+    return activations, activations[-1] @ weight + bias
+
+
+def numpy_step(layers: Parameters, images: Floats, labels: NDArray[np.int64], rate: float) -> np.float32:
+    """What `examples.train_digits.Network.step` does, op for op."""
+    activations, logits = forward(layers, images)
+    loss = cross_entropy(logits, labels)
+    gradient = cross_entropy_grad(logits, labels)
+    for index in reversed(range(len(layers))):
+        (weight, bias), inputs = layers[index], activations[index]
+        weight_gradient = inputs.T @ gradient
+        bias_gradient = gradient.sum(axis=0)
+        if index > 0:
+            gradient = gradient @ weight.T * (inputs > 0)
+        weight -= rate * weight_gradient
+        bias -= rate * bias_gradient
+    return loss
+
+
+def train_numpy(digits: Digits, epochs: int, seed: int) -> float:
+    """Test accuracy of the example's run in plain NumPy: the hyperparameters were chosen with it."""
+    rng = np.random.default_rng(seed)
+    layers = initial_parameters(rng)
+    for epoch in range(1, epochs + 1):
+        for images, labels in minibatches(digits, rng):
+            numpy_step(layers, images, labels, learning_rate(epoch, epochs))
+    _, logits = forward(layers, digits.test_images)
+    return float((logits.argmax(axis=1) == digits.test_labels).mean())
+
+
+def measure(settings: Settings) -> list[Row]:
+    """Milliseconds per step over 200 steps, the minibatches uploaded before the clock starts."""
+    steps = settings.size(200, 10)
+    batches = list(minibatches(load(), np.random.default_rng(0)))
+
+    def baseline() -> float:
+        layers = initial_parameters(np.random.default_rng(0))
+        with threadpool_limits(limits=1):
+            return clocked(
+                lambda: [numpy_step(layers, *batches[i % len(batches)], RATE) for i in range(steps)], per=steps
+            )
+
+    if settings.baseline_only:
+        runs = compare(settings, None, baseline, "ms")
+    else:
+        with td.connect("local", devices=["cpu:0"]) as session:
+            uploaded = [(session.asarray(images), session.asarray(labels)) for images, labels in batches]
+            runs = compare(settings, lambda: train_on_vm(session, uploaded, steps), baseline, "ms")
+    medians = median(runs, "ours"), median(runs, "baseline")
+    return [Row("training step", "ms", *medians, 1.3, 0.8, "ratio", "NumPy", runs=runs)]
+
+
+def train_on_vm(session: Any, batches: list[tuple[Any, Any]], steps: int) -> float:
+    """Seconds per step on the virtual machine, until the last one is done."""
+    network = Network(session, "cpu:0", initial_parameters(np.random.default_rng(0)))
+    session.sync()
+
+    def work() -> None:
+        for step in range(steps):
+            network.step(*batches[step % len(batches)], RATE)
+        session.sync()
+
+    return clocked(work, per=steps)

@@ -1,0 +1,73 @@
+"""The command line: `tensord`.
+
+Errors are one line on stderr that says what to do, and exit code 1; never a traceback, unless TENSORD_DEBUG is set.
+Start-up is part of the experience, so commands import what they need when they run.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated, NoReturn
+
+import typer
+
+from ..interpreter.errors import TensordError
+from . import cli_trace
+
+app = typer.Typer(
+    name="tensord",
+    help="One owner for the tensors and devices of a machine.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.add_typer(cli_trace.app, name="trace")
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """The entry point; `arguments` are those of the process by default. Leaves by SystemExit."""
+    try:
+        code = app(args=None if arguments is None else list(arguments), prog_name="tensord", standalone_mode=False)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader, `head` perhaps, has what it wanted. Python flushes stdout once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except (KeyboardInterrupt, typer.Abort):
+        sys.exit(130)
+    except Exception as error:
+        if os.environ.get("TENSORD_DEBUG"):
+            raise
+        typer.echo(f"tensord: {_explained(error)}", err=True)
+        sys.exit(1)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+) -> None:
+    if version:
+        from importlib.metadata import version as installed
+
+        typer.echo(f"tensord {installed('tensord')}")
+    elif context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def _explained(error: Exception) -> str:
+    """One line: what happened and what to do."""
+    # Errors of usage come from click, which newer versions of typer bring along under a name of their own.
+    usage = getattr(error, "format_message", None)
+    if usage is not None:
+        message = f"{usage()} Try --help."
+    elif isinstance(error, TensordError):
+        message = str(error)
+    elif isinstance(error, OSError) and error.filename is not None:
+        message = f"{error.filename}: {error.strerror}. Check the path and its permissions."
+    else:
+        message = f"internal error, {type(error).__name__}: {error}. TENSORD_DEBUG=1 shows where; please report it."
+    return " ".join(message.split())

@@ -1,0 +1,65 @@
+"""Locations: where the user's code issued a call. Captured as (code, instruction offset), resolved to text once.
+
+Reading a frame's line number walks the code's line table; the offset is one attribute. So each call site is looked up
+by its offset, and only a site never seen before is resolved, named and sent.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import CodeType, FrameType
+
+PACKAGE = __name__.partition(".")[0]
+LIMIT = 1 << 16
+
+
+class Locations:
+    """The call sites of one session, by number. Belongs to the session's lock."""
+
+    __slots__ = ("_sites", "newest", "unsent")
+
+    def __init__(self) -> None:
+        # The code object is kept, so that its id is not used again.
+        self._sites: dict[tuple[int, int], tuple[int, CodeType]] = {}
+        self.newest = 0
+        self.unsent: list[tuple[int, str]] = []
+
+    def number(self, frame: FrameType) -> int:
+        """The number of the place where that frame is now."""
+        code = frame.f_code
+        site = self._sites.get((id(code), frame.f_lasti))
+        return site[0] if site is not None else self._add(frame, code)
+
+    def _add(self, frame: FrameType, code: CodeType) -> int:
+        if len(self._sites) >= LIMIT:
+            self._sites.clear()
+        self.newest += 1
+        self._sites[id(code), frame.f_lasti] = (self.newest, code)
+        self.unsent.append((self.newest, describe(frame)))
+        return self.newest
+
+
+def user_frame(depth: int) -> FrameType:
+    """The nearest frame outside this package, from `depth` callers up."""
+    frame: FrameType = sys._getframe(depth + 1)
+    while frame.f_back is not None and is_ours(frame):
+        frame = frame.f_back
+    return frame
+
+
+def is_ours(frame: FrameType) -> bool:
+    """Is it code of this package?"""
+    name = frame.f_globals.get("__name__", "")
+    return name == PACKAGE or name.startswith(PACKAGE + ".")
+
+
+def describe(frame: FrameType) -> str:
+    """ "file:line in function", the file relative to the working directory where it lies below it."""
+    code = frame.f_code
+    path = Path(code.co_filename)
+    try:
+        shown = path.relative_to(Path.cwd())
+    except (ValueError, OSError):
+        shown = path
+    return f"{shown}:{frame.f_lineno} in {code.co_qualname}"

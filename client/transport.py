@@ -1,0 +1,95 @@
+"""What a session needs of whatever carries its messages to a virtual machine and brings the answers back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from ..interpreter.errors import ConnectionLost, TensordError
+from ..interpreter.messages import Message
+
+
+class Reply:
+    """The answer to one request: `value` or `error`, once `done`. Callbacks run on the thread that brings it."""
+
+    __slots__ = ("_callbacks", "_lock", "done", "error", "value")
+
+    def __init__(self) -> None:
+        self.done = False
+        self.value: Any = None
+        self.error: TensordError | None = None
+        self._lock = threading.Lock()
+        self._callbacks: list[Callable[[], None]] | None = []
+
+    def set(self, value: Any, error: TensordError | None) -> None:
+        """The answer is here; only the first one counts."""
+        if self.done:
+            return
+        self.value, self.error = value, error
+        self.done = True
+        with self._lock:
+            callbacks, self._callbacks = self._callbacks, None
+        for callback in callbacks or ():
+            callback()
+
+    def when_done(self, callback: Callable[[], None]) -> None:
+        """Call back once done; at once if it is."""
+        with self._lock:
+            if self._callbacks is not None:
+                self._callbacks.append(callback)
+                return
+        callback()
+
+    def result(self) -> Any:
+        """The value; raises the error. Only once done."""
+        if self.error is not None:
+            raise self.error.reraisable()
+        return self.value
+
+
+class Transport(Protocol):
+    """Carries messages in order, and out-of-band verbs that overtake them. Safe to use from several threads."""
+
+    # Device name -> names of ops without a kernel there; the first device is the default one.
+    devices: dict[str, frozenset[str]]
+
+    def send(self, messages: Sequence[Message]) -> None:
+        """Hand over a batch in program order. Does not wait."""
+
+    def await_credit(self) -> None:
+        """Wait while the session has too much unfinished. Called without any lock."""
+
+    def request(self) -> tuple[int, Reply]:
+        """A new request number and its reply, to be named in a message."""
+
+    def wait(self, reply: Reply, timeout: float | None) -> bool:
+        """Wait for a reply; False after `timeout` seconds. ConnectionLost when the other side ends."""
+
+    def rouse(self, idle_flush: Callable[[], bool]) -> None:
+        """Unsent messages exist: call `idle_flush` in a while. It tells whether it found any."""
+
+    def query(self, what: str, *arguments: Any) -> Any:
+        """Look inside: "stats", "residency", "trace"."""
+
+    def cancel(self) -> None:
+        """Cancel the session's pending instructions."""
+
+    def restart(self) -> None:
+        """Take the session's instructions again."""
+
+    def close(self) -> None:
+        """End the session."""
+
+
+class ClosedTransport:
+    """Takes the place of a session's transport once it is closed: everything raises ConnectionLost."""
+
+    def __init__(self, devices: dict[str, frozenset[str]]) -> None:
+        self.devices = devices
+
+    def close(self) -> None:
+        """Nothing is left to end."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise ConnectionLost("the session is closed")

@@ -1,0 +1,84 @@
+"""The errors of the public surface. Each one says what failed, in which op, at which line of the user's code.
+
+One failed instruction makes one error object; everything that depends on it carries the same object. A client
+raises a fresh copy of it (`reraisable`), so that tracebacks of different waits do not pile up on one exception.
+"""
+
+from __future__ import annotations
+
+from typing import Self
+
+
+class TensordError(Exception):
+    """Base of every error raised by tensord.
+
+    `op` is the operation's name, `location` the user's line ("file:line in function") that issued it and
+    `instruction` the id of the instruction; each is None where there is none.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        op: str | None = None,
+        location: str | None = None,
+        instruction: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.op = op
+        self.location = location
+        self.instruction = instruction
+
+    def __str__(self) -> str:
+        where = f" [{self.location}]" if self.location else ""
+        return f"{self.message}{where}"
+
+    def reraisable(self) -> Self:
+        """A copy without traceback, for raising at one of several waits."""
+        copy = type(self)(self.message, op=self.op, location=self.location, instruction=self.instruction)
+        copy.__cause__ = self.__cause__
+        return copy
+
+
+class MetadataError(TensordError, ValueError):
+    """Shapes, dtypes, attributes or devices do not fit the op. Raised at the call, before anything is sent."""
+
+
+class KernelError(TensordError):
+    """A kernel, a callback or a transfer raised while it ran."""
+
+
+class CancelledError(TensordError):
+    """The session was cancelled before the instruction ran."""
+
+
+class DeviceMemoryError(TensordError, MemoryError):
+    """The result does not fit in the device's memory, even after everything before it was finished."""
+
+
+class ConnectionLost(TensordError, ConnectionError):  # noqa: N818 - what happened, in the field's words
+    """The session is closed, or the virtual machine behind it is gone."""
+
+
+class ProtocolError(TensordError):
+    """A message, an id or a file is not what the protocol allows."""
+
+
+class QuotaError(TensordError):
+    """The session holds more than it may."""
+
+
+ERROR_TYPES: dict[str, type[TensordError]] = {
+    kind.__name__: kind
+    for kind in (
+        TensordError,
+        MetadataError,
+        KernelError,
+        CancelledError,
+        DeviceMemoryError,
+        ConnectionLost,
+        ProtocolError,
+        QuotaError,
+    )
+}

@@ -1,0 +1,98 @@
+"""Meta: the shape and dtype of a tensor. Interned, so that equal metas are the same object.
+
+Interning makes a signature lookup a dictionary access keyed by identities. The table holds its metas weakly:
+a meta lives as long as a tensor or a cached signature uses it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TypeAlias
+from weakref import WeakValueDictionary
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+Shape: TypeAlias = tuple[int, ...]
+# The type of a Python scalar operand: it takes part in promotion weakly (NEP 50) and has no shape.
+ScalarType: TypeAlias = type[bool] | type[int] | type[float] | type[complex]
+Scalar: TypeAlias = bool | int | float | complex
+
+DTYPES: dict[str, np.dtype[np.generic]] = {
+    name: np.dtype(name)
+    for name in (
+        "bool",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+        "float16",
+        "float32",
+        "float64",
+        "complex64",
+        "complex128",
+    )
+}
+SCALAR_TYPES: dict[str, ScalarType] = {"bool": bool, "int": int, "float": float, "complex": complex}
+
+
+class Meta:
+    """Shape and dtype of a tensor; interned by `Meta.of`, compared by identity.
+
+    `nbytes` is the size of a packed copy; `strides` are those of a packed C-order array, in bytes.
+    """
+
+    __slots__ = ("__weakref__", "dtype", "nbytes", "ndim", "shape", "size", "strides")
+
+    shape: Shape
+    dtype: np.dtype[np.generic]
+    ndim: int
+    size: int
+    nbytes: int
+    strides: tuple[int, ...]
+
+    def __init__(self, shape: Shape, dtype: np.dtype[np.generic]) -> None:
+        self.shape = shape
+        self.dtype = dtype
+        self.ndim = len(shape)
+        self.size = math.prod(shape)
+        self.nbytes = self.size * dtype.itemsize
+        self.strides = packed_strides(shape, dtype.itemsize)
+
+    @staticmethod
+    def of(shape: Shape, dtype: DTypeLike) -> Meta:
+        """The one Meta of this shape (non-negative ints) and dtype (one of DTYPES); TypeError otherwise."""
+        resolved = np.dtype(dtype)
+        key = (shape, resolved)
+        meta = _interned.get(key)
+        if meta is None:
+            if DTYPES.get(resolved.name) != resolved:
+                raise TypeError(f"dtype {resolved} is not supported; use one of {', '.join(DTYPES)}")
+            clean = tuple(int(n) for n in shape)
+            if any(n < 0 for n in clean):
+                raise TypeError(f"shape {shape} has a negative dimension")
+            meta = _interned.setdefault((clean, resolved), Meta(clean, resolved))
+        return meta
+
+    def __repr__(self) -> str:
+        return f"{self.dtype.name}{list(self.shape)}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (Meta.of, (self.shape, self.dtype.name))
+
+
+OperandMeta: TypeAlias = Meta | ScalarType
+
+_interned: WeakValueDictionary[tuple[Shape, np.dtype[np.generic]], Meta] = WeakValueDictionary()
+
+
+def packed_strides(shape: Shape, itemsize: int) -> tuple[int, ...]:
+    """Byte strides of a C-order array of that shape."""
+    strides = [itemsize] * len(shape)
+    for axis in range(len(shape) - 2, -1, -1):
+        strides[axis] = strides[axis + 1] * max(shape[axis + 1], 1)
+    return tuple(strides)

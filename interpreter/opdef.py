@@ -1,0 +1,165 @@
+"""What an op is: its operands, its attributes, its infer function and its kernel, in one place.
+
+An op is defined once, by `define(OpDef(...))`, in a module of `interpreter.ops`. Nothing else in the tree names
+single ops: the client, the virtual machine and the devices work from the definition.
+
+The kernel is written once, against an array module `xp` (NumPy or CuPy). Two forms:
+
+- `ufunc="add"`: the array module's own function of that name, called as `xp.add(*inputs, *outputs)`;
+- `kernel=f`: called as `f(xp, inputs, outputs, attributes)`. It fills `outputs` (packed or strided arrays of exactly
+  the inferred metas), or, for an op with pending outputs (`dynamic`), gets `outputs == ()` and returns the arrays.
+
+Inputs are arrays, or Python scalars where the caller gave scalars. Attributes are a read-only mapping with every
+name of the schema present.
+
+Source: TFRT's split of an op into metadata function and dispatch function; OneFlow's const/mut/mut2 operands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from .errors import MetadataError
+from .meta import Meta, OperandMeta
+
+# An attribute value as it travels: hashable and made of msgpack's types. A dtype is its name, an axis list a tuple.
+AttributeValue: TypeAlias = Any
+Attributes: TypeAlias = Mapping[str, AttributeValue]
+# Attributes frozen for one call: (name, value) pairs in schema order, every name present.
+FrozenAttributes: TypeAlias = tuple[tuple[str, AttributeValue], ...]
+OutputMetas: TypeAlias = tuple[Meta | None, ...]
+# An array of the device's array module.
+Array: TypeAlias = Any
+ArrayModule: TypeAlias = Any
+
+Infer: TypeAlias = Callable[[tuple[OperandMeta, ...], Attributes], OutputMetas]
+Kernel: TypeAlias = Callable[[ArrayModule, Sequence[Any], Sequence[Array], Attributes], Sequence[Array] | None]
+# A kernel bound to array module and attributes: called as bound(*inputs, *outputs).
+BoundKernel: TypeAlias = Callable[..., Any]
+# (offset, strides) in bytes of a view into its storage.
+Layout: TypeAlias = tuple[int, tuple[int, ...]]
+# How a view op lays out its result on the storage of its first input: (input meta, input layout, output meta,
+# attributes) -> the layout, or None when no strides can express it and the kernel has to copy.
+View: TypeAlias = Callable[[Meta, Layout, Meta, Attributes], Layout | None]
+# Estimated work of one call, in element operations (about a nanosecond each): decides inline against worker.
+Work: TypeAlias = Callable[[tuple[OperandMeta, ...], OutputMetas, Attributes], int]
+# What a Python int operand has to satisfy, beyond its type: (value, operand metas, attributes); raises
+# TypeError/ValueError/OverflowError.
+ScalarCheck: TypeAlias = Callable[[int, tuple[OperandMeta, ...], Attributes], None]
+# How an op is made of others: (call, inputs, attributes) -> outputs, where call(name, inputs, attributes) -> outputs.
+Compose: TypeAlias = Callable[[Callable[..., list[Any]], Sequence[Any], Attributes], list[Any]]
+
+VARIADIC = -1
+REQUIRED: Any = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """One attribute: its name, `check` (normalises a value or raises TypeError/ValueError), its default."""
+
+    name: str
+    check: Callable[[Any], AttributeValue]
+    default: AttributeValue = REQUIRED
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpDef:
+    """One operation.
+
+    `inputs`: how many operands (VARIADIC: one or more). `outputs`: how many results. `elementwise`: an output may be
+    the very memory of an input of the same shape and itemsize. `partial`: with `out=` the op writes only a part of
+    it, which must be its first input too. `dynamic`: outputs may have pending metas (`mut2`). `bounded`: its time is
+    bounded by `work`, so that it may run on the scheduler's thread when small. `scalars`: which Python ints it takes
+    as operands, where that is not "those that fit the promoted dtype".
+    """
+
+    name: str
+    inputs: int
+    infer: Infer
+    summary: str
+    outputs: int = 1
+    attributes: tuple[Attribute, ...] = ()
+    ufunc: str | None = None
+    kernel: Kernel | None = None
+    elementwise: bool = False
+    partial: bool = False
+    dynamic: bool = False
+    bounded: bool = True
+    view: View | None = None
+    work: Work | None = None
+    compose: Compose | None = None
+    scalars: ScalarCheck | None = None
+
+    def freeze(self, given: Attributes | None) -> FrozenAttributes:
+        """Attributes checked, normalised and made immutable, defaults filled in; MetadataError names what is wrong."""
+        if not self.attributes and not given:
+            return ()
+        rest = dict(given or ())
+        frozen = []
+        for attribute in self.attributes:
+            value = rest.pop(attribute.name, attribute.default)
+            if value is REQUIRED:
+                raise MetadataError(f"{self.name}: attribute {attribute.name!r} is required", op=self.name)
+            try:
+                frozen.append((attribute.name, attribute.check(value)))
+            except (TypeError, ValueError, OverflowError) as error:
+                raise MetadataError(f"{self.name}: attribute {attribute.name!r}: {error}", op=self.name) from None
+        if rest:
+            known = ", ".join(a.name for a in self.attributes) or "none"
+            raise MetadataError(f"{self.name}: unknown attribute {min(rest, key=str)!r} (known: {known})", op=self.name)
+        return tuple(frozen)
+
+    def estimate(self, metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
+        """Work of one call in element operations; the largest operand's size unless the op says otherwise."""
+        if self.work is not None:
+            return self.work(metas, outputs, attributes)
+        return max((m.size for m in (*metas, *outputs) if isinstance(m, Meta)), default=0)
+
+    def bind(self, xp: ArrayModule, count: int, attributes: Attributes, aliased: bool = False) -> BoundKernel:
+        """The kernel for one array module, number of inputs and set of attributes.
+
+        `aliased`: an output may share memory with an input although the op is not elementwise, so results are
+        computed apart and stored last.
+        """
+        if self.ufunc is not None:
+            function: BoundKernel = getattr(xp, self.ufunc)
+            return function
+        kernel = self.kernel
+        if kernel is None:
+            raise MetadataError(f"{self.name} has no kernel", op=self.name)
+
+        def run(*arrays: Any) -> Sequence[Array] | None:
+            return kernel(xp, arrays[:count], arrays[count:], attributes)
+
+        def run_apart(*arrays: Any) -> None:
+            results = [xp.array(out) for out in arrays[count:]]
+            kernel(xp, arrays[:count], results, attributes)
+            for out, result in zip(arrays[count:], results, strict=True):
+                out[...] = result
+
+        return run_apart if aliased and not self.elementwise else run
+
+
+REGISTRY: dict[str, OpDef] = {}
+
+
+def define(op: OpDef) -> OpDef:
+    """Add an op to the registry; a name can be defined once."""
+    if op.name in REGISTRY:
+        raise ValueError(f"op {op.name!r} is defined twice")
+    REGISTRY[op.name] = op
+    return op
+
+
+def find(name: str) -> OpDef:
+    """The op of that name; MetadataError with the nearest names if there is none."""
+    op = REGISTRY.get(name)
+    if op is None:
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, REGISTRY, n=3)
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise MetadataError(f"there is no op {name!r}{hint}", op=name)
+    return op

@@ -1,0 +1,22 @@
+"""The ops, by family. Importing this package fills `opdef.REGISTRY`.
+
+How to add an op:
+
+1. Find its family's module, or make one and import it here.
+2. Write its infer function: `(metas, attributes) -> output metas`. An operand's meta is a `Meta`, or the type of a
+   Python scalar. Raise TypeError or ValueError with a message; `infer` adds the op's name and its operands. Give
+   `None` for an output whose shape the data decide (then the op is `dynamic`), but still check the operands.
+3. Write its kernel against an array module: fill `outputs` (or return arrays, if `dynamic`), allocate little, and
+   never read an input again once an output is partly written if you want to set `elementwise`. NaN is a value: no
+   kernel warns, and floating-point errors are switched off by the thread that runs it. If a ufunc of the array
+   module does all of this, `ufunc=` is faster than any kernel.
+4. `define(OpDef(...))`. Name op and attributes as the Python array API standard does. Give `work` where the largest
+   operand's size misleads, and `scalars` where a Python int need not fit the promoted dtype.
+5. Compare it with NumPy in tests/interpreter/ops; the aliasing and registry tests there find it by themselves.
+"""
+
+from __future__ import annotations
+
+from . import creation, dynamic, elementwise, joining, linalg, nn, random, reductions, views
+
+__all__ = ["creation", "dynamic", "elementwise", "joining", "linalg", "nn", "random", "reductions", "views"]

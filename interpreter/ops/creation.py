@@ -1,0 +1,217 @@
+"""Creation of tensors from attributes. A shape may be absurd: it is Python ints until a device has to hold it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..attributes import (
+    DTYPE_OR_NONE,
+    SHAPE,
+    check_bool,
+    check_dtype,
+    check_float,
+    check_int,
+    check_number,
+    number,
+    optional,
+)
+from ..axes import tensor
+from ..meta import Meta, OperandMeta
+from ..opdef import Array, ArrayModule, Attribute, Attributes, Kernel, OpDef, OutputMetas, define
+from ..promotion import DType, promote
+
+_FLOAT64 = Attribute("dtype", check_dtype, "float64")
+
+
+def infer_shaped(_metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """As the attributes say."""
+    return (Meta.of(attributes["shape"], attributes["dtype"]),)
+
+
+def infer_like(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """As the operand, with another dtype if one is given."""
+    x = tensor(metas)
+    return (Meta.of(x.shape, attributes["dtype"] or x.dtype),)
+
+
+def infer_full(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """The scalar's own dtype by default: bool, int64, float64 or complex128."""
+    dtype = attributes["dtype"] or promote((_scalar(metas[0]),))
+    return (Meta.of(attributes["shape"], _fillable(metas[0], np.dtype(dtype))),)
+
+
+def infer_full_like(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """As the first operand; the second is the scalar."""
+    (like,) = infer_like(metas, attributes)
+    if like is not None:
+        _fillable(_scalar(metas[1]), like.dtype)
+    return (like,)
+
+
+def _scalar(meta: OperandMeta) -> OperandMeta:
+    if isinstance(meta, Meta):
+        raise TypeError("the fill value has to be a Python scalar")
+    return meta
+
+
+def _fillable(scalar: OperandMeta, dtype: DType) -> DType:
+    """The dtype, if it can hold scalars of that type; only ints are checked by value, in `check_scalar`."""
+    kinds = {bool: "biufc", int: "iufcb", float: "fc", complex: "c"}
+    if dtype.kind not in kinds[scalar]:  # type: ignore[index]
+        raise TypeError(f"a value of type {scalar.__name__} does not fill {dtype.name}")  # type: ignore[union-attr]
+    return dtype
+
+
+def infer_arange(_metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """int64 if start, stop and step are ints, else float64, unless `dtype` says otherwise."""
+    start, stop, step = _arange_bounds(attributes)
+    if step == 0:
+        raise ValueError("the step cannot be zero")
+    whole = all(isinstance(n, int) for n in (start, stop, step))
+    dtype = np.dtype(attributes["dtype"] or ("int64" if whole else "float64"))
+    if dtype.kind not in "iuf":
+        raise TypeError(f"not defined for {dtype.name}; it takes real numbers")
+    length = -((start - stop) // step) if whole else math.ceil((stop - start) / step)
+    return (Meta.of((max(int(length), 0),), dtype),)
+
+
+def _arange_bounds(attributes: Attributes) -> tuple[int | float, int | float, int | float]:
+    start, stop, step = attributes["start"], attributes["stop"], attributes["step"]
+    return (0, number(start), number(step)) if stop is None else (number(start), number(stop), number(step))
+
+
+def infer_linspace(_metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """`num` floats."""
+    if np.dtype(attributes["dtype"]).kind not in "fc":
+        raise TypeError(f"not defined for {attributes['dtype']}; it takes floating-point dtypes")
+    if attributes["num"] < 0:
+        raise ValueError(f"num is negative: {attributes['num']}")
+    return (Meta.of((attributes["num"],), attributes["dtype"]),)
+
+
+def infer_eye(_metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """Square unless `n_cols` is given."""
+    rows, columns = attributes["n_rows"], attributes["n_cols"]
+    return (Meta.of((rows, rows if columns is None else columns), attributes["dtype"]),)
+
+
+def _filling(value: int) -> Kernel:
+    def kernel(_xp: ArrayModule, _inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+        outputs[0].fill(value)
+
+    return kernel
+
+
+def full_kernel(_xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+    """The scalar is the last operand, in full and full_like alike."""
+    outputs[0].fill(inputs[-1])
+
+
+def arange_kernel(xp: ArrayModule, _inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    """The array module's own values, bit for bit."""
+    outputs[0][...] = xp.arange(*_arange_bounds(attributes), dtype=outputs[0].dtype)
+
+
+def linspace_kernel(xp: ArrayModule, _inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    """The array module's own values, bit for bit."""
+    start, stop, num = attributes["start"], attributes["stop"], attributes["num"]
+    outputs[0][...] = xp.linspace(start, stop, num, endpoint=attributes["endpoint"], dtype=outputs[0].dtype)
+
+
+def eye_kernel(xp: ArrayModule, _inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    """The array module's own."""
+    (out,) = outputs
+    out[...] = xp.eye(*out.shape, k=attributes["k"], dtype=out.dtype)
+
+
+for _name, _value in {"zeros": 0, "ones": 1, "empty": 0}.items():
+    define(
+        OpDef(
+            name=_name,
+            inputs=0,
+            infer=infer_shaped,
+            summary=f"A tensor of {_value}s.",
+            attributes=(SHAPE, _FLOAT64),
+            kernel=_filling(_value),
+        )
+    )
+    define(
+        OpDef(
+            name=f"{_name}_like",
+            inputs=1,
+            infer=infer_like,
+            summary=f"A tensor of {_value}s with the shape of x, and its dtype unless one is given.",
+            attributes=(DTYPE_OR_NONE,),
+            kernel=_filling(_value),
+        )
+    )
+define(
+    OpDef(
+        name="full",
+        inputs=1,
+        infer=infer_full,
+        summary="A tensor of one value, which is the operand, a Python scalar.",
+        attributes=(SHAPE, DTYPE_OR_NONE),
+        kernel=full_kernel,
+    )
+)
+define(
+    OpDef(
+        name="full_like",
+        inputs=2,
+        infer=infer_full_like,
+        summary="A tensor of one value with the shape of x, and its dtype unless one is given: (x, value).",
+        attributes=(DTYPE_OR_NONE,),
+        kernel=full_kernel,
+    )
+)
+define(
+    OpDef(
+        name="arange",
+        inputs=0,
+        infer=infer_arange,
+        summary="Evenly spaced numbers in [start, stop); with `stop` None, in [0, start).",
+        attributes=(
+            Attribute("start", check_number),
+            Attribute("stop", optional(check_number), None),
+            Attribute("step", check_number, 1),
+            DTYPE_OR_NONE,
+        ),
+        kernel=arange_kernel,
+    )
+)
+define(
+    OpDef(
+        name="linspace",
+        inputs=0,
+        infer=infer_linspace,
+        summary="`num` evenly spaced numbers from start to stop, which is included if `endpoint`.",
+        attributes=(
+            Attribute("start", check_float),
+            Attribute("stop", check_float),
+            Attribute("num", check_int),
+            _FLOAT64,
+            Attribute("endpoint", check_bool, default=True),
+        ),
+        kernel=linspace_kernel,
+    )
+)
+define(
+    OpDef(
+        name="eye",
+        inputs=0,
+        infer=infer_eye,
+        summary="Ones on the k-th diagonal of an n_rows by n_cols matrix, zeros elsewhere.",
+        attributes=(
+            Attribute("n_rows", check_int),
+            Attribute("n_cols", optional(check_int), None),
+            Attribute("k", check_int, 0),
+            _FLOAT64,
+        ),
+        kernel=eye_kernel,
+    )
+)

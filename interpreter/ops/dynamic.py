@@ -1,0 +1,104 @@
+"""Ops whose result's shape is decided by data. Shapes and dtypes of their operands are checked at the call all the
+same; only the output's meta is pending."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..axes import tensor, tensors
+from ..meta import Meta, OperandMeta
+from ..opdef import Array, ArrayModule, Attributes, OpDef, OutputMetas, define
+
+
+def infer_unique(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+    """Any tensor."""
+    tensor(metas)
+    return (None,)
+
+
+def infer_nonzero(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+    """Any tensor that has axes to count along."""
+    if tensor(metas).ndim == 0:
+        raise ValueError("a 0-d tensor has no positions")
+    return (None,)
+
+
+def infer_masked_select(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+    """The mask's shape is that of x, or that of its first axes."""
+    x, mask = tensors(metas)
+    if mask.dtype != np.bool_:
+        raise TypeError(f"the mask has to be bool, not {mask.dtype.name}")
+    if x.shape[: mask.ndim] != mask.shape:
+        raise ValueError(f"the mask's shape {mask.shape} does not match shape {x.shape}")
+    return (None,)
+
+
+def unique_kernel(
+    xp: ArrayModule, inputs: Sequence[Any], _outputs: Sequence[Array], _attributes: Attributes
+) -> tuple[Array]:
+    """NaNs differ from each other, as the array API says."""
+    return (xp.unique(inputs[0], equal_nan=False),)
+
+
+def nonzero_kernel(
+    xp: ArrayModule, inputs: Sequence[Any], _outputs: Sequence[Array], _attributes: Attributes
+) -> tuple[Array]:
+    """One row per axis."""
+    return (xp.stack(xp.nonzero(inputs[0])).astype(np.int64, copy=False),)
+
+
+def masked_select_kernel(
+    _xp: ArrayModule, inputs: Sequence[Any], _outputs: Sequence[Array], _attributes: Attributes
+) -> tuple[Array]:
+    """Boolean indexing."""
+    return (inputs[0][inputs[1]],)
+
+
+def sort_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, _attributes: Attributes) -> int:
+    """A sort compares every element with about log2(n) others."""
+    size = max((m.size for m in metas if isinstance(m, Meta)), default=0)
+    return 4 * size * max(math.ceil(math.log2(size)), 1) if size else 0
+
+
+def scan_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, _attributes: Attributes) -> int:
+    """Two scans and a gather."""
+    return 4 * max((m.size for m in metas if isinstance(m, Meta)), default=0)
+
+
+define(
+    OpDef(
+        name="unique_values",
+        inputs=1,
+        infer=infer_unique,
+        summary="The distinct elements, sorted, as a 1-d tensor.",
+        kernel=unique_kernel,
+        dynamic=True,
+        work=sort_work,
+    )
+)
+define(
+    OpDef(
+        name="nonzero",
+        inputs=1,
+        infer=infer_nonzero,
+        summary="Positions of the elements that are not zero: one int64 tensor of shape (x.ndim, count).",
+        kernel=nonzero_kernel,
+        dynamic=True,
+        work=scan_work,
+    )
+)
+define(
+    OpDef(
+        name="masked_select",
+        inputs=2,
+        infer=infer_masked_select,
+        summary="x[mask] in C order: 1-d for a mask of x's shape; a mask may cover the first axes only.",
+        kernel=masked_select_kernel,
+        dynamic=True,
+        work=scan_work,
+    )
+)

@@ -1,0 +1,143 @@
+"""Reductions over some or all axes. NaN is a value: it propagates, and nothing warns about empty slices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..attributes import AXIS, DTYPE_OR_NONE, KEEPDIMS, check_float, check_int, optional
+from ..axes import normal_axes, reduced_shape, tensor
+from ..meta import Meta, OperandMeta, Shape
+from ..opdef import Array, ArrayModule, Attribute, Attributes, Infer, Kernel, OpDef, OutputMetas, define
+from ..promotion import DType
+
+# The widest integer of each kind, which sums and products of integers are computed in.
+_ACCUMULATORS = {"b": np.dtype(np.int64), "i": np.dtype(np.int64), "u": np.dtype(np.uint64)}
+_ONE_AXIS = Attribute("axis", optional(check_int), None)
+
+
+def _axes_of(x: Meta, attributes: Attributes) -> Shape:
+    return normal_axes(attributes["axis"], x.ndim)
+
+
+def _reduced(x: Meta, attributes: Attributes, dtype: DType) -> OutputMetas:
+    shape = reduced_shape(x.shape, _axes_of(x, attributes), keepdims=attributes["keepdims"])
+    return (Meta.of(shape, dtype),)
+
+
+def _reduced_count(shape: Shape, axes: Shape) -> int:
+    return math.prod(shape[a] for a in axes)
+
+
+def infer_sum(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """Integers grow to 64 bits, unless the attribute `dtype` says otherwise."""
+    x, wanted = tensor(metas), attributes["dtype"]
+    dtype = np.dtype(wanted) if wanted else _ACCUMULATORS.get(x.dtype.kind, x.dtype)
+    if not np.can_cast(x.dtype, dtype, "same_kind"):
+        raise TypeError(f"{x.dtype.name} cannot be summed as {dtype.name}")
+    return _reduced(x, attributes, dtype)
+
+
+def infer_max(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """There is no maximum of nothing."""
+    x = tensor(metas)
+    if _reduced_count(x.shape, _axes_of(x, attributes)) == 0:
+        raise ValueError(f"shape {x.shape} has nothing to choose from along axis {attributes['axis']}")
+    return _reduced(x, attributes, x.dtype)
+
+
+def infer_argmax(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """Positions are int64; over all axes they count in C order."""
+    (reduced,) = infer_max(metas, attributes)
+    return (Meta.of(reduced.shape, np.dtype(np.int64)),) if reduced else (None,)
+
+
+def infer_any(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """Bool, of any dtype."""
+    return _reduced(tensor(metas), attributes, np.dtype(np.bool_))
+
+
+def infer_mean(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """Integers give float64."""
+    x = tensor(metas)
+    return _reduced(x, attributes, np.dtype(np.float64) if x.dtype.kind in "biu" else x.dtype)
+
+
+def infer_var(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """As the mean; a variance of complex numbers is real."""
+    x = tensor(metas)
+    real = Meta.of(x.shape, np.empty(0, x.dtype).real.dtype) if x.dtype.kind == "c" else x
+    return infer_mean((real,), attributes)
+
+
+def _accumulator(dtype: DType) -> DType:
+    """What means and variances are computed in: float16 has too few digits for a sum."""
+    if dtype.kind in "biu":
+        return np.dtype(np.float64)
+    return np.dtype(np.float32) if dtype == np.float16 else dtype
+
+
+def _with_numpy_name(name: str, *, dtype: bool = False) -> Kernel:
+    def kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+        options = {"dtype": outputs[0].dtype} if dtype else {}
+        getattr(xp, name)(
+            inputs[0], axis=attributes["axis"], keepdims=attributes["keepdims"], out=outputs[0], **options
+        )
+
+    return kernel
+
+
+def mean_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    """Sum, then divide; xp.mean would warn about an empty slice, whose mean is just NaN."""
+    (x,), (out,) = inputs, outputs
+    axis = attributes["axis"]
+    total = xp.sum(x, axis=axis, dtype=_accumulator(x.dtype), keepdims=attributes["keepdims"])
+    xp.divide(total, _reduced_count(x.shape, normal_axes(axis, x.ndim)), out)
+
+
+def var_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    """In two passes, as NumPy does. NaN or inf where the correction leaves no degree of freedom."""
+    (x,), (out,) = inputs, outputs
+    axis = attributes["axis"]
+    count = _reduced_count(x.shape, normal_axes(axis, x.ndim))
+    mean = xp.sum(x, axis=axis, dtype=_accumulator(x.dtype), keepdims=True)
+    delta = xp.subtract(x, xp.divide(mean, count))
+    squares = (delta * delta.conj()).real if delta.dtype.kind == "c" else xp.square(delta)
+    total = xp.sum(squares, axis=axis, keepdims=attributes["keepdims"])
+    xp.divide(total, max(count - attributes["correction"], 0), out)
+
+
+def std_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    """Root of the variance."""
+    var_kernel(xp, inputs, outputs, attributes)
+    xp.sqrt(outputs[0], outputs[0])
+
+
+def _define_reduction(name: str, infer: Infer, kernel: Kernel, *extra: Attribute, axis: Attribute = AXIS) -> None:
+    define(
+        OpDef(
+            name=name,
+            inputs=1,
+            infer=infer,
+            summary=f"{name} over `axis` (None: all axes), which stay with size one if `keepdims`.",
+            attributes=(axis, *extra, KEEPDIMS),
+            kernel=kernel,
+        )
+    )
+
+
+for _name in ("sum", "prod"):
+    _define_reduction(_name, infer_sum, _with_numpy_name(_name, dtype=True), DTYPE_OR_NONE)
+for _name in ("max", "min"):
+    _define_reduction(_name, infer_max, _with_numpy_name(_name))
+for _name in ("argmax", "argmin"):
+    _define_reduction(_name, infer_argmax, _with_numpy_name(_name), axis=_ONE_AXIS)
+for _name in ("any", "all"):
+    _define_reduction(_name, infer_any, _with_numpy_name(_name))
+_CORRECTION = Attribute("correction", check_float, 0.0)
+_define_reduction("mean", infer_mean, mean_kernel)
+_define_reduction("var", infer_var, var_kernel, _CORRECTION)
+_define_reduction("std", infer_var, std_kernel, _CORRECTION)

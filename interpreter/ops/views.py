@@ -1,0 +1,291 @@
+"""Views: results that lie in their input's storage, so that they cost no instruction.
+
+Each op has a `view` function, which gives the result's layout, and a kernel that copies, for when the layout cannot
+be expressed or the result may not share.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from ..attributes import AXIS, INDEX, SHAPE, check_axes, check_axis, check_new_shape, optional
+from ..axes import normal_axes, tensor
+from ..indexing import native_index, select, selected_shape
+from ..meta import Meta, OperandMeta, Shape
+from ..opdef import Array, ArrayModule, Attribute, Attributes, Layout, OpDef, OutputMetas, View, define
+from ..promotion import broadcast_shapes
+
+# The shape of a view op's result, from the input's shape.
+ShapeRule: TypeAlias = Callable[[Shape, Attributes], Shape]
+# The result as the array module makes it: (array module, x, attributes).
+Take: TypeAlias = Callable[[ArrayModule, Array, Attributes], Array]
+
+
+# --- reshape
+
+
+def reshape_shape(shape: Shape, attributes: Attributes) -> Shape:
+    """The new shape, its -1 filled in."""
+    wanted: Shape = attributes["shape"]
+    size, rest = math.prod(shape), math.prod(n for n in wanted if n != -1)
+    if -1 in wanted and rest and size % rest == 0:
+        return tuple(size // rest if n == -1 else n for n in wanted)
+    if -1 in wanted or size != rest:
+        raise ValueError(f"shape {shape} cannot become {wanted}")
+    return wanted
+
+
+def reshape_view(x: Meta, layout: Layout, out: Meta, _attributes: Attributes) -> Layout | None:
+    """Strides exist if every run of axes that is merged or split is evenly spaced.
+
+    Source: NumPy's `_attempt_nocopy_reshape`.
+    """
+    offset, strides = layout
+    if x.size == 0:
+        return offset, out.strides
+    runs = _even_runs(x.shape, strides)
+    result: list[int] = []
+    left, step = 1, x.dtype.itemsize
+    for n in reversed(out.shape):
+        if left == 1 and n != 1 and runs:
+            left, step = runs.pop()
+        if left % n:
+            return None
+        result.append(step)
+        left //= n
+        step *= n
+    return offset, tuple(reversed(result))
+
+
+def _even_runs(shape: Shape, strides: tuple[int, ...]) -> list[tuple[int, int]]:
+    """The axes as (size, stride), neighbours merged where one steps exactly over the other; axes of size 1 dropped."""
+    runs: list[tuple[int, int]] = []
+    for n, stride in zip(shape, strides, strict=True):
+        if n == 1:
+            continue
+        if runs and runs[-1][1] == n * stride:
+            runs[-1] = (runs[-1][0] * n, stride)
+        else:
+            runs.append((n, stride))
+    return runs
+
+
+# --- order of axes
+
+
+def _axis_order(ndim: int, attributes: Attributes) -> Shape:
+    axes: Shape | None = attributes["axes"]
+    if axes is None:
+        return tuple(reversed(range(ndim)))
+    order = normal_axes(axes, ndim)
+    if len(order) != ndim:
+        raise ValueError(f"axes {axes} do not name each of {ndim} axes once")
+    return order
+
+
+def permute_shape(shape: Shape, attributes: Attributes) -> Shape:
+    """Output axis i is input axis `axes[i]`."""
+    return tuple(shape[a] for a in _axis_order(len(shape), attributes))
+
+
+def permute_view(x: Meta, layout: Layout, _out: Meta, attributes: Attributes) -> Layout:
+    """The strides in the new order."""
+    return layout[0], tuple(layout[1][a] for a in _axis_order(x.ndim, attributes))
+
+
+def matrix_transpose_shape(shape: Shape, _attributes: Attributes) -> Shape:
+    """The last two axes swapped."""
+    if len(shape) < 2:
+        raise ValueError(f"a matrix has two dimensions, shape {shape} has {len(shape)}")
+    return (*shape[:-2], shape[-1], shape[-2])
+
+
+def matrix_transpose_view(_x: Meta, layout: Layout, _out: Meta, _attributes: Attributes) -> Layout:
+    """The last two strides swapped."""
+    offset, strides = layout
+    return offset, (*strides[:-2], strides[-1], strides[-2])
+
+
+# --- axes of size one, repeated, reversed
+
+
+def broadcast_to_shape(shape: Shape, attributes: Attributes) -> Shape:
+    """The wanted shape, if the input broadcasts to it."""
+    wanted: Shape = attributes["shape"]
+    if broadcast_shapes((shape, wanted)) != wanted:
+        raise ValueError(f"shape {shape} does not broadcast to {wanted}")
+    return wanted
+
+
+def broadcast_to_view(x: Meta, layout: Layout, out: Meta, _attributes: Attributes) -> Layout:
+    """Repeated axes have stride 0."""
+    offset, strides = layout
+    new = out.ndim - x.ndim
+    kept = (s if n == m else 0 for n, m, s in zip(x.shape, out.shape[new:], strides, strict=True))
+    return offset, ((0,) * new + tuple(kept))
+
+
+def _new_axes(ndim: int, attributes: Attributes) -> Shape:
+    axis = attributes["axis"]
+    count = len(axis) if isinstance(axis, tuple) else 1
+    return normal_axes(axis, ndim + count)
+
+
+def _with_new_axes(items: tuple[int, ...], axes: Shape, value: int) -> tuple[int, ...]:
+    rest = iter(items)
+    return tuple(value if i in axes else next(rest) for i in range(len(items) + len(axes)))
+
+
+def expand_dims_shape(shape: Shape, attributes: Attributes) -> Shape:
+    """Axes of size one at the given places of the result."""
+    return _with_new_axes(shape, _new_axes(len(shape), attributes), 1)
+
+
+def expand_dims_view(x: Meta, layout: Layout, _out: Meta, attributes: Attributes) -> Layout:
+    """Any stride does for an axis of size one."""
+    return layout[0], _with_new_axes(layout[1], _new_axes(x.ndim, attributes), x.dtype.itemsize)
+
+
+def _squeezed_axes(shape: Shape, attributes: Attributes) -> Shape:
+    if attributes["axis"] is None:
+        return tuple(i for i, n in enumerate(shape) if n == 1)
+    axes = normal_axes(attributes["axis"], len(shape))
+    if any(shape[a] != 1 for a in axes):
+        raise ValueError(f"shape {shape} has more than one element along axis {attributes['axis']}")
+    return axes
+
+
+def squeeze_shape(shape: Shape, attributes: Attributes) -> Shape:
+    """Without the given axes of size one, or without all of them."""
+    axes = _squeezed_axes(shape, attributes)
+    return tuple(n for i, n in enumerate(shape) if i not in axes)
+
+
+def squeeze_view(x: Meta, layout: Layout, _out: Meta, attributes: Attributes) -> Layout:
+    """Their strides go."""
+    axes = _squeezed_axes(x.shape, attributes)
+    return layout[0], tuple(s for i, s in enumerate(layout[1]) if i not in axes)
+
+
+def flip_shape(shape: Shape, attributes: Attributes) -> Shape:
+    """The same shape."""
+    normal_axes(attributes["axis"], len(shape))
+    return shape
+
+
+def flip_view(x: Meta, layout: Layout, _out: Meta, attributes: Attributes) -> Layout:
+    """Starts at the last element of each flipped axis and steps back."""
+    axes = normal_axes(attributes["axis"], x.ndim)
+    offset = sum(max(x.shape[a] - 1, 0) * layout[1][a] for a in axes) if x.size else 0
+    return layout[0] + offset, tuple(-s if i in axes else s for i, s in enumerate(layout[1]))
+
+
+# --- basic indexing
+
+
+def getitem_shape(shape: Shape, attributes: Attributes) -> Shape:
+    """What the index selects."""
+    return selected_shape(attributes["index"], shape)
+
+
+def getitem_view(x: Meta, layout: Layout, _out: Meta, attributes: Attributes) -> Layout:
+    """Where it lies."""
+    return select(attributes["index"], x.shape, layout)[1]
+
+
+# --- the table
+
+
+def _work(_metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+    """Only what is selected is copied."""
+    return sum(m.size for m in outputs if m is not None)
+
+
+def _define_view(name: str, shape_of: ShapeRule, view: View, take: Take, summary: str, *attributes: Attribute) -> None:
+    def infer(metas: tuple[OperandMeta, ...], given: Attributes) -> OutputMetas:
+        x = tensor(metas)
+        return (Meta.of(shape_of(x.shape, given), x.dtype),)
+
+    def kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], given: Attributes) -> None:
+        outputs[0][...] = take(xp, inputs[0], given)
+
+    define(OpDef(name, 1, infer, summary, attributes=attributes, kernel=kernel, view=view, work=_work))
+
+
+def _permuted(xp: ArrayModule, x: Array, attributes: Attributes) -> Array:
+    return xp.transpose(x, attributes["axes"])
+
+
+_define_view(
+    "reshape",
+    reshape_shape,
+    reshape_view,
+    lambda xp, x, attributes: xp.reshape(x, attributes["shape"]),
+    "The elements in C order in another shape, of which one dimension may be -1.",
+    Attribute("shape", check_new_shape),
+)
+_define_view(
+    "permute_dims",
+    permute_shape,
+    permute_view,
+    _permuted,
+    "Axes in another order: axis i of the result is axis `axes[i]` of x.",
+    Attribute("axes", check_axes),
+)
+_define_view(
+    "transpose",
+    permute_shape,
+    permute_view,
+    _permuted,
+    "As permute_dims; without `axes`, the axes in reverse order.",
+    Attribute("axes", optional(check_axes), None),
+)
+_define_view(
+    "matrix_transpose",
+    matrix_transpose_shape,
+    matrix_transpose_view,
+    lambda xp, x, _attributes: xp.swapaxes(x, -1, -2),
+    "The last two axes swapped.",
+)
+_define_view(
+    "broadcast_to",
+    broadcast_to_shape,
+    broadcast_to_view,
+    lambda _xp, x, _attributes: x,
+    "x repeated to a shape that it broadcasts to.",
+    SHAPE,
+)
+_define_view(
+    "expand_dims",
+    expand_dims_shape,
+    expand_dims_view,
+    lambda xp, x, attributes: xp.expand_dims(x, attributes["axis"]),
+    "New axes of size one, at the places `axis` of the result.",
+    Attribute("axis", check_axis, 0),
+)
+_define_view(
+    "squeeze",
+    squeeze_shape,
+    squeeze_view,
+    lambda xp, x, attributes: xp.squeeze(x, attributes["axis"]),
+    "Without the axes `axis` of size one; without all of them if `axis` is None.",
+    AXIS,
+)
+_define_view(
+    "flip",
+    flip_shape,
+    flip_view,
+    lambda xp, x, attributes: xp.flip(x, attributes["axis"]),
+    "x reversed along `axis`; along all axes if `axis` is None.",
+    AXIS,
+)
+_define_view(
+    "getitem",
+    getitem_shape,
+    getitem_view,
+    lambda _xp, x, attributes: x[native_index(attributes["index"])],
+    "What a basic index selects: ints, slices, None and '...'.",
+    INDEX,
+)

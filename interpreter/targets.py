@@ -1,0 +1,30 @@
+"""`out=`: what an op may write into."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .errors import MetadataError
+from .meta import Meta
+from .opdef import OpDef, OutputMetas
+
+
+def check_targets(op: OpDef, outputs: OutputMetas, targets: tuple[Meta | None, ...] | None) -> OutputMetas:
+    """The metas written: those of `out=`, which must have the inferred shapes, and dtypes of the same kind or higher."""
+    if targets is None:
+        return outputs
+    if op.dynamic:
+        raise MetadataError(f"{op.name} decides its result's shape when it runs; it takes no out=", op=op.name)
+    if len(targets) != len(outputs):
+        raise MetadataError(f"{op.name} has {len(outputs)} results, out= has {len(targets)}", op=op.name)
+    for meta, target in zip(outputs, targets, strict=True):
+        if meta is not None and target is not None and not storable(op, meta, target):
+            raise MetadataError(f"{op.name} makes {meta}, which does not fit out= of {target}", op=op.name)
+    return targets
+
+
+def storable(op: OpDef, meta: Meta, target: Meta) -> bool:
+    """May a result of that meta be written to `target`? Ufuncs cast within a kind, as NumPy's do."""
+    if meta is target:
+        return True
+    return op.ufunc is not None and meta.shape == target.shape and np.can_cast(meta.dtype, target.dtype, "same_kind")

@@ -1,0 +1,75 @@
+"""tensord: a tensor runtime for several Python processes on one machine.
+
+    import tensord as td
+
+    with td.connect("local", devices=["cpu:0", "sim:0"]) as s:
+        x = s.asarray([[1.0, 2.0], [3.0, 4.0]])
+        print((x @ x + 1).to_device("sim:0").numpy())
+
+The names below are the public surface; everything else may change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .client.session import Session
+    from .client.tensor import Tensor
+    from .interpreter.errors import (
+        CancelledError,
+        ConnectionLost,
+        DeviceMemoryError,
+        KernelError,
+        MetadataError,
+        ProtocolError,
+        QuotaError,
+        TensordError,
+    )
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CancelledError",
+    "ConnectionLost",
+    "DeviceMemoryError",
+    "KernelError",
+    "MetadataError",
+    "ProtocolError",
+    "QuotaError",
+    "Session",
+    "Tensor",
+    "TensordError",
+    "connect",
+]
+
+_HOMES = {"Session": "client.session", "Tensor": "client.tensor"}
+
+
+def connect(
+    address: str | None = None,
+    *,
+    devices: Sequence[str | Mapping[str, object]] | None = None,
+    tracing: bool = True,
+    strict: bool = False,
+) -> Session:
+    """A session on a virtual machine.
+
+    `address`: "local" for a machine of its own in this process, "local:NAME" to share one within the process; without
+    an address, "local:default". `devices`: names ("cpu:0", "sim:0", "cuda:0") or tables of a name and options; the
+    first is the default, ["cpu:0"] if none are given. `tracing=False` keeps no records. `strict`: an op whose operand
+    is not on its device raises instead of moving it. Raises MetadataError for devices and options that do not exist.
+    """
+    from .client.connect import connect as make
+
+    return make(address, devices=devices, tracing=tracing, strict=strict)
+
+
+def __getattr__(name: str) -> Any:
+    """Load public names when they are first used: the command line does not need NumPy to show its help."""
+    if name not in __all__:
+        raise AttributeError(f"module 'tensord' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f".{_HOMES.get(name, 'interpreter.errors')}", __name__), name)

@@ -1,0 +1,81 @@
+"""The host's processor as a device: NumPy, one compute stream per worker thread, one stream for copies."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..interpreter.opdef import Array
+from .blas import BLAS
+from .device import Device
+from .faults import Fault
+from .host import GIB, HostDevice, physical_memory
+from .stream import Sink, StreamKind
+from .worker import WorkerStream
+
+
+def usable_cores() -> int:
+    """Processors this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@dataclass(frozen=True, slots=True)
+class CpuOptions:
+    """Options of a cpu device.
+
+    `workers`: compute streams. `memory`: bytes that may be allocated. `cache`: bytes of freed memory kept for reuse,
+    at most. `blas_threads`: threads of one BLAS call, 0 for the library's own choice. `missing`: ops without a kernel
+    here. `late_errors`, `faults`: for tests of the virtual machine, as in `SimOptions`.
+    """
+
+    workers: int = field(default_factory=usable_cores)
+    memory: int = field(default_factory=physical_memory)
+    cache: int = 2 * GIB
+    blas_threads: int = 0
+    missing: frozenset[str] = frozenset()
+    late_errors: bool = False
+    faults: tuple[Fault, ...] = ()
+
+
+class CpuDevice(HostDevice):
+    """A cpu device; its arrays are host memory."""
+
+    def __init__(self, name: str, sink: Sink, options: CpuOptions | None = None) -> None:
+        self.options = options = options or CpuOptions()
+        super().__init__(name, options.memory, options.missing, options.cache, late_errors=options.late_errors)
+        self.host = True
+        compute = [self._stream(StreamKind.COMPUTE, i, sink) for i in range(options.workers)]
+        copies = self._stream(StreamKind.P2P, 0, sink)
+        self._set_streams(compute, dict.fromkeys((StreamKind.H2D, StreamKind.D2H, StreamKind.P2P), copies))
+        self._asked_blas = options.blas_threads
+        if self._asked_blas:
+            BLAS.ask(self._asked_blas)
+        for fault in options.faults:
+            self.inject(fault)
+
+    def _stream(self, kind: StreamKind, index: int, sink: Sink) -> WorkerStream:
+        stream = WorkerStream(self.name, kind, index, sink, self.faults)
+        stream.late_errors = self.options.late_errors
+        return stream
+
+    def reaches(self, other: Device) -> bool:
+        return other.host
+
+    def copy_in(self, target: Array, source: NDArray[np.generic]) -> None:
+        np.copyto(target, source, casting="no")
+
+    def copy_out(self, source: Array, target: NDArray[np.generic]) -> None:
+        np.copyto(target, source, casting="no")
+
+    def peer_copy(self, target: Array, source: Array) -> None:
+        np.copyto(target, source, casting="no")
+
+    def close(self, timeout: float) -> bool:
+        ended = super().close(timeout)
+        if self._asked_blas:
+            BLAS.drop(self._asked_blas)
+            self._asked_blas = 0
+        return ended

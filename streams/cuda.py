@@ -1,0 +1,240 @@
+"""NVIDIA GPUs through CuPy, which is imported only when a CUDA device is opened or asked about.
+
+Memory comes from a CuPy memory pool of the device's own, in two layers: `Pool` keeps freed buffers with their arrays,
+CuPy's pool keeps the blocks of temporaries that kernels make, per CUDA stream, so that reuse is in stream order. If
+a block does not fit, what both keep is dropped before the answer is no.
+
+Host copies go through pinned memory. Pageable host arrays are staged, in one block from CuPy's pinned pool that lives
+until the copy is done: on the launcher's thread on the way in, on the stream's waiter on the way out. Arrays from
+`host_array` are pinned and are copied directly; so are arrays above 256 MiB, which the driver stages itself, since
+pinning as much again costs more than it gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..interpreter.errors import KernelError, MetadataError
+from ..interpreter.meta import Meta
+from ..interpreter.opdef import Array
+from .cuda_stream import CudaStream, Launcher
+from .device import Buffer, Device
+from .pool import PooledBuffer, PooledDevice
+from .stream import Sink, StreamKind
+
+_STAGED_AT_MOST: Final = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class CudaOptions:
+    """Options of a cuda device.
+
+    `memory`: bytes that may be allocated, 0 for nine tenths of what is free when it is opened. `cache`: bytes of freed
+    memory kept for reuse, at most. `compute_streams`: how many. `peer`: peer access to the other cuda devices where
+    the hardware has it. `missing`: ops without a kernel here.
+    """
+
+    memory: int = 0
+    cache: int = 2 << 30
+    compute_streams: int = 1
+    peer: bool = True
+    missing: frozenset[str] = frozenset()
+
+
+def available(ordinal: int = 0) -> str | None:
+    """None if this CUDA device can be opened, else why not."""
+    try:
+        import cupy
+    except Exception as error:
+        return f"CuPy cannot be imported ({type(error).__name__}: {error}); install tensord[cuda12] or tensord[cuda13]"
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except Exception as error:
+        return f"CUDA does not work ({error})"
+    return None if ordinal < count else f"there are {count} CUDA devices"
+
+
+class CudaDevice(PooledDevice):
+    """One NVIDIA GPU; the ordinal is the number in the name."""
+
+    def __init__(self, name: str, sink: Sink, options: CudaOptions | None = None) -> None:
+        self.ordinal = int(name.partition(":")[2])
+        if reason := available(self.ordinal):
+            raise MetadataError(f"device {name!r} is not available: {reason}")
+        import cupy
+
+        self._cupy: Any = cupy
+        self.options = options = options or CudaOptions()
+        self._memory = cupy.cuda.MemoryPool()
+        with cupy.cuda.Device(self.ordinal):
+            free, _ = cupy.cuda.runtime.memGetInfo()
+            limit = options.memory or free * 9 // 10
+            # The rest is for rounding (CuPy's blocks are multiples of 512 bytes) and for the kernels' temporaries.
+            self._memory.set_limit(size=limit + limit // 16 + (64 << 20))
+        super().__init__(name, cupy, limit, options.missing, options.cache)
+        self._launcher = Launcher(self, lambda: cupy.cuda.Event(block=True, disable_timing=True))
+        self._compute = tuple(self._stream(StreamKind.COMPUTE, i, sink) for i in range(options.compute_streams))
+        kinds = (StreamKind.H2D, StreamKind.D2H, StreamKind.P2P)
+        self._copies = {kind: self._stream(kind, 0, sink) for kind in kinds}
+        self._streams = (*self._compute, *self._copies.values())
+        self._launcher.serve(self._streams)
+        self._peers: dict[int, bool] = {}
+
+    def _stream(self, kind: StreamKind, index: int, sink: Sink) -> CudaStream:
+        with self._cupy.cuda.Device(self.ordinal):
+            raw = self._cupy.cuda.Stream(non_blocking=True)
+        return CudaStream(self.name, kind, index, sink, launcher=self._launcher, raw=raw)
+
+    @property
+    def streams(self) -> tuple[CudaStream, ...]:
+        return self._streams
+
+    @property
+    def compute(self) -> tuple[CudaStream, ...]:
+        return self._compute
+
+    def copy_stream(self, kind: StreamKind) -> CudaStream:
+        return self._copies[kind]
+
+    def reaches(self, other: Device) -> bool:
+        if not isinstance(other, CudaDevice) or not (self.options.peer and other.options.peer):
+            return False
+        if other.ordinal not in self._peers:
+            self._peers[other.ordinal] = self._open_peer(other.ordinal)
+        return self._peers[other.ordinal]
+
+    def _open_peer(self, ordinal: int) -> bool:
+        runtime = self._cupy.cuda.runtime
+        if ordinal == self.ordinal or not runtime.deviceCanAccessPeer(self.ordinal, ordinal):
+            return ordinal == self.ordinal
+        try:
+            with self._cupy.cuda.Device(self.ordinal):
+                runtime.deviceEnablePeerAccess(ordinal)
+        except runtime.CUDARuntimeError as error:
+            return "PeerAccessAlreadyEnabled" in str(error)
+        return True
+
+    # -- memory ------------------------------------------------------------------------------------------------
+
+    def _new_memory(self, nbytes: int) -> Any:
+        """A block from CuPy's pool, after dropping what is kept if need be; OutOfMemoryError is a MemoryError."""
+        with self._cupy.cuda.Device(self.ordinal):
+            try:
+                return self._memory.malloc(nbytes)
+            except MemoryError:
+                self.pool.trim(0)
+                self._memory.free_all_blocks()
+                return self._memory.malloc(nbytes)
+
+    def adopt(self, array: Array) -> Buffer | None:
+        if not array.flags.c_contiguous:
+            raise ValueError(f"{self.name}: only a packed array can be adopted")
+        buffer = PooledBuffer(array.nbytes, array.data, None)
+        buffer.array, buffer.meta = array, Meta.of(tuple(array.shape), array.dtype)
+        return self.account(buffer)
+
+    def bind(self, buffer: Buffer, meta: Meta) -> Array:
+        if buffer.meta is meta:
+            return buffer.array
+        array = self._cupy.ndarray(meta.shape, meta.dtype, memptr=buffer.raw)
+        buffer.array, buffer.meta = array, meta
+        return array
+
+    def bind_view(self, buffer: Buffer, meta: Meta, offset: int, strides: tuple[int, ...]) -> Array:
+        return self._cupy.ndarray(meta.shape, meta.dtype, memptr=buffer.raw + offset, strides=strides)
+
+    def host_array(self, meta: Meta) -> NDArray[np.generic]:
+        if meta.nbytes == 0:
+            return np.empty(meta.shape, meta.dtype)
+        memory = self._cupy.cuda.alloc_pinned_memory(meta.nbytes)
+        return np.frombuffer(memory, meta.dtype, meta.size).reshape(meta.shape)
+
+    # -- copies: on the launcher's thread, with the task's stream current --------------------------------------
+
+    def copy_in(self, target: Array, source: NDArray[np.generic]) -> None:
+        if target.nbytes == 0:
+            return
+        if not target.flags.c_contiguous:
+            packed = self._cupy.empty(target.shape, target.dtype)
+            self.copy_in(packed, source)
+            target[...] = packed
+            return
+        staged = source if self._direct(source) else self._staging(source)
+        if staged is not source:
+            np.copyto(staged, source, casting="no")
+        self._launcher.keep.append(staged)
+        self._copy(target.data.ptr, staged.ctypes.data, target.nbytes, "memcpyHostToDevice")
+
+    def copy_out(self, source: Array, target: NDArray[np.generic]) -> None:
+        if target.nbytes == 0:
+            return
+        packed = self._cupy.ascontiguousarray(source)
+        staged = target if self._direct(target) else self._staging(target)
+        self._launcher.keep += (packed, staged)
+        self._copy(staged.ctypes.data, packed.data.ptr, packed.nbytes, "memcpyDeviceToHost")
+        if staged is not target:
+            self._launcher.finish.append(lambda: np.copyto(target, staged, casting="no"))
+
+    def peer_copy(self, target: Array, source: Array) -> None:
+        if target.flags.c_contiguous and source.flags.c_contiguous:
+            stream = self._launcher.stream
+            assert stream is not None  # noqa: S101 - only called while launching
+            runtime = self._cupy.cuda.runtime
+            runtime.memcpyPeerAsync(
+                target.data.ptr, self.ordinal, source.data.ptr, source.device.id, target.nbytes, stream.raw.ptr
+            )
+        else:
+            target[...] = source  # an elementwise kernel here, reading the peer's memory
+
+    def _copy(self, to: int, origin: int, nbytes: int, direction: str) -> None:
+        stream = self._launcher.stream
+        assert stream is not None  # noqa: S101 - only called while launching
+        runtime = self._cupy.cuda.runtime
+        runtime.memcpyAsync(to, origin, nbytes, getattr(runtime, direction), stream.raw.ptr)
+
+    def _staging(self, like: NDArray[np.generic]) -> NDArray[np.generic]:
+        if like.nbytes > _STAGED_AT_MOST:
+            return np.empty(like.shape, like.dtype)
+        return self.host_array(Meta.of(like.shape, like.dtype))
+
+    def _direct(self, array: NDArray[np.generic]) -> bool:
+        """Can the array be copied as it is? It must be packed, and pinned unless it is too large to stage."""
+        if not array.flags.c_contiguous:
+            return False
+        return array.nbytes > _STAGED_AT_MOST or self._is_pinned(array)
+
+    def _is_pinned(self, array: NDArray[np.generic]) -> bool:
+        base: Any = array
+        while isinstance(base, np.ndarray):
+            base = base.base
+        if isinstance(base, memoryview):
+            base = base.obj
+        return isinstance(base, self._cupy.cuda.PinnedMemoryPointer)
+
+    # -- what the launcher needs, and the end ------------------------------------------------------------------
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        """Within it the device is current on this thread, and arrays come from its memory pool."""
+        with self._cupy.cuda.Device(self.ordinal), self._cupy.cuda.using_allocator(self._memory.malloc):
+            yield
+
+    def lose(self, error: BaseException) -> None:
+        """An asynchronous error surfaced: CUDA's are sticky, nothing works here any more."""
+        if self.lost is None:
+            self.lost = KernelError(f"{type(error).__name__}: {error}")
+            self.refusing = True
+
+    def close(self, timeout: float) -> bool:
+        deadline = monotonic() + timeout
+        ended = [self._launcher.close(deadline), *(stream.join(deadline) for stream in self._streams)]
+        self.pool.trim(0)
+        self._memory.free_all_blocks()
+        return all(ended)

@@ -1,0 +1,288 @@
+"""Streams of a CUDA device: one thread launches for all of them, one thread per stream waits for completions.
+
+Theory of operation
+    `submit` puts (stream, batch) into the launcher's inbox. The launcher, one thread per device, appends the batch to
+    the stream's backlog and launches from every backlog whose head is free: each event source has been launched, on
+    whatever device. It makes the CUDA stream wait for the sources' events, runs `task.execute()` with that stream
+    current, records an event behind it and passes the task on to the stream's waiter, which sleeps in the event
+    (blocking, GIL released), finishes what has to be finished on the host (a staged copy) and reports.
+
+Guarantees
+    - Tasks of one stream are launched, and reported, in the order of submission, each exactly once.
+    - The launcher never waits for a task of its own device: a blocked head only stops its own backlog. When nothing is
+      free it sleeps in its inbox; a launch on another device wakes those that are blocked.
+    - What a launch needs until it is executed (pinned staging, host arrays) is kept until its event is done.
+    - An asynchronous error is sticky in CUDA: the device is lost. Everything launched and not yet reported fails, and
+      so does everything later; errors surface late, so that a task reported before may have been hit as well.
+
+Who owns what
+    The launcher owns the backlogs and all calls of kernels; it appends to `flying`, and the stream's waiter takes off
+    it. `device.lost` is set once by whoever sees the error first.
+
+Rejected
+    - Waiting in launch order in one thread: a copy's completion would stand behind a long kernel's.
+    - cudaLaunchHostFunc: the callback needs the GIL on the driver's thread, and may call nothing of CUDA.
+    - Polling `event.done`: spins, or adds its period to each completion.
+    - Reusing events: a stream that has not waited yet would wait for the later recording.
+    - One launching thread per stream: as many more threads that want the GIL for nothing but short launches.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from queue import SimpleQueue
+from time import monotonic, perf_counter_ns
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+
+from ..interpreter.errors import KernelError
+from .events import EXECUTED, TURNSTILE
+from .stream import Sink, Stream, StreamKind, Task
+
+
+class Owner(Protocol):
+    """What the launcher needs of its device."""
+
+    name: str
+    lost: BaseException | None
+
+    def current(self) -> AbstractContextManager[object]:
+        """Within it the device is current on this thread, with its own allocator."""
+
+    def lose(self, error: BaseException) -> None:
+        """An asynchronous error surfaced; the device is lost."""
+
+
+class Launched(NamedTuple):
+    """A task that was launched; `event` is None if that failed. `keep` lives until it is done; then `finish` runs."""
+
+    task: Task
+    event: Any
+    keep: list[Any]
+    finish: list[Callable[[], None]]
+
+
+class CudaStream(Stream):
+    """A non-blocking CUDA stream: `raw` is CuPy's."""
+
+    def __init__(self, name: str, kind: StreamKind, index: int, sink: Sink, *, launcher: Launcher, raw: Any) -> None:
+        super().__init__(name, kind, index)
+        self.events = True
+        self.late_errors = True
+        self.raw = raw
+        self.backlog: deque[Task] = deque()
+        self.launched: SimpleQueue[Launched | None] = SimpleQueue()
+        self._sink = sink
+        self._launcher = launcher
+        self.flying: deque[Task] = deque()  # being launched, or launched and not yet done, in order
+        self._waiter: threading.Thread | None = None
+
+    def submit(self, tasks: Sequence[Task]) -> None:
+        if self._waiter is None:
+            self._waiter = threading.Thread(target=self._wait, name=f"tensord {self.name}", daemon=True)
+            self._waiter.start()
+        self._launcher.submit(self, tasks)
+
+    def running(self) -> tuple[Task, int] | None:
+        """The first task that is not done, and since when; it may be launching still: a first launch compiles."""
+        try:
+            head = self.flying[0]
+        except IndexError:
+            return None
+        return head, head.started
+
+    def close(self, timeout: float) -> bool:
+        """Streams of one device end together: ends the launcher too."""
+        deadline = monotonic() + timeout
+        ended = self._launcher.close(deadline)
+        return self.join(deadline) and ended
+
+    def join(self, deadline: float) -> bool:
+        """Wait for the waiter, which ends after the launcher; False if it did not in time."""
+        if self._waiter is not None:
+            self._waiter.join(max(0.0, deadline - monotonic()))
+        return self._waiter is None or not self._waiter.is_alive()
+
+    # -- the waiter's thread -----------------------------------------------------------------------------------
+
+    def _wait(self) -> None:
+        with self._launcher.owner.current():
+            self._report_done()
+
+    def _report_done(self) -> None:
+        done: list[Task] = []
+        freed = 0  # when the task before was done
+        while (item := self.launched.get()) is not None:
+            if done and not _is_done(item.event):
+                self._sink(done)
+                done = []
+            freed = self._complete(item, freed)
+            done.append(item.task)
+            del item
+            if self.launched.empty():
+                self._sink(done)
+                done = []
+        if done:
+            self._sink(done)
+
+    def _complete(self, item: Launched, freed: int) -> int:
+        """Wait until the task is done; returns when."""
+        task, owner = item.task, self._launcher.owner
+        task.started = max(task.started, freed)
+        try:
+            if item.event is not None and owner.lost is None:
+                item.event.synchronize()
+                for finish in item.finish:
+                    finish()
+        except BaseException as error:
+            owner.lose(error)
+        if owner.lost is not None:
+            task.fail(lost_error(owner, task))
+        task.finished = perf_counter_ns()
+        self.flying.popleft()
+        return task.finished
+
+
+Batch: TypeAlias = tuple[CudaStream, Sequence[Task]]
+
+
+class Launcher:
+    """The thread that launches for all streams of one device. `new_event` makes an event that the host can sleep on."""
+
+    def __init__(self, owner: Owner, new_event: Callable[[], Any]) -> None:
+        self.owner = owner
+        self._new_event = new_event
+        self.keep: list[Any] = []  # of the task being launched: what must live until it is done,
+        self.finish: list[Callable[[], None]] = []  # and what the host has to do then
+        self.stream: CudaStream | None = None  # the one that is current on the thread
+        self._streams: tuple[CudaStream, ...] = ()
+        self._inbox: SimpleQueue[Batch | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._closing = False
+        self._abandoned = False
+
+    def serve(self, streams: tuple[CudaStream, ...]) -> None:
+        """These are the device's streams; called once."""
+        self._streams = streams
+
+    def submit(self, stream: CudaStream, tasks: Sequence[Task]) -> None:
+        """Append tasks to a stream. RuntimeError if the device is closed."""
+        if self._closing:
+            raise RuntimeError(f"{stream.name} is closed")
+        self._inbox.put((stream, tasks))
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._loop, name=f"tensord {self.owner.name} launcher", daemon=True)
+            self._thread.start()
+
+    def close(self, deadline: float) -> bool:
+        """Launch what is queued, then end; False if that did not work by `deadline`, and then the rest fails."""
+        self._closing = True
+        self._inbox.put(None)
+        if self._thread is None:
+            return True
+        self._thread.join(max(0.0, deadline - monotonic()))
+        self._abandoned = True
+        self._inbox.put(None)
+        return not self._thread.is_alive()
+
+    # -- the launcher's thread ---------------------------------------------------------------------------------
+
+    def _loop(self) -> None:
+        with self.owner.current():
+            self._launch_all()
+        for stream in self._streams:
+            stream.launched.put(None)
+
+    def _launch_all(self) -> None:
+        while not (self._closing and self._inbox.empty() and self._drained()):
+            self._accept(self._next())
+            while not self._inbox.empty():
+                self._accept(self._inbox.get())
+            while any(self._launch_ready(stream) for stream in self._streams):
+                pass
+
+    def _drained(self) -> bool:
+        return not any(stream.backlog for stream in self._streams)
+
+    def _next(self) -> Batch | None:
+        """Sleep until something comes in; None is a nudge, which a launcher that is blocked asks for first."""
+        if self._drained():
+            return self._inbox.get()
+        _blocked.add(self)
+        try:
+            if any(stream.backlog and self._is_free(stream.backlog[0]) for stream in self._streams):
+                return None  # launched between looking and asking
+            return self._inbox.get()
+        finally:
+            _blocked.discard(self)
+
+    def _accept(self, batch: Batch | None) -> None:
+        if batch is not None:
+            stream, tasks = batch
+            stream.backlog.extend(tasks)
+
+    def _is_free(self, task: Task) -> bool:
+        return self._abandoned or all(source.event is not None for source in task.event_sources)
+
+    def _launch_ready(self, stream: CudaStream) -> bool:
+        """Launch from one backlog as far as it goes; was there anything?"""
+        backlog = stream.backlog
+        if not backlog or not self._is_free(backlog[0]):
+            return False
+        if self.stream is not stream:
+            stream.raw.use()
+            self.stream = stream
+        while backlog and self._is_free(backlog[0]):
+            self._launch(stream, backlog.popleft())
+        return True
+
+    def _launch(self, stream: CudaStream, task: Task) -> None:
+        task.started = perf_counter_ns()
+        stream.flying.append(task)
+        self.keep, self.finish = [], []
+        event = self._execute(stream, task)
+        stream.launched.put(Launched(task, event, self.keep, self.finish))
+        task.event = EXECUTED if event is None else event
+        if TURNSTILE.waiting:
+            TURNSTILE.notify()
+        for launcher in tuple(_blocked):
+            launcher._inbox.put(None)  # noqa: SLF001 - a nudge, to one of its own kind
+
+    def _execute(self, stream: CudaStream, task: Task) -> Any:
+        """Execute the task and return the event behind it; None if it was not launched."""
+        owner = self.owner
+        if self._abandoned:
+            task.fail(KernelError(f"{stream.name} was closed before {task.label} ran", op=task.label))
+            return None
+        if owner.lost is not None:
+            return None  # the waiter fails it
+        try:
+            for source in task.event_sources:
+                if source.event is not EXECUTED:
+                    stream.raw.wait_event(source.event)
+            task.execute()
+            event = self._new_event()
+            event.record(stream.raw)
+        except BaseException as error:  # a kernel's own errors stay in `execute`: these are the device's
+            owner.lose(error)
+            return None
+        return event
+
+
+# Launchers that wait for a launch on another device. Adding, discarding and copying are atomic under the GIL.
+_blocked: Final[set[Launcher]] = set()
+
+
+def lost_error(owner: Owner, task: Task) -> KernelError:
+    """The error of a task that may have been hit by, or came after, the loss of its device."""
+    message = f"device {owner.name} is lost, with or before {task.label}: {owner.lost}"
+    return KernelError(message, op=task.label, instruction=task.id)
+
+
+def _is_done(event: Any) -> bool:
+    try:
+        return event is None or bool(event.done)
+    except Exception:  # `synchronize` reports it
+        return True

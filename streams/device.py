@@ -1,0 +1,108 @@
+"""The interface of a device: its memory, its streams, its array module.
+
+Memory is reserved and freed by the thread that drives the virtual machine, and by it alone; kernels run on the
+streams' threads and only see arrays bound to buffers. `allocated` counts the bytes of buffers in use, exactly;
+what a pool keeps for reuse is not in use.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..interpreter.meta import Meta
+from ..interpreter.opdef import Array, ArrayModule
+from .stream import Stream, StreamKind
+
+
+class Buffer:
+    """A piece of one device's memory. `array` is the last array bound to it, which has the meta `meta`."""
+
+    __slots__ = ("array", "meta", "nbytes", "raw")
+
+    def __init__(self, nbytes: int, raw: Any) -> None:
+        self.nbytes = nbytes  # what was asked for, and what is accounted
+        self.raw = raw  # the device's own idea of the memory
+        self.array: Array = None
+        self.meta: Meta | None = None
+
+
+class Device(ABC):
+    """One device. Subclasses: `CpuDevice`, `SimDevice`, `CudaDevice`.
+
+    `limit` is the memory in bytes that may be allocated; `missing` names ops without a kernel here.
+    """
+
+    def __init__(self, name: str, xp: ArrayModule, limit: int, missing: frozenset[str] = frozenset()) -> None:
+        self.name = name
+        self.xp = xp
+        self.limit = limit
+        self.missing = missing
+        self.allocated = 0
+        self.lost: BaseException | None = None  # set once, from any thread: nothing works on this device any more
+        self.host = False  # True: its arrays are host memory, so that the host can reach them without a transfer
+
+    @property
+    @abstractmethod
+    def streams(self) -> Sequence[Stream]:
+        """Every stream of the device."""
+
+    @property
+    @abstractmethod
+    def compute(self) -> Sequence[Stream]:
+        """The compute streams, at least one."""
+
+    @abstractmethod
+    def copy_stream(self, kind: StreamKind) -> Stream:
+        """The stream for copies of that kind (H2D, D2H or P2P)."""
+
+    @abstractmethod
+    def reaches(self, other: Device) -> bool:
+        """Can a P2P transfer bring data from `other` to this device directly?"""
+
+    @abstractmethod
+    def allocate(self, nbytes: int) -> Buffer | None:
+        """A buffer of that many bytes, contents undefined, or None if it does not fit now."""
+
+    @abstractmethod
+    def adopt(self, array: Array) -> Buffer | None:
+        """Take over a packed array that nobody else uses (a kernel's result) as a buffer; None if it does not fit."""
+
+    @abstractmethod
+    def free(self, buffer: Buffer) -> None:
+        """Give the buffer back. The caller sees to it that nothing uses it any more."""
+
+    @abstractmethod
+    def bind(self, buffer: Buffer, meta: Meta) -> Array:
+        """The packed array of that meta at the start of the buffer; cached on the buffer (`array`, `meta`)."""
+
+    @abstractmethod
+    def bind_view(self, buffer: Buffer, meta: Meta, offset: int, strides: tuple[int, ...]) -> Array:
+        """An array of that meta laid over the buffer with a byte offset and byte strides."""
+
+    @abstractmethod
+    def copy_in(self, target: Array, source: NDArray[np.generic]) -> None:
+        """Copy a host array into a device array of the same shape and dtype. Called on the h2d stream's thread."""
+
+    @abstractmethod
+    def copy_out(self, source: Array, target: NDArray[np.generic]) -> None:
+        """Copy a device array into a host array of the same shape and dtype. Called on the d2h stream's thread."""
+
+    @abstractmethod
+    def peer_copy(self, target: Array, source: Array) -> None:
+        """Copy an array of a device that this one reaches into an array of this one. Called on the p2p stream."""
+
+    def host_array(self, meta: Meta) -> NDArray[np.generic]:
+        """A fresh host array fit to be copied from or to this device (pinned where that helps)."""
+        return np.empty(meta.shape, meta.dtype)
+
+    @abstractmethod
+    def close(self, timeout: float) -> bool:
+        """End the streams and drop the memory; False if a stream did not end in time."""
+
+    def __repr__(self) -> str:
+        return f"<device {self.name}>"

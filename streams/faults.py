@@ -1,0 +1,225 @@
+"""Fault injection and steering of one device: what may go wrong there, on request, at a chosen task.
+
+A fault is armed by `inject` and counts the tasks (or allocations) that match it: the first `nth - 1` pass, the next
+`count` are hit, then it is spent. While a fault is armed nothing of the device runs inline, so that every task
+passes here, on its stream's thread.
+
+Faults are armed and spent under one lock, which also guards what follows from them (`inline`, `steered`): tests
+inject from any thread. No fault is acted out under the lock.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import Final, Self
+
+from ..interpreter.errors import KernelError, MetadataError, TensordError
+from .pool import PooledDevice
+from .stream import Task
+from .worker import WorkerStream
+
+FOREVER: Final = 1 << 60  # as a `count`: the fault is never spent
+
+
+class FaultKind(StrEnum):
+    """What goes wrong."""
+
+    FAIL = "fail"  # the task fails instead of executing
+    ALLOCATION = "allocation"  # `allocate` or `adopt` says that it does not fit
+    SLOW = "slow"  # the task takes `seconds` longer
+    HANG = "hang"  # the task hangs until `release_hangs`, or until closing its stream has been given up
+    LATE = "late"  # the task executes, and fails after `after` more tasks executed or the queue drained
+    LOST = "lost"  # the task, and every later one on the device, fails, and so does every allocation
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault. It hits tasks of that `label` (None: any), on that `stream` (a kind, a name, or None: any)."""
+
+    kind: FaultKind
+    label: str | None = None
+    stream: str | None = None
+    nth: int = 1
+    count: int = 1
+    seconds: float = 0.0
+    after: int = 0
+
+    def __post_init__(self) -> None:
+        if not (self.nth >= 1 and self.count >= 1 and self.seconds >= 0 and self.after >= 0):
+            raise MetadataError(f"{self}: nth and count start at 1, seconds and after at 0")
+
+    @classmethod
+    def of(cls, table: Mapping[str, object] | Self) -> Self:
+        """A fault from a table, such as a configuration file's; MetadataError if it is not one."""
+        if isinstance(table, cls):
+            return table
+        if not isinstance(table, Mapping):
+            raise MetadataError(f"a fault is a table, not {table!r}")
+        names = [field.name for field in fields(cls)]
+        if unknown := sorted(set(table) - set(names)):
+            raise MetadataError(f"unknown fault option {unknown[0]!r} (known: {', '.join(names)})")
+        kind = table.get("kind")
+        if kind not in list(FaultKind):
+            raise MetadataError(f"there is no fault {kind!r} (known: {', '.join(FaultKind)})")
+        try:
+            return cls(**{**table, "kind": FaultKind(kind)})  # type: ignore[arg-type]
+        except TypeError as error:
+            raise MetadataError(f"fault {kind}: {error}") from None
+
+    def matches(self, stream: WorkerStream, task: Task) -> bool:
+        """Does the fault concern this task? Allocation faults concern none."""
+        if self.kind is FaultKind.ALLOCATION or self.label not in (None, task.label):
+            return False
+        return self.stream in (None, stream.kind, stream.name)
+
+
+class _Armed:
+    """A fault with how many tasks or allocations it has seen."""
+
+    __slots__ = ("fault", "seen")
+
+    def __init__(self, fault: Fault) -> None:
+        self.fault = fault
+        self.seen = 0
+
+    def hits(self) -> bool:
+        """Count one more; is it hit?"""
+        self.seen += 1
+        return self.seen >= self.fault.nth
+
+    @property
+    def spent(self) -> bool:
+        return self.seen >= self.fault.nth + self.fault.count - 1
+
+
+class Faults:
+    """The faults armed on one device, and the steering of its streams."""
+
+    def __init__(self, device: PooledDevice, *, late_errors: bool) -> None:
+        self.hanging = threading.Event()  # set while a task hangs
+        self._device = device
+        self._late_errors = late_errors
+        self._streams: tuple[WorkerStream, ...] = ()
+        self._armed: list[_Armed] = []
+        self._lock = threading.Lock()
+        self._hang = threading.Event()
+
+    def steer(self, streams: tuple[WorkerStream, ...]) -> None:
+        """These are the device's streams; called once."""
+        with self._change():
+            self._streams = streams
+
+    def inject(self, fault: Fault) -> None:
+        """Arm a fault. MetadataError for a late one on a device without late errors."""
+        if fault.kind is FaultKind.LATE and not self._late_errors:
+            raise MetadataError(f"{self._device.name} has no late errors; open it with late_errors = true")
+        with self._change():
+            self._armed.append(_Armed(fault))
+
+    def hold(self, which: str) -> None:
+        """Stop the streams of that kind or name before their next task."""
+        with self._change():
+            for stream in self._select(which):
+                stream.hold()
+
+    def resume(self, which: str) -> None:
+        """Let the streams of that kind or name go on."""
+        with self._change():
+            for stream in self._select(which):
+                stream.resume()
+
+    def release_hangs(self) -> None:
+        """Let every task that hangs go on; it then executes. Later hangs are not affected."""
+        with self._lock:
+            hang, self._hang = self._hang, threading.Event()
+            self.hanging.clear()
+        hang.set()
+
+    def refuses_allocation(self) -> bool:
+        """Is this allocation to fail? Asked only while the device is `refusing`."""
+        if self._device.lost is not None:
+            return True
+        with self._change():
+            return self._take(lambda fault: fault.kind is FaultKind.ALLOCATION) is not None
+
+    def execute(self, stream: WorkerStream, task: Task) -> None:
+        """Execute the task, or what is to go wrong with it. Called on the stream's thread."""
+        with self._change():
+            fault = self._take(lambda fault: fault.matches(stream, task))
+        if self._device.lost is not None:
+            task.fail(self._error("lost", task))
+        elif fault is None:
+            task.execute()
+        else:
+            self._act(fault, stream, task)
+
+    def _act(self, fault: Fault, stream: WorkerStream, task: Task) -> None:
+        match fault.kind:
+            case FaultKind.FAIL:
+                task.fail(self._error("injected", task))
+            case FaultKind.LOST:
+                self._lose(self._error("lost", task))
+                task.fail(self._error("lost", task))
+            case FaultKind.SLOW:
+                stream.pause(fault.seconds)
+                task.execute()
+            case FaultKind.HANG:
+                self._hang_until_released(stream)
+                task.execute()
+            case FaultKind.LATE:
+                task.execute()
+                stream.hold_back(task, self._error("late", task), fault.after)
+            case FaultKind.ALLOCATION:  # not a task's
+                task.execute()
+
+    def _hang_until_released(self, stream: WorkerStream) -> None:
+        hang = self._hang  # before looking at `abandoned`: giving up sets that first and then releases
+        if stream.abandoned:
+            return
+        self.hanging.set()
+        hang.wait()
+
+    def _lose(self, error: TensordError) -> None:
+        with self._change():
+            self._device.lost = error
+
+    def _error(self, what: str, task: Task) -> KernelError:
+        message = {
+            "lost": f"device {self._device.name} is lost, with or before {task.label}",
+            "late": f"{task.label} failed on {self._device.name}; the error surfaced late (injected)",
+            "injected": f"{task.label} failed on {self._device.name} (injected)",
+        }[what]
+        return KernelError(message, op=task.label, instruction=task.id)
+
+    # -- under the lock ----------------------------------------------------------------------------------------
+
+    def _take(self, concerned: Callable[[Fault], bool]) -> Fault | None:
+        """The first armed fault that hits, after every one concerned has counted; spent ones are dropped."""
+        hit = None
+        for armed in [a for a in self._armed if concerned(a.fault)]:
+            if armed.hits() and hit is None:
+                hit = armed.fault
+            if armed.spent:
+                self._armed.remove(armed)
+        return hit
+
+    @contextmanager
+    def _change(self) -> Iterator[None]:
+        """Hold the lock, then let the streams know what follows."""
+        with self._lock:
+            yield
+            lost = self._device.lost is not None
+            self._device.refusing = lost or any(a.fault.kind is FaultKind.ALLOCATION for a in self._armed)
+            for stream in self._streams:
+                stream.refresh(interfered=lost or bool(self._armed))
+
+    def _select(self, which: str) -> list[WorkerStream]:
+        chosen = [s for s in self._streams if which in (s.kind, s.name, s.name.partition("/")[2])]
+        if not chosen:
+            known = ", ".join(s.name for s in self._streams)
+            raise MetadataError(f"{self._device.name} has no stream {which!r} (known: {known})")
+        return chosen

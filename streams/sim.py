@@ -1,0 +1,141 @@
+"""A simulated accelerator: everything about a device that a machine without one needs for its tests.
+
+Its memory is host memory that the host does not get at: only transfers move bytes in and out, and they refuse arrays
+that are not where they belong. Its streams are asynchronous, in order, and order each other by events. Time can be
+added: a transfer of n bytes takes `latency + n / bandwidth`, an op `compute_delay` at the least.
+
+Memory is told apart by the type of the array at the bottom of a chain of views: `SimMemory`. What kernels see are plain
+NumPy arrays laid over it, so that it costs them nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..interpreter.opdef import Array
+from .device import Buffer, Device
+from .faults import Fault, Faults
+from .host import GIB, HostDevice, Memory
+from .stream import Sink, StreamKind, Task
+from .worker import WorkerStream
+
+
+@dataclass(frozen=True, slots=True)
+class SimOptions:
+    """Options of a sim device.
+
+    `memory`: bytes. `bandwidth`: bytes per second of one transfer, 0 for unlimited. `latency`: seconds per transfer.
+    `compute_delay`: seconds that an op takes at the least. `compute_streams`: how many. `peer`: peer access to the
+    other sim devices that have it too. `late_errors`: a task's error may surface after its successors were executed.
+    `inline`: small tasks may run on the driving thread (never where time is added). `missing`: ops without a kernel
+    here. `faults`: armed from the start. `cache`: bytes of freed memory kept for reuse, at most.
+    """
+
+    memory: int = GIB
+    bandwidth: float = 0.0
+    latency: float = 0.0
+    compute_delay: float = 0.0
+    compute_streams: int = 1
+    peer: bool = True
+    late_errors: bool = False
+    inline: bool = True
+    missing: frozenset[str] = frozenset()
+    faults: tuple[Fault, ...] = ()
+    cache: int = GIB // 4
+
+    def delay(self, kind: StreamKind, nbytes: int) -> float:
+        """Seconds that a task on a stream of that kind takes at the least."""
+        if kind is StreamKind.COMPUTE:
+            return self.compute_delay
+        return self.latency + (nbytes / self.bandwidth if self.bandwidth else 0.0)
+
+
+class SimMemory(np.ndarray[tuple[int], np.dtype[np.uint8]]):
+    """A block of a sim device's memory; `owner` is the device's name."""
+
+    owner: str = ""
+
+
+class SimStream(WorkerStream):
+    """A stream of a sim device."""
+
+    def __init__(
+        self, device: str, kind: StreamKind, index: int, sink: Sink, *, faults: Faults, options: SimOptions
+    ) -> None:
+        super().__init__(device, kind, index, sink, faults, may_inline=options.inline)
+        self.events = True
+        self.late_errors = options.late_errors
+        self.paced = options.delay(kind, 1) > 0
+        self._delay: Final = options.delay
+
+    def _execute(self, task: Task) -> None:
+        begun = perf_counter()
+        super()._execute(task)
+        self.pause(begun + self._delay(self.kind, task.bytes_moved) - perf_counter())
+
+
+class SimDevice(HostDevice):
+    """A simulated accelerator."""
+
+    def __init__(self, name: str, sink: Sink, options: SimOptions | None = None) -> None:
+        self.options = options = options or SimOptions()
+        super().__init__(name, options.memory, options.missing, options.cache, late_errors=options.late_errors)
+        compute = [self._stream(StreamKind.COMPUTE, i, sink) for i in range(options.compute_streams)]
+        copies = {kind: self._stream(kind, 0, sink) for kind in (StreamKind.H2D, StreamKind.D2H, StreamKind.P2P)}
+        self._set_streams(compute, copies)
+        for fault in options.faults:
+            self.inject(fault)
+
+    def _stream(self, kind: StreamKind, index: int, sink: Sink) -> WorkerStream:
+        return SimStream(self.name, kind, index, sink, faults=self.faults, options=self.options)
+
+    def reaches(self, other: Device) -> bool:
+        return isinstance(other, SimDevice) and self.options.peer and other.options.peer
+
+    def owns(self, array: Array) -> bool:
+        """Does this array lie in this device's memory? For checks that no host array gets into a kernel here."""
+        return owner_of(array) == self.name
+
+    def _new_memory(self, nbytes: int) -> Memory:
+        memory = SimMemory((nbytes,), np.uint8)
+        memory.owner = self.name
+        return memory
+
+    def adopt(self, array: Array) -> Buffer | None:
+        """A copy: the memory of what a kernel returns is the host's."""
+        return self._adopt_copy(array)
+
+    def copy_in(self, target: Array, source: NDArray[np.generic]) -> None:
+        self._check("copy_in", target, self.name, source, "")
+        np.copyto(target, source, casting="no")
+
+    def copy_out(self, source: Array, target: NDArray[np.generic]) -> None:
+        self._check("copy_out", target, "", source, self.name)
+        np.copyto(target, source, casting="no")
+
+    def peer_copy(self, target: Array, source: Array) -> None:
+        self._check("peer_copy", target, self.name, source, owner_of(source) or "another sim device")
+        np.copyto(target, source, casting="no")
+
+    def _check(self, what: str, target: Array, to: str, source: Array, origin: str) -> None:
+        """RuntimeError unless both arrays lie where they should ("" is the host): a bug in the caller."""
+        for role, array, expected in (("target", target, to), ("source", source, origin)):
+            if (found := owner_of(array)) != expected:
+                raise RuntimeError(
+                    f"{what} on {self.name}: the {role} is in the memory of {found or 'the host'}, "
+                    f"not of {expected or 'the host'}"
+                )
+
+
+def owner_of(array: Array) -> str:
+    """The name of the sim device in whose memory the array lies, "" for host memory."""
+    while isinstance(array, np.ndarray):
+        if isinstance(array, SimMemory):
+            return array.owner
+        array = array.base
+    return ""

@@ -1,0 +1,90 @@
+"""The interface between the virtual machine and the streams that execute its instructions.
+
+A stream is an in-order queue of one device. The virtual machine appends batches of tasks; the stream executes them
+in that order on its own thread and reports each finished task, in that order, to its sink. The virtual machine
+never waits on a stream; a stream never looks into the virtual machine.
+
+Who owns what: `submit` is called by the thread that drives the virtual machine, one call at a time. `Task.execute`
+runs on the stream's thread, or on the driving thread if the virtual machine runs the task inline, which it does
+only while the stream is drained. The sink is called on the stream's thread and must not block.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import Any, Protocol, TypeAlias
+
+
+class StreamKind(StrEnum):
+    """What a stream is for."""
+
+    COMPUTE = "compute"
+    H2D = "h2d"
+    D2H = "d2h"
+    P2P = "p2p"
+
+
+class Task(Protocol):
+    """A unit of work as a stream sees it. The virtual machine's Instruction is one."""
+
+    id: int
+    # The op's name, or the opcode of what is not an op: what a fault can name and what a hang is reported as.
+    label: str
+    # Bytes that a transfer moves over the link; 0 for kernels.
+    bytes_moved: int
+    # Bounded and small: certain to finish within some tens of microseconds. Before any other task starts, a stream
+    # reports what is finished, so that nobody waits for a slow successor of what he needs.
+    quick: bool
+    # Tasks on other streams with events that must have executed before this one does; submitted before it or after.
+    event_sources: Sequence[Task]
+    # None until the task is launched; then set by the stream to whatever orders another stream after it.
+    event: Any
+    # Nanoseconds, `time.perf_counter_ns`; set by the stream.
+    started: int
+    finished: int
+
+    def execute(self) -> None:
+        """Run the kernel, unless an operand is poisoned. Never raises: what goes wrong stays with the task."""
+
+    def fail(self, error: BaseException) -> None:
+        """The task failed for a reason outside its kernel (an injected fault, a late device error)."""
+
+
+Sink: TypeAlias = Callable[[Sequence[Task]], None]
+
+
+class Stream(ABC):
+    """An in-order queue of one device.
+
+    `queued` counts tasks submitted and not yet retired; only the driving thread touches it.
+    `inline`: a small bounded task may run on the driving thread while the stream is drained.
+    `events`: the stream can be ordered after a task of another such stream without the host.
+    `late_errors`: a task's error may surface after its successors were executed.
+    """
+
+    def __init__(self, device: str, kind: StreamKind, index: int) -> None:
+        self.device = device
+        self.kind = kind
+        self.index = index
+        self.name = f"{device}/{kind.value}{index}"
+        self.queued = 0
+        self.inline = False
+        self.events = False
+        self.late_errors = False
+
+    @abstractmethod
+    def submit(self, tasks: Sequence[Task]) -> None:
+        """Append tasks, in order; wake the stream's thread only if it sleeps."""
+
+    @abstractmethod
+    def running(self) -> tuple[Task, int] | None:
+        """The task now executing and since when (perf_counter_ns), or None. May be called from any thread."""
+
+    @abstractmethod
+    def close(self, timeout: float) -> bool:
+        """Finish what is queued, then end the thread; False if it did not end within `timeout` seconds."""
+
+    def __repr__(self) -> str:
+        return f"<stream {self.name}>"

@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+
+from tensord.client.cli import main
+from tensord.vm.trace import Trace
+
+from ..vm.trace_programs import random_trace, record
+
+
+@pytest.fixture
+def run(capsys):
+    """Run the command line in this process: exit code, stdout and stderr."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as left:
+            main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return left.value.code, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def good(tmp_path):
+    path = tmp_path / "good.trace"
+    random_trace(3).save(path)
+    return path
+
+
+@pytest.fixture
+def bad(tmp_path):
+    """#2 reads what #1 writes, and has no edge."""
+    path = tmp_path / "bad.trace"
+    Trace([record(1, (7, "mut"), op="[red]"), record(2, (7, "const"), location="a\x1b[31m.py:1 in f")]).save(path)
+    return path
+
+
+class TestRoot:
+    def test_no_arguments_show_help(self, run):
+        code, out, err = run()
+        assert (code, err) == (0, "")
+        assert "Usage: tensord" in out
+        assert "trace" in out
+
+    def test_version(self, run):
+        assert run("--version") == (0, f"tensord {version('tensord')}\n", "")
+
+    def test_a_group_without_command_shows_its_help(self, run):
+        code, out, _ = run("trace")
+        assert code == 0
+        assert all(command in out for command in ("verify", "dag", "timeline", "why", "show"))
+
+    @pytest.mark.parametrize(
+        "arguments", [["nonsense"], ["--nonsense"], ["trace", "why", "x"], ["trace", "dag", "x", "--format", "png"]]
+    )
+    def test_wrong_usage_is_one_line(self, run, arguments):
+        code, out, err = run(*arguments)
+        assert (code, out) == (1, "")
+        assert err.startswith("tensord: ")
+        assert err.endswith("Try --help.\n")
+        assert err.count("\n") == 1
+
+    def test_an_internal_error_is_one_line_unless_debugging(self, run, good, monkeypatch):
+        monkeypatch.setattr(Trace, "verify", lambda _: 1 / 0)
+        monkeypatch.delenv("TENSORD_DEBUG", raising=False)
+        code, _, err = run("trace", "verify", good)
+        assert code == 1
+        assert err.startswith("tensord: internal error, ZeroDivisionError: division by zero.")
+        monkeypatch.setenv("TENSORD_DEBUG", "1")
+        with pytest.raises(ZeroDivisionError):
+            main(["trace", "verify", str(good)])
+
+    def test_help_needs_neither_numpy_nor_rich(self):
+        program = (
+            "import sys\nfrom tensord.client.cli import main\ntry:\n main(['trace', '--help'])\nexcept SystemExit:\n"
+        )
+        program += " print(sorted({'numpy', 'rich', 'zmq', 'tensord.vm'} & set(sys.modules)))"
+        command = [sys.executable, "-c", program]
+        out = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 - our own interpreter
+        assert out.stdout.splitlines()[-1] == "[]"
+
+    def test_a_reader_that_leaves_early_is_no_error(self, tmp_path):
+        path = tmp_path / "long.trace"
+        random_trace(1, steps=2_000).save(path)
+        program = "from tensord.client.cli import main; main()"
+        command = [sys.executable, "-c", program, "trace", "timeline", str(path)]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, stdout=pipe, stderr=pipe) as process:  # noqa: S603 - our own interpreter
+            assert process.stdout.read(10)
+            process.stdout.close()
+            assert process.stderr.read() == b""
+
+
+class TestErrors:
+    def test_a_missing_file(self, run, tmp_path):
+        code, out, err = run("trace", "verify", tmp_path / "none")
+        assert (code, out) == (1, "")
+        assert err == f"tensord: {tmp_path / 'none'}: No such file or directory. Check the path and its permissions.\n"
+
+    @pytest.mark.parametrize("command", [["verify"], ["dag"], ["timeline"], ["show"], ["why", "1"]])
+    def test_a_damaged_file(self, run, good, command):
+        good.write_bytes(good.read_bytes()[:-10])
+        code, out, err = run("trace", command[0], good, *command[1:])
+        assert (code, out) == (1, "")
+        assert "the file ends here, it was cut short" in err
+        assert err.count("\n") == 1
+
+    def test_an_unknown_instruction(self, run, good):
+        code, _, err = run("trace", "why", good, 9999)
+        assert code == 1
+        assert "no instruction #9999: it holds" in err
+
+    def test_an_output_that_cannot_be_written(self, run, good, tmp_path):
+        code, _, err = run("trace", "dag", good, "-o", tmp_path / "no" / "x.dot")
+        assert code == 1
+        assert "No such file or directory" in err
+
+
+class TestVerify:
+    def test_a_good_trace(self, run, good):
+        code, out, _ = run("trace", "verify", good)
+        assert code == 0
+        assert "every edge is as it should be" in out
+
+    def test_a_bad_trace_exits_with_1(self, run, bad):
+        code, out, _ = run("trace", "verify", bad)
+        assert code == 1
+        assert "1 problem" in out
+        assert "the RAW edge to #1 about copy 7 should be there" in out
+
+    def test_json(self, run, bad, good):
+        code, out, _ = run("trace", "verify", bad, "--json")
+        parsed = json.loads(out)
+        assert (code, parsed["records"], parsed["edges"]) == (1, 2, 0)
+        (problem,) = parsed["problems"]
+        assert (problem["kind"], problem["instruction"], problem["source"]) == ("missing edge", 2, 1)
+        assert json.loads(run("trace", "verify", good, "--json")[1])["problems"] == []
+
+
+class TestPictures:
+    @pytest.mark.parametrize(("name", "start"), [("dot", "digraph"), ("mermaid", "flowchart"), ("json", "{")])
+    def test_dag(self, run, good, name, start):
+        code, out, err = run("trace", "dag", good, "--format", name)
+        assert (code, err) == (0, "")
+        assert out.startswith(start)
+
+    def test_dag_into_a_file_with_limits(self, run, good, tmp_path):
+        output = tmp_path / "x.json"
+        arguments = ("--around", 5, "--depth", 1, "--session", 1, "--releases", "--last", 3)
+        code, out, _ = run("trace", "dag", good, "--format", "json", "-o", output, *arguments)
+        assert (code, out) == (0, "")
+        assert len(json.loads(output.read_text())["nodes"]) <= 3
+
+    def test_a_crowded_picture_comes_with_a_hint(self, run, tmp_path):
+        path = tmp_path / "crowded.trace"
+        Trace([record(number) for number in range(1, 1_500)]).save(path)
+        code, _, err = run("trace", "dag", path)
+        assert code == 0
+        assert "1499 nodes are hard to draw" in err
+
+    def test_timeline(self, run, good):
+        code, out, _ = run("trace", "timeline", good)
+        assert code == 0
+        assert json.loads(out)["traceEvents"]
+
+
+class TestWhyAndShow:
+    def test_why(self, run, good):
+        code, out, _ = run("trace", "why", good, 20)
+        assert code == 0
+        assert out.startswith("#20 ")
+        assert "critical path: " in out
+
+    def test_why_as_json(self, run, good):
+        assert json.loads(run("trace", "why", good, 20, "--json")[1])["story"]["id"] == 20
+
+    def test_show_obeys_neither_markup_nor_control_characters(self, run, bad):
+        code, out, _ = run("trace", "show", bad)
+        assert code == 0
+        assert "[red]" in out
+        assert "\x1b" not in out
+
+    def test_show_lists_the_last(self, run, good):
+        out = run("trace", "show", good, "--limit", 3, "--json")[1]
+        assert len(json.loads(out)["shown"]) == 3
+        assert "3 of " in run("trace", "show", good, "--limit", 3)[1]
+        parsed = json.loads(run("trace", "show", good, "--limit", 0, "--json")[1])
+        assert len(parsed["shown"]) == parsed["records"]

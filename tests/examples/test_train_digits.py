@@ -1,0 +1,103 @@
+"""The main job, with few epochs: the same accuracy on every device, nothing moved that need not move (behaviour 23)."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EPOCHS = 4
+STEPS = EPOCHS * (1437 // 128) + 1  # one more goes on record at the end
+IMAGES, LABELS = 128 * 64 * 4, 128 * 8  # bytes of a minibatch
+WEIGHTS = 4 * (64 * 256 + 256 + 256 * 256 + 256 + 256 * 10 + 10)
+
+
+@dataclass
+class Run:
+    output: str
+    out: Path
+
+    def accuracy(self) -> float:
+        return float(re.findall(r"test accuracy ([0-9.]+)%", self.output)[0])
+
+    def moved(self, direction: str) -> tuple[int, int]:
+        """Transfers and bytes of one line of the printed table."""
+        line = next(line for line in self.output.splitlines() if direction in line)
+        count, nbytes = re.findall(r"[0-9][0-9,]*", line)
+        return int(count.replace(",", "")), int(nbytes.replace(",", ""))
+
+    def weights(self) -> dict[str, np.ndarray]:
+        with np.load(self.out / "weights.npz") as file:
+            return {name: file[name] for name in file.files}
+
+
+def train(device: str, out: Path) -> Run:
+    command = [sys.executable, "-W", "error", "examples/train_digits.py", "--device", device, "--out", str(out)]
+    result = subprocess.run(  # noqa: S603
+        [*command, "--epochs", str(EPOCHS)], cwd=ROOT, capture_output=True, text=True, check=False, timeout=100
+    )
+    assert result.returncode == 0, result.stderr
+    return Run(result.stdout, out)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    return {device: train(device, tmp_path_factory.mktemp("out")) for device in ("cpu:0", "sim:0")}
+
+
+def test_it_learns(runs):
+    assert runs["cpu:0"].accuracy() >= 93
+
+
+def test_every_device_reaches_the_same_accuracy_with_the_same_weights(runs):
+    assert runs["cpu:0"].accuracy() == runs["sim:0"].accuracy()
+    there, here = runs["sim:0"].weights(), runs["cpu:0"].weights()
+    for name, weight in here.items():
+        np.testing.assert_array_equal(there[name], weight)
+
+
+def test_weights_go_up_once_and_per_step_only_a_minibatch_follows(runs):
+    """Behaviour 23."""
+    test_set = 360 * 64 * 4 + 360 * 8
+    count, nbytes = runs["sim:0"].moved("host to device")
+    assert count == 6 + 2 * STEPS + 2
+    assert nbytes == WEIGHTS + STEPS * (IMAGES + LABELS) + test_set
+
+
+def test_weights_come_down_once_with_one_loss_per_epoch(runs):
+    """Behaviour 23."""
+    count, nbytes = runs["sim:0"].moved("device to host")
+    assert count == 6 + EPOCHS + 1
+    assert WEIGHTS + EPOCHS * 4 < nbytes <= WEIGHTS + EPOCHS * 4 + 8
+
+
+def test_nothing_is_transferred_where_the_device_is_the_host(runs):
+    assert "nothing had to be transferred" in runs["cpu:0"].output
+
+
+@pytest.mark.parametrize("device", ["cpu:0", "sim:0"])
+def test_it_leaves_a_graph_of_one_step_and_a_timeline(runs, device):
+    out = runs[device].out
+    dot, mermaid = (out / "step.dot").read_text(), (out / "step.mmd").read_text()
+    assert dot.startswith("digraph")
+    assert mermaid.startswith("flowchart")
+    for op in ("matmul", "relu", "cross_entropy", "relu_grad", "subtract"):
+        assert op in dot
+        assert op in mermaid
+    assert json.loads((out / "timeline.json").read_text())["traceEvents"]
+
+
+@pytest.mark.parametrize("device", ["cpu:0", "sim:0"])
+def test_its_trace_verifies(runs, device):
+    command = [sys.executable, "-c", "from tensord.client.cli import main; main()", "trace", "verify"]
+    result = subprocess.run(  # noqa: S603
+        [*command, str(runs[device].out / "trace.jsonl")], capture_output=True, text=True, check=False, timeout=100
+    )
+    assert result.returncode == 0, result.stdout + result.stderr

@@ -1,0 +1,101 @@
+"""Creation ops against NumPy."""
+
+# ruff: noqa: PLR0917 - fixtures and drawn values come by name
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tensord.interpreter.errors import MetadataError
+from tensord.interpreter.meta import DTYPES, Meta
+from tensord.interpreter.promotion import check_scalar
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(), (0,), (2, 3)])
+def test_constant_tensors(evaluate, assert_same, shape, dtype):
+    assert_same(evaluate("zeros", shape=shape, dtype=dtype), np.zeros(shape, dtype))
+    assert_same(evaluate("ones", shape=shape, dtype=dtype), np.ones(shape, dtype))
+    assert_same(evaluate("empty", shape=shape, dtype=dtype), np.zeros(shape, dtype))
+    like = np.empty(shape, dtype)
+    for name in ("zeros", "ones", "empty"):
+        expected = np.ones_like if name == "ones" else np.zeros_like
+        assert_same(evaluate(f"{name}_like", like), expected(like))
+        assert_same(evaluate(f"{name}_like", like, dtype="int8"), expected(like, dtype="int8"))
+
+
+def test_the_default_dtype_is_float64(evaluate):
+    assert {evaluate(name, shape=2).dtype.name for name in ("zeros", "ones", "empty")} == {"float64"}
+
+
+@pytest.mark.parametrize("value", [True, -3, 2.5, float("nan"), 1 - 2j])
+def test_full_takes_the_dtype_of_its_value(evaluate, assert_same, value):
+    assert_same(evaluate("full", value, shape=(2, 2)), np.full((2, 2), value))
+    assert_same(evaluate("full", value, shape=(), dtype="complex64"), np.full((), value, "complex64"))
+    assert_same(evaluate("full_like", np.zeros(3, "complex128"), value), np.full(3, value, "complex128"))
+
+
+@pytest.mark.parametrize(("value", "dtype"), [(1.5, "int8"), (1j, "float32")])
+def test_a_value_does_not_leave_its_kind(infer, value, dtype):
+    with pytest.raises(MetadataError, match="does not fill"):
+        infer("full", type(value), shape=2, dtype=dtype)
+    with pytest.raises(MetadataError, match="does not fill"):
+        infer("full_like", Meta.of((2,), dtype), type(value))
+
+
+def test_a_value_has_to_fit(evaluate):
+    with pytest.raises(MetadataError, match="does not fit"):
+        evaluate("full", 300, shape=2, dtype="int8")
+    with pytest.raises(MetadataError, match="does not fit"):
+        check_scalar("full_like", -1, (Meta.of((2,), "uint8"), int), {"dtype": None})
+
+
+NUMBERS = st.integers(-20, 20) | st.floats(-20, 20, width=32)
+
+
+@given(start=NUMBERS, stop=st.none() | NUMBERS, step=NUMBERS.filter(lambda n: abs(n) > 0.01))
+def test_arange(evaluate, assert_same, start, stop, step):
+    expected = np.arange(start, stop, step) if stop is not None else np.arange(0, start, step)
+    assert_same(evaluate("arange", start=start, stop=stop, step=step), expected)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float16", "int64"])
+def test_arange_of_a_dtype(evaluate, assert_same, dtype):
+    assert_same(evaluate("arange", start=1, stop=9, step=3, dtype=dtype), np.arange(1, 9, 3, dtype=dtype))
+
+
+@given(start=st.floats(-9, 9), stop=st.floats(-9, 9), num=st.integers(0, 9), endpoint=st.booleans())
+def test_linspace(evaluate, assert_same, start, stop, num, endpoint):
+    attributes = {"start": start, "stop": stop, "num": num, "endpoint": endpoint, "dtype": "float32"}
+    assert_same(
+        evaluate("linspace", **attributes), np.linspace(start + 0.0, stop + 0.0, num, endpoint, dtype="float32")
+    )
+
+
+@pytest.mark.parametrize("n_cols", [None, 0, 2, 5])
+@pytest.mark.parametrize("k", [-2, 0, 1, 9])
+def test_eye(evaluate, assert_same, n_cols, k):
+    assert_same(evaluate("eye", n_rows=3, n_cols=n_cols, k=k, dtype="int8"), np.eye(3, n_cols, k, "int8"))
+
+
+def test_an_absurd_shape_is_only_a_number(infer):
+    (out,) = infer("zeros", shape=(2**62,) * 64)
+    assert out.size == 2 ** (62 * 64)
+    (out,) = infer("arange", start=-(2**63), stop=2**63 - 1)
+    assert out.shape == (2**64 - 1,)
+
+
+@pytest.mark.parametrize(
+    ("name", "attributes"),
+    [
+        ("arange", {"start": 3, "dtype": "bool"}),
+        ("linspace", {"start": 0, "stop": 1, "num": -1}),
+        ("linspace", {"start": 0, "stop": 1, "num": 2, "dtype": "int64"}),
+        ("eye", {"n_rows": 2, "n_cols": -2}),
+    ],
+)
+def test_nonsense_is_refused(infer, name, attributes):
+    with pytest.raises(MetadataError, match=rf"^{name}\(\): "):
+        infer(name, **attributes)

@@ -1,0 +1,95 @@
+"""Elementwise ops against NumPy, bit for bit."""
+
+# ruff: noqa: PLR0917 - fixtures and drawn values come by name
+from __future__ import annotations
+
+import hypothesis.extra.numpy as hnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tensord.interpreter.ops  # noqa: F401 - fills the registry
+from tensord.interpreter.errors import MetadataError
+from tensord.interpreter.meta import DTYPES
+from tensord.interpreter.opdef import REGISTRY
+
+UFUNCS = [*sorted(name for name, op in REGISTRY.items() if op.ufunc and name != "clip"), "maximum", "minimum"]
+SCALARS = st.sampled_from([True, 2, 3.5, float("nan"), 1 + 2j])
+
+
+@st.composite
+def operands(draw, count):
+    """(shape, dtype) per tensor, or a Python scalar in one place."""
+    shapes = draw(hnp.mutually_broadcastable_shapes(num_shapes=count, max_dims=3, min_side=0, max_side=3))
+    tensors = [(shape, draw(st.sampled_from(sorted(DTYPES)))) for shape in shapes.input_shapes]
+    if count > 1 and draw(st.booleans()):
+        tensors[draw(st.integers(0, count - 1))] = draw(SCALARS)
+    return tensors
+
+
+def build(make, specs):
+    return [make(*spec, seed) if isinstance(spec, tuple) else spec for seed, spec in enumerate(specs)]
+
+
+@pytest.mark.parametrize("name", UFUNCS)
+@settings(max_examples=30)
+@given(st.data())
+def test_ufuncs(name, evaluate, make, assert_same, data):
+    op = REGISTRY[name]
+    arguments = build(make, data.draw(operands(op.inputs)))
+    try:
+        with np.errstate(all="ignore"):
+            expected = getattr(np, op.ufunc or name)(*arguments)
+    except TypeError:
+        with pytest.raises(MetadataError, match=f"{name}.*not defined"):
+            evaluate(name, *arguments)
+    except ValueError as error:  # an integer to a negative power: decided by the values
+        with pytest.raises(ValueError, match=str(error)[:20]):
+            evaluate(name, *arguments)
+    else:
+        assert_same(evaluate(name, *arguments), expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "ufunc"), [("floor", "floor"), ("ceil", "ceil"), ("trunc", "trunc"), ("round", "rint")]
+)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rounding_leaves_integers_alone(name, ufunc, dtype, evaluate, make, assert_same):
+    x = make((2, 5), dtype, 0)
+    if dtype.startswith("complex") and name != "round":
+        with pytest.raises(MetadataError, match="not defined"):
+            evaluate(name, x)
+    else:
+        assert_same(evaluate(name, x), x if x.dtype.kind in "biu" else getattr(np, ufunc)(x))
+
+
+@given(st.data())
+def test_where(evaluate, make, assert_same, data):
+    (shape, _), *others = data.draw(operands(3).filter(lambda specs: isinstance(specs[0], tuple)))
+    condition, x, y = build(make, [(shape, "bool"), *others])
+    assert_same(evaluate("where", condition, x, y), np.where(condition, x, y))
+
+
+@given(st.data())
+def test_clip(evaluate, make, assert_same, data):
+    x, lo, hi = build(make, data.draw(operands(3).filter(lambda specs: isinstance(specs[0], tuple))))
+    if np.result_type(x, lo, hi).kind in "bc":
+        with pytest.raises(MetadataError, match="real numbers"):
+            evaluate("clip", x, lo, hi)
+    else:
+        assert_same(evaluate("clip", x, lo, hi), np.clip(x, lo, hi))
+
+
+@pytest.mark.parametrize("name", ["astype", "cast"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_astype(name, dtype, evaluate, make, assert_same):
+    for wanted in DTYPES:
+        x = make((2, 3), dtype, 3)
+        if dtype.startswith("complex") and np.dtype(wanted).kind in "iuf":
+            with pytest.raises(MetadataError, match="cannot become"):
+                evaluate(name, x, dtype=wanted)
+            continue
+        with np.errstate(all="ignore"):
+            expected = x.astype(wanted)
+        assert_same(evaluate(name, x, dtype=wanted), expected)

@@ -1,0 +1,81 @@
+"""OpDef: freezing attributes, binding kernels, the registry."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tensord.interpreter.errors import MetadataError
+from tensord.interpreter.meta import Meta
+from tensord.interpreter.opdef import OpDef, define, find
+
+
+def test_attributes_are_frozen_in_schema_order_with_defaults():
+    assert find("sum").freeze({"keepdims": True, "axis": [0, 1]}) == (
+        ("axis", (0, 1)),
+        ("dtype", None),
+        ("keepdims", True),
+    )
+    assert find("add").freeze(None) == ()
+
+
+def test_frozen_attributes_freeze_to_themselves():
+    for name, attributes in [("getitem", {"index": (0, slice(1, None), ...)}), ("arange", {"start": 1.5})]:
+        frozen = find(name).freeze(attributes)
+        assert find(name).freeze(dict(frozen)) == frozen
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "message"),
+    [
+        ("sum", {"axes": 0}, r"unknown attribute 'axes' \(known: axis, dtype, keepdims\)"),
+        ("add", {"alpha": 1}, r"unknown attribute 'alpha' \(known: none\)"),
+        ("add", {1: 1, "alpha": 1}, "unknown attribute 1"),
+        ("reshape", {}, "attribute 'shape' is required"),
+        ("sum", {"axis": "x"}, "attribute 'axis': expected an int, got str"),
+        ("zeros", {"shape": 1, "dtype": "float128"}, "attribute 'dtype': .*not supported"),
+    ],
+)
+def test_a_wrong_attribute_is_named(name, given, message):
+    with pytest.raises(MetadataError, match=message) as caught:
+        find(name).freeze(given)
+    assert caught.value.op == name
+
+
+def test_an_unknown_op_is_answered_with_near_ones():
+    with pytest.raises(MetadataError, match="there is no op 'mulitply'; did you mean multiply"):
+        find("mulitply")
+
+
+def test_a_name_is_defined_once():
+    with pytest.raises(ValueError, match="defined twice"):
+        define(find("add"))
+
+
+def test_a_ufunc_is_bound_as_it_is():
+    assert find("add").bind(np, 2, {}) is np.add
+
+
+def test_an_op_without_kernel_does_not_bind():
+    op = OpDef(name="hollow", inputs=1, infer=lambda metas, _: metas, summary="")
+    with pytest.raises(MetadataError, match="hollow has no kernel"):
+        op.bind(np, 1, {})
+
+
+def test_an_aliased_output_is_stored_last():
+    x = np.arange(9.0).reshape(3, 3)
+    expected = x @ x
+    find("matmul").bind(np, 2, {}, aliased=True)(x, x, x)
+    np.testing.assert_array_equal(x, expected)
+
+
+def test_work_is_the_largest_operand_unless_the_op_knows_better():
+    x = Meta.of((100, 100), "float32")
+    assert find("add").estimate((x, int), (x,), {}) == 10_000
+    assert find("exp").estimate((x,), (x,), {}) == 80_000
+    assert find("matmul").estimate((x, x), (x,), {}) == 125_000
+    assert find("matmul").estimate((x, x), (None,), {}) > 0
+    assert find("sum").estimate((x,), (Meta.of((), "float32"),), {}) == 10_000
+    assert find("unique_values").estimate((x,), (None,), {}) > 100_000
+    assert find("getitem").estimate((x,), (Meta.of((2,), "float32"),), {}) == 2
+    assert find("cross_entropy").estimate((x, Meta.of((100,), "int64")), (Meta.of((), "float32"),), {}) == 80_000

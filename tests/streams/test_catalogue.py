@@ -1,0 +1,94 @@
+"""From names and tables to devices; every mistake is named."""
+
+import pytest
+
+from tensord.interpreter.errors import MetadataError
+from tensord.streams.blas import BlasLimit
+from tensord.streams.catalogue import close_devices, open_devices, parse_size
+from tensord.streams.cuda import available
+
+
+def test_devices_open_by_name_and_table_in_order():
+    devices = open_devices(["cpu:0", {"name": "sim:1", "memory": "64MiB", "missing": ["matmul"]}, "sim:0"], print)
+    assert list(devices) == ["cpu:0", "sim:1", "sim:0"]
+    assert devices["sim:1"].limit == 64 << 20
+    assert devices["sim:1"].missing == {"matmul"}
+    assert devices["sim:0"].limit == 1 << 30
+    assert close_devices(devices, 1)
+
+
+def test_without_any_there_is_the_cpu():
+    devices = open_devices([], print)
+    assert list(devices) == ["cpu:0"]
+    assert close_devices(devices, 1)
+
+
+@pytest.mark.parametrize(
+    ("value", "nbytes"),
+    [
+        (0, 0),
+        (1000, 1000),
+        ("12", 12),
+        ("12B", 12),
+        ("1KiB", 1024),
+        ("1.5 MiB", 3 << 19),
+        ("2GiB", 2 << 30),
+        (1e9, 10**9),
+    ],
+)
+def test_sizes(value, nbytes):
+    assert parse_size(value) == nbytes
+
+
+@pytest.mark.parametrize("value", ["1GB", "-1", "", "MiB", -1, True, None, float("inf"), float("nan"), [1]])
+def test_what_is_no_size(value):
+    with pytest.raises(ValueError, match="size"):
+        parse_size(value)
+
+
+@pytest.mark.parametrize(
+    ("specs", "message"),
+    [
+        (["gpu:0"], "known: cpu, sim, cuda"),
+        (["cpu"], "no device 'cpu'"),
+        (["cpu:01"], "no device 'cpu:01'"),
+        (["sim:0\n"], "no device"),
+        ([{}], "no device None"),
+        ([{"name": 3}], "no device 3"),
+        (["sim:0", {"name": "sim:0"}], "'sim:0' is given twice"),
+        ([{"name": "sim:0", "mem": 1}], "no option 'mem' .known: memory, "),
+        ([{"name": "cpu:0", "bandwidth": 1}], "no option 'bandwidth'"),
+        ([{"name": "sim:0", "memory": "much"}], "'memory': a size is"),
+        ([{"name": "cpu:0", "workers": 0}], "'workers': must be a whole number"),
+        ([{"name": "cpu:0", "workers": True}], "'workers': must be a whole number"),
+        ([{"name": "sim:0", "latency": -1}], "'latency': must be a number of seconds"),
+        ([{"name": "sim:0", "peer": 1}], "'peer': must be true or false"),
+        ([{"name": "sim:0", "missing": "add"}], "'missing': must be a list"),
+        ([{"name": "sim:0", "faults": "fail"}], "'faults': must be a list"),
+        ([{"name": "sim:0", "faults": [{"kind": "boom"}]}], "no fault 'boom'"),
+    ],
+)
+def test_mistakes_are_named(specs, message):
+    with pytest.raises(MetadataError, match=message):
+        open_devices(specs, print)
+
+
+@pytest.mark.skipif(available() is None, reason="there is a CUDA device here")
+def test_a_missing_gpu_is_an_error_that_says_why():
+    with pytest.raises(MetadataError, match="'cuda:0' is not available: "):
+        open_devices(["cpu:0", "cuda:0"], print)
+
+
+def test_the_blas_limit_is_the_smallest_asked_for_and_goes_with_the_last():
+    threadpoolctl = pytest.importorskip("threadpoolctl")
+
+    def threads():
+        return [pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"]
+
+    before, limit = threads(), BlasLimit()
+    limit.ask(2)
+    limit.ask(1)
+    assert set(threads()) <= {1}
+    limit.drop(1)
+    limit.drop(2)
+    assert threads() == before

@@ -1,0 +1,93 @@
+"""The pool: size classes, reuse, its bound."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tensord.streams.pool import Pool, size_class
+
+
+def pool(keep=1 << 20):
+    return Pool(keep, lambda nbytes: np.empty(nbytes, np.uint8))
+
+
+@given(st.integers(0, 1 << 40))
+def test_a_class_holds_what_was_asked_for_and_wastes_little(nbytes):
+    capacity = size_class(nbytes)
+    assert capacity >= max(nbytes, 1)
+    assert capacity % 64 == 0
+    assert capacity <= max(64, nbytes + 63, nbytes * 9 // 8)
+    assert size_class(capacity) == capacity
+
+
+def test_a_freed_buffer_is_the_next_one_of_its_class():
+    buffers = pool()
+    first = buffers.take(100)
+    buffers.give(first)
+    assert buffers.cached == 128
+    again = buffers.take(120)
+    assert again is first
+    assert again.nbytes == 120
+    assert buffers.cached == 0
+    assert buffers.take(100) is not first
+
+
+def test_another_class_does_not_get_it():
+    buffers = pool()
+    first = buffers.take(100)
+    buffers.give(first)
+    assert buffers.take(1000) is not first
+
+
+def test_giving_twice_is_an_error_and_changes_nothing():
+    buffers = pool()
+    buffer = buffers.take(100)
+    buffers.give(buffer)
+    with pytest.raises(ValueError, match="free already"):
+        buffers.give(buffer)
+    assert buffers.cached == 128
+
+
+def test_what_is_kept_is_bounded():
+    buffers = pool(keep=1024)
+    taken = [buffers.take(128) for _ in range(100)]
+    for buffer in taken:
+        buffers.give(buffer)
+    assert 0 < buffers.cached <= 1024
+
+
+def test_a_new_size_displaces_the_old_ones():
+    buffers = pool(keep=1024)
+    old = [buffers.take(128) for _ in range(8)]
+    for buffer in old:
+        buffers.give(buffer)
+    new = buffers.take(256)
+    buffers.give(new)
+    assert buffers.take(256) is new
+
+
+def test_a_buffer_larger_than_half_of_the_bound_does_not_displace_the_rest():
+    buffers = pool(keep=1024)
+    small = buffers.take(128)
+    buffers.give(small)
+    buffers.give(buffers.take(1000))
+    assert buffers.cached == 128
+
+
+def test_trim_drops_down_to_a_target():
+    buffers = pool()
+    taken = [buffers.take(64) for _ in range(10)]
+    for buffer in taken:
+        buffers.give(buffer)
+    buffers.trim(320)
+    assert buffers.cached == 320
+    buffers.trim(0)
+    assert buffers.cached == 0
+
+
+def test_many_distinct_sizes_leave_no_growing_table():
+    buffers = pool()
+    for nbytes in range(20_000):
+        buffers.give(buffers.take(nbytes))
+    assert len(buffers.by_size) <= 4096

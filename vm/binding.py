@@ -1,0 +1,72 @@
+"""Binding operands to memory at dispatch, and taking over what kernels return."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..interpreter.errors import DeviceMemoryError, TensordError
+from ..interpreter.meta import Meta
+from .instruction import Instruction
+from .pending import resolve_meta
+from .residency import Binding
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+
+def bind_arguments(instruction: Instruction) -> None:
+    """Arrays for the kernel: inputs in order (scalars as they are), then outputs that have memory."""
+    arguments = [bind(value) if type(value) is Binding else value for value in instruction.inputs]
+    arguments.extend(bind(value) for value in instruction.outputs if value.copy.buffer is not None)
+    instruction.arguments = arguments
+    if instruction.bytes_moved < 0:
+        instruction.bytes_moved = sum(b.tensor.meta.nbytes for b in instruction.outputs if b.tensor.meta is not None)
+    if instruction.forwarded is not None:
+        instruction.forwarded.buffer = None  # it is the result's now
+
+
+def bind(binding: Binding) -> Any:
+    """The array of one operand."""
+    copy, tensor, offset, strides = binding
+    buffer, meta, device = copy.buffer, tensor.meta, copy.lane.device
+    if buffer is None or meta is None:
+        raise TensordError("an operand has no memory")
+    if strides is not None:
+        return device.bind_view(buffer, meta, offset, strides)
+    return buffer.array if buffer.meta is meta else device.bind(buffer, meta)
+
+
+def adopt_results(engine: Engine, instruction: Instruction) -> None:
+    """Take over the arrays that a `mut2` kernel returned: their metas become known, their memory accounted."""
+    plan = instruction.plan
+    if plan is None:
+        return
+    results, instruction.results = instruction.results, None
+    if not plan.op.dynamic or instruction.error is not None:
+        return
+    for binding, array in zip(instruction.outputs, results, strict=True):
+        copy, tensor = binding.copy, binding.tensor
+        if isinstance(array, BaseException) or copy.buffer is not None:
+            continue
+        meta = Meta.of(tuple(array.shape), array.dtype)
+        buffer = copy.lane.device.adopt(array)
+        while buffer is None and copy.lane.drop_idle_replica():
+            buffer = copy.lane.device.adopt(array)
+        if buffer is None:
+            fail_for_memory(instruction, binding, meta.nbytes)
+            continue
+        copy.buffer = buffer
+        resolve_meta(engine, tensor, meta)
+
+
+def fail_for_memory(instruction: Instruction, binding: Binding, nbytes: int) -> None:
+    """One result of a dynamic op does not fit."""
+    device = binding.copy.lane.device
+    error = instruction.describe(
+        DeviceMemoryError(
+            f"{instruction.label}: its result of {nbytes} bytes does not fit on {device.name}: "
+            f"{device.allocated} of {device.limit} bytes are in use"
+        )
+    )
+    instruction.failures = {**(instruction.failures or {}), binding.copy: error}
+    binding.copy.poison = error

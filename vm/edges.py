@@ -1,0 +1,137 @@
+"""Edges between accesses of copies: built at admission, dropped at retirement, followed by errors.
+
+A copy's access list has at most one leading write, then reads. A read waits for the leading write (RAW). A write waits
+for every access in the list (WAW, WAR; RAW if it also reads) and replaces it. An instruction never waits for itself.
+
+Errors follow RAW edges only: what reads a failed value is doomed with the same error. The poison slot of a copy is
+set when the failed instruction retires or runs, in its place, never before: an earlier reader must not see it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..interpreter.errors import TensordError
+from ..interpreter.opcodes import Opcode
+from .instruction import Instruction, Status
+from .record import Reason
+from .tensor import Copy
+
+# What the host can see waits until its sources are done, whatever stream they are on.
+HOST_VISIBLE = frozenset({Opcode.ACCESS, Opcode.BARRIER, Opcode.RELEASE})
+
+
+def consume(instruction: Instruction) -> None:
+    """Build the instruction's edges and enter its accesses into the lists."""
+    writes = instruction.writes
+    for copy in instruction.reads:
+        writer = copy.writer
+        if writer is not None:
+            add_edge(writer, instruction, Reason.RAW, copy.id)
+        inherit_poison(instruction, copy)
+        if copy not in writes:
+            if copy.readers is None:
+                copy.readers = {}
+            copy.readers[instruction] = None
+            copy.uses += 1
+    for copy in writes:
+        if copy.writer is not None and copy not in instruction.reads:
+            add_edge(copy.writer, instruction, Reason.WAW, copy.id)
+        for reader in copy.readers or ():
+            add_edge(reader, instruction, Reason.WAR, copy.id)
+        copy.writer = instruction
+        copy.readers = None
+        if instruction.opcode is not Opcode.RELEASE:  # a release is no use: it must not keep what it releases
+            copy.uses += 1
+
+
+def add_edge(source: Instruction, target: Instruction, reason: Reason, copy: int) -> None:
+    """`target` waits for `source`. Several edges between two instructions count once for scheduling."""
+    target.edges.append((source.id, reason, copy, False))
+    hard = is_hard(source, target)
+    before = source.dependents.get(target)
+    if before is None:
+        source.dependents[target] = hard
+        if hard:
+            target.hard += 1
+        else:
+            target.soft[source] = None
+            if not source.handed:
+                target.unlaunched += 1
+
+
+def is_hard(source: Instruction, target: Instruction) -> bool:
+    """Must the source be done before the target may even be dispatched?"""
+    if target.opcode in HOST_VISIBLE or target.pending or source.opcode in HOST_VISIBLE:
+        return True
+    return source.plan is not None and (source.plan.op.dynamic or source.pending > 0)
+
+
+def inherit_poison(instruction: Instruction, copy: Copy) -> None:
+    """A value that is already known to be bad dooms its reader at admission."""
+    if instruction.error is None:
+        writer = copy.writer
+        error = copy.poison if writer is None else writer.failure_of(copy)
+        if error is not None:
+            instruction.error = error
+
+
+def release_accesses(instruction: Instruction) -> None:
+    """Drop its accesses; the last use of a dead copy frees its buffer."""
+    queued = 1 if instruction.handed else 0
+    for copy in instruction.reads:
+        if copy.readers is not None:
+            copy.readers.pop(instruction, None)
+        if copy not in instruction.writes:
+            drop_use(copy, queued)
+    for copy in instruction.writes:
+        if copy.writer is instruction:
+            copy.writer = None
+        if instruction.opcode is not Opcode.RELEASE:
+            drop_use(copy, queued)
+
+
+def drop_use(copy: Copy, queued: int) -> None:
+    """One live access less."""
+    copy.uses -= 1
+    copy.queued -= queued
+    if not copy.current:
+        copy.lane.retire_buffer(copy)
+
+
+def touched_copies(instruction: Instruction) -> tuple[Copy, ...]:
+    """Each copy it accesses, once."""
+    reads = instruction.reads
+    return (*reads, *(copy for copy in instruction.writes if copy not in reads))
+
+
+def doom(roots: Iterable[Instruction], error: TensordError) -> list[Instruction]:
+    """Doom instructions that have not been dispatched, and all that read what they were to write.
+
+    Returns those whose fate changed, in no particular order. A dispatched one is left to its stream, which re-checks
+    its operands right before it runs; what reads its result is doomed all the same.
+    """
+    stack = list(roots)
+    doomed = []
+    seen = set(stack)
+    while stack:
+        instruction = stack.pop()
+        if instruction.status in (Status.WAITING, Status.READY):
+            if instruction.error is None:
+                instruction.error = error
+            doomed.append(instruction)
+        failed = {copy.id for copy in instruction.writes}
+        for reader in readers_of(instruction, failed):
+            if reader not in seen:
+                seen.add(reader)
+                stack.append(reader)
+    return doomed
+
+
+def readers_of(instruction: Instruction, copies: set[int]) -> list[Instruction]:
+    """Its dependents that read the value it leaves in one of those copies."""
+    return [
+        dependent
+        for dependent in instruction.dependents
+        if any(s == instruction.id and r is Reason.RAW and c in copies for s, r, c, _ in dependent.edges)
+    ]

@@ -1,0 +1,419 @@
+"""The engine: the scheduler as a pure state machine. No threads, no sockets, no clock of its own.
+
+Instructions are admitted in program order, wait for their edges, reserve memory, are dispatched to streams and
+retire. `schedule()` is one pass over the phases, each guarded by a size check:
+
+    release_finished    completions reported by streams: retire, release successors
+    retire_doomed       what will not run, once its own edges are satisfied
+    handle_pending      a bounded window of received messages: admit (see `admission`)
+    dispatch_ready      reserve memory, bind operands, hand to streams
+    flush_outbox        one batch per stream
+
+Every method is called by one thread at a time: whoever drives the virtual machine. Streams report to `finished`,
+a deque, from their own threads.
+
+When an edge is satisfied for dispatch: its source is done; or it is soft, and the source was dispatched before to the
+same in-order stream, or to a stream that events order with this one. Hard edges, from `mut2` writes and into whatever
+the host can see, wait until the source is done. Source: OneFlow's VirtualMachineEngine.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from ..interpreter.errors import TensordError
+from ..interpreter.infer import InferCache
+from ..interpreter.opcodes import Opcode
+from ..streams.device import Device
+from ..streams.stream import Stream
+from . import edges
+from .admission import Admission
+from .binding import adopt_results, bind_arguments
+from .instruction import Instruction, Status
+from .lane import Lane
+from .plan import INLINE_WORK
+from .record import Reason
+from .reservation import is_stuck, next_waiting, out_of_memory, reserve
+from .residency import Residency
+from .ring import Ring
+from .session import ReplySink, VmSession
+from .tensor import Tensor
+
+WINDOW = 256  # messages admitted per pass, so that a long pending list does not delay what finished
+INLINE_BYTES = 1 << 18  # copies up to this size may run on the driving thread
+DEPTH = 512  # instructions queued on one stream; more wait in its backlog
+
+
+class Engine:
+    """Schedules the instructions of all sessions over a set of devices."""
+
+    def __init__(self, devices: Mapping[str, Device], clock: Callable[[], int], *, tracing: bool = True) -> None:
+        self.clock = clock
+        self.lanes = {name: Lane(device) for name, device in devices.items()}
+        host = next((lane for lane in self.lanes.values() if lane.device.host), None)
+        self.residency = Residency(self, host)
+        self.infer = InferCache()
+        self.ring = Ring(enabled=tracing)
+        self.admission = Admission(self)
+        self.ids = 0
+        self.copies = 0
+        self.tick = 0
+        self.now = clock()  # stamped once per pass
+        self.session_ids = 0
+        self.sessions: dict[int, VmSession] = {}
+        self.nobody = VmSession(0, drop_reply)  # owns planned transfers and copies
+        self.names: dict[str, Tensor] = {}
+        self.live: dict[int, Instruction] = {}
+        self.pending: deque[tuple[VmSession, Sequence[Any]]] = deque()
+        self.ready: deque[Instruction] = deque()
+        self.doomed: deque[Instruction] = deque()
+        self.finished: deque[Any] = deque()
+        self.outbox: dict[Stream, list[Instruction]] = {}
+        self.backlog: dict[Stream, deque[Instruction]] = {}
+        self.retired = 0
+        self.failed = 0
+        self.report: Callable[[VmSession, TensordError], None] = drop_report  # told once of each error, at its origin
+
+    # -- the outside -----------------------------------------------------------------------------------------------
+
+    def open_session(self, reply: ReplySink, *, strict: bool = False) -> VmSession:
+        """A new session; `reply` is called on the driving thread with the answers to its requests."""
+        self.session_ids += 1
+        session = VmSession(self.session_ids, reply, strict=strict)
+        self.sessions[session.id] = session
+        return session
+
+    def receive(self, session: VmSession, messages: Iterable[Sequence[Any]]) -> None:
+        """Take a batch of a session's messages, in program order."""
+        self.pending.extend([(session, message) for message in messages])
+
+    def schedule(self) -> bool:
+        """One pass; False if there was nothing to do."""
+        if not (self.finished or self.pending or self.ready or self.doomed):
+            return False
+        self.now = self.clock()
+        if self.finished:
+            self.release_finished()
+        if self.doomed:
+            self.retire_doomed()
+        if self.pending:
+            self.handle_pending()
+        if self.ready:
+            self.dispatch_ready()
+        if self.outbox:
+            self.flush_outbox()
+        return True
+
+    # -- phases ----------------------------------------------------------------------------------------------------
+
+    def release_finished(self) -> None:
+        """Retire what streams reported, in the order of their reports."""
+        finished = self.finished
+        while finished:
+            instruction = finished.popleft()
+            stream = instruction.stream
+            self.lanes[stream.device].touched(stream, -1)
+            if stream in self.backlog and stream.queued < DEPTH // 2:
+                self.ready.extend(self.backlog.pop(stream))
+            self.complete(instruction)
+
+    def retire_doomed(self) -> None:
+        """Erase what will not run and whose own edges are satisfied. A queue, since chains of them are long."""
+        while self.doomed:
+            instruction = self.doomed.popleft()
+            if not instruction.retired:
+                self.retire(instruction)
+
+    def handle_pending(self) -> None:
+        """Admit a window of messages."""
+        pending, handle = self.pending, self.admission.handle
+        for _ in range(min(WINDOW, len(pending))):
+            session, message = pending.popleft()
+            handle(session, message)
+
+    def dispatch_ready(self) -> None:
+        """Dispatch what is ready, and what becomes so because its producer has its place on a stream now."""
+        ready = self.ready
+        while ready:
+            self.dispatch(ready.popleft())
+
+    def flush_outbox(self) -> None:
+        """Hand each stream its batch."""
+        outbox, self.outbox = self.outbox, {}
+        for stream, batch in outbox.items():
+            stream.submit(batch)
+
+    # -- admission -------------------------------------------------------------------------------------------------
+
+    def new_instruction(
+        self, session: VmSession, opcode: Opcode, label: str, lane: Lane, location: int
+    ) -> Instruction:
+        """An instruction with the next id, not yet admitted."""
+        self.ids += 1
+        instruction = Instruction(self.ids, session, opcode, label, lane, location)
+        instruction.received = self.now
+        return instruction
+
+    def admit(self, instruction: Instruction) -> None:
+        """Consume its operands, build its edges, account for its memory; ready if nothing stands in the way."""
+        self.enter(instruction)
+        copies = instruction.reads + instruction.writes
+        instruction.versions = tuple([copy.version for copy in copies])
+        edges.consume(instruction)
+        for copy in copies:
+            copy.lane.live[instruction] = None
+        self.owe_memory(instruction)
+        self.try_ready(instruction)
+
+    def admit_barrier(self, session: VmSession, instruction: Instruction) -> None:
+        """Admit a barrier over the session: it waits for everything since the last one, and for that one."""
+        sources = []
+        for earlier in reversed(session.live.values()):
+            sources.append(earlier)
+            if earlier is session.barrier:
+                break
+        self.enter(instruction)
+        session.barrier = instruction
+        for source in reversed(sources):
+            edges.add_edge(source, instruction, Reason.BARRIER, 0)
+        self.try_ready(instruction)
+
+    def enter(self, instruction: Instruction) -> None:
+        """Give it its tick and its place among the living."""
+        self.tick += 1
+        instruction.admitted = self.tick
+        self.live[instruction.id] = instruction
+        instruction.session.live[instruction.id] = instruction
+
+    def owe_memory(self, instruction: Instruction) -> None:
+        """Tell the ledger what the instruction will reserve, and plan room for it."""
+        new = [b.copy for b in instruction.outputs if b.copy.buffer is None and b.copy.uses == 1]
+        if new:
+            pending = any(copy.nbytes < 0 for copy in new)
+            instruction.lane.owe(instruction, None if pending else sum(copy.nbytes for copy in new))
+            instruction.lane.make_room(instruction.reads + instruction.writes)
+
+    def try_ready(self, instruction: Instruction) -> None:
+        """READY once its edges are satisfied for dispatch; a doomed one goes when they are satisfied for good."""
+        status = instruction.status
+        if instruction.hard or status is Status.DISPATCHED or instruction.retired:
+            return
+        if instruction.error is not None:
+            if not instruction.soft:
+                self.doomed.append(instruction)
+            return
+        if instruction.pending or instruction.unlaunched or status is Status.READY:
+            return
+        stream = self.choose_stream(instruction)
+        for source in instruction.soft:
+            if source.stream is not stream and not (stream and stream.events and source.stream and source.stream.events):
+                return
+        instruction.stream = stream
+        instruction.ready = self.now
+        instruction.move(Status.READY)
+        self.ready.append(instruction)
+
+    def choose_stream(self, instruction: Instruction) -> Stream | None:
+        """The stream of the latest undone producer, else the least loaded; None is the driving thread (control)."""
+        if instruction.stream is not None or instruction.on_control or instruction.payload is not None:
+            return instruction.stream
+        if instruction.opcode is Opcode.BARRIER or instruction.opcode is Opcode.RELEASE:
+            return None
+        lane = instruction.lane
+        for source in reversed(instruction.soft):
+            if source.stream in lane.compute:
+                return source.stream
+        return min(lane.compute, key=lambda stream: stream.queued)
+
+    # -- dispatch --------------------------------------------------------------------------------------------------
+
+    def dispatch(self, instruction: Instruction) -> None:
+        """Reserve, bind and hand over one instruction."""
+        if instruction.status is not Status.READY or instruction.error is not None:
+            return  # doomed since
+        stream = instruction.stream
+        if stream is not None and stream.queued >= DEPTH:
+            self.backlog.setdefault(stream, deque()).append(instruction)
+            return
+        if not reserve(instruction):
+            if is_stuck(instruction):
+                self.fail_waiting(instruction, out_of_memory(instruction))
+            return
+        instruction.dispatched = self.now
+        instruction.move(Status.DISPATCHED)
+        try:
+            bind_arguments(instruction)
+        except BaseException as error:  # noqa: B036 - whatever it is, it is this instruction's failure
+            instruction.fail(error)
+        if stream is None or self.runs_inline(instruction, stream):
+            self.run_inline(instruction)
+        else:
+            self.hand_over(instruction, stream)
+        if instruction.lane.waiting:
+            self.retry(instruction.lane)
+
+    def runs_inline(self, instruction: Instruction, stream: Stream) -> bool:
+        """Small, bounded, and its stream is drained: cheaper here than on a worker."""
+        if not stream.inline or stream.queued or instruction.soft:
+            return False
+        plan = instruction.plan
+        if plan is not None:
+            return plan.op.bounded and plan.work <= INLINE_WORK
+        return sum(copy.nbytes for copy in instruction.reads + instruction.writes) <= 2 * INLINE_BYTES
+
+    def run_inline(self, instruction: Instruction) -> None:
+        """Execute on the driving thread and retire at once."""
+        instruction.started = self.clock()
+        instruction.execute()
+        instruction.finished = self.clock()
+        self.complete(instruction)
+
+    def hand_over(self, instruction: Instruction, stream: Stream) -> None:
+        """Append to the stream's batch; soft successors may follow on the same stream, or by event."""
+        instruction.handed = True
+        self.lanes[stream.device].touched(stream, 1)
+        if instruction.soft:
+            self.elide(instruction, stream)
+        for copy in edges.touched_copies(instruction):
+            copy.stream = stream if copy.stream is stream or not copy.queued else None
+            copy.queued += 1
+            if not copy.current:
+                copy.lane.retire_buffer(copy)
+        self.outbox.setdefault(stream, []).append(instruction)
+        for successor, hard in instruction.dependents.items():
+            if not hard:
+                successor.unlaunched -= 1
+                self.try_ready(successor)
+
+    def elide(self, instruction: Instruction, stream: Stream) -> None:
+        """Dispatched before its soft sources are done: note it on the edges, and whose events to wait for."""
+        instruction.event_sources = tuple([s for s in instruction.soft if s.stream is not stream])
+        undone = {source.id for source in instruction.soft}
+        instruction.edges = [(s, reason, copy, s in undone) for s, reason, copy, _ in instruction.edges]
+
+    def retry(self, lane: Lane) -> None:
+        """Memory may have come free: try the oldest that waits for it. If it gets through, the next one follows."""
+        instruction = next_waiting(lane)
+        if instruction is not None:
+            self.ready.appendleft(instruction)
+
+    # -- completion ------------------------------------------------------------------------------------------------
+
+    def complete(self, instruction: Instruction) -> None:
+        """It was executed. Its status is final once those of its sources are."""
+        if instruction.soft:
+            instruction.arrived = True
+            return
+        stream = instruction.stream
+        if stream is not None and stream.late_errors:
+            instruction.error = instruction.error or instruction.poisoned_operand()
+            instruction.settle_poison()
+        self.retire(instruction)
+
+    def retire(self, instruction: Instruction) -> None:
+        """Erase it: accesses dropped, successors released, whoever waits told."""
+        if instruction.status is Status.DISPATCHED:
+            adopt_results(self, instruction)
+        else:
+            instruction.settle_poison()
+        instruction.move(instruction.outcome())
+        edges.release_accesses(instruction)
+        self.tick += 1
+        self.ring.add(instruction, self.tick)
+        self.leave(instruction)
+        self.retired += 1
+        if instruction.origin:
+            self.tell(instruction.author, instruction.error)
+        for error in (instruction.failures or {}).values():
+            self.tell(instruction.author, error)
+        if instruction.on_retire is not None:
+            instruction.on_retire(instruction)
+        if instruction.error is not None or instruction.failures is not None:
+            self.spread(instruction)
+        self.release_successors(instruction)
+        instruction.kernel = instruction.on_retire = instruction.on_doom = None  # closures refer back to it
+        instruction.arguments = instruction.event_sources = ()
+
+    def leave(self, instruction: Instruction) -> None:
+        """Take it off every list; memory that it waited for or held may serve another."""
+        del self.live[instruction.id]
+        instruction.session.live.pop(instruction.id, None)
+        instruction.lane.settle(instruction)
+        for copy in instruction.reads + instruction.writes:
+            lane = copy.lane
+            if lane.live.pop(instruction, self) is None and lane.waiting:
+                self.retry(lane)
+
+    def release_successors(self, instruction: Instruction) -> None:
+        """It is done: its edges are satisfied for good."""
+        dependents, instruction.dependents = instruction.dependents, {}
+        for successor, hard in dependents.items():
+            if hard:
+                successor.hard -= 1
+            else:
+                del successor.soft[instruction]
+                if not instruction.handed:
+                    successor.unlaunched -= 1
+            if successor.arrived and not successor.soft:
+                successor.arrived = False
+                self.complete(successor)
+            else:
+                self.try_ready(successor)
+
+    # -- errors ----------------------------------------------------------------------------------------------------
+
+    def spread(self, instruction: Instruction) -> None:
+        """Doom what reads a failed result."""
+        for copy in instruction.writes:
+            error = instruction.failure_of(copy)
+            if error is not None:
+                self.doom(edges.readers_of(instruction, {copy.id}), error)
+
+    def doom(self, roots: Iterable[Instruction], error: TensordError) -> None:
+        """These will not run, nor what reads their results. Whoever waits for one is told at once."""
+        for instruction in edges.doom(roots, error):
+            on_doom, instruction.on_doom = instruction.on_doom, None
+            if on_doom is not None:
+                instruction.on_retire = None
+                on_doom(instruction)
+            self.try_ready(instruction)
+
+    def fail_waiting(self, instruction: Instruction, error: TensordError) -> None:
+        """It fails without having run: metas that do not fit, memory that is not there."""
+        instruction.error = instruction.describe(error)
+        instruction.origin = True
+        self.doom([instruction], instruction.error)
+
+    def tell(self, session: VmSession, error: TensordError | None) -> None:
+        """Report an error once, at its origin."""
+        if error is not None:
+            self.failed += 1
+            session.errors += 1
+            self.report(session, error)
+
+    # -- instructions that never wait ------------------------------------------------------------------------------
+
+    def retire_release(self, instruction: Instruction) -> None:
+        """A release in whose way nothing stood: only its record is left."""
+        self.tick += 2
+        instruction.admitted = self.tick - 1
+        instruction.status = Status.DONE
+        self.retired += 1
+        self.ring.add(instruction, self.tick)
+
+    def fail_immediately(self, instruction: Instruction, failure: BaseException) -> None:
+        """An op that ran at admission failed: poison what it was to write, keep its record."""
+        instruction.fail(failure)
+        instruction.status = Status.FAILED
+        self.ring.add(instruction, self.tick)
+        self.tell(instruction.session, instruction.error)
+
+
+def drop_reply(request: int, value: object, error: TensordError | None) -> None:
+    """The reply sink of a session that asks nothing."""
+
+
+def drop_report(session: VmSession, error: TensordError) -> None:
+    """The error report while nobody listens."""

@@ -1,0 +1,310 @@
+"""The virtual machine: the engine, the thread that drives it, and its streams.
+
+Theory of operation. The engine is a state machine that one thread at a time may touch: whoever holds `lock` drives
+it. Embedded, that is the caller, at flush and at wait; so a chain of small ops never changes threads. Streams append
+finished instructions to `engine.finished` and ring:
+
+- nobody, if somebody drives right now: a driver looks again after it has let go of the lock;
+- the waiter that has the `role`, if one sleeps until something finishes;
+- else the background thread, which drives in nobody's name, sends what sessions left unsent for 10 ms, and names
+  kernels that hang.
+
+Guarantees. A completion is never lost: it is in the deque before anybody is rung, and every driver looks at the deque
+after letting go. Every wait ends when its predicate holds, when its time is over, or when the machine closes. No lock
+is held while user code runs, but for side effects, which may neither submit nor wait.
+
+Rejected: a scheduler thread of its own (a hand-off and back costs 12 us, 10 ms beside a busy thread), letting workers
+drive (a kernel would then wait for the scheduler of another), a condition variable (wakes everybody).
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import structlog
+
+from ..interpreter.errors import ConnectionLost, TensordError
+from ..streams.catalogue import close_devices, open_devices
+from ..streams.stream import Task
+from . import cancel
+from .engine import Engine
+from .report import residency_of, statistics
+from .session import ReplySink, VmSession
+from .trace import Trace
+
+IDLE_FLUSH = 0.01  # seconds after which a background flush sends what a session left unsent
+AWAKE_ROUNDS = 50  # background rounds without unsent work before it sleeps for good
+HANG_CHECK = 1.0
+HANG_AFTER = 3.0
+SWITCH_INTERVAL = 1e-4
+WINDOW = 8192  # unfinished instructions a session may have
+WINDOW_BYTES = 1 << 30  # bytes of uploads it may have unconsumed
+
+log = structlog.get_logger("tensord")
+
+
+class Bell:
+    """A binary semaphore: a ring is remembered until somebody sleeps."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def ring(self) -> None:
+        """Wake the sleeper, or the next one."""
+        try:
+            self._lock.release()
+        except RuntimeError:
+            pass  # it has been rung already
+
+    def sleep(self, timeout: float | None) -> bool:
+        """Sleep until rung; False after `timeout` seconds."""
+        return self._lock.acquire(timeout=-1 if timeout is None else max(timeout, 0.0))
+
+
+class Waiter:
+    """A thread that sleeps while another one drives."""
+
+    __slots__ = ("bell", "predicate")
+
+    def __init__(self, predicate: Callable[[], bool]) -> None:
+        self.predicate = predicate
+        self.bell = Bell()
+
+
+class VirtualMachine:
+    """An engine with devices, driven by its callers and a background thread."""
+
+    def __init__(
+        self,
+        devices: Sequence[str | Mapping[str, object]] = (),
+        *,
+        tracing: bool = True,
+        hang_after: float = HANG_AFTER,
+    ) -> None:
+        self.lock = threading.Lock()
+        self.role = threading.Lock()
+        self.bell = Bell()
+        self.background_bell = Bell()
+        self.waiters: list[Waiter] = []
+        self.hooks: dict[int, Callable[[], bool]] = {}  # session id -> sends what is unsent; was there anything?
+        self.awake = False
+        self.closed = False
+        self.hang_after = hang_after
+        self.hung: dict[int, dict[str, object]] = {}
+        self.devices = open_devices(devices, self.sink)
+        self.engine = Engine(self.devices, time.perf_counter_ns, tracing=tracing)
+        self.engine.report = self.report
+        self.recent_errors: list[TensordError] = []
+        self._interval = sys.getswitchinterval()
+        sys.setswitchinterval(min(self._interval, SWITCH_INTERVAL))
+        self._background = threading.Thread(target=self.run_background, name="tensord-background", daemon=True)
+        self._background.start()
+
+    # -- sessions --------------------------------------------------------------------------------------------------
+
+    def attach(self, reply: ReplySink, *, strict: bool = False) -> VmSession:
+        """A new session."""
+        with self.lock:
+            return self.engine.open_session(reply, strict=strict)
+
+    def detach(self, session: VmSession) -> None:
+        """End a session: what it has pending is cancelled, its tensors are released."""
+        self.hooks.pop(session.id, None)
+        with self.lock:
+            cancel.close(self.engine, session)
+        self.drive()
+
+    def submit(self, session: VmSession, messages: Sequence[Sequence[Any]]) -> None:
+        """Take a batch and drive."""
+        if self.closed:
+            raise ConnectionLost("the virtual machine is closed")
+        with self.lock:
+            self.engine.receive(session, messages)
+        self.drive()
+
+    def await_credit(self, session: VmSession) -> None:
+        """Wait while the session has too much unfinished. Cancel, release and close need no credit."""
+        if len(session.live) > WINDOW or session.payload > WINDOW_BYTES:
+            self.wait_until(lambda: len(session.live) <= WINDOW // 2 and session.payload <= WINDOW_BYTES)
+
+    def cancel(self, session: VmSession) -> None:
+        """Cancel what the session has pending; overtakes nothing that runs."""
+        with self.lock:
+            cancel.cancel(self.engine, session)
+        self.drive()
+
+    def restart(self, session: VmSession) -> None:
+        """Take the session's instructions again."""
+        with self.lock:
+            cancel.restart(session)
+
+    # -- driving ---------------------------------------------------------------------------------------------------
+
+    def drive(self) -> None:
+        """Run the engine until nothing moves without a completion."""
+        engine = self.engine
+        while True:
+            with self.lock, np.errstate(all="ignore"):
+                while engine.schedule():
+                    pass
+                if self.waiters:
+                    self.wake_waiters()
+            if not engine.finished:
+                return
+
+    def wake_waiters(self) -> None:
+        """Ring those whose wait is over."""
+        for waiter in self.waiters:
+            if self.closed or waiter.predicate():
+                waiter.bell.ring()
+
+    def sink(self, tasks: Sequence[Task]) -> None:
+        """A stream reports finished instructions. Called on its thread."""
+        self.engine.finished.extend(tasks)
+        if self.lock.locked():
+            return  # the driver looks again
+        if self.role.locked():
+            self.bell.ring()
+        else:
+            self.background_bell.ring()
+
+    def wait_until(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
+        """Drive and sleep until the predicate holds; False after `timeout` seconds."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            self.drive()
+            if predicate():
+                return True
+            if self.closed:
+                raise ConnectionLost("the virtual machine was closed")
+            rest = None if deadline is None else deadline - time.monotonic()
+            if rest is not None and rest <= 0:
+                return False
+            self.sleep(predicate, rest)
+
+    def sleep(self, predicate: Callable[[], bool], timeout: float | None) -> None:
+        """Sleep until something finishes: as the one who then drives, or as one whom the driver wakes."""
+        if self.role.acquire(blocking=False):
+            try:
+                if not self.engine.finished:
+                    self.bell.sleep(timeout)
+            finally:
+                self.role.release()
+                if self.waiters:
+                    self.background_bell.ring()  # somebody has to drive for those who still wait
+            return
+        waiter = Waiter(predicate)
+        self.waiters.append(waiter)
+        try:
+            if not predicate() and not self.closed:
+                waiter.bell.sleep(timeout)
+        finally:
+            self.waiters.remove(waiter)
+
+    # -- the background --------------------------------------------------------------------------------------------
+
+    def rouse(self) -> None:
+        """Unsent work is there: look after it in a while. Cheap while the background is awake."""
+        if not self.awake:
+            self.awake = True
+            self.background_bell.ring()
+
+    def run_background(self) -> None:
+        """Drive when nobody does, flush what lies idle, watch for hangs."""
+        quiet = 0
+        checked = time.monotonic()
+        while not self.closed:
+            self.background_bell.sleep(IDLE_FLUSH if self.awake else HANG_CHECK if self.engine.live else None)
+            if self.closed:
+                return
+            if self.engine.finished or self.waiters:
+                self.drive()
+            if self.awake:
+                quiet = 0 if any([hook() for hook in list(self.hooks.values())]) else quiet + 1
+                if quiet > AWAKE_ROUNDS:
+                    quiet, self.awake = 0, False
+            if time.monotonic() - checked >= HANG_CHECK:
+                checked = time.monotonic()
+                self.watch()
+
+    def watch(self) -> None:
+        """Name kernels that have been running for suspiciously long, once each."""
+        now = time.perf_counter_ns()
+        hung = {}
+        for device in self.devices.values():
+            for stream in device.streams:
+                running = stream.running()
+                if running is not None and now - running[1] > self.hang_after * 1e9:
+                    hung[running[0].id] = self.describe_hang(running[0], stream.name, (now - running[1]) / 1e9)
+        for id_, entry in hung.items():
+            if id_ not in self.hung:
+                log.warning("instruction does not end", **entry)
+        self.hung = hung
+
+    def describe_hang(self, task: Any, stream: str, seconds: float) -> dict[str, object]:
+        """What hangs, where, since when, and whose line it was."""
+        location = task.author.where(task.location) if hasattr(task, "author") else None
+        return {"instruction": task.id, "op": task.label, "stream": stream, "seconds": round(seconds, 1), "location": location}
+
+    def report(self, session: VmSession, error: TensordError) -> None:
+        """Log an error once, at its origin."""
+        self.recent_errors = [*self.recent_errors[-19:], error]
+        log.debug("instruction failed", session=session.id, error=str(error), op=error.op, instruction=error.instruction)
+
+    # -- looking inside --------------------------------------------------------------------------------------------
+
+    def stats(self, session: VmSession | None = None) -> dict[str, Any]:
+        """Counters of the engine, the devices and a session."""
+        with self.lock:
+            found = statistics(self.engine, session)
+        found["hung"] = list(self.hung.values())
+        found["recent_errors"] = [f"{type(e).__name__}: {e}" for e in self.recent_errors]
+        return found
+
+    def residency(self, session: VmSession, id_: int) -> dict[str, str]:
+        """Where the current copies of a tensor are, or will be."""
+        with self.lock:
+            return residency_of(session, id_)
+
+    def trace(self) -> Trace:
+        """The ring and the live instructions."""
+        with self.lock:
+            engine = self.engine
+            where = self.where
+            records = engine.ring.records(where) + engine.ring.live_records(engine.live.values(), where)
+            dropped = engine.ring.total - len(engine.ring.entries)
+            return Trace(records, devices=tuple(engine.lanes), dropped=dropped)
+
+    def where(self, session: int, location: int) -> str:
+        """The user's line behind a session's location number."""
+        found = self.engine.sessions.get(session)
+        return (found.where(location) if found is not None else None) or ""
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    def close(self, timeout: float = 5.0) -> bool:
+        """Cancel what is pending, wait for what runs, end every thread; False if a kernel did not end in time."""
+        if self.closed:
+            return True
+        deadline = time.monotonic() + timeout
+        for session in list(self.engine.sessions.values()):
+            self.detach(session)
+        self.wait_until(lambda: not self.engine.live, timeout / 2)
+        self.closed = True
+        with self.lock:
+            self.wake_waiters()
+        self.bell.ring()
+        self.background_bell.ring()
+        ended = close_devices(self.devices, max(deadline - time.monotonic(), 0.1))
+        if self._background is not threading.current_thread():
+            self._background.join(max(deadline - time.monotonic(), 0.1))
+        sys.setswitchinterval(self._interval)
+        return ended

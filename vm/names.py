@@ -1,0 +1,62 @@
+"""Names: tensors shared between sessions. A tensor lives as long as a handle or a name holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ..interpreter.errors import MetadataError
+from ..interpreter.opcodes import Opcode
+from .tensor import Tensor
+
+if TYPE_CHECKING:
+    from .engine import Engine
+    from .session import VmSession
+
+
+def publish(engine: Engine, given: Sequence[str], tensors: Sequence[Tensor]) -> None:
+    """Bind names to tensors, replacing what they named before."""
+    for name, tensor in zip(given, tensors, strict=True):
+        tensor.holders += 1
+        before = engine.names.get(name)
+        engine.names[name] = tensor
+        if before is not None:
+            let_go(engine, before)
+
+
+def lookup(engine: Engine, wanted: Sequence[str]) -> list[Tensor]:
+    """The tensors behind the names; MetadataError if one is missing, and then none is given."""
+    missing = [name for name in wanted if name not in engine.names]
+    if missing:
+        known = ", ".join(sorted(engine.names)) or "none"
+        raise MetadataError(f"no tensor is published as {', '.join(map(repr, missing))} (published: {known})")
+    return [engine.names[name] for name in wanted]
+
+
+def unpublish(engine: Engine, given: Sequence[str]) -> None:
+    """Take the names away, all or none."""
+    for tensor in lookup(engine, given):
+        let_go(engine, tensor)
+    for name in given:
+        del engine.names[name]
+
+
+def let_go(engine: Engine, tensor: Tensor) -> None:
+    """One handle or name less; with the last one the tensor lets go of its storage."""
+    tensor.holders -= 1
+    if tensor.holders == 0:
+        engine.residency.unshare(tensor)
+
+
+def release(engine: Engine, session: VmSession, tensor: Tensor) -> None:
+    """ReleaseTensor as an instruction: it waits, visibly, for the accesses that still stand in its way."""
+    storage = tensor.storage
+    last = tensor.holders == 1 and storage.sharers == 1
+    copies = tuple(storage.current()) if last else ()
+    instruction = engine.new_instruction(session, Opcode.RELEASE, "release", tensor.home, 0)
+    if any(copy.uses for copy in copies):
+        instruction.writes = copies
+        engine.admit(instruction)
+    else:
+        engine.retire_release(instruction)
+    let_go(engine, tensor)

@@ -1,0 +1,96 @@
+"""Pending metas: shapes that data decide.
+
+An instruction with a pending input meta is admitted at once, with pending outputs. When the last meta resolves it is
+inferred; that may resolve metas further down before anything of it has run. An infer error then poisons like a
+kernel's. Metas are write-once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..interpreter.errors import TensordError
+from ..interpreter.meta import Meta, OperandMeta
+from .instruction import Instruction
+from .residency import Binding
+from .tensor import Tensor
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+
+def await_metas(instruction: Instruction) -> None:
+    """Before admission: note which of its inputs' metas are still pending."""
+    for value in instruction.inputs:
+        if type(value) is Binding and value.tensor.meta is None:
+            waiting = value.tensor.dependents
+            if waiting is None:
+                waiting = value.tensor.dependents = []
+            waiting.append(instruction)
+            instruction.pending += 1
+
+
+def resolve_meta(engine: Engine, tensor: Tensor, meta: Meta) -> None:
+    """A tensor's meta is known: so are the sizes of its copies, and maybe metas that depend on it."""
+    stack = [(tensor, meta)]
+    while stack:
+        tensor, meta = stack.pop()
+        tensor.meta = meta
+        learn_size(tensor, meta.nbytes)
+        dependents, tensor.dependents = tensor.dependents, None
+        for instruction in dependents or ():
+            instruction.pending -= 1
+            if instruction.pending == 0 and instruction.error is None:
+                stack.extend(resolve_instruction(engine, instruction))
+
+
+def learn_size(tensor: Tensor, nbytes: int) -> None:
+    """Fill in the size of the storage and of its whole copies."""
+    storage = tensor.storage
+    if storage.nbytes < 0:
+        storage.nbytes = nbytes
+        for copy in storage.copies.values():
+            learn_copy_size(copy, nbytes)
+
+
+def learn_copy_size(copy: object, nbytes: int) -> None:
+    """Fill in one copy's size and plan for it."""
+    from .tensor import Copy
+
+    if isinstance(copy, Copy) and copy.nbytes < 0:
+        copy.nbytes = nbytes
+        if copy.current:
+            copy.lane.planned += nbytes
+
+
+def resolve_instruction(engine: Engine, instruction: Instruction) -> list[tuple[Tensor, Meta]]:
+    """All input metas are known: infer. Returns the metas of its results that are known by that."""
+    resolved: list[tuple[Tensor, Meta]] = []
+    try:
+        metas = infer_outputs(engine, instruction)
+    except TensordError as error:
+        engine.fail_waiting(instruction, error)
+        return resolved
+    need = 0
+    for binding, meta in zip(instruction.outputs, metas, strict=True):
+        if meta is not None:
+            learn_copy_size(binding.copy, meta.nbytes)
+            need += meta.nbytes if binding.copy.buffer is None else 0
+            if binding.tensor.meta is None:
+                resolved.append((binding.tensor, meta))
+    instruction.lane.learn(instruction, need)
+    engine.try_ready(instruction)
+    return resolved
+
+
+def infer_outputs(engine: Engine, instruction: Instruction) -> tuple[Meta | None, ...]:
+    """The metas of its results, now that those of its inputs are known; sets the plan that fits them."""
+    if instruction.plan is None:  # a transfer or a copy: same meta on both sides
+        return tuple(binding.tensor.meta for binding in instruction.inputs[: len(instruction.outputs)])
+    metas: tuple[OperandMeta, ...] = tuple(
+        value.tensor.meta if type(value) is Binding else type(value) for value in instruction.inputs
+    )
+    plan = instruction.plan.with_metas(metas, engine.infer)
+    instruction.plan = plan
+    instruction.kernel = plan.kernel
+    return plan.outputs

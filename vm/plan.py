@@ -1,0 +1,94 @@
+"""Plans: what a signature means to the engine, worked out once.
+
+A signature (op, attributes, input metas, device, out metas) arrives once per session; every instruction with its
+number uses the plan made from it: metas of the results, the kernel bound to the device's array module, whether it
+may run at once on the driving thread, which inputs' memory a result may take over.
+"""
+
+from __future__ import annotations
+
+from ..interpreter.errors import MetadataError
+from ..interpreter.infer import InferCache
+from ..interpreter.meta import Meta, OperandMeta
+from ..interpreter.opdef import BoundKernel, FrozenAttributes, OpDef, OutputMetas
+from ..interpreter.targets import check_targets
+from .lane import Lane
+
+# Work (element operations, about a nanosecond each) up to which a bounded kernel runs on the driving thread. A
+# hand-off to a worker and back costs about 12 us; beside a busy Python thread much more.
+INLINE_WORK = 40_000
+
+
+class Plan:
+    """A resolved signature. `metas` has None for pending inputs; then nothing but the operands is known yet."""
+
+    __slots__ = (
+        "attributes",
+        "forward",
+        "immediate",
+        "in_place",
+        "kernel",
+        "kinds",
+        "lane",
+        "label",
+        "metas",
+        "op",
+        "outputs",
+        "pending",
+        "scalars",
+        "work",
+    )
+
+    def __init__(
+        self,
+        op: OpDef,
+        attributes: FrozenAttributes,
+        metas: tuple[OperandMeta | None, ...],
+        lane: Lane,
+        targets: tuple[Meta | None, ...] | None,
+        infer: InferCache,
+    ) -> None:
+        self.op = op
+        self.label = op.name
+        self.attributes = attributes
+        self.metas = metas
+        self.lane = lane
+        self.in_place = targets is not None
+        self.scalars = tuple(isinstance(meta, type) for meta in metas)
+        self.pending = None in metas
+        if op.name in lane.device.missing:
+            raise MetadataError(f"{op.name} has no kernel on {lane.name}", op=op.name)
+        self.outputs: OutputMetas = infer.infer(op, metas, attributes)
+        self.outputs = check_targets(op, self.outputs, targets)
+        self.kernel: BoundKernel = op.bind(lane.device.xp, len(metas), dict(attributes), aliased=self.in_place)
+        known = [meta for meta in metas if meta is not None]
+        self.work = 0 if self.pending else op.estimate(tuple(known), self.outputs, dict(attributes))
+        self.forward = forwardable(op, metas, self.outputs)
+        self.immediate = (
+            op.bounded
+            and not self.pending
+            and None not in self.outputs
+            and op.view is None
+            and not op.partial
+            and self.work <= INLINE_WORK
+        )
+        reads = "".join("" if scalar else "r" for scalar in self.scalars)
+        self.kinds = reads + ("2" if op.dynamic else "w") * len(self.outputs)
+
+    def with_metas(self, metas: tuple[OperandMeta | None, ...], infer: InferCache) -> Plan:
+        """The plan for the same call once its pending metas are known; MetadataError as at the call."""
+        targets = self.outputs if self.in_place else None
+        return Plan(self.op, self.attributes, metas, self.lane, targets, infer)
+
+
+def forwardable(op: OpDef, metas: tuple[OperandMeta | None, ...], outputs: OutputMetas) -> tuple[int, ...]:
+    """Inputs whose memory the first result may take over."""
+    first = outputs[0] if len(outputs) == 1 else None
+    if not op.elementwise or first is None:
+        return ()
+    return tuple(i for i, meta in enumerate(metas) if isinstance(meta, Meta) and fits(meta, first))
+
+
+def fits(meta: Meta, target: Meta) -> bool:
+    """Same shape and itemsize: an elementwise result may be written over it."""
+    return meta.shape == target.shape and meta.dtype.itemsize == target.dtype.itemsize

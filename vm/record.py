@@ -1,0 +1,73 @@
+"""A trace record: one finished or live instruction, flat.
+
+The engine's ring keeps plain tuples of atoms in the order of the fields below, since whatever lives is walked by
+the garbage collector; `Record` gives them names when somebody asks.
+
+Ticks are the engine's logical clock: it counts admissions and erasures. They say which accesses were still in an
+access list when an instruction was admitted, so that `verify` can recompute every edge.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Reason(StrEnum):
+    """Why one instruction waits for another."""
+
+    RAW = "RAW"
+    WAR = "WAR"
+    WAW = "WAW"
+    # A Barrier waits for every earlier instruction of its session.
+    BARRIER = "barrier"
+
+
+class Kind(StrEnum):
+    """Operand kinds."""
+
+    CONST = "const"
+    MUT = "mut"
+    MUT2 = "mut2"
+
+
+class OperandRecord(NamedTuple):
+    """One operand: the mirrored object's id, how it was used, and the version it had when admitted (read or made)."""
+
+    copy: int
+    kind: str
+    version: int
+
+
+class EdgeRecord(NamedTuple):
+    """One edge, to `source`: the reason, the mirrored object it is about (0 for a barrier), and whether dispatch
+    elided it (did not wait for the source to be done)."""
+
+    source: int
+    reason: str
+    copy: int
+    elided: bool
+
+
+class Record(NamedTuple):
+    """One instruction. Times are `time.perf_counter_ns`, 0 where it never got there."""
+
+    id: int
+    session: int
+    opcode: str
+    op: str
+    status: str  # WAITING, READY, DISPATCHED (live ones), DONE, FAILED, SKIPPED, CANCELLED
+    device: str
+    stream: str  # empty while not dispatched
+    operands: tuple[OperandRecord, ...]
+    edges: tuple[EdgeRecord, ...]  # in the order in which they were made
+    admitted: int  # tick
+    erased: int  # tick; 0 while live
+    received: int
+    ready: int
+    dispatched: int
+    started: int
+    finished: int
+    nbytes: int  # bytes moved by a transfer or an access, 0 for kernels
+    location: str  # "file:line in function", empty if unknown
+    error: str  # "Type: message", empty if none

@@ -1,0 +1,84 @@
+"""Reserving memory at dispatch. Only the driving thread binds copies to buffers; `lane` keeps the ledger."""
+
+from __future__ import annotations
+
+import heapq
+
+from ..interpreter.errors import DeviceMemoryError, TensordError
+from .instruction import Instruction
+from .lane import Lane
+from .residency import Binding
+from .tensor import Copy
+
+
+def reserve(instruction: Instruction) -> bool:
+    """Give every copy that it makes a buffer. False: it waits in its lane's queue, or it `is_stuck`."""
+    needy = [b for b in instruction.outputs if b.copy.buffer is None and b.copy.nbytes >= 0]
+    if not needy:
+        instruction.lane.settle(instruction)
+        return True
+    need = sum(binding.copy.nbytes for binding in needy)
+    lane = instruction.lane
+    if forward(instruction, needy) or (lane.may_reserve(instruction, need) and take(instruction, needy)):
+        lane.settle(instruction)
+        return True
+    heapq.heappush(lane.waiting, (instruction.id, instruction))
+    return False
+
+
+def forward(instruction: Instruction, needy: list[Binding]) -> bool:
+    """Let the one result take the memory of an input whose last use this is."""
+    if not instruction.aliases or len(needy) != 1 or len(instruction.outputs) != 1:
+        return False
+    target = needy[0].copy
+    for copy in instruction.aliases:
+        others = copy.uses - 1
+        sole = others == 0 or (copy.queued == others and copy.stream is instruction.stream)
+        if sole and not copy.current and copy.buffer is not None and copy.buffer.nbytes == target.nbytes:
+            target.buffer = copy.buffer
+            instruction.forwarded = copy
+            return True
+    return False
+
+
+def take(instruction: Instruction, needy: list[Binding]) -> bool:
+    """Allocate for every output, or for none."""
+    taken: list[Copy] = []
+    lane = instruction.lane
+    for binding in needy:
+        copy = binding.copy
+        if instruction.payload is not None:
+            copy.buffer = lane.device.adopt(instruction.payload)
+        if copy.buffer is None:
+            copy.buffer = lane.allocate(copy.nbytes, instruction.stream)
+        if copy.buffer is None:
+            for other in taken:
+                lane.free(other)
+            return False
+        taken.append(copy)
+    return True
+
+
+def is_stuck(instruction: Instruction) -> bool:
+    """Everything admitted before it that touches the device has retired, and it still does not fit."""
+    lane = instruction.lane
+    return next(iter(lane.live)) is instruction and not any(lane.hand_me_downs.values())
+
+
+def out_of_memory(instruction: Instruction) -> TensordError:
+    """The error of an instruction that is stuck."""
+    device = instruction.lane.device
+    need = sum(b.copy.nbytes for b in instruction.outputs if b.copy.buffer is None and b.copy.nbytes > 0)
+    return DeviceMemoryError(
+        f"{instruction.label}: {need} bytes do not fit on {device.name}, where {device.allocated} of {device.limit} "
+        "bytes are in use; release tensors, or use smaller ones"
+    )
+
+
+def next_waiting(lane: Lane) -> Instruction | None:
+    """The oldest instruction that waits for memory, taken from the queue."""
+    while lane.waiting:
+        instruction = heapq.heappop(lane.waiting)[1]
+        if not instruction.retired:
+            return instruction
+    return None

@@ -1,0 +1,143 @@
+"""The trace ring: finished instructions, flat, bounded, always on.
+
+What is kept are tuples of atoms, since whatever lives is walked by the garbage collector: with the finished
+instruction objects themselves in the ring, an op that took 5.1 us took 13.9. `records` gives them names.
+
+Two forms: `add` keeps an instruction that was admitted the long way; `add_immediate`'s callers keep the short form of
+one that ran at admission and never had an edge.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from .instruction import Instruction
+from .record import EdgeRecord, Kind, OperandRecord, Record
+
+CAPACITY = 1 << 16
+KINDS = {"r": Kind.CONST.value, "w": Kind.MUT.value, "2": Kind.MUT2.value}
+
+Where = Callable[[int, int], str]
+
+
+class Ring:
+    """The last `CAPACITY` finished instructions. `total` counts all that were ever added."""
+
+    def __init__(self, *, enabled: bool = True, capacity: int = CAPACITY) -> None:
+        self.enabled = enabled
+        self.entries: deque[tuple[Any, ...]] = deque(maxlen=capacity)
+        self.append = self.entries.append
+        self.total = 0
+
+    def add(self, instruction: Instruction, erased: int) -> None:
+        """Keep a retired instruction."""
+        if self.enabled:
+            self.total += 1
+            self.append(flatten(instruction, erased))
+
+    def records(self, where: Where) -> list[Record]:
+        """Every entry as a record, oldest first; `where` resolves (session, location number)."""
+        return sorted((inflate(entry, where) for entry in list(self.entries)), key=lambda record: record.admitted)
+
+    def live_records(self, live: Iterable[Instruction], where: Where) -> list[Record]:
+        """Unfinished instructions as records."""
+        return [inflate(flatten(instruction, 0), where) for instruction in live]
+
+
+def flatten(i: Instruction, erased: int) -> tuple[Any, ...]:
+    """The long form: Record's fields with operands and edges flat, the location still a number."""
+    kinds, copies = operands_of(i)
+    return (
+        i.id,
+        i.session.id,
+        i.opcode.value,
+        i.label,
+        i.status.value,
+        i.lane.name if i.stream is None else i.stream.device,
+        stream_name(i),
+        kinds,
+        copies,
+        i.versions,
+        tuple([part for edge in i.edges for part in edge]),
+        i.admitted,
+        erased,
+        (i.received, i.ready, i.dispatched, i.started, i.finished),
+        max(i.bytes_moved, 0),
+        i.author.id,
+        i.location,
+        "" if i.error is None else f"{type(i.error).__name__}: {i.error.message}",
+    )
+
+
+def stream_name(i: Instruction) -> str:
+    """Where it ran: a stream, or the driving thread; nowhere yet."""
+    if i.handed and i.stream is not None:
+        return i.stream.name
+    return f"{i.lane.name}/control" if i.started else ""
+
+
+def operands_of(i: Instruction) -> tuple[str, tuple[int, ...]]:
+    """Kinds ("r", "w", "2" for each operand) and copy ids."""
+    write = "2" if i.plan is not None and i.plan.op.dynamic else "w"
+    kinds = "r" * len(i.reads) + write * len(i.writes)
+    return kinds, tuple([copy.id for copy in i.reads] + [copy.id for copy in i.writes])
+
+
+def inflate(entry: tuple[Any, ...], where: Where) -> Record:
+    """A flat entry as a record."""
+    if len(entry) == 11:
+        return inflate_immediate(entry, where)
+    id_, session, opcode, op, status, device, stream, kinds, copies, versions, edges, admitted, erased, times, *rest = entry
+    nbytes, author, location, error = rest
+    return Record(
+        id_,
+        session,
+        opcode,
+        op,
+        status,
+        device,
+        stream,
+        operands(kinds, copies, versions),
+        tuple(EdgeRecord(*edges[n : n + 4]) for n in range(0, len(edges), 4)),
+        admitted,
+        erased,
+        *times,
+        nbytes,
+        where(author, location),
+        error,
+    )
+
+
+def inflate_immediate(entry: tuple[Any, ...], where: Where) -> Record:
+    """The short form: it ran where it was admitted, between two ticks, and nothing stood in its way."""
+    id_, session, op, device, kinds, copies, admitted, received, started, finished, location = entry
+    ids, versions = copies[::2], copies[1::2]
+    return Record(
+        id_,
+        session,
+        "LocalCallOpKernel",
+        op,
+        "DONE",
+        device,
+        f"{device}/control",
+        operands(kinds, ids, versions),
+        (),
+        admitted,
+        admitted + 1,
+        received,
+        received,
+        received,
+        started,
+        finished,
+        0,
+        where(session, location),
+        "",
+    )
+
+
+def operands(kinds: str, copies: tuple[int, ...], versions: tuple[int, ...]) -> tuple[OperandRecord, ...]:
+    """Named operands; the version is 0 where an instruction was made without one."""
+    padded = versions + (0,) * (len(copies) - len(versions))
+    return tuple(OperandRecord(c, KINDS[k], v) for k, c, v in zip(kinds, copies, padded, strict=True))

@@ -1,0 +1,59 @@
+"""One client's side of the engine: its ids, signatures, locations, requests, cancellation, flow control."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from ..interpreter.errors import TensordError
+
+if TYPE_CHECKING:
+    from .instruction import Instruction
+    from .plan import Plan
+    from .tensor import Copy, Tensor
+
+# (request, value, error): the answer to a session's request. Called on the driving thread; must not block.
+ReplySink: TypeAlias = Callable[[int, object, TensordError | None], None]
+
+
+class VmSession:
+    """What the engine keeps for one session.
+
+    `live` are its unfinished instructions in program order; `tensors` what its ids name; `newest` the highest id it
+    ever defined, since ids rise and are never reused.
+    """
+
+    __slots__ = (
+        "barrier",
+        "cancelled",
+        "chains",
+        "errors",
+        "id",
+        "live",
+        "locations",
+        "newest",
+        "payload",
+        "plans",
+        "reply",
+        "strict",
+        "tensors",
+    )
+
+    def __init__(self, id_: int, reply: ReplySink, *, strict: bool = False) -> None:
+        self.id = id_
+        self.reply = reply
+        self.strict = strict
+        self.tensors: dict[int, Tensor] = {}
+        self.chains: dict[int, Copy] = {}
+        self.plans: dict[int, Plan | TensordError] = {}
+        self.locations: dict[int, str] = {}
+        self.live: dict[int, Instruction] = {}
+        self.barrier: Instruction | None = None  # the latest live Barrier over the whole session
+        self.newest = 0
+        self.cancelled: TensordError | None = None
+        self.errors = 0
+        self.payload = 0  # bytes of uploads not yet consumed
+
+    def where(self, location: int) -> str | None:
+        """The user's line behind a location number."""
+        return self.locations.get(location)

@@ -1,0 +1,119 @@
+"""Tensors, storages and mirrored objects.
+
+A *tensor* is what a handle names: a meta, a home device and a view of a storage. A *storage* is the logical object:
+a version counter and at most one current copy per device. A *copy* (mirrored object) is the mirror of one storage in
+one device memory, and the only thing dependencies are about.
+
+What is always true:
+- a copy is `current` exactly while its storage's map holds it; a copy that left the map is never written again;
+- `uses` counts the live instructions with an access to the copy. A copy that is not current and has no uses has no
+  buffer: whoever takes the last of the two away frees it;
+- `queued` counts those of the `uses` that are dispatched, and `stream` is the one stream they went to, or None if they
+  went to several. When all uses of a dead copy are queued on one stream, later instructions of that stream may have
+  its buffer at once;
+- `writer` is the leading write of the access list, or None once it is finished; `readers` are the unfinished reads
+  that came after it. A finished access leaves in O(1).
+
+Source: OneFlow's MirroredObject and its access list; Glow's device-resident tensors for the map of valid copies.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from ..interpreter.errors import TensordError
+from ..interpreter.meta import Meta, Shape
+from ..streams.device import Buffer
+from ..streams.stream import Stream
+
+if TYPE_CHECKING:
+    from .instruction import Instruction
+    from .lane import Lane
+
+# What a copy mirrors: None for the whole storage, else the layout of the one view whose bytes it holds, packed.
+ViewKey: TypeAlias = tuple[int, Shape, tuple[int, ...]]
+
+
+class Copy:
+    """The mirror of one storage, or of one view of it, in one device memory."""
+
+    __slots__ = (
+        "buffer",
+        "current",
+        "id",
+        "lane",
+        "nbytes",
+        "poison",
+        "queued",
+        "readers",
+        "stream",
+        "uses",
+        "version",
+        "view",
+        "writer",
+    )
+
+    def __init__(self, id_: int, lane: Lane, nbytes: int, version: int) -> None:
+        self.id = id_
+        self.lane = lane
+        self.nbytes = nbytes  # -1 while the meta is pending
+        self.version = version
+        self.buffer: Buffer | None = None
+        self.poison: TensordError | None = None
+        self.writer: Instruction | None = None
+        self.readers: dict[Instruction, None] | None = None  # None is an empty one: most copies never need it
+        self.uses = 0
+        self.queued = 0
+        self.stream: Stream | None = None
+        self.current = True
+        self.view: ViewKey | None = None
+
+    def __repr__(self) -> str:
+        return f"<copy {self.id} on {self.lane.name} v{self.version}>"
+
+
+class Storage:
+    """The logical object behind one or more tensors.
+
+    `copies` maps a device's lane to its whole current copy; `views` (rarely there) maps (lane, view) to a current
+    copy of that view's bytes alone. `sharers` counts the live tensors on it, in program order.
+    """
+
+    __slots__ = ("copies", "nbytes", "sharers", "version", "views")
+
+    def __init__(self, nbytes: int, lane: Lane, copy: Copy) -> None:
+        self.nbytes = nbytes
+        self.copies: dict[Lane, Copy] = {lane: copy}
+        self.views: dict[tuple[Lane, ViewKey], Copy] | None = None
+        self.version = copy.version
+        self.sharers = 1
+
+    def current(self) -> list[Copy]:
+        """Every copy in the map."""
+        whole = list(self.copies.values())
+        return whole if self.views is None else whole + list(self.views.values())
+
+
+class Tensor:
+    """A tensor: meta (None while pending), home, and the view of its storage.
+
+    `strides` is None for a packed tensor that covers its storage from the start. `holders` counts the handles and
+    names that hold it. `dependents` are the instructions whose metas wait for this one's.
+    """
+
+    __slots__ = ("dependents", "holders", "home", "meta", "offset", "storage", "strides")
+
+    def __init__(self, meta: Meta | None, storage: Storage, home: Lane) -> None:
+        self.meta = meta
+        self.storage = storage
+        self.home = home
+        self.offset = 0
+        self.strides: tuple[int, ...] | None = None
+        self.holders = 1
+        self.dependents: list[Instruction] | None = None
+
+    def view_key(self) -> ViewKey | None:
+        """The key of a copy that holds this tensor's bytes alone; None if they are the whole storage's."""
+        if self.strides is None or self.meta is None:
+            return None
+        return (self.offset, self.meta.shape, self.strides)

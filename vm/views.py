@@ -1,0 +1,28 @@
+"""Views take effect at admission: a tensor on the same storage, no instruction, no copy."""
+
+from __future__ import annotations
+
+from ..interpreter.meta import Meta, packed_strides
+from .plan import Plan
+from .tensor import Tensor
+
+
+def view_of(plan: Plan, base: Tensor) -> Tensor | None:
+    """The result of a view op as a tensor on the base's storage; None if strides cannot express it."""
+    meta, output = base.meta, plan.outputs[0]
+    if meta is None or output is None or plan.op.view is None:
+        return None
+    strides = meta.strides if base.strides is None else base.strides
+    layout = plan.op.view(meta, (base.offset, strides), output, dict(plan.attributes))
+    return None if layout is None else share(base, output, *layout)
+
+
+def share(base: Tensor, meta: Meta, offset: int, strides: tuple[int, ...]) -> Tensor:
+    """Another tensor on the base's storage, with the same home."""
+    storage = base.storage
+    tensor = Tensor(meta, storage, base.home)
+    storage.sharers += 1
+    packed = offset == 0 and strides == packed_strides(meta.shape, meta.dtype.itemsize)
+    if not (packed and meta.nbytes == storage.nbytes):
+        tensor.offset, tensor.strides = offset, strides
+    return tensor
