@@ -17,25 +17,25 @@ LIMIT = 1 << 16
 class Locations:
     """The call sites of one session, by number. Belongs to the session's lock."""
 
-    __slots__ = ("_sites", "newest", "unsent")
+    __slots__ = ("newest", "sites", "unsent")
 
     def __init__(self) -> None:
-        # The code object is kept, so that its id is not used again.
-        self._sites: dict[tuple[int, int], tuple[int, CodeType]] = {}
+        # (id of code, instruction offset) -> (number, code): the code is kept, so that its id is not used again.
+        self.sites: dict[tuple[int, int], tuple[int, CodeType]] = {}
         self.newest = 0
         self.unsent: list[tuple[int, str]] = []
 
     def number(self, frame: FrameType) -> int:
         """The number of the place where that frame is now."""
         code = frame.f_code
-        site = self._sites.get((id(code), frame.f_lasti))
+        site = self.sites.get((id(code), frame.f_lasti))
         return site[0] if site is not None else self._add(frame, code)
 
     def _add(self, frame: FrameType, code: CodeType) -> int:
-        if len(self._sites) >= LIMIT:
-            self._sites.clear()
+        if len(self.sites) >= LIMIT:
+            self.sites.clear()
         self.newest += 1
-        self._sites[id(code), frame.f_lasti] = (self.newest, code)
+        self.sites[id(code), frame.f_lasti] = (self.newest, code)
         self.unsent.append((self.newest, describe(frame)))
         return self.newest
 

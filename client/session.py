@@ -15,7 +15,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -79,6 +79,7 @@ class Session:
         self._signatures = 0
         self._infer = InferCache()
         self._locations = Locations()
+        self._sites = self._locations.sites
         self._ids = 0
         self._heavy = False
         self._flushes = 0
@@ -197,13 +198,16 @@ class Session:
         if entry.heavy:
             self._make_way()
         frame = sys._getframe(2)
+        code = frame.f_code
+        site = self._sites.get((id(code), frame.f_lasti))
+        location = self._locations.number(frame) if site is None else site[0]
         with self._lock:
             if in_place:
                 id_ = x._id
             else:
                 self._ids = id_ = self._ids + 1
             batch = self._batch
-            batch.append([CALL, entry.number, operands, (id_,), 0, self._locations.number(frame)])
+            batch.append([CALL, entry.number, operands, (id_,), 0, location])
             size = len(batch)
         if size >= BATCH:
             self.flush()
@@ -304,17 +308,14 @@ class Session:
 
     def _release_dropped(self, batch: list[Message]) -> None:
         """Handles dropped before their last use leaves ride on it as a bit; the others get a message of their own."""
-        dropped = set()
-        try:
-            while True:
-                dropped.add(self._dropped.get_nowait())
-        except Empty:
-            pass
+        take = self._dropped.get_nowait
+        dropped = {take() for _ in range(self._dropped.qsize())}
         for message in reversed(batch):
             if message[0] == CALL:
-                ride(message, dropped, self._scalars[message[1]])
-                if not dropped:
-                    return
+                if not (dropped.isdisjoint(message[2]) and dropped.isdisjoint(message[3])):
+                    ride(message, dropped, self._scalars[message[1]])
+                    if not dropped:
+                        return
             elif message[0] != SIGNATURE:
                 dropped = self._release_after(batch, message, dropped)
         if dropped:
@@ -522,7 +523,7 @@ class Session:
         if tensor._session is not self:
             raise self._at_user(MetadataError("the tensor belongs to another session; publish it and look it up"), 2)
         if tensor._released:
-            raise self._at_user(ProtocolError(f"tensor {tensor._id} was released"), 2)
+            raise self._at_user(ProtocolError(f"tensor {-tensor._id} was released"), 2)
         return tensor
 
     def _operand_meta(self, op: OpDef, value: Any) -> OperandMeta | None:

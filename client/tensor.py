@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .transport import Reply
 
 Operand = Any  # a Tensor, or a Python scalar
+_GONE: Any = object()  # the meta of a released handle: no signature has it
 
 
 class Tensor:
@@ -29,7 +30,8 @@ class Tensor:
     and `dtype` are known at once unless data decide them; then they wait.
     """
 
-    __slots__ = ("__weakref__", "_home", "_id", "_meta", "_probe", "_released", "_session")
+    __slots__ = ("__weakref__", "_home", "_id", "_meta", "_probe", "_session")
+    _probe: Reply  # set once somebody has asked whether it is ready
     __array_ufunc__ = None  # numpy arrays on the left leave operators to us, which then say what to do
 
     def __init__(self, session: Session, id_: int, meta: Meta | None, home: str) -> None:
@@ -37,12 +39,10 @@ class Tensor:
         self._id = id_
         self._meta = meta
         self._home = home
-        self._released = False
-        self._probe: Reply | None = None
 
     def __del__(self) -> None:
         # Runs in any thread, inside any lock: nothing but this.
-        if not self._released:
+        if self._id > 0:
             self._session._drop(self._id)
 
     # -- what it is ------------------------------------------------------------------------------------------------
@@ -73,10 +73,11 @@ class Tensor:
         return self._home
 
     def _known(self) -> Meta:
-        if self._meta is None:
-            (wire, _home), *_ = self._session._await(self._session._ask_ready(self))
-            self._meta = Meta.of(*wire)
-        return self._meta
+        meta = self._meta
+        if type(meta) is not Meta:
+            (wire, _home), *_ = self._session._await(self._session._ask_ready(self._own()))
+            self._meta = meta = Meta.of(*wire)
+        return meta
 
     def residency(self) -> dict[str, str]:
         """Devices that hold a current copy ("valid"), or will ("planned")."""
@@ -115,7 +116,7 @@ class Tensor:
 
     def _poll(self) -> Reply:
         """The standing question whether it is ready; asked again once answered, since it may be written to."""
-        probe = self._probe
+        probe = getattr(self, "_probe", None)
         if probe is None or probe.done:
             probe = self._session._ask_ready(self._own())
             self._probe = probe
@@ -154,14 +155,18 @@ class Tensor:
 
     def release(self) -> None:
         """Let go of the tensor now. Using the handle afterwards is an error; releasing it twice is none."""
-        if not self._released:
-            self._released = True
-            self._meta = None
+        if self._id > 0:
             self._session._drop(self._id)
+            self._id = -self._id
+            self._meta = _GONE
+
+    @property
+    def _released(self) -> bool:
+        return self._id < 0
 
     def _own(self) -> Self:
         if self._released:
-            raise self._session._at_user(ProtocolError(f"tensor {self._id} was released"), 2)
+            raise self._session._at_user(ProtocolError(f"tensor {-self._id} was released"), 2)
         return self
 
     # -- ops as methods --------------------------------------------------------------------------------------------
@@ -242,7 +247,7 @@ class Tensor:
 
     def __repr__(self) -> str:
         if self._released:
-            return f"<tensor {self._id} released>"
+            return f"<tensor {-self._id} released>"
         meta = "pending" if self._meta is None else repr(self._meta)
         return f"<tensor {self._id} {meta} on {self._home}>"
 

@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..interpreter.errors import CancelledError, MetadataError, ProtocolError, TensordError
-from ..interpreter.messages import CALL, MessageKind, decode_meta
+from ..interpreter.messages import MessageKind, decode_meta
 from ..interpreter.meta import Meta
 from ..interpreter.opcodes import Opcode
 from ..interpreter.opdef import find
 from ..streams.stream import StreamKind
 from . import names
-from .immediate import run_immediately
+from .immediate import fetch_immediately, wait_immediately
 from .instruction import Instruction
 from .lane import Lane
 from .pending import await_metas
@@ -57,8 +57,6 @@ class Admission:
 
     def handle(self, session: VmSession, message: Sequence[Any]) -> None:
         """Admit one message. A small op in whose way nothing stands runs at once."""
-        if message[0] == CALL and run_immediately(self.engine, session, message):
-            return
         handler = self.handlers.get(message[0])
         if handler is None:
             raise ProtocolError(f"there is no message kind {message[0]!r}")
@@ -86,6 +84,8 @@ class Admission:
         ]
         if not plan.in_place:
             check_new(session, outputs)
+        if plan.pending:
+            plan = self.resolve(plan, operands)
         if self.take_view(session, plan, operands, outputs):
             return
         engine, lane = self.engine, plan.lane
@@ -101,6 +101,11 @@ class Admission:
         set_accesses(instruction)
         instruction.aliases = self.aliases(session, plan, inputs, released)
         engine.admit(instruction)
+
+    def resolve(self, plan: Plan, operands: Sequence[Any]) -> Plan:
+        """What was pending when the client called may be known by now."""
+        metas = tuple(v.meta if isinstance(v, Tensor) else type(v) for v in operands)
+        return plan if None in metas else plan.with_metas(metas, self.engine.infer)
 
     def take_view(self, session: VmSession, plan: Plan, operands: list[Any], outputs: Sequence[int]) -> bool:
         """A view op takes effect here, without an instruction, if strides can express it."""
@@ -277,6 +282,8 @@ class Admission:
             session.reply(request, None, error)
             return
         source = self.readable(tensor)
+        if fetch_immediately(engine, session, source, request, location):
+            return
         lane = source.copy.lane
         instruction = engine.new_instruction(session, Opcode.ACCESS, "fetch", lane, location)
         instruction.inputs = (source,)
@@ -327,9 +334,13 @@ class Admission:
         except TensordError as error:
             session.reply(request, None, error)
             return
+        copies = tuple({self.readable(tensor).copy: None for tensor in tensors})
+        if wait_immediately(engine, session, copies, location):
+            session.reply(request, [describe(tensor) for tensor in tensors], None)
+            return
         lane = tensors[0].home
         instruction = engine.new_instruction(session, Opcode.BARRIER, "wait", lane, location)
-        instruction.reads = tuple({self.readable(tensor).copy: None for tensor in tensors})
+        instruction.reads = copies
         instruction.on_doom = lambda doomed: session.reply(request, None, doomed.error)
 
         def answer(done: Instruction) -> None:
@@ -396,7 +407,8 @@ class Admission:
             decoded = tuple(decode_meta(meta) for meta in metas)
             wanted = None if targets is None else tuple(target_meta(meta) for meta in targets)
             frozen = op.freeze(dict(attributes))
-            session.plans[number] = Plan(op, frozen, decoded, lane_of(self.engine, device), wanted, self.engine.infer)
+            lane = lane_of(self.engine, device)
+            session.plans[number] = Plan(op, frozen, decoded, lane, wanted, self.engine.infer, session.id)
         except TensordError as error:
             session.plans[number] = error
         except (TypeError, ValueError, KeyError) as error:

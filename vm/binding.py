@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 def bind_arguments(instruction: Instruction) -> None:
     """Arrays for the kernel: inputs in order (scalars as they are), then outputs that have memory."""
     arguments = [bind(value) if type(value) is Binding else value for value in instruction.inputs]
-    arguments.extend(bind(value) for value in instruction.outputs if value.copy.buffer is not None)
+    if instruction.plan is None or not instruction.plan.op.dynamic:
+        arguments.extend(bind(value) for value in instruction.outputs)
     instruction.arguments = arguments
     if instruction.bytes_moved < 0:
         instruction.bytes_moved = sum(b.tensor.meta.nbytes for b in instruction.outputs if b.tensor.meta is not None)

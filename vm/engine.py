@@ -25,12 +25,14 @@ from typing import Any
 
 from ..interpreter.errors import TensordError
 from ..interpreter.infer import InferCache
+from ..interpreter.messages import CALL
 from ..interpreter.opcodes import Opcode
 from ..streams.device import Device
 from ..streams.stream import Stream
 from . import edges
 from .admission import Admission
 from .binding import adopt_results, bind_arguments
+from .immediate import INLINE_BYTES, run_immediately
 from .instruction import Instruction, Status
 from .lane import Lane
 from .plan import INLINE_WORK
@@ -42,7 +44,6 @@ from .session import ReplySink, VmSession
 from .tensor import Tensor
 
 WINDOW = 256  # messages admitted per pass, so that a long pending list does not delay what finished
-INLINE_BYTES = 1 << 18  # copies up to this size may run on the driving thread
 DEPTH = 512  # instructions queued on one stream; more wait in its backlog
 
 
@@ -131,7 +132,8 @@ class Engine:
         pending, handle = self.pending, self.admission.handle
         for _ in range(min(WINDOW, len(pending))):
             session, message = pending.popleft()
-            handle(session, message)
+            if message[0] != CALL or not run_immediately(self, session, message):
+                handle(session, message)
 
     def dispatch_ready(self) -> None:
         """Dispatch what is ready, and what becomes so because its producer has its place on a stream now."""
@@ -256,12 +258,13 @@ class Engine:
 
     def runs_inline(self, instruction: Instruction, stream: Stream) -> bool:
         """Small, bounded, and its stream is drained: cheaper here than on a worker."""
-        if not stream.inline or stream.queued or instruction.soft:
-            return False
         plan = instruction.plan
         if plan is not None:
-            return plan.op.bounded and plan.work <= INLINE_WORK
-        return sum(copy.nbytes for copy in instruction.reads + instruction.writes) <= 2 * INLINE_BYTES
+            instruction.quick = plan.op.bounded and plan.work <= INLINE_WORK
+        else:
+            size = sum(copy.nbytes for copy in instruction.reads + instruction.writes)
+            instruction.quick = size <= 2 * INLINE_BYTES
+        return instruction.quick and stream.inline and not stream.queued and not instruction.soft
 
     def run_inline(self, instruction: Instruction) -> None:
         """Execute on the driving thread and retire at once."""
@@ -394,14 +397,6 @@ class Engine:
             self.report(session, error)
 
     # -- instructions that never wait ------------------------------------------------------------------------------
-
-    def retire_release(self, instruction: Instruction) -> None:
-        """A release in whose way nothing stood: only its record is left."""
-        self.tick += 2
-        instruction.admitted = self.tick - 1
-        instruction.status = Status.DONE
-        self.retired += 1
-        self.ring.add(instruction, self.tick)
 
     def fail_immediately(self, instruction: Instruction, failure: BaseException) -> None:
         """An op that ran at admission failed: poison what it was to write, keep its record."""

@@ -10,7 +10,9 @@ at once on the driving thread, if all of this holds:
 - no instruction in front of it still has to reserve memory on that device, and its own result fits at once.
 
 Otherwise nothing is changed and the op takes the long way. The record in the trace is the same, with no edges and two
-adjacent ticks, and `verify` holds it to that.
+adjacent ticks, and `verify` holds it to that. This is the hottest code of the machine, and written for it: few calls,
+few objects. An input that dies with the op and whose memory the result can take hands down its tensor, storage and
+copy as they are, under new ids.
 """
 
 from __future__ import annotations
@@ -19,23 +21,28 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..interpreter.meta import Meta
 from ..interpreter.opcodes import Opcode
+from .binding import bind
 from .instruction import Instruction
 from .plan import Plan
 from .tensor import Copy, Storage, Tensor
 
 if TYPE_CHECKING:
-    from ..interpreter.meta import Meta
+    from ..streams.device import Buffer
     from .engine import Engine
     from .lane import Lane
+    from .residency import Binding
     from .session import VmSession
+
+INLINE_BYTES = 1 << 18  # copies up to this size may run on the driving thread
 
 
 def run_immediately(engine: Engine, session: VmSession, message: Sequence[Any]) -> bool:
     """Run a CALL message now; False, and nothing changed, if it has to take the long way."""
     _, number, inputs, outputs, released, location = message
     plan = session.plans.get(number)
-    if type(plan) is not Plan or not plan.immediate or session.cancelled is not None:
+    if type(plan) is not Plan or not plan.immediate or session.cancelled is not None or len(inputs) != len(plan.metas):
         return False
     lane = plan.lane
     if lane.unreserved or not lane.idle or not lane.compute[0].inline:
@@ -43,34 +50,54 @@ def run_immediately(engine: Engine, session: VmSession, message: Sequence[Any]) 
     tensors = session.tensors
     arguments: list[Any] = []
     traced: list[int] = []
-    position = 0
-    for value in inputs:
-        if plan.scalars[position]:
+    for value, meta in zip(inputs, plan.metas, strict=True):
+        if type(meta) is not Meta:
             arguments.append(value)
-        else:
-            tensor = tensors.get(value)
-            if tensor is None or tensor.meta is not plan.metas[position]:
-                return False
-            copy = tensor.storage.copies.get(lane)
-            if copy is None or copy.writer is not None or copy.poison is not None:
-                return False
-            buffer = copy.buffer
-            if tensor.strides is not None:
-                arguments.append(lane.device.bind_view(buffer, tensor.meta, tensor.offset, tensor.strides))
-            elif buffer.meta is tensor.meta:
-                arguments.append(buffer.array)
-            else:
-                arguments.append(lane.device.bind(buffer, tensor.meta))
-            traced.append(copy.id)
-            traced.append(copy.version)
-        position += 1
-    made: list[Any] = []
+            continue
+        tensor = tensors.get(value)
+        if tensor is None or tensor.meta is not meta:
+            return False
+        copy = tensor.storage.copies.get(lane)
+        if copy is None or copy.writer is not None or copy.poison is not None:
+            return False
+        buffer = copy.buffer
+        if buffer is None:
+            return False
+        plain = buffer.meta is meta and tensor.strides is None
+        arguments.append(buffer.array if plain else bind_operand(lane, buffer, tensor, meta))
+        traced += (copy.id, copy.version)
+    inherited = 0
     if plan.in_place:
         if not bind_targets(plan, session, outputs, arguments, traced):
             return False
-    elif not make_results(engine, plan, session, inputs, outputs, released, arguments, traced, made):
-        return False
-    return finish(engine, plan, session, message, arguments, traced, made)
+    else:
+        if released and plan.forward:
+            inherited = inherit(engine, plan, session, message, arguments, traced)
+        if not inherited and not make_results(engine, plan, session, outputs, arguments, traced):
+            return False
+    clock = engine.clock
+    engine.ids = id_ = engine.ids + 1
+    engine.tick = tick = engine.tick + 2
+    engine.retired += 1
+    started = clock()
+    try:
+        plan.kernel(*arguments)
+    except BaseException as error:  # noqa: B036 - a kernel may raise anything; its owner is told
+        keep_failure(engine, plan, session, message, id_, error, started)
+    else:
+        ring = engine.ring
+        if ring.enabled:
+            ring.append((id_, plan.traits, tuple(traced), tick, engine.now, started, clock(), location, 0))
+    if released != inherited:
+        engine.admission.release_operands(session, inputs, outputs, released & ~inherited, number)
+    return True
+
+
+def bind_operand(lane: Lane, buffer: Buffer, tensor: Tensor, meta: Meta) -> Any:
+    """The array of an operand that is not bound as it was last time."""
+    if tensor.strides is not None:
+        return lane.device.bind_view(buffer, meta, tensor.offset, tensor.strides)
+    return lane.device.bind(buffer, meta)
 
 
 def bind_targets(
@@ -78,10 +105,11 @@ def bind_targets(
 ) -> bool:
     """`out=`: each target the only tensor of its storage, with its only copy here and nobody using it."""
     lane = plan.lane
+    tensors = session.tensors
     targets = []
     for id_, meta in zip(outputs, plan.outputs, strict=True):
-        tensor = session.tensors.get(id_)
-        if tensor is None or tensor.meta is not meta or tensor.strides is not None:
+        tensor = tensors.get(id_)
+        if tensor is None or meta is None or tensor.meta is not meta or tensor.strides is not None:
             return False
         storage = tensor.storage
         copy = storage.copies.get(lane)
@@ -89,118 +117,94 @@ def bind_targets(
             return False
         if copy.uses or copy.poison is not None or copy.buffer is None:
             return False
-        targets.append((storage, copy, tensor.meta))
-    for storage, copy, meta in targets:
+        targets.append((storage, copy, copy.buffer, meta))
+    for storage, copy, buffer, meta in targets:
         storage.version = copy.version = storage.version + 1
-        buffer = copy.buffer
         arguments.append(buffer.array if buffer.meta is meta else lane.device.bind(buffer, meta))
-        traced.append(copy.id)
-        traced.append(copy.version)
+        traced += (copy.id, copy.version)
     return True
 
 
-def make_results(
-    engine: Engine,
-    plan: Plan,
-    session: VmSession,
-    inputs: Sequence[Any],
-    outputs: Sequence[int],
-    released: int,
-    arguments: list[Any],
-    traced: list[int],
-    made: list[Any],
-) -> bool:
-    """New tensors with memory: that of an input whose last use this is, else fresh."""
-    lane = plan.lane
-    device = lane.device
-    metas = plan.outputs
-    if len(outputs) != len(metas) or outputs[0] <= session.newest or (len(outputs) > 1 and not rising(outputs)):
-        return False
-    heir = take_over(plan, session, inputs, released) if released and plan.forward else None
-    for meta in metas:
-        if heir is not None:
-            buffer, heir.buffer = heir.buffer, None
-        else:
-            buffer = device.allocate(meta.nbytes)
-            if buffer is None:
-                for _, copy in made:
-                    lane.drop(copy)
-                return False
-        engine.copies += 1
-        copy = Copy(engine.copies, lane, meta.nbytes, 1)
-        copy.buffer = buffer
-        lane.planned += meta.nbytes
-        made.append((meta, copy))
-        arguments.append(buffer.array if buffer.meta is meta else device.bind(buffer, meta))
-        traced.append(copy.id)
-        traced.append(1)
-    return True
-
-
-def take_over(plan: Plan, session: VmSession, inputs: Sequence[Any], released: int) -> Copy | None:
-    """The copy of an input that dies with this instruction and that nobody else shares."""
-    for position in plan.forward:
-        if released >> position & 1:
-            tensor = session.tensors[inputs[position]]
-            storage = tensor.storage
-            if tensor.holders == 1 and storage.sharers == 1 and tensor.strides is None:
-                copy = storage.copies[plan.lane]
-                if not copy.uses and copy.buffer is not None and copy.buffer.nbytes == plan.outputs[0].nbytes:
-                    return copy
-    return None
-
-
-def finish(
+def inherit(
     engine: Engine,
     plan: Plan,
     session: VmSession,
     message: Sequence[Any],
     arguments: list[Any],
     traced: list[int],
-    made: list[tuple[Meta, Copy]],
-) -> bool:
-    """Run the kernel, define the results, keep the record, let go of what was released with it."""
-    _, number, inputs, outputs, released, location = message
+) -> int:
+    """Forwarding: let the result have an input that dies here. Returns that input's release bit, 0 for none."""
+    _, _, inputs, outputs, released, _ = message
+    tensors = session.tensors
     lane = plan.lane
-    clock = engine.clock
-    engine.ids = id_ = engine.ids + 1
-    started = clock()
-    failure = None
-    try:
-        plan.kernel(*arguments)
-    except BaseException as error:  # noqa: B036 - a kernel may raise anything; its owner is told
-        failure = error
-    tick = engine.tick + 1
-    engine.tick = tick + 1
-    engine.retired += 1
-    if made:
-        tensors = session.tensors
-        for out, (meta, copy) in zip(outputs, made, strict=True):
-            tensors[out] = Tensor(meta, Storage(meta.nbytes, lane, copy), lane)
-        session.newest = outputs[-1]
-    if failure is not None:
-        keep_failure(engine, plan, session, message, id_, failure, started)
-    else:
-        ring = engine.ring
-        if ring.enabled:
-            ring.total += 1
-            ring.append(
-                (
-                    id_,
-                    session.id,
-                    plan.label,
-                    lane.name,
-                    plan.kinds,
-                    tuple(traced),
-                    tick,
-                    engine.now,
-                    started,
-                    clock(),
-                    location,
-                )
-            )
-    if released:
-        engine.admission.release_operands(session, inputs, outputs, released, number)
+    meta = plan.outputs[0]
+    for position in plan.forward:
+        if not released >> position & 1:
+            continue
+        tensor = tensors[inputs[position]]
+        storage = tensor.storage
+        copy = storage.copies[lane]
+        buffer = copy.buffer
+        if (
+            tensor.holders != 1
+            or storage.sharers != 1
+            or tensor.strides is not None
+            or len(storage.copies) != 1
+            or storage.views
+            or copy.uses
+            or copy in lane.replicas
+            or buffer is None
+            or meta is None
+            or inputs.count(inputs[position]) != 1
+            or outputs[0] <= session.newest
+            or len(outputs) != 1
+        ):
+            continue
+        del tensors[inputs[position]]
+        tensor.meta = meta
+        tensor.home = lane
+        engine.copies += 1
+        copy.id = engine.copies
+        storage.version = copy.version = 1
+        tensors[outputs[0]] = tensor
+        session.newest = outputs[0]
+        arguments.append(buffer.array if buffer.meta is meta else lane.device.bind(buffer, meta))
+        traced += (copy.id, 1)
+        return 1 << position
+    return 0
+
+
+def make_results(
+    engine: Engine,
+    plan: Plan,
+    session: VmSession,
+    outputs: Sequence[int],
+    arguments: list[Any],
+    traced: list[int],
+) -> bool:
+    """New tensors with fresh memory."""
+    metas = plan.outputs
+    if len(outputs) != len(metas) or outputs[0] <= session.newest or (len(outputs) > 1 and not rising(outputs)):
+        return False
+    lane = plan.lane
+    device = lane.device
+    made = []
+    for meta in metas:
+        buffer = None if meta is None else device.allocate(meta.nbytes)
+        if meta is None or buffer is None:
+            for _, taken in made:
+                device.free(taken)
+            return False
+        made.append((meta, buffer))
+    for id_, (meta, buffer) in zip(outputs, made, strict=True):
+        engine.copies += 1
+        copy = Copy(engine.copies, lane, meta.nbytes, 1)
+        copy.buffer = buffer
+        lane.planned += meta.nbytes
+        session.tensors[id_] = Tensor(meta, Storage(meta.nbytes, lane, copy), lane)
+        session.newest = id_
+        arguments.append(buffer.array if buffer.meta is meta else device.bind(buffer, meta))
+        traced += (copy.id, 1)
     return True
 
 
@@ -217,14 +221,56 @@ def keep_failure(
     _, _, inputs, outputs, _, location = message
     instruction = Instruction(id_, session, Opcode.CALL, plan.label, plan.lane, location)
     instruction.plan = plan
-    read = [session.tensors[v] for v, scalar in zip(inputs, plan.scalars, strict=True) if not scalar]
-    instruction.reads = tuple({t.storage.copies[plan.lane]: None for t in read})
+    read = [session.tensors.get(v) for v, scalar in zip(inputs, plan.scalars, strict=True) if not scalar]
+    instruction.reads = tuple({t.storage.copies[plan.lane]: None for t in read if t is not None})
     instruction.writes = tuple({session.tensors[v].storage.copies[plan.lane]: None for v in outputs})
     instruction.versions = tuple([copy.version for copy in instruction.reads + instruction.writes])
     instruction.admitted = engine.tick - 1
     instruction.received = instruction.ready = instruction.dispatched = engine.now
     instruction.started, instruction.finished = started, engine.clock()
     engine.fail_immediately(instruction, failure)
+
+
+def fetch_immediately(engine: Engine, session: VmSession, source: Binding, request: int, location: int) -> bool:
+    """Answer a fetch now, if the value is there, on the host, and small."""
+    copy, tensor, _, _ = source
+    lane = copy.lane
+    if copy.writer is not None or copy.poison is not None or copy.buffer is None or tensor.meta is None:
+        return False
+    if not lane.device.host or not lane.inline() or tensor.meta.nbytes > INLINE_BYTES:
+        return False
+    started = engine.clock()
+    try:
+        result = lane.device.host_array(tensor.meta)
+        lane.device.copy_out(bind(source), result)
+    except Exception:
+        return False  # the long way tells what is wrong
+    traits = (session.id, Opcode.ACCESS.value, "fetch", lane.name, "r")
+    leave_record(engine, traits, (copy.id, copy.version), started, location, tensor.meta.nbytes)
+    session.reply(request, result, None)
+    return True
+
+
+def wait_immediately(engine: Engine, session: VmSession, copies: Sequence[Copy], location: int) -> bool:
+    """Is a wait over these copies over before it began?"""
+    if any(copy.writer is not None or copy.poison is not None for copy in copies):
+        return False
+    traits = (session.id, Opcode.BARRIER.value, "wait", copies[0].lane.name, "r" * len(copies))
+    flat = tuple([part for copy in copies for part in (copy.id, copy.version)])
+    leave_record(engine, traits, flat, engine.now, location, 0)
+    return True
+
+
+def leave_record(
+    engine: Engine, traits: tuple[Any, ...], copies: tuple[int, ...], started: int, location: int, nbytes: int
+) -> None:
+    """Count an instruction that came and went at admission, and keep its record."""
+    engine.ids += 1
+    engine.tick += 2
+    engine.retired += 1
+    if engine.ring.enabled:
+        entry = (engine.ids, traits, copies, engine.tick, engine.now, started, engine.clock(), location, nbytes)
+        engine.ring.append(entry)
 
 
 def rising(ids: Sequence[int]) -> bool:

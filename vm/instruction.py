@@ -101,6 +101,7 @@ class Instruction:
         "payload",
         "pending",
         "plan",
+        "quick",
         "reads",
         "ready",
         "received",
@@ -139,6 +140,7 @@ class Instruction:
         self.soft: dict[Instruction, None] = {}
         self.unlaunched = 0
         self.handed = False  # a stream has it; soft successors may follow
+        self.quick = False  # small and bounded: certain to end within tens of microseconds
         self.on_control = False  # runs on the driving thread, whatever its size
         self.forwarded: Copy | None = None  # the input whose memory its result took over
         self.payload: Any = None  # bytes from outside that become its result's memory

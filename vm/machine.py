@@ -280,7 +280,7 @@ class VirtualMachine:
             engine = self.engine
             where = self.where
             records = engine.ring.records(where) + engine.ring.live_records(engine.live.values(), where)
-            dropped = engine.ring.total - len(engine.ring.entries)
+            dropped = engine.retired - len(engine.ring.entries) if engine.ring.enabled else 0
             return Trace(records, devices=tuple(engine.lanes), dropped=dropped)
 
     def where(self, session: int, location: int) -> str:

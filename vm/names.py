@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..interpreter.errors import MetadataError
 from ..interpreter.opcodes import Opcode
+from .immediate import leave_record
 from .tensor import Tensor
 
 if TYPE_CHECKING:
@@ -53,10 +54,11 @@ def release(engine: Engine, session: VmSession, tensor: Tensor) -> None:
     storage = tensor.storage
     last = tensor.holders == 1 and storage.sharers == 1
     copies = tuple(storage.current()) if last else ()
-    instruction = engine.new_instruction(session, Opcode.RELEASE, "release", tensor.home, 0)
     if any(copy.uses for copy in copies):
+        instruction = engine.new_instruction(session, Opcode.RELEASE, "release", tensor.home, 0)
         instruction.writes = copies
         engine.admit(instruction)
     else:
-        engine.retire_release(instruction)
+        traits = (session.id, Opcode.RELEASE.value, "release", tensor.home.name, "")
+        leave_record(engine, traits, (), engine.now, 0, 0)
     let_go(engine, tensor)

@@ -86,9 +86,9 @@ def resolve_instruction(engine: Engine, instruction: Instruction) -> list[tuple[
 def infer_outputs(engine: Engine, instruction: Instruction) -> tuple[Meta | None, ...]:
     """The metas of its results, now that those of its inputs are known; sets the plan that fits them."""
     if instruction.plan is None:  # a transfer or a copy: same meta on both sides
-        return tuple(binding.tensor.meta for binding in instruction.inputs[: len(instruction.outputs)])
-    metas: tuple[OperandMeta, ...] = tuple(
-        value.tensor.meta if type(value) is Binding else type(value) for value in instruction.inputs
+        return tuple(value.tensor.meta for value in instruction.inputs if isinstance(value, Binding))
+    metas: tuple[OperandMeta | None, ...] = tuple(
+        value.tensor.meta if isinstance(value, Binding) else type(value) for value in instruction.inputs
     )
     plan = instruction.plan.with_metas(metas, engine.infer)
     instruction.plan = plan

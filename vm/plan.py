@@ -10,6 +10,7 @@ from __future__ import annotations
 from ..interpreter.errors import MetadataError
 from ..interpreter.infer import InferCache
 from ..interpreter.meta import Meta, OperandMeta
+from ..interpreter.opcodes import Opcode
 from ..interpreter.opdef import BoundKernel, FrozenAttributes, OpDef, OutputMetas
 from ..interpreter.targets import check_targets
 from .lane import Lane
@@ -17,6 +18,7 @@ from .lane import Lane
 # Work (element operations, about a nanosecond each) up to which a bounded kernel runs on the driving thread. A
 # hand-off to a worker and back costs about 12 us; beside a busy Python thread much more.
 INLINE_WORK = 40_000
+RESOLVED = 64
 
 
 class Plan:
@@ -28,14 +30,16 @@ class Plan:
         "immediate",
         "in_place",
         "kernel",
-        "kinds",
         "lane",
         "label",
         "metas",
         "op",
         "outputs",
         "pending",
+        "resolved",
+        "session",
         "scalars",
+        "traits",
         "work",
     )
 
@@ -47,8 +51,10 @@ class Plan:
         lane: Lane,
         targets: tuple[Meta | None, ...] | None,
         infer: InferCache,
+        session: int,
     ) -> None:
         self.op = op
+        self.session = session
         self.label = op.name
         self.attributes = attributes
         self.metas = metas
@@ -56,6 +62,7 @@ class Plan:
         self.in_place = targets is not None
         self.scalars = tuple(isinstance(meta, type) for meta in metas)
         self.pending = None in metas
+        self.resolved: dict[tuple[OperandMeta | None, ...], Plan] = {}  # what a pending plan turned out to be
         if op.name in lane.device.missing:
             raise MetadataError(f"{op.name} has no kernel on {lane.name}", op=op.name)
         self.outputs: OutputMetas = infer.infer(op, metas, attributes)
@@ -73,12 +80,14 @@ class Plan:
             and self.work <= INLINE_WORK
         )
         reads = "".join("" if scalar else "r" for scalar in self.scalars)
-        self.kinds = reads + ("2" if op.dynamic else "w") * len(self.outputs)
+        kinds = reads + ("2" if op.dynamic else "w") * len(self.outputs)
+        # What every record of an op that ran at admission has in common: session, opcode, op, device, operand kinds.
+        self.traits = (session, Opcode.CALL.value, op.name, lane.name, kinds)
 
     def with_metas(self, metas: tuple[OperandMeta | None, ...], infer: InferCache) -> Plan:
         """The plan for the same call once its pending metas are known; MetadataError as at the call."""
         targets = self.outputs if self.in_place else None
-        return Plan(self.op, self.attributes, metas, self.lane, targets, infer)
+        return Plan(self.op, self.attributes, metas, self.lane, targets, infer, self.session)
 
 
 def forwardable(op: OpDef, metas: tuple[OperandMeta | None, ...], outputs: OutputMetas) -> tuple[int, ...]:

@@ -17,24 +17,23 @@ from .instruction import Instruction
 from .record import EdgeRecord, Kind, OperandRecord, Record
 
 CAPACITY = 1 << 16
+IMMEDIATE = 9  # fields of the short form
 KINDS = {"r": Kind.CONST.value, "w": Kind.MUT.value, "2": Kind.MUT2.value}
 
 Where = Callable[[int, int], str]
 
 
 class Ring:
-    """The last `CAPACITY` finished instructions. `total` counts all that were ever added."""
+    """The last `CAPACITY` finished instructions."""
 
     def __init__(self, *, enabled: bool = True, capacity: int = CAPACITY) -> None:
         self.enabled = enabled
         self.entries: deque[tuple[Any, ...]] = deque(maxlen=capacity)
         self.append = self.entries.append
-        self.total = 0
 
     def add(self, instruction: Instruction, erased: int) -> None:
         """Keep a retired instruction."""
         if self.enabled:
-            self.total += 1
             self.append(flatten(instruction, erased))
 
     def records(self, where: Where) -> list[Record]:
@@ -87,7 +86,7 @@ def operands_of(i: Instruction) -> tuple[str, tuple[int, ...]]:
 
 def inflate(entry: tuple[Any, ...], where: Where) -> Record:
     """A flat entry as a record."""
-    if len(entry) == 11:
+    if len(entry) == IMMEDIATE:
         return inflate_immediate(entry, where)
     id_, session, opcode, op, status, device, stream, kinds, copies, versions, edges, admitted, erased, times, *rest = entry
     nbytes, author, location, error = rest
@@ -112,26 +111,26 @@ def inflate(entry: tuple[Any, ...], where: Where) -> Record:
 
 def inflate_immediate(entry: tuple[Any, ...], where: Where) -> Record:
     """The short form: it ran where it was admitted, between two ticks, and nothing stood in its way."""
-    id_, session, op, device, kinds, copies, admitted, received, started, finished, location = entry
+    id_, (session, opcode, op, device, kinds), copies, erased, received, started, finished, location, nbytes = entry
     ids, versions = copies[::2], copies[1::2]
     return Record(
         id_,
         session,
-        "LocalCallOpKernel",
+        opcode,
         op,
         "DONE",
         device,
         f"{device}/control",
         operands(kinds, ids, versions),
         (),
-        admitted,
-        admitted + 1,
+        erased - 1,
+        erased,
         received,
         received,
         received,
         started,
         finished,
-        0,
+        nbytes,
         where(session, location),
         "",
     )

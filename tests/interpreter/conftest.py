@@ -7,17 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import settings
 
 import tensord.interpreter.ops  # noqa: F401 - fills the registry
 from tensord.interpreter.infer import infer_once
 from tensord.interpreter.meta import DTYPES, Meta
 from tensord.interpreter.opdef import find
 from tensord.interpreter.promotion import check_scalar
-
-# Several people share a machine: a deadline would measure them.
-settings.register_profile("interpreter", deadline=None, max_examples=50, derandomize=True)
-settings.load_profile("interpreter")
 
 SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, np.nan, np.inf, -np.inf, 0.5])
 

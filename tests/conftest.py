@@ -1,0 +1,162 @@
+"""What every test is held to, and the sessions tests start from.
+
+After each test: no thread, file descriptor or shared memory more than before, and every virtual machine closed. A
+machine opened through the fixtures here has to be empty after it was closed: no instruction, no memory.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+import tensord
+from tensord.client.session import Session
+from tensord.vm.engine import Engine
+from tensord.vm.machine import VirtualMachine
+
+# Several people share a machine: a deadline would measure them.
+settings.register_profile("tensord", deadline=None, max_examples=50, derandomize=True)
+settings.load_profile("tensord")
+
+JOIN = 5.0  # seconds that a thread may take to end after its test
+SHM = Path("/dev/shm")  # noqa: S108 - looked at, never written to
+DESCRIPTORS = Path("/proc/self/fd")
+
+
+def open_descriptors() -> dict[str, str]:
+    """Descriptor -> what it is open on; empty where the system does not tell."""
+    found = {}
+    for entry in DESCRIPTORS.iterdir() if DESCRIPTORS.exists() else ():
+        with suppress(OSError):
+            found[entry.name] = str(entry.readlink())
+    return found
+
+
+def shared_memory() -> set[str]:
+    """Entries of /dev/shm that are ours."""
+    mine = os.getuid()
+    found = set()
+    for entry in SHM.iterdir() if SHM.exists() else ():
+        with suppress(OSError):
+            if entry.stat().st_uid == mine:
+                found.add(entry.name)
+    return found
+
+
+def new_threads(before: set[threading.Thread]) -> list[threading.Thread]:
+    """Threads that are still there although they were not before."""
+    deadline = monotonic() + JOIN
+    for thread in set(threading.enumerate()) - before:
+        thread.join(max(0.0, deadline - monotonic()))
+    return [thread for thread in threading.enumerate() if thread not in before]
+
+
+@pytest.fixture(autouse=True)
+def nothing_leaks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No thread, descriptor, shared memory or open machine is left behind."""
+    machines: list[VirtualMachine] = []
+    initialise = VirtualMachine.__init__
+
+    def note(machine: VirtualMachine, *args: Any, **kwargs: Any) -> None:
+        machines.append(machine)
+        initialise(machine, *args, **kwargs)
+
+    monkeypatch.setattr(VirtualMachine, "__init__", note)
+    threads, descriptors, shared = set(threading.enumerate()), open_descriptors(), shared_memory()
+    yield
+    left_open = [machine for machine in machines if not getattr(machine, "closed", True)]
+    for machine in left_open:
+        machine.close()
+    assert not left_open, f"{len(left_open)} virtual machines were not closed"
+    machines.clear()
+    assert not (left := new_threads(threads)), f"threads were left behind: {left}"
+    assert not (extra := shared_memory() - shared), f"shared memory was left behind: {extra}"
+    if more := new_descriptors(descriptors):
+        gc.collect()  # what only a cycle holds open is not leaked
+        more = new_descriptors(descriptors)
+    assert not more, f"file descriptors were left open: {more}"
+
+
+def new_descriptors(before: dict[str, str]) -> dict[str, str]:
+    """Descriptors opened since, but for the one that lists them."""
+    now = open_descriptors()
+    return {n: what for n, what in now.items() if n not in before and not what.endswith("/fd") and "/proc/" not in what}
+
+
+def assert_empty(engine: Engine) -> None:
+    """After its sessions were closed an engine holds nothing: no instruction, no name's leftovers, no memory."""
+    assert not engine.live, f"live instructions: {list(engine.live.values())[:5]}"
+    assert not engine.pending
+    assert not engine.ready
+    assert not engine.doomed
+    for lane in engine.lanes.values():
+        ledger = (lane.planned, len(lane.unreserved), lane.unreserved_bytes, lane.unknown, len(lane.live))
+        assert ledger == (0, 0, 0, 0, 0), f"{lane}: planned, unreserved, its bytes, unknown, live: {ledger}"
+        assert not lane.replicas, f"{lane}: replicas {list(lane.replicas)[:5]}"
+        assert lane.device.allocated == 0, f"{lane}: {lane.device.allocated} bytes are still allocated"
+
+
+@pytest.fixture
+def make_session() -> Iterator[Callable[..., Session]]:
+    """make_session(address="local", *, devices=["cpu:0"], expect_empty=True, **options of connect) -> a session.
+
+    Closed at the end of the test, and then its machine has to be empty, unless `expect_empty` is False (for kernels
+    that never end). `machine_of(session)` gives its machine.
+    """
+    opened: list[tuple[Session, VirtualMachine, bool]] = []
+
+    def make(address: str = "local", *, expect_empty: bool = True, **options: Any) -> Session:
+        options.setdefault("devices", ["cpu:0"])
+        session = tensord.connect(address, **options)
+        opened.append((session, machine_of(session), expect_empty))
+        return session
+
+    yield make
+    for session, _, _ in reversed(opened):
+        session.close()
+    for _, machine, expect_empty in opened:
+        if expect_empty:
+            names = list(machine.engine.names)
+            assert not names or machine.closed
+            forget_names(machine)
+            assert_empty(machine.engine)
+
+
+def machine_of(session: Session) -> VirtualMachine:
+    """The machine behind an embedded session."""
+    machine: VirtualMachine = session._transport.machine
+    return machine
+
+
+def forget_names(machine: VirtualMachine) -> None:
+    """A name keeps its tensor for ever; that is no leak."""
+    from tensord.vm.names import unpublish
+
+    unpublish(machine.engine, list(machine.engine.names))
+
+
+@pytest.fixture(name="machine_of")
+def machine_of_fixture() -> Callable[[Session], VirtualMachine]:
+    """machine_of(session) -> the virtual machine behind it."""
+    return machine_of
+
+
+@pytest.fixture
+def session(make_session: Callable[..., Session]) -> Session:
+    """A session on a machine of its own with cpu:0."""
+    return make_session()
+
+
+@pytest.fixture
+def sim_session(make_session: Callable[..., Session]) -> Session:
+    """A session on a machine of its own with cpu:0, sim:0 and sim:1."""
+    return make_session(devices=["cpu:0", "sim:0", "sim:1"])
