@@ -28,6 +28,7 @@ class EmbeddedTransport:
     def __init__(self, machine: VirtualMachine, release: Callable[[], None], *, strict: bool) -> None:
         self.machine = machine
         self.devices = {name: device.missing for name, device in machine.devices.items()}
+        self.inline_work = machine.engine.inline_work
         self._release = release
         self._replies: dict[int, Reply] = {}
         self._numbers = itertools.count(1)

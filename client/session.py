@@ -52,8 +52,9 @@ from .tensor import Tensor
 from .transport import ClosedTransport, Reply, Transport
 
 BATCH = 256
-HEAVY_WORK = 40_000  # element operations from which an op does not wait for company
+SIGNATURES = 4096  # how many a session knows at a time
 SCALARS = (bool, int, float, complex)
+PLAIN = frozenset((bool, int, float, str, type(None)))
 
 
 class Entry(NamedTuple):
@@ -77,6 +78,7 @@ class Session:
         self._entries: dict[Any, Entry] = {}
         self._scalars: dict[int, tuple[bool, ...]] = {}
         self._signatures = 0
+        self._keys: dict[int, list[Any]] = {}  # signature number -> keys of its entry
         self._infer = InferCache()
         self._locations = Locations()
         self._sites = self._locations.sites
@@ -107,7 +109,7 @@ class Session:
             meta = Meta.of(array.shape, array.dtype)
         except (TypeError, ValueError) as error:
             raise self._at_user(MetadataError(f"asarray: {error}", op="asarray"), 1) from None
-        if meta.nbytes > HEAVY_WORK:
+        if meta.nbytes > self._transport.inline_work:
             self._make_way()
         with self._lock:
             self._ids = id_ = self._ids + 1
@@ -132,6 +134,10 @@ class Session:
         It runs on `device`, else on the home of `out`, else on the home of its first tensor operand, else on the
         first device. MetadataError, at this line, for wrong shapes, dtypes, attributes, devices and names.
         """
+        key = self._call_key(name, inputs, attributes, out, device) if self._native else None
+        entry = None if key is None else self._entries.get(key)
+        if entry is not None:
+            return self._issue(entry, inputs, out, self._locations.number(sys._getframe(1)))
         op = self._find(name)
         try:
             frozen = op.freeze(attributes)
@@ -139,9 +145,44 @@ class Session:
             raise self._at_user(error, 1) from None
         invocation = Invocation(self, op, tuple(inputs), frozen, None if out is None else tuple(out), device)
         try:
-            return self._handler(invocation)
+            results = self._handler(invocation)
         except MetadataError as error:
             raise self._at_user(error, 1) from None
+        if key is not None:
+            self._remember(key, invocation)
+        return results
+
+    def _call_key(self, name: str, inputs: Any, attributes: Any, out: Any, device: str | None) -> Any:
+        """What tells a call from others before anything is checked; None if that is not cheap to say."""
+        home = device or (out[0]._home if out else None)
+        metas: list[Any] = []
+        for value in inputs:
+            if type(value) is Tensor:
+                if value._session is not self:
+                    return None
+                metas.append(value._meta)
+                home = home or value._home
+            else:
+                metas.append(type(value))
+        targets = None
+        if out is not None:
+            if any(target._session is not self for target in out):
+                return None
+            targets = tuple([target._meta for target in out])
+        if not attributes:
+            return (name, tuple(metas), home, targets)
+        kinds = tuple(map(type, attributes.values()))  # 1, 1.0 and True are equal, and not the same attribute
+        if not PLAIN.issuperset(kinds):
+            return None
+        return (name, tuple(metas), home, targets, tuple(attributes.items()), kinds)
+
+    def _remember(self, key: Any, invocation: Invocation) -> None:
+        """Let the next call with that key go straight to its signature, if that is all that it takes."""
+        device = self.place(invocation)
+        if self._native and self.supports(invocation.op, device):
+            entry = self._entries.get(self._entry_key(invocation, device))
+            if entry is not None and not entry.integers:
+                self._alias(key, entry)
 
     def supports(self, op: OpDef, device: str) -> bool:
         """Has the device a kernel for the op?"""
@@ -157,30 +198,39 @@ class Session:
 
     def execute(self, invocation: Invocation) -> list[Tensor]:
         """Send an op as it is to its device: what the innermost handler does."""
-        op, inputs, frozen, out, _ = invocation[1:]
         device = self.place(invocation)
-        metas = tuple(self._operand_meta(op, value) for value in inputs)
-        targets = None if out is None else tuple(self._own(target)._meta for target in out)
-        key = (op, metas, frozen, device, targets)
+        key = self._entry_key(invocation, device)
         frame = user_frame(1)
-        entry = self._entries.get(key) or self._add_entry(key)
+        with self._lock:
+            entry = self._entries.get(key) or self._add_entry(key)
+            location = self._locations.number(frame)
         if entry.integers:
-            check_scalars(op, inputs, metas, dict(frozen))
+            check_scalars(invocation.op, invocation.inputs, key[1], dict(invocation.attributes))
+        return self._issue(entry, invocation.inputs, invocation.out, location)
+
+    def _entry_key(self, invocation: Invocation, device: str) -> Any:
+        op, inputs, frozen, out, _ = invocation[1:]
+        metas = tuple([self._operand_meta(op, value) for value in inputs])
+        targets = None if out is None else tuple([self._own(target)._meta for target in out])
+        return (op, metas, frozen, device, targets)
+
+    def _issue(self, entry: Entry, inputs: Sequence[Any], out: Sequence[Tensor] | None, location: int) -> list[Tensor]:
+        """Append one call to the batch."""
         if entry.heavy:
             self._make_way()
+        operands = tuple([value._id if type(value) is Tensor else value for value in inputs])
         with self._lock:
-            first = self._ids + 1
             if out is None:
+                first = self._ids + 1
                 self._ids += len(entry.outputs)
                 ids = tuple(range(first, self._ids + 1))
             else:
-                ids = tuple(target._id for target in out)
-            operands = tuple(v._id if isinstance(v, Tensor) else v for v in inputs)
-            self._batch.append([CALL, entry.number, operands, ids, 0, self._locations.number(frame)])
+                ids = tuple([target._id for target in out])
+            self._batch.append([CALL, entry.number, operands, ids, 0, location])
         self._appended()
         if out is not None:
             return list(out)
-        return [Tensor(self, id_, meta, device) for id_, meta in zip(ids, entry.outputs, strict=True)]
+        return [Tensor(self, id_, meta, entry.home) for id_, meta in zip(ids, entry.outputs, strict=True)]
 
     def _operate(self, op: OpDef, x: Tensor, y: Tensor | Scalar, in_place: bool = False) -> Tensor:
         """A binary operator with the tensor on the left. The hot path: one lookup, one message, one handle."""
@@ -221,33 +271,45 @@ class Session:
             result = self._handler(invocation)[0]
         except MetadataError as error:
             raise self._at_user(error, 3) from None
-        if self._native and self.supports(op, x._home):
-            metas = (x._meta, y._meta if isinstance(y, Tensor) else type(y))
-            entry = self._entries.get((op, metas, (), x._home, (x._meta,) if in_place else None))
-            if entry is not None and not entry.integers:
-                self._entries[key] = entry
+        self._remember(key, invocation)
         return result
 
     def _add_entry(self, key: Any) -> Entry:
-        """Infer a new combination and give it a number; MetadataError with the user's line."""
+        """Infer a new combination and give it a number; the caller holds the lock."""
         op, metas, attributes, device, targets = key
         if not any(isinstance(m, Meta) or m is None for m in metas) and op.inputs and not op.attributes:
             raise MetadataError(f"{op.name}: at least one operand has to be a tensor", op=op.name)
         outputs = self._infer.infer(op, metas, attributes)
         if targets is not None:
             outputs = check_targets(op, outputs, targets)
-        known = None not in metas
-        work = op.estimate(metas, outputs, dict(attributes)) if known else HEAVY_WORK + 1
+        limit = self._transport.inline_work
+        work = op.estimate(metas, outputs, dict(attributes)) if None not in metas else limit + 1
+        number = self._new_number()
         wire = None if targets is None else tuple(encode_meta(meta) for meta in targets)
         encoded = tuple(encode_meta(meta) for meta in metas)
-        heavy = work > HEAVY_WORK or op.dynamic
-        with self._lock:
-            self._signatures = number = self._signatures + 1
-            self._batch.append([SIGNATURE, number, op.name, attributes, encoded, device, wire])
-            self._scalars[number] = tuple(isinstance(meta, type) for meta in metas)
-            entry = Entry(number, outputs, outputs[0] if outputs else None, device, heavy, int in metas)
-            self._entries[key] = entry
+        self._batch.append([SIGNATURE, number, op.name, attributes, encoded, device, wire])
+        self._scalars[number] = tuple(isinstance(meta, type) for meta in metas)
+        heavy = work > limit or op.dynamic
+        entry = Entry(number, outputs, outputs[0] if outputs else None, device, heavy, int in metas)
+        self._alias(key, entry)
         return entry
+
+    def _new_number(self) -> int:
+        """A number for a signature. Numbers are used again, the oldest first, so that no table grows with history."""
+        self._signatures += 1
+        number = self._signatures % SIGNATURES
+        forgotten = self._keys.pop(number, None)
+        if forgotten is not None:
+            self._send_batch()  # calls in it still mean the old signature
+            for key in forgotten:
+                self._entries.pop(key, None)
+        return number
+
+    def _alias(self, key: Any, entry: Entry) -> None:
+        """Find the entry by that key from now on."""
+        with self._lock:
+            self._entries[key] = entry
+            self._keys.setdefault(entry.number, []).append(key)
 
     def _to_device(self, tensor: Tensor, device: str) -> Tensor:
         home = self._device(device)
@@ -289,11 +351,16 @@ class Session:
         """Send what is unsent. Never waits for results, but may wait until the machine takes more."""
         with self._lock:
             transport = self._transport
-            batch = self._take_batch()
-            if batch:
-                transport.send(batch)
-        if batch:
+            sent = self._send_batch()
+        if sent:
             transport.await_credit()
+
+    def _send_batch(self) -> bool:
+        """Hand over what is unsent, and say whether there was anything; the caller holds the lock."""
+        batch = self._take_batch()
+        if batch:
+            self._transport.send(batch)
+        return bool(batch)
 
     def _take_batch(self) -> list[Message]:
         batch, self._batch = self._batch, []
@@ -334,9 +401,7 @@ class Session:
             return False
         if self._flushes == self._seen_flushes and self._lock.acquire(blocking=False):
             try:
-                batch = self._take_batch()
-                if batch:
-                    self._transport.send(batch)
+                self._send_batch()
             except ConnectionLost:
                 return False
             finally:

@@ -53,6 +53,8 @@ class Transport(Protocol):
 
     # Device name -> names of ops without a kernel there; the first device is the default one.
     devices: dict[str, frozenset[str]]
+    # Ops of more work than this (element operations) leave at once, since they do not run on the scheduler's thread.
+    inline_work: int
 
     def send(self, messages: Sequence[Message]) -> None:
         """Hand over a batch in program order. Does not wait."""
@@ -87,6 +89,7 @@ class ClosedTransport:
 
     def __init__(self, devices: dict[str, frozenset[str]]) -> None:
         self.devices = devices
+        self.inline_work = 0
 
     def close(self) -> None:
         """Nothing is left to end."""

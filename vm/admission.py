@@ -207,6 +207,7 @@ class Admission:
         moved = Tensor(base.meta, base.storage, lane)
         moved.offset, moved.strides = base.offset, base.strides
         base.storage.sharers += 1
+        moved.follow(base)
         define(session, new, moved)
         engine.residency.place(moved, lane, session, location)
 

@@ -35,7 +35,6 @@ from .binding import adopt_results, bind_arguments
 from .immediate import INLINE_BYTES, run_immediately
 from .instruction import Instruction, Status
 from .lane import Lane
-from .plan import INLINE_WORK
 from .record import Reason
 from .reservation import is_stuck, next_waiting, out_of_memory, reserve
 from .residency import Residency
@@ -43,6 +42,11 @@ from .ring import Ring
 from .session import ReplySink, VmSession
 from .tensor import Tensor
 
+# Work, in element operations of 0.1 to 0.2 ns, up to which a bounded kernel runs on the driving thread: about 150 us.
+# A hand-off to a worker and back costs 12 us on a quiet machine; beside a driving thread that is busy with Python every
+# kernel that gives up the interpreter lock waits a switch interval of 100 us to get it back, so that a worker needed
+# 4 ms for the 1 ms of kernels in a training step. Whoever must answer others meanwhile sets it lower.
+INLINE_WORK = 1_200_000
 WINDOW = 256  # messages admitted per pass, so that a long pending list does not delay what finished
 DEPTH = 512  # instructions queued on one stream; more wait in its backlog
 
@@ -50,9 +54,17 @@ DEPTH = 512  # instructions queued on one stream; more wait in its backlog
 class Engine:
     """Schedules the instructions of all sessions over a set of devices."""
 
-    def __init__(self, devices: Mapping[str, Device], clock: Callable[[], int], *, tracing: bool = True) -> None:
+    def __init__(
+        self,
+        devices: Mapping[str, Device],
+        clock: Callable[[], int],
+        *,
+        tracing: bool = True,
+        inline_work: int = INLINE_WORK,
+    ) -> None:
         self.clock = clock
-        self.lanes = {name: Lane(device) for name, device in devices.items()}
+        self.inline_work = inline_work
+        self.lanes = {name: Lane(device, inline_work) for name, device in devices.items()}
         host = next((lane for lane in self.lanes.values() if lane.device.host), None)
         self.residency = Residency(self, host)
         self.infer = InferCache()
@@ -134,6 +146,8 @@ class Engine:
             session, message = pending.popleft()
             if message[0] != CALL or not run_immediately(self, session, message):
                 handle(session, message)
+                if self.ready:  # at once, so that the next one may find it done
+                    self.dispatch_ready()
 
     def dispatch_ready(self) -> None:
         """Dispatch what is ready, and what becomes so because its producer has its place on a stream now."""
@@ -260,7 +274,7 @@ class Engine:
         """Small, bounded, and its stream is drained: cheaper here than on a worker."""
         plan = instruction.plan
         if plan is not None:
-            instruction.quick = plan.op.bounded and plan.work <= INLINE_WORK
+            instruction.quick = plan.op.bounded and plan.work <= instruction.lane.inline_work
         else:
             size = sum(copy.nbytes for copy in instruction.reads + instruction.writes)
             instruction.quick = size <= 2 * INLINE_BYTES

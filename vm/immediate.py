@@ -257,7 +257,7 @@ def wait_immediately(engine: Engine, session: VmSession, copies: Sequence[Copy],
         return False
     traits = (session.id, Opcode.BARRIER.value, "wait", copies[0].lane.name, "r" * len(copies))
     flat = tuple([part for copy in copies for part in (copy.id, copy.version)])
-    leave_record(engine, traits, flat, engine.now, location, 0)
+    leave_record(engine, traits, flat, engine.clock(), location, 0)
     return True
 
 

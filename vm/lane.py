@@ -35,6 +35,7 @@ class Lane:
         "device",
         "hand_me_downs",
         "idle",
+        "inline_work",
         "live",
         "moved",
         "name",
@@ -46,8 +47,9 @@ class Lane:
         "waiting",
     )
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, inline_work: int) -> None:
         self.device = device
+        self.inline_work = inline_work  # bounded kernels up to this may run on the driving thread
         self.name = device.name
         self.compute = list(device.compute)
         self.idle = len(self.compute)  # compute streams with nothing queued
@@ -151,8 +153,10 @@ class Lane:
         """The copy is dead: free its buffer, or hand it down to the one stream where all of its uses are queued."""
         if not copy.uses:
             self.free(copy)
-        elif copy.buffer is not None and copy.queued == copy.uses and copy.stream is not None:
-            self.hand_me_downs.setdefault(copy.stream, []).append(copy.buffer)
+            return
+        stream = copy.stream  # a transfer may use it on another device's stream, which has no use for memory of this one
+        if copy.buffer is not None and copy.queued == copy.uses and stream is not None and stream.device == self.name:
+            self.hand_me_downs.setdefault(stream, []).append(copy.buffer)
             copy.buffer = None
 
     def free(self, copy: Copy) -> None:

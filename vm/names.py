@@ -60,5 +60,5 @@ def release(engine: Engine, session: VmSession, tensor: Tensor) -> None:
         engine.admit(instruction)
     else:
         traits = (session.id, Opcode.RELEASE.value, "release", tensor.home.name, "")
-        leave_record(engine, traits, (), engine.now, 0, 0)
+        leave_record(engine, traits, (), engine.clock(), 0, 0)
     let_go(engine, tensor)

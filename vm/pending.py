@@ -22,12 +22,8 @@ if TYPE_CHECKING:
 def await_metas(instruction: Instruction) -> None:
     """Before admission: note which of its inputs' metas are still pending."""
     for value in instruction.inputs:
-        if type(value) is Binding and value.tensor.meta is None:
-            waiting = value.tensor.dependents
-            if waiting is None:
-                waiting = value.tensor.dependents = []
-            waiting.append(instruction)
-            instruction.pending += 1
+        if type(value) is Binding:
+            value.tensor.await_meta(instruction)
 
 
 def resolve_meta(engine: Engine, tensor: Tensor, meta: Meta) -> None:
@@ -38,10 +34,13 @@ def resolve_meta(engine: Engine, tensor: Tensor, meta: Meta) -> None:
         tensor.meta = meta
         learn_size(tensor, meta.nbytes)
         dependents, tensor.dependents = tensor.dependents, None
-        for instruction in dependents or ():
-            instruction.pending -= 1
-            if instruction.pending == 0 and instruction.error is None:
-                stack.extend(resolve_instruction(engine, instruction))
+        for dependent in dependents or ():
+            if isinstance(dependent, Tensor):  # the same value with another home
+                stack.append((dependent, meta))
+                continue
+            dependent.pending -= 1
+            if dependent.pending == 0 and dependent.error is None:
+                stack.extend(resolve_instruction(engine, dependent))
 
 
 def learn_size(tensor: Tensor, nbytes: int) -> None:
@@ -86,7 +85,8 @@ def resolve_instruction(engine: Engine, instruction: Instruction) -> list[tuple[
 def infer_outputs(engine: Engine, instruction: Instruction) -> tuple[Meta | None, ...]:
     """The metas of its results, now that those of its inputs are known; sets the plan that fits them."""
     if instruction.plan is None:  # a transfer or a copy: same meta on both sides
-        return tuple(value.tensor.meta for value in instruction.inputs if isinstance(value, Binding))
+        sources = instruction.inputs[: len(instruction.outputs)]  # a fetch or a side effect makes nothing
+        return tuple(value.tensor.meta for value in sources if isinstance(value, Binding))
     metas: tuple[OperandMeta | None, ...] = tuple(
         value.tensor.meta if isinstance(value, Binding) else type(value) for value in instruction.inputs
     )

@@ -7,6 +7,8 @@ may run at once on the driving thread, which inputs' memory a result may take ov
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..interpreter.errors import MetadataError
 from ..interpreter.infer import InferCache
 from ..interpreter.meta import Meta, OperandMeta
@@ -15,9 +17,6 @@ from ..interpreter.opdef import BoundKernel, FrozenAttributes, OpDef, OutputMeta
 from ..interpreter.targets import check_targets
 from .lane import Lane
 
-# Work (element operations, about a nanosecond each) up to which a bounded kernel runs on the driving thread. A
-# hand-off to a worker and back costs about 12 us; beside a busy Python thread much more.
-INLINE_WORK = 40_000
 RESOLVED = 64
 
 
@@ -31,6 +30,7 @@ class Plan:
         "in_place",
         "kernel",
         "lane",
+        "layouts",
         "label",
         "metas",
         "op",
@@ -77,10 +77,11 @@ class Plan:
             and None not in self.outputs
             and op.view is None
             and not op.partial
-            and self.work <= INLINE_WORK
+            and self.work <= lane.inline_work
         )
         reads = "".join("" if scalar else "r" for scalar in self.scalars)
         kinds = reads + ("2" if op.dynamic else "w") * len(self.outputs)
+        self.layouts: dict[Any, Any] = {}  # of a view op: (offset, strides) of its base -> those of the view, or None
         # What every record of an op that ran at admission has in common: session, opcode, op, device, operand kinds.
         self.traits = (session, Opcode.CALL.value, op.name, lane.name, kinds)
 

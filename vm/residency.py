@@ -160,6 +160,7 @@ class Residency:
         instruction.author = session
         instruction.stream = carrier.copy_stream(kind)
         instruction.inputs, instruction.outputs = (source,), (target,)
+        source.tensor.await_meta(instruction)
         instruction.reads, instruction.writes = (source.copy,), (target.copy,)
         instruction.kernel = kernel
         instruction.bytes_moved = -1  # known when bound
@@ -219,6 +220,7 @@ class Residency:
         instruction = engine.new_instruction(engine.nobody, Opcode.COPY, "copy", target.copy.lane, location)
         instruction.author = session
         instruction.inputs, instruction.outputs = (source,), (target,)
+        source.tensor.await_meta(instruction)
         instruction.reads, instruction.writes = (source.copy,), (target.copy,)
         instruction.kernel = copy_array
         engine.admit(instruction)

@@ -98,7 +98,7 @@ class Tensor:
     """A tensor: meta (None while pending), home, and the view of its storage.
 
     `strides` is None for a packed tensor that covers its storage from the start. `holders` counts the handles and
-    names that hold it. `dependents` are the instructions whose metas wait for this one's.
+    names that hold it. `dependents` are the instructions and tensors whose metas wait for this one's.
     """
 
     __slots__ = ("dependents", "holders", "home", "meta", "offset", "storage", "strides")
@@ -110,7 +110,23 @@ class Tensor:
         self.offset = 0
         self.strides: tuple[int, ...] | None = None
         self.holders = 1
-        self.dependents: list[Instruction] | None = None
+        self.dependents: list[Instruction | Tensor] | None = None
+
+    def await_meta(self, instruction: Instruction) -> None:
+        """If the meta is pending, the instruction waits for it."""
+        if self.meta is None:
+            instruction.pending += 1
+            self._add_dependent(instruction)
+
+    def follow(self, base: Tensor) -> None:
+        """Learn the meta from `base`, which has the same value, once it is known."""
+        if base.meta is None:
+            base._add_dependent(self)
+
+    def _add_dependent(self, dependent: Instruction | Tensor) -> None:
+        if self.dependents is None:
+            self.dependents = []
+        self.dependents.append(dependent)
 
     def view_key(self) -> ViewKey | None:
         """The key of a copy that holds this tensor's bytes alone; None if they are the whole storage's."""

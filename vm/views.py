@@ -3,18 +3,37 @@
 from __future__ import annotations
 
 from ..interpreter.meta import Meta, packed_strides
+from ..interpreter.opdef import Layout
 from .plan import Plan
 from .tensor import Tensor
 
+LAYOUTS = 64
+
 
 def view_of(plan: Plan, base: Tensor) -> Tensor | None:
-    """The result of a view op as a tensor on the base's storage; None if strides cannot express it."""
+    """The result of a view op as a tensor on the base's storage; None if strides cannot express it.
+
+    A plan sees the same few layouts again and again, so it remembers what it made of them.
+    """
     meta, output = base.meta, plan.outputs[0]
-    if meta is None or output is None or plan.op.view is None:
+    if meta is None or output is None:
+        return None
+    key = (base.offset, base.strides)
+    layouts = plan.layouts
+    layout = layouts.get(key, layouts)
+    if layout is layouts:
+        if len(layouts) >= LAYOUTS:
+            layouts.clear()
+        layout = layouts[key] = lay_out(plan, meta, output, base)
+    return None if layout is None else share(base, output, *layout)
+
+
+def lay_out(plan: Plan, meta: Meta, output: Meta, base: Tensor) -> Layout | None:
+    """Where the view's elements are; None if strides cannot say it."""
+    if plan.op.view is None:
         return None
     strides = meta.strides if base.strides is None else base.strides
-    layout = plan.op.view(meta, (base.offset, strides), output, dict(plan.attributes))
-    return None if layout is None else share(base, output, *layout)
+    return plan.op.view(meta, (base.offset, strides), output, dict(plan.attributes))
 
 
 def share(base: Tensor, meta: Meta, offset: int, strides: tuple[int, ...]) -> Tensor:

@@ -1,0 +1,107 @@
+"""What the behaviour tests look at inside an embedded machine: transfers, copies, addresses, gates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from tensord.client.session import Session
+from tensord.client.tensor import Tensor
+from tensord.vm.machine import VirtualMachine
+from tensord.vm.record import Record
+from tensord.vm.tensor import Copy
+
+WAIT = 10.0  # seconds until a test that hangs is given up; never slept
+
+
+def machine_of(session: Session) -> VirtualMachine:
+    """The virtual machine of an embedded session."""
+    machine: VirtualMachine = session._transport.machine
+    return machine
+
+
+def device_of(session: Session, name: str) -> Any:
+    """A device, with its gates and faults."""
+    return machine_of(session).devices[name]
+
+
+@contextmanager
+def held(session: Session, device: str, which: str) -> Iterator[None]:
+    """Streams of a device stand still inside the block."""
+    gate = device_of(session, device)
+    gate.hold(which)
+    try:
+        yield
+    finally:
+        gate.resume(which)
+
+
+def until(session: Session, predicate: Any) -> None:
+    """Drive the machine until something holds."""
+    assert machine_of(session).wait_until(predicate, WAIT)
+
+
+def moved(session: Session) -> dict[str, tuple[int, int]]:
+    """Transfers so far: "device kind" -> (count, bytes)."""
+    found = session.stats()["transfers"]
+    return {
+        f"{device} {kind}": (entry["count"], entry["bytes"])
+        for device, kinds in found.items()
+        for kind, entry in kinds.items()
+    }
+
+
+def moved_since(session: Session, before: dict[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+    """Transfers since an earlier `moved`."""
+    now = moved(session)
+    changed = {key: (n - before.get(key, (0, 0))[0], b - before.get(key, (0, 0))[1]) for key, (n, b) in now.items()}
+    return {key: value for key, value in changed.items() if value != (0, 0)}
+
+
+def records(session: Session, op: str = "", opcode: str = "") -> list[Record]:
+    """Records of the trace by op (its beginning) and opcode."""
+    return [r for r in session.trace().records if r.op.startswith(op) and opcode in ("", r.opcode)]
+
+
+def transfers(session: Session) -> list[str]:
+    """Ops of the Transfer instructions, in program order: "h2d cpu:0->sim:0"."""
+    return [r.op for r in records(session, opcode="Transfer")]
+
+
+def copies_of(session: Session, tensor: Tensor) -> dict[str, Copy]:
+    """Device -> current whole copy of the tensor's storage."""
+    session.flush()
+    inside = machine_of(session).engine.sessions[session._transport._session.id].tensors[tensor._id]
+    return {lane.name: copy for lane, copy in inside.storage.copies.items()}
+
+
+def address(session: Session, tensor: Tensor, device: str) -> int:
+    """Where the tensor's storage lies in a device's memory."""
+    buffer = copies_of(session, tensor)[device].buffer
+    assert buffer is not None
+    return int(buffer.raw.__array_interface__["data"][0])
+
+
+def allocated(session: Session, device: str) -> int:
+    """Bytes in use on a device."""
+    return int(session.stats()["devices"][device]["allocated"])
+
+
+def ones(*shape: int, value: float = 1.0) -> Any:
+    """A float32 array of one value."""
+    return np.full(shape, value, np.float32)
+
+
+def assert_sound(session: Session) -> None:
+    """Everything has ended, and the trace does not contradict itself."""
+    session.sync(WAIT)
+    assert session.trace().verify() == []
+    stats = session.stats()
+    assert (stats["live"], stats["pending"]) == (0, 0)
+    for device, entry in stats["devices"].items():
+        assert entry["allocated"] == entry["planned"], f"{device}: {entry}"
+        assert entry["waiting_for_memory"] == 0
+        assert entry["queued"] == {}

@@ -1,0 +1,171 @@
+"""What the serial engine keeps: values, tensors, signatures, sessions; and how one op is computed on plain NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..interpreter.errors import KernelError, ProtocolError, TensordError
+from ..interpreter.infer import infer_once
+from ..interpreter.messages import decode_meta
+from ..interpreter.meta import Meta, OperandMeta
+from ..interpreter.opdef import FrozenAttributes, OpDef, OutputMetas
+from ..interpreter.targets import check_targets
+from .session import ReplySink
+
+Host: TypeAlias = NDArray[Any]
+Errors: TypeAlias = tuple[TensordError, ...]
+
+
+class Value:
+    """What a tensor, a link of a chain or an answer may be: see the module."""
+
+    __slots__ = ("array", "errors")
+
+    def __init__(self, array: Any, errors: Errors = ()) -> None:
+        self.array = array
+        self.errors = errors
+
+    def add(self, error: TensordError) -> None:
+        """It may be this error, too."""
+        self.errors = (*self.errors, error)
+
+
+class SerialTensor:
+    """What a handle names. `meta` is None if nobody can know it; `holders` counts handles and names."""
+
+    __slots__ = ("holders", "home", "meta", "value")
+
+    def __init__(self, value: Value, meta: Meta | None, home: str) -> None:
+        self.value = value
+        self.meta = meta
+        self.home = home
+        self.holders = 1
+
+
+class Signature:
+    """An op with attributes, the metas of its operands as far as known, a device, and the metas of `out=`."""
+
+    def __init__(
+        self,
+        op: OpDef,
+        attributes: FrozenAttributes,
+        metas: tuple[OperandMeta | None, ...],
+        device: str,
+        targets: OutputMetas | None,
+    ) -> None:
+        self.op = op
+        self.attributes = attributes
+        self.device = device
+        self.in_place = targets is not None
+        self.scalars = tuple(isinstance(meta, type) for meta in metas)
+        self.outputs = check_targets(op, infer_once(op, metas, attributes), targets)
+
+
+class SerialSession:
+    """One client's side: ids, signatures, locations, and what its requests were or may have been answered."""
+
+    def __init__(self, id_: int, reply: ReplySink) -> None:
+        self.id = id_
+        self.reply = reply
+        self.tensors: dict[int, SerialTensor] = {}
+        self.chains: dict[int, Value] = {}
+        self.signatures: dict[int, Signature | TensordError] = {}
+        self.locations: dict[int, str] = {}
+        self.newest = 0
+        self.cancelled: TensordError | None = None
+        self.answers: dict[int, Value] = {}
+
+    def answer(self, request: int, value: Value) -> None:
+        """Reply, and keep the value with everything else that it may be."""
+        if request:
+            self.answers[request] = Value(value.array, value.errors)
+        error = None if value.array is not None else value.errors[0]
+        self.reply(request, value.array, error)
+
+
+def compute(signature: Signature, operands: Sequence[Any], targets: Sequence[SerialTensor]) -> Sequence[Any]:
+    """The arrays that the op makes; MetadataError if the metas, now known, do not fit, or what its kernel raises."""
+    op, attributes = signature.op, signature.attributes
+    inputs = [o.value.array if isinstance(o, SerialTensor) else o for o in operands]
+    metas = tuple(meta_of(x) if isinstance(x, np.ndarray) else type(x) for x in inputs)
+    wanted = tuple(target_meta(target) for target in targets) if signature.in_place else None
+    outputs = check_targets(op, infer_once(op, metas, attributes), wanted)
+    results = [np.empty(meta.shape, meta.dtype) for meta in outputs if meta is not None]
+    if op.partial and signature.in_place:
+        np.copyto(results[0], inputs[0])
+    kernel = op.bind(np, len(inputs), dict(attributes))
+    returned = kernel(*inputs, *results)
+    failures = returned if isinstance(returned, (list, tuple)) else ()
+    made: list[Any] = list(failures) if op.dynamic else list(results)
+    for position, failure in enumerate(failures):
+        if isinstance(failure, BaseException):
+            made[position] = failure
+    return made
+
+
+def settle(session: SerialSession, signature: Signature, made: Any, errors: Errors, location: int) -> Value:
+    """One result of a kernel: an array, or the exception in its place."""
+    if isinstance(made, BaseException):
+        return Value(None, (*errors, describe(session, signature, made, location)))
+    return Value(np.array(made, order="C"), errors)
+
+
+def target_meta(target: SerialTensor) -> Meta | None:
+    """The meta of a tensor that is written to: metas are write-once, so it outlives the value."""
+    return target.meta if target.value.array is None else meta_of(target.value.array)
+
+
+def describe(session: SerialSession, signature: Signature, error: BaseException, location: int) -> TensordError:
+    """An error with op and location."""
+    where = session.locations.get(location)
+    if isinstance(error, TensordError):
+        error.op, error.location = error.op or signature.op.name, error.location or where
+        return error
+    return KernelError(f"{signature.op.name}: {error}", op=signature.op.name, location=where)
+
+
+def summary(tensor: SerialTensor) -> tuple[Any, str]:
+    """Meta and home as the engine tells them."""
+    return (None if tensor.meta is None else (tensor.meta.shape, tensor.meta.dtype.name), tensor.home)
+
+
+def decode_target(wire: Any) -> Meta | None:
+    """The meta of an `out=` tensor; a scalar is none."""
+    meta = decode_meta(wire)
+    return meta if isinstance(meta, Meta) else None
+
+
+def meta_of(array: Host) -> Meta:
+    """An array's meta."""
+    return Meta.of(array.shape, array.dtype)
+
+
+def tensor_of(session: SerialSession, id_: int) -> SerialTensor:
+    """The tensor behind an id."""
+    tensor = session.tensors.get(id_)
+    if tensor is None:
+        raise ProtocolError(f"tensor {id_!r} is not there")
+    return tensor
+
+
+def check_new(session: SerialSession, ids: Sequence[int]) -> None:
+    """Ids rise."""
+    for id_ in ids:
+        if id_ <= session.newest:
+            raise ProtocolError(f"tensor id {id_!r} is not new")
+
+
+def define(session: SerialSession, id_: int, tensor: SerialTensor) -> None:
+    """Enter a tensor under a new id."""
+    session.tensors[id_] = tensor
+    session.newest = max(session.newest, id_)
+
+
+def refuse_cancelled(session: SerialSession) -> None:
+    """Between cancel and restart everything becomes a cancellation error."""
+    if session.cancelled is not None:
+        raise session.cancelled
