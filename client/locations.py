@@ -50,7 +50,7 @@ def user_frame(depth: int) -> FrameType:
 
 def is_ours(frame: FrameType) -> bool:
     """Is it code of this package?"""
-    name = frame.f_globals.get("__name__", "")
+    name = str(frame.f_globals.get("__name__", ""))
     return name == PACKAGE or name.startswith(PACKAGE + ".")
 
 

@@ -257,7 +257,8 @@ class Tensor:
 def _forward(op: OpDef) -> Callable[[Tensor, Operand], Tensor]:
     def operate(self: Tensor, other: Operand) -> Tensor:
         if type(other) is not Tensor and type(other) not in _SCALARS:
-            return _refuse(other)
+            refused: Tensor = _refuse(other)
+            return refused
         return self._session._operate(op, self, other)
 
     return operate
@@ -266,7 +267,8 @@ def _forward(op: OpDef) -> Callable[[Tensor, Operand], Tensor]:
 def _in_place(op: OpDef) -> Callable[[Tensor, Operand], Tensor]:
     def operate(self: Tensor, other: Operand) -> Tensor:
         if type(other) is not Tensor and type(other) not in _SCALARS:
-            return _refuse(other)
+            refused: Tensor = _refuse(other)
+            return refused
         return self._session._operate(op, self, other, True)
 
     return operate
@@ -275,7 +277,8 @@ def _in_place(op: OpDef) -> Callable[[Tensor, Operand], Tensor]:
 def _reflected(op: OpDef) -> Callable[[Tensor, Operand], Tensor]:
     def operate(self: Tensor, other: Operand) -> Tensor:
         if type(other) not in _SCALARS:
-            return _refuse(other)
+            refused: Tensor = _refuse(other)
+            return refused
         return self._session.call(op.name, [other, self])[0]
 
     return operate

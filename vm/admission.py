@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..interpreter import ops as _ops  # noqa: F401 - fills the registry
 from ..interpreter.errors import CancelledError, MetadataError, ProtocolError, TensordError
 from ..interpreter.messages import MessageKind, decode_meta
 from ..interpreter.meta import Meta
@@ -73,6 +74,8 @@ class Admission:
             self.admit_call(session, plan, inputs, outputs, released, location)
         except TensordError as error:
             self.reject(session, error, outputs, location, label_of(session, number), metas_of(session, number))
+        if self.engine.residency.orphans:
+            self.engine.residency.drop_orphans()
         self.release_operands(session, inputs, outputs, released, number)
 
     def admit_call(
@@ -82,10 +85,11 @@ class Admission:
         operands = [
             value if scalar else tensor_of(session, value) for value, scalar in zip(inputs, plan.scalars, strict=True)
         ]
+        targets = [tensor_of(session, id_) for id_ in outputs] if plan.in_place else []
         if not plan.in_place:
             check_new(session, outputs)
-        if plan.pending:
-            plan = self.resolve(plan, operands)
+        if plan.pending or (plan.in_place and None in plan.outputs):
+            plan = self.resolve(plan, operands, targets)
         if self.take_view(session, plan, operands, outputs):
             return
         engine, lane = self.engine, plan.lane
@@ -96,16 +100,19 @@ class Admission:
         instruction.plan = plan
         instruction.kernel = plan.kernel
         instruction.inputs = tuple(bound)
-        await_metas(instruction)
+        await_metas(instruction, targets)
         instruction.outputs = tuple(self.targets(session, plan, outputs, instruction))
         set_accesses(instruction)
         instruction.aliases = self.aliases(session, plan, inputs, released)
         engine.admit(instruction)
 
-    def resolve(self, plan: Plan, operands: Sequence[Any]) -> Plan:
+    def resolve(self, plan: Plan, operands: Sequence[Any], targets: Sequence[Tensor]) -> Plan:
         """What was pending when the client called may be known by now."""
         metas = tuple(v.meta if isinstance(v, Tensor) else type(v) for v in operands)
-        return plan if None in metas else plan.with_metas(metas, self.engine.infer)
+        wanted = tuple(target.meta for target in targets) if plan.in_place else None
+        if None in metas or (wanted is not None and None in wanted):
+            return plan
+        return plan.with_metas(metas, self.engine.infer, wanted)
 
     def take_view(self, session: VmSession, plan: Plan, operands: list[Any], outputs: Sequence[int]) -> bool:
         """A view op takes effect here, without an instruction, if strides can express it."""
@@ -126,13 +133,12 @@ class Admission:
         for id_, meta in zip(outputs, plan.outputs, strict=True):
             if plan.in_place:
                 tensor = tensor_of(session, id_)
-                partial = plan.op.partial
-                bindings.append(residency.target(tensor, lane, partial, session, instruction.location))
+                bindings.append(residency.target(tensor, lane, updates(plan, instruction, tensor), session, instruction.location))
             else:
                 tensor, copy = residency.new_tensor(meta, lane)
                 define(session, id_, tensor)
                 bindings.append(Binding(copy, tensor, 0, None))
-        if plan.op.partial and plan.in_place:  # reads what it leaves standing
+        if plan.in_place and updates(plan, instruction, bindings[0].tensor):  # reads what it leaves standing
             instruction.inputs = (bindings[0], *instruction.inputs[1:])
         return bindings
 
@@ -520,6 +526,12 @@ def target_meta(wire: Any) -> Meta | None:
     if meta is not None and not isinstance(meta, Meta):
         raise TypeError("a scalar cannot be written to")
     return meta
+
+
+def updates(plan: Plan, instruction: Instruction, target: Tensor) -> bool:
+    """Is the target written in part, on top of what it holds? Written from another tensor it is all new."""
+    first = instruction.inputs[0] if plan.op.partial else None
+    return type(first) is Binding and first.tensor is target
 
 
 def set_accesses(instruction: Instruction) -> None:

@@ -181,7 +181,10 @@ class Engine:
         for copy in copies:
             copy.lane.live[instruction] = None
         self.owe_memory(instruction)
-        self.try_ready(instruction)
+        if instruction.error is not None and instruction.on_doom is not None:
+            self.doom((instruction,), instruction.error)  # whoever waits for a lost value is told at once
+        else:
+            self.try_ready(instruction)
 
     def admit_barrier(self, session: VmSession, instruction: Instruction) -> None:
         """Admit a barrier over the session: it waits for everything since the last one, and for that one."""

@@ -66,6 +66,10 @@ def run_immediately(engine: Engine, session: VmSession, message: Sequence[Any]) 
         plain = buffer.meta is meta and tensor.strides is None
         arguments.append(buffer.array if plain else bind_operand(lane, buffer, tensor, meta))
         traced += (copy.id, copy.version)
+    if lane.replicas:
+        for value, meta in zip(inputs, plan.metas, strict=True):
+            if type(meta) is Meta:
+                lane.used(tensors[value].storage.copies[lane])
     inherited = 0
     if plan.in_place:
         if not bind_targets(plan, session, outputs, arguments, traced):
@@ -188,7 +192,7 @@ def make_results(
         return False
     lane = plan.lane
     device = lane.device
-    made = []
+    made: list[tuple[Meta, Buffer]] = []
     for meta in metas:
         buffer = None if meta is None else device.allocate(meta.nbytes)
         if meta is None or buffer is None:

@@ -15,14 +15,14 @@ else belongs to the driving thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from ..interpreter.errors import CancelledError, KernelError, TensordError
 from ..interpreter.meta import Scalar
 from ..interpreter.opcodes import Opcode
-from ..streams.stream import Stream
+from ..streams.stream import Stream, Task
 from .record import Reason
 
 if TYPE_CHECKING:
@@ -106,6 +106,7 @@ class Instruction:
         "ready",
         "received",
         "results",
+        "revoked",
         "session",
         "soft",
         "started",
@@ -148,13 +149,14 @@ class Instruction:
         self.dependents: dict[Instruction, bool] = {}  # -> is the edge hard?
         self.edges: list[tuple[int, Reason, int, bool]] = []
         self.error: TensordError | None = None
+        self.revoked: TensordError | None = None  # cancelled on its stream; taken notice of if it has not started
         self.origin = False  # the error arose here, and is reported here
         self.failures: dict[Copy, TensordError] | None = None  # results that failed alone
         self.arrived = False  # executed, but a source's status is not final yet
         self.on_retire: Callable[[Instruction], None] | None = None
         self.on_doom: Callable[[Instruction], None] | None = None
         self.bytes_moved = 0
-        self.event_sources: tuple[Instruction, ...] = ()
+        self.event_sources: Sequence[Task] = ()
         self.event: Any = None
         self.admitted = 0
         self.received = 0
@@ -193,7 +195,7 @@ class Instruction:
     def execute(self) -> None:
         """Run the kernel unless an operand is poisoned; leave poison or health in the copies written."""
         if self.error is None:
-            self.error = self.poisoned_operand()
+            self.error = self.revoked or self.poisoned_operand()
         if self.error is None and self.kernel is not None:
             try:
                 self.results = self.kernel(*self.arguments)

@@ -110,10 +110,15 @@ class Lane:
             buffer = self.device.allocate(nbytes)
         return buffer
 
+    def used(self, copy: Copy) -> None:
+        """The copy is the most recently used one."""
+        if copy in self.replicas:
+            self.replicas[copy] = self.replicas.pop(copy)
+
     def drop_idle_replica(self) -> bool:
         """Free the least recently used copy that is valid elsewhere and that nobody is to use. False: there is none."""
         for copy, storage in list(self.replicas.items()):
-            if not copy.current or len(storage.copies) < 2:
+            if not self.may_forget(copy, storage):
                 del self.replicas[copy]
             elif not copy.uses and any(c.writer is None and c.poison is None for c in others(storage, copy)):
                 self.forget(copy, storage)
@@ -126,18 +131,25 @@ class Lane:
         if excess <= 0:
             return
         for copy, storage in list(self.replicas.items()):
-            if not copy.current or len(storage.copies) < 2:
+            if not self.may_forget(copy, storage):
                 del self.replicas[copy]
-            elif copy not in spare and any(c.writer is None and c.poison is None for c in others(storage, copy)):
+            elif copy not in spare and any(c.is_or_will_be_valid for c in others(storage, copy)):
                 excess -= copy.nbytes
                 self.forget(copy, storage)
                 if excess <= 0:
                     return
 
+    def may_forget(self, copy: Copy, storage: Storage) -> bool:
+        """Is it in its storage's map, and another whole copy, too?"""
+        return copy.current and (copy.view is not None or len(storage.copies) > 1)
+
     def forget(self, copy: Copy, storage: Storage) -> None:
-        """Take a whole copy out of its storage's map."""
+        """Take a copy out of its storage's map."""
         self.replicas.pop(copy, None)
-        if storage.copies.get(self) is copy:
+        if copy.view is not None:
+            if storage.views is not None:
+                storage.views.pop((self, copy.view), None)
+        elif storage.copies.get(self) is copy:
             del storage.copies[self]
         self.drop(copy)
 

@@ -4,7 +4,7 @@ Theory of operation. The engine is a state machine that one thread at a time may
 it. Embedded, that is the caller, at flush and at wait; so a chain of small ops never changes threads. Streams append
 finished instructions to `engine.finished` and ring:
 
-- nobody, if somebody drives right now: a driver looks again after it has let go of the lock;
+- nobody, if somebody drives or looks right now: who holds the lock looks again after letting go;
 - the waiter that has the `role`, if one sleeps until something finishes;
 - else the background thread, which drives in nobody's name, sends what sessions left unsent for 10 ms, and names
   kernels that hang.
@@ -22,17 +22,19 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import structlog
 
-from ..interpreter.errors import ConnectionLost, TensordError
+from ..interpreter.errors import ConnectionLost, ProtocolError, TensordError
 from ..streams.catalogue import close_devices, open_devices
 from ..streams.stream import Task
 from . import cancel
 from .engine import Engine
+from .interrupts import SHIELD, ShieldedLock
 from .report import residency_of, statistics
 from .session import ReplySink, VmSession
 from .trace import Trace
@@ -89,11 +91,13 @@ class VirtualMachine:
         tracing: bool = True,
         hang_after: float = HANG_AFTER,
     ) -> None:
-        self.lock = threading.Lock()
+        self.lock = ShieldedLock()
         self.role = threading.Lock()
         self.bell = Bell()
         self.background_bell = Bell()
         self.waiters: list[Waiter] = []
+        self.leader: Callable[[], bool] | None = None  # what the thread with the role waits for, while it sleeps
+        self.driver = 0  # the thread that drives, by ident; 0 while nobody does
         self.hooks: dict[int, Callable[[], bool]] = {}  # session id -> sends what is unsent; was there anything?
         self.awake = False
         self.closed = False
@@ -103,6 +107,7 @@ class VirtualMachine:
         self.engine = Engine(self.devices, time.perf_counter_ns, tracing=tracing)
         self.engine.report = self.report
         self.recent_errors: list[TensordError] = []
+        SHIELD.install()
         self._interval = sys.getswitchinterval()
         sys.setswitchinterval(min(self._interval, SWITCH_INTERVAL))
         self._background = threading.Thread(target=self.run_background, name="tensord-background", daemon=True)
@@ -112,13 +117,13 @@ class VirtualMachine:
 
     def attach(self, reply: ReplySink, *, strict: bool = False) -> VmSession:
         """A new session."""
-        with self.lock:
+        with self.inside():
             return self.engine.open_session(reply, strict=strict)
 
     def detach(self, session: VmSession) -> None:
         """End a session: what it has pending is cancelled, its tensors are released."""
         self.hooks.pop(session.id, None)
-        with self.lock:
+        with self.inside():
             cancel.close(self.engine, session)
         self.drive()
 
@@ -126,6 +131,7 @@ class VirtualMachine:
         """Take a batch and drive."""
         if self.closed:
             raise ConnectionLost("the virtual machine is closed")
+        self.refuse_driver()
         with self.lock:
             self.engine.receive(session, messages)
         self.drive()
@@ -137,14 +143,28 @@ class VirtualMachine:
 
     def cancel(self, session: VmSession) -> None:
         """Cancel what the session has pending; overtakes nothing that runs."""
-        with self.lock:
+        with self.inside():
             cancel.cancel(self.engine, session)
         self.drive()
 
     def restart(self, session: VmSession) -> None:
         """Take the session's instructions again."""
+        with self.inside():
+            cancel.restart(self.engine, session)
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """Touch the engine without driving it; what finished meanwhile rang nobody, and is looked after."""
+        self.refuse_driver()
         with self.lock:
-            cancel.restart(session)
+            yield
+        if self.engine.finished:
+            self.drive()
+
+    def refuse_driver(self) -> None:
+        """A side effect's callback runs on the thread that drives: it would wait for itself."""
+        if self.driver == threading.get_ident():
+            raise ProtocolError("a side effect's callback may neither submit nor wait")
 
     # -- driving ---------------------------------------------------------------------------------------------------
 
@@ -153,15 +173,22 @@ class VirtualMachine:
         engine = self.engine
         while True:
             with self.lock, np.errstate(all="ignore"):
-                while engine.schedule():
-                    pass
-                if self.waiters:
+                self.driver = threading.get_ident()
+                try:
+                    while engine.schedule():
+                        pass
+                finally:
+                    self.driver = 0
+                if self.waiters or self.leader is not None:
                     self.wake_waiters()
             if not engine.finished:
                 return
 
     def wake_waiters(self) -> None:
         """Ring those whose wait is over."""
+        leader = self.leader
+        if leader is not None and (self.closed or leader()):
+            self.bell.ring()
         for waiter in self.waiters:
             if self.closed or waiter.predicate():
                 waiter.bell.ring()
@@ -170,7 +197,7 @@ class VirtualMachine:
         """A stream reports finished instructions. Called on its thread."""
         self.engine.finished.extend(tasks)
         if self.lock.locked():
-            return  # the driver looks again
+            return  # whoever holds it looks again
         if self.role.locked():
             self.bell.ring()
         else:
@@ -179,6 +206,7 @@ class VirtualMachine:
     def wait_until(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
         """Drive and sleep until the predicate holds; False after `timeout` seconds."""
         deadline = None if timeout is None else time.monotonic() + timeout
+        self.refuse_driver()
         while True:
             self.drive()
             if predicate():
@@ -193,10 +221,12 @@ class VirtualMachine:
     def sleep(self, predicate: Callable[[], bool], timeout: float | None) -> None:
         """Sleep until something finishes: as the one who then drives, or as one whom the driver wakes."""
         if self.role.acquire(blocking=False):
+            self.leader = predicate  # before it looks: whoever makes it true after that rings
             try:
-                if not self.engine.finished:
+                if not (self.engine.finished or predicate() or self.closed):
                     self.bell.sleep(timeout)
             finally:
+                self.leader = None
                 self.role.release()
                 if self.waiters:
                     self.background_bell.ring()  # somebody has to drive for those who still wait
@@ -263,7 +293,7 @@ class VirtualMachine:
 
     def stats(self, session: VmSession | None = None) -> dict[str, Any]:
         """Counters of the engine, the devices and a session."""
-        with self.lock:
+        with self.inside():
             found = statistics(self.engine, session)
         found["hung"] = list(self.hung.values())
         found["recent_errors"] = [f"{type(e).__name__}: {e}" for e in self.recent_errors]
@@ -271,12 +301,12 @@ class VirtualMachine:
 
     def residency(self, session: VmSession, id_: int) -> dict[str, str]:
         """Where the current copies of a tensor are, or will be."""
-        with self.lock:
+        with self.inside():
             return residency_of(session, id_)
 
     def trace(self) -> Trace:
         """The ring and the live instructions."""
-        with self.lock:
+        with self.inside():
             engine = self.engine
             where = self.where
             records = engine.ring.records(where) + engine.ring.live_records(engine.live.values(), where)
@@ -307,4 +337,5 @@ class VirtualMachine:
         if self._background is not threading.current_thread():
             self._background.join(max(deadline - time.monotonic(), 0.1))
         sys.setswitchinterval(self._interval)
+        SHIELD.remove()
         return ended

@@ -7,6 +7,7 @@ kernel's. Metas are write-once.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ..interpreter.errors import TensordError
@@ -19,11 +20,13 @@ if TYPE_CHECKING:
     from .engine import Engine
 
 
-def await_metas(instruction: Instruction) -> None:
-    """Before admission: note which of its inputs' metas are still pending."""
+def await_metas(instruction: Instruction, targets: Iterable[Tensor] = ()) -> None:
+    """Before admission: note which metas of its inputs, and of the tensors it overwrites, are still pending."""
     for value in instruction.inputs:
         if type(value) is Binding:
             value.tensor.await_meta(instruction)
+    for target in targets:
+        target.await_meta(instruction)
 
 
 def resolve_meta(engine: Engine, tensor: Tensor, meta: Meta) -> None:
@@ -90,7 +93,8 @@ def infer_outputs(engine: Engine, instruction: Instruction) -> tuple[Meta | None
     metas: tuple[OperandMeta | None, ...] = tuple(
         value.tensor.meta if isinstance(value, Binding) else type(value) for value in instruction.inputs
     )
-    plan = instruction.plan.with_metas(metas, engine.infer)
+    targets = tuple(binding.tensor.meta for binding in instruction.outputs) if instruction.plan.in_place else None
+    plan = instruction.plan.with_metas(metas, engine.infer, targets)
     instruction.plan = plan
     instruction.kernel = plan.kernel
     return plan.outputs

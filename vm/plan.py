@@ -73,6 +73,7 @@ class Plan:
         self.forward = forwardable(op, metas, self.outputs)
         self.immediate = (
             op.bounded
+            and op.outputs == 1  # of several results one may fail alone, which is told the long way
             and not self.pending
             and None not in self.outputs
             and op.view is None
@@ -85,9 +86,10 @@ class Plan:
         # What every record of an op that ran at admission has in common: session, opcode, op, device, operand kinds.
         self.traits = (session, Opcode.CALL.value, op.name, lane.name, kinds)
 
-    def with_metas(self, metas: tuple[OperandMeta | None, ...], infer: InferCache) -> Plan:
-        """The plan for the same call once its pending metas are known; MetadataError as at the call."""
-        targets = self.outputs if self.in_place else None
+    def with_metas(
+        self, metas: tuple[OperandMeta | None, ...], infer: InferCache, targets: OutputMetas | None
+    ) -> Plan:
+        """The plan for the same call once its pending metas are known, those of `out=` too; MetadataError as at the call."""
         return Plan(self.op, self.attributes, metas, self.lane, targets, infer, self.session)
 
 

@@ -40,6 +40,7 @@ class Residency:
     def __init__(self, engine: Engine, host: Lane | None) -> None:
         self.engine = engine
         self.host = host  # where data stops over between devices without peer access
+        self.orphans: list[Storage] = []  # left by their last tensor, but an operand of what is being admitted
 
     def new_copy(self, lane: Lane, nbytes: int, version: int) -> Copy:
         """A fresh copy on a lane, planned for."""
@@ -62,14 +63,14 @@ class Residency:
         storage = tensor.storage
         copy = storage.copies.get(lane)
         if copy is not None:
-            if lane.replicas and copy in lane.replicas:  # move to the end: most recently used
-                lane.replicas[copy] = lane.replicas.pop(copy)
+            lane.used(copy)
             return Binding(copy, tensor, tensor.offset, tensor.strides)
-        if session.strict:
+        key = tensor.view_key()
+        small = key is not None and tensor.meta is not None and tensor.meta.nbytes < storage.nbytes
+        if session.strict and not (small and storage.views and (lane, key) in storage.views):
             homes = ", ".join(at.name for at in storage.copies)
             raise MetadataError(f"placement is strict: the tensor is on {homes}, not on {lane.name}; use to_device")
-        key = tensor.view_key()
-        if key is not None and tensor.meta is not None and tensor.meta.nbytes < storage.nbytes:
+        if small:
             return Binding(self.view_copy(tensor, lane, session, location), tensor, 0, None)
         return Binding(self.whole_copy(tensor, lane, session, location), tensor, tensor.offset, tensor.strides)
 
@@ -110,6 +111,7 @@ class Residency:
             views = storage.views = {}
         copy = views.get((lane, key))
         if copy is not None:
+            lane.used(copy)
             return copy
         source = self.source(storage, lane)
         origin = Binding(source, tensor, tensor.offset, tensor.strides)
@@ -119,6 +121,7 @@ class Residency:
         copy = self.new_copy(lane, meta.nbytes, storage.version)
         copy.view = key
         views[lane, key] = copy
+        lane.replicas[copy] = storage
         self.transfer(origin, Binding(copy, tensor, 0, None), storage, session, location)
         return copy
 
@@ -148,6 +151,7 @@ class Residency:
     def transfer(self, source: Binding, target: Binding, storage: Storage, session: VmSession, location: int) -> None:
         """Admit the Transfer instruction itself. It belongs to no session, so nobody's cancellation stops it."""
         here, there = source.copy.lane.device, target.copy.lane.device
+        kernel: Callable[[Any, Any], None]
         if there.host and not here.host:
             kind, carrier, kernel = StreamKind.D2H, here, here.copy_out
         elif here.host and not there.host:
@@ -206,7 +210,9 @@ class Residency:
         meta = tensor.meta
         nbytes = -1 if meta is None else meta.nbytes
         copy = self.new_copy(lane, nbytes, 1)
-        self.unshare(tensor)
+        tensor.storage.sharers -= 1
+        if tensor.storage.sharers == 0:
+            self.orphans.append(tensor.storage)
         tensor.storage = Storage(nbytes, lane, copy)
         tensor.offset, tensor.strides = 0, None
         target = Binding(copy, tensor, 0, None)
@@ -229,20 +235,27 @@ class Residency:
 
     def leave(self, copy: Copy, storage: Storage) -> None:
         """Take a copy out of its storage's map."""
-        if copy.view is not None and storage.views is not None:
-            storage.views.pop((copy.lane, copy.view), None)
-            copy.lane.drop(copy)
-        else:
-            copy.lane.forget(copy, storage)
+        copy.lane.forget(copy, storage)
 
     def unshare(self, tensor: Tensor) -> None:
         """The tensor lets go of its storage; with its last tensor a storage's copies go."""
         storage = tensor.storage
         storage.sharers -= 1
         if storage.sharers == 0:
-            for copy in storage.current():
-                copy.lane.replicas.pop(copy, None)
-                copy.lane.drop(copy)
+            drop_copies(storage)
+
+    def drop_orphans(self) -> None:
+        """What was being admitted has its accesses now: they keep what it needs."""
+        orphans, self.orphans = self.orphans, []
+        for storage in orphans:
+            drop_copies(storage)
+
+
+def drop_copies(storage: Storage) -> None:
+    """Nothing names the storage any more: each copy goes with its last use."""
+    for copy in storage.current():
+        copy.lane.replicas.pop(copy, None)
+        copy.lane.drop(copy)
 
 
 def copy_array(source: Any, target: Any) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from .instruction import Instruction
 from .record import EdgeRecord, Kind, OperandRecord, Record
 
-CAPACITY = 1 << 16
+CAPACITY = 1 << 14
 IMMEDIATE = 9  # fields of the short form
 KINDS = {"r": Kind.CONST.value, "w": Kind.MUT.value, "2": Kind.MUT2.value}
 
@@ -90,6 +90,7 @@ def inflate(entry: tuple[Any, ...], where: Where) -> Record:
         return inflate_immediate(entry, where)
     id_, session, opcode, op, status, device, stream, kinds, copies, versions, edges, admitted, erased, times, *rest = entry
     nbytes, author, location, error = rest
+    received, ready, dispatched, started, finished = times
     return Record(
         id_,
         session,
@@ -102,7 +103,11 @@ def inflate(entry: tuple[Any, ...], where: Where) -> Record:
         tuple(EdgeRecord(*edges[n : n + 4]) for n in range(0, len(edges), 4)),
         admitted,
         erased,
-        *times,
+        received,
+        ready,
+        dispatched,
+        started,
+        finished,
         nbytes,
         where(author, location),
         error,

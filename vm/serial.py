@@ -22,6 +22,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from ..interpreter import ops as _ops  # noqa: F401 - fills the registry
 from ..interpreter.errors import CancelledError, KernelError, MetadataError, ProtocolError, TensordError
 from ..interpreter.infer import infer_once
 from ..interpreter.messages import MessageKind, decode_meta
@@ -135,9 +136,7 @@ class SerialEngine:
             refuse_cancelled(session)
             self.run(session, signature, inputs, outputs, location)
         except TensordError as error:
-            known = isinstance(signature, Signature)
-            label, metas = (signature.op.name, signature.outputs) if known else ("call", ())
-            self.reject(session, error, outputs, location, label, metas)
+            self.reject(session, error, outputs, location, signature if isinstance(signature, Signature) else "call")
         scalars = signature.scalars if isinstance(signature, Signature) else ()
         for position, id_ in enumerate((*inputs, *outputs)):
             if released >> position & 1 and not (position < len(scalars) and scalars[position]):
@@ -207,10 +206,10 @@ class SerialEngine:
         error: TensordError,
         outputs: Sequence[int],
         location: int,
-        label: str,
-        metas: Sequence[Meta | None] = (),
+        what: Signature | str,
     ) -> None:
         """A refused message still defines its outputs, poisoned; a tensor that others hold keeps its value."""
+        label, metas = (what, ()) if isinstance(what, str) else (what.op.name, what.outputs)
         error = error.reraisable()
         error.op, error.location = error.op or label, session.locations.get(location)
         for id_, meta in itertools.zip_longest(outputs, metas[: len(outputs)]):

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ..interpreter.errors import TensordError
 from ..interpreter.meta import Meta, Shape
+from ..interpreter.opcodes import Opcode
 from ..streams.device import Buffer
 from ..streams.stream import Stream
 
@@ -67,6 +68,14 @@ class Copy:
         self.stream: Stream | None = None
         self.current = True
         self.view: ViewKey | None = None
+
+    @property
+    def is_or_will_be_valid(self) -> bool:
+        """Healthy and there; or to be written by what gives the version its value, so that no transfer has to arrive."""
+        writer = self.writer
+        if writer is None:
+            return self.poison is None
+        return writer.error is None and writer.opcode is not Opcode.TRANSFER
 
     def __repr__(self) -> str:
         return f"<copy {self.id} on {self.lane.name} v{self.version}>"

@@ -1,0 +1,182 @@
+"""The outbox: what a session has issued and not yet sent.
+
+A batch leaves when it is full, before every wait, when a second heavy op joins it, or when it has lain idle for
+10 ms. Handles that were dropped by then ride along: as a bit on the last call that uses them, else as a message
+behind whatever else does.
+
+Threads. `lock` guards the messages and the session's tables; it is re-entrant, since a signal handler may call into a
+session on the very thread that holds it. It is never held while waiting. `Tensor.__del__` runs anywhere, also inside
+the lock, so all it does is put the id on a `queue.SimpleQueue`.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+from typing import Any
+
+from ..interpreter.errors import ConnectionLost
+from ..interpreter.messages import CALL, LOCATION, RELEASE, SIGNATURE, Message
+from .locations import Locations, user_frame
+from .transport import ClosedTransport, Reply
+
+BATCH = 256
+
+
+class Outbox:
+    """The unsent messages of one session, and its transport.
+
+    `scalars` maps a signature's number to which of its operands are scalars: they are no ids.
+    """
+
+    __slots__ = (
+        "_flushes",
+        "_pid",
+        "_seen_flushes",
+        "drop",
+        "dropped",
+        "heavy",
+        "ids",
+        "locations",
+        "lock",
+        "messages",
+        "scalars",
+        "transport",
+    )
+
+    def __init__(self, transport: Any) -> None:
+        self.transport = transport
+        self.lock = threading.RLock()
+        self.messages: list[Message] = []
+        self.scalars: dict[int, Sequence[bool]] = {}
+        self.locations = Locations()
+        self.ids = 0  # the newest id: they rise and are never reused
+        self.heavy = False
+        self.dropped: SimpleQueue[int] = SimpleQueue()
+        self.drop = self.dropped.put
+        self._flushes = 0
+        self._seen_flushes = -1
+        self._pid = os.getpid()
+
+    def new_id(self) -> int:
+        """The next id; the caller holds the lock."""
+        self.ids += 1
+        return self.ids
+
+    def appended(self) -> None:
+        """Something was added: send a full batch, have a lone message looked after."""
+        size = len(self.messages)
+        if size >= BATCH:
+            self.flush()
+        elif size:
+            self.transport.rouse(self.idle_flush)
+
+    def make_way(self) -> None:
+        """A heavy op is to join: what is there leaves first, so that it starts while the next ones are prepared.
+
+        The newest heavy op stays until the next one comes, since the handles it uses up are dropped only after the
+        call; so their release can ride on it, and its result can take over their memory.
+        """
+        if self.heavy:
+            self.flush()
+        self.heavy = True
+
+    def flush(self) -> None:
+        """Send what is unsent. Never waits for results, but may wait until the machine takes more."""
+        with self.lock:
+            transport = self.transport
+            sent = self.send()
+        if sent:
+            transport.await_credit()
+
+    def send(self) -> bool:
+        """Hand over what is unsent, and say whether there was anything; the caller holds the lock."""
+        batch, self.messages = self.messages, []
+        self.heavy = False
+        self._flushes += 1
+        if not self.dropped.empty():
+            self._release_dropped(batch)
+        if self.locations.unsent:
+            sites, self.locations.unsent = self.locations.unsent, []
+            batch[:0] = [[LOCATION, number, text] for number, text in sites]
+        if batch:
+            self.transport.send(batch)
+        return bool(batch)
+
+    def _release_dropped(self, batch: list[Message]) -> None:
+        take = self.dropped.get_nowait
+        dropped = {take() for _ in range(self.dropped.qsize())}
+        for position in range(len(batch) - 1, -1, -1):
+            message = batch[position]
+            if message[0] == CALL:
+                if not (dropped.isdisjoint(message[2]) and dropped.isdisjoint(message[3])):
+                    ride(message, dropped, self.scalars[message[1]])
+                    if not dropped:
+                        return
+            elif message[0] != SIGNATURE:
+                used = {id_ for id_ in dropped if mentions(message, id_)}
+                if used:
+                    batch.insert(position + 1, [RELEASE, sorted(used)])
+                    dropped -= used
+        if dropped:  # nothing here uses them: their memory serves the first message already
+            batch.insert(0, [RELEASE, sorted(dropped)])
+
+    def idle_flush(self) -> bool:
+        """Called now and then by the transport: send what nobody has sent since the last time."""
+        if not self.messages and self.dropped.empty():
+            return False
+        if self._flushes == self._seen_flushes and self.lock.acquire(blocking=False):
+            try:
+                self.send()
+            except ConnectionLost:
+                return False
+            finally:
+                self.lock.release()
+        self._seen_flushes = self._flushes
+        return True
+
+    def ask(self, build: Callable[[int, int], Message]) -> Reply:
+        """Send a message that asks for a reply, behind everything unsent. `build` gets request and location."""
+        if os.getpid() != self._pid:
+            raise ConnectionLost("this session belongs to another process; connect again after a fork")
+        with self.lock:
+            number, reply = self.transport.request()
+            location = self.locations.number(user_frame(2))
+            self.messages.append(build(number, location))
+        self.flush()
+        answer: Reply = reply
+        return answer
+
+    def await_reply(self, reply: Reply, timeout: float | None = None) -> Any:
+        """The reply's value; raises its error, or TimeoutError."""
+        if not reply.done and not self.transport.wait(reply, timeout):
+            raise TimeoutError(f"no result within {timeout} s")
+        return reply.result()
+
+    def close(self) -> None:
+        """End the session; everything afterwards raises ConnectionLost."""
+        transport = self.transport
+        self.transport = ClosedTransport(transport.devices)
+        transport.close()
+
+
+def ride(message: Message, dropped: set[int], scalars: Sequence[bool]) -> None:
+    """Mark a call's operands whose handles were dropped; walking backwards, this is their last use."""
+    inputs, outputs = message[2], message[3]
+    for position, id_ in enumerate(inputs):
+        if id_ in dropped and not scalars[position]:
+            dropped.discard(id_)
+            message[4] |= 1 << position  # type: ignore[index]
+    for position, id_ in enumerate(outputs, len(inputs)):
+        if id_ in dropped:
+            dropped.discard(id_)
+            message[4] |= 1 << position  # type: ignore[index]
+
+
+def mentions(message: Message, id_: int) -> bool:
+    """Does a message other than a call name that tensor? (It may take a request's number for one; that is harmless.)"""
+    return any(
+        field == id_ if isinstance(field, int) else isinstance(field, tuple) and id_ in field for field in message[1:4]
+    )

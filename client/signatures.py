@@ -1,0 +1,90 @@
+"""The signatures a session has sent: what they infer to, and how to find them again in one lookup."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ..interpreter.errors import MetadataError
+from ..interpreter.infer import InferCache
+from ..interpreter.messages import SIGNATURE, encode_meta
+from ..interpreter.meta import Meta, OperandMeta
+from ..interpreter.opdef import FrozenAttributes, OpDef
+from ..interpreter.targets import check_targets
+from .outbox import Outbox
+
+KNOWN = 4096  # signatures a session knows at a time
+
+
+class Entry(NamedTuple):
+    """What a session knows of one signature."""
+
+    number: int
+    outputs: tuple[Meta | None, ...]
+    output: Meta | None  # the only one's, for ops with one result
+    home: str
+    heavy: bool  # leaves at once, since it does not run on the scheduler's thread
+    integers: bool  # an int scalar takes part: each value has to be checked against the dtypes
+
+
+class SignatureKey(NamedTuple):
+    """What makes a signature: everything but the operands themselves."""
+
+    op: OpDef
+    metas: tuple[OperandMeta | None, ...]
+    attributes: FrozenAttributes
+    device: str
+    targets: tuple[Meta | None, ...] | None
+
+
+class Signatures:
+    """Entries by signature, and by cheaper keys that their callers made up. Guarded by the outbox's lock."""
+
+    __slots__ = ("_infer", "_keys", "_newest", "_outbox", "entries")
+
+    def __init__(self, outbox: Outbox) -> None:
+        self.entries: dict[Any, Entry] = {}
+        self._keys: dict[int, list[Any]] = {}  # number -> keys of its entry
+        self._newest = 0
+        self._infer = InferCache()
+        self._outbox = outbox
+
+    def add(self, key: SignatureKey) -> Entry:
+        """Infer a new signature, number it and send it; MetadataError if the op does not take these operands."""
+        op, metas, attributes, device, targets = key
+        if op.inputs and not op.attributes and all(isinstance(meta, type) for meta in metas):
+            raise MetadataError(f"{op.name}: at least one operand has to be a tensor", op=op.name)
+        outputs = self._infer.infer(op, metas, attributes)
+        if targets is not None:
+            outputs = check_targets(op, outputs, targets)
+        number = self._new_number()
+        self._outbox.scalars[number] = tuple(isinstance(meta, type) for meta in metas)
+        wire = None if targets is None else tuple(encode_meta(meta) for meta in targets)
+        encoded = tuple(encode_meta(meta) for meta in metas)
+        self._outbox.messages.append([SIGNATURE, number, op.name, attributes, encoded, device, wire])
+        output = outputs[0] if outputs else None
+        entry = Entry(number, outputs, output, device, self._is_heavy(key, outputs), int in metas)
+        self.alias(key, entry)
+        return entry
+
+    def alias(self, key: Any, entry: Entry) -> None:
+        """Find the entry by that key, too."""
+        with self._outbox.lock:
+            self.entries[key] = entry
+            self._keys.setdefault(entry.number, []).append(key)
+
+    def _is_heavy(self, key: SignatureKey, outputs: tuple[Meta | None, ...]) -> bool:
+        known = tuple(meta for meta in key.metas if meta is not None)
+        if key.op.dynamic or len(known) < len(key.metas):
+            return True
+        return key.op.estimate(known, outputs, dict(key.attributes)) > int(self._outbox.transport.inline_work)
+
+    def _new_number(self) -> int:
+        """Numbers are used again, the oldest first, so that no table grows with history."""
+        self._newest += 1
+        number = self._newest % KNOWN
+        forgotten = self._keys.pop(number, None)
+        if forgotten is not None:
+            self._outbox.send()  # calls in it still mean the old signature
+            for key in forgotten:
+                self.entries.pop(key, None)
+        return number

@@ -1,0 +1,176 @@
+"""What a well-formed message is. Bytes from outside become values of known types here, once; nothing behind it checks
+them again.
+
+A form says of which types the fields of a message are, by its kind. Whether ids exist, counts agree and metas fit is
+for admission, which knows the session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from .attributes import MAX_NDIM
+from .errors import ProtocolError
+from .messages import CALL, Message, MessageKind
+
+Check: TypeAlias = Callable[[Any], bool]
+
+LARGEST = 2**63 - 1
+SEQUENCES = frozenset({tuple, list})
+OPERANDS = frozenset({bool, int, float, complex})
+
+
+def is_natural(value: Any) -> bool:
+    """A number of something, a request, a location: not negative."""
+    return type(value) is int and 0 <= value <= LARGEST
+
+
+def is_id(value: Any) -> bool:
+    """The id of a tensor or of a chain."""
+    return type(value) is int and 0 < value <= LARGEST
+
+
+def is_text(value: Any) -> bool:
+    """A string."""
+    return type(value) is str
+
+
+def is_anything(_value: Any) -> bool:
+    """Checked by whoever reads it."""
+    return True
+
+
+def is_operands(value: Any) -> bool:
+    """Ids and scalars."""
+    return type(value) in SEQUENCES and OPERANDS.issuperset(map(type, value))
+
+
+def is_array(value: Any) -> bool:
+    """A payload."""
+    return type(value) is np.ndarray
+
+
+def many(check: Check, least: int = 0) -> Check:
+    """A sequence of such values."""
+
+    def check_many(value: Any) -> bool:
+        return type(value) in SEQUENCES and len(value) >= least and all(map(check, value))
+
+    return check_many
+
+
+def is_shape(value: Any) -> bool:
+    """The sizes of at most 64 dimensions."""
+    return type(value) in SEQUENCES and len(value) <= MAX_NDIM and all(map(is_natural, value))
+
+
+IDS = many(is_id)
+TEXTS = many(is_text)
+
+# The fields after the kind, in their order: what `messages` says in prose.
+FORMS: dict[int, dict[str, Check]] = {
+    MessageKind.CALL: {
+        "signature": is_natural,
+        "inputs": is_operands,
+        "outputs": IDS,
+        "released": is_natural,
+        "location": is_natural,
+    },
+    MessageKind.RELEASE: {"ids": IDS},
+    MessageKind.UPLOAD: {
+        "output": is_id,
+        "shape": is_shape,
+        "dtype": is_text,
+        "device": is_text,
+        "payload": is_array,
+        "location": is_natural,
+    },
+    MessageKind.FETCH: {"id": is_id, "request": is_natural, "location": is_natural},
+    MessageKind.WAIT: {"ids": many(is_id, least=1), "request": is_natural, "location": is_natural},
+    MessageKind.SYNC: {"request": is_natural, "location": is_natural},
+    MessageKind.EFFECT: {
+        "ids": IDS,
+        "chain": is_id,
+        "callback": callable,
+        "request": is_natural,
+        "location": is_natural,
+    },
+    MessageKind.CHAIN: {"chain": is_id},
+    MessageKind.SIGNATURE: {
+        "number": is_natural,
+        "op": is_text,
+        "attributes": is_anything,
+        "metas": many(is_anything),
+        "device": is_text,
+        "targets": is_anything,
+    },
+    MessageKind.LOCATION: {"number": is_natural, "text": is_text},
+    MessageKind.PUBLISH: {"names": TEXTS, "ids": IDS, "request": is_natural},
+    MessageKind.LOOKUP: {"names": TEXTS, "ids": IDS, "request": is_natural},
+    MessageKind.UNPUBLISH: {"names": TEXTS, "request": is_natural},
+    MessageKind.TO_DEVICE: {"id": is_id, "output": is_id, "device": is_text, "location": is_natural},
+}
+
+
+def check_form(message: Message) -> None:
+    """Raise ProtocolError if the message is not of its kind's form."""
+    if message[0] == CALL and is_call(message):  # the frequent one, at once
+        return
+    form = form_of(message)
+    kind = MessageKind(message[0]).name
+    if len(message) != len(form) + 1:
+        raise ProtocolError(f"a {kind} message has {len(form)} fields after its kind, not {len(message) - 1}")
+    for value, (name, check) in zip(message[1:], form.items(), strict=True):
+        if not check(value):
+            raise ProtocolError(f"the field {name!r} of a {kind} message is {shown(value)}")
+
+
+def is_call(message: Message) -> bool:
+    """Is it a well-formed CALL?"""
+    if len(message) != 6:
+        return False
+    _, number, inputs, outputs, released, location = message
+    return (
+        is_natural(number) and is_operands(inputs) and IDS(outputs) and is_natural(released) and is_natural(location)
+    )
+
+
+def form_of(message: Message) -> dict[str, Check]:
+    """The form of a message's kind; ProtocolError if it has none."""
+    form = None
+    if type(message) in SEQUENCES and message and type(message[0]) in {int, MessageKind}:
+        form = FORMS.get(message[0])
+    if form is None:
+        raise ProtocolError(f"not a message of any kind: {shown(message)}")
+    return form
+
+
+def field_of(message: Message, name: str) -> Any:
+    """A field of a message that may be damaged, or None if it has none of that name that is in order."""
+    try:
+        form = form_of(message)
+    except ProtocolError:
+        return None
+    if name not in form:
+        return None
+    position = list(form).index(name) + 1
+    value = message[position] if position < len(message) else None
+    return value if form[name](value) else None
+
+
+def shown(value: Any) -> str:
+    """A value from outside, short enough for a message."""
+    text = repr(value) if isinstance(value, str | int | float | bytes) else type(value).__name__
+    return text if len(text) <= 40 else f"{text[:40]}..."
+
+
+def outputs_of(message: Message) -> Sequence[int]:
+    """The ids that a message, which may be damaged, was to define."""
+    outputs = field_of(message, "outputs")
+    if outputs is not None:
+        return tuple(outputs)
+    output = field_of(message, "output")
+    return () if output is None else (output,)

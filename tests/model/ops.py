@@ -1,0 +1,51 @@
+"""Ops that fail, for the model's programs alone: in the registry only while a program is made and run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from tensord.interpreter.meta import Meta
+from tensord.interpreter.opdef import REGISTRY, OpDef, define
+
+
+def infer_same(metas: tuple[Any, ...], _attributes: Any) -> tuple[Meta | None, ...]:
+    if not isinstance(metas[0], Meta):
+        raise TypeError("takes a tensor")
+    return (metas[0],)
+
+
+def boom(_xp: Any, _inputs: Sequence[Any], outputs: Sequence[Any], _attributes: Any) -> None:
+    outputs[0].fill(1)  # what a failed kernel left behind is nobody's value
+    raise ValueError("boom")
+
+
+def split(_xp: Any, inputs: Sequence[Any], outputs: Sequence[Any], _attributes: Any) -> list[Any]:
+    outputs[0][...] = inputs[0]
+    return [None, ValueError("the second result failed")]
+
+
+OPS = (
+    OpDef("model_boom", 1, infer_same, "Always fails.", kernel=boom, elementwise=True),
+    OpDef(
+        "model_split",
+        1,
+        lambda metas, attributes: infer_same(metas, attributes) * 2,
+        "Its second result fails.",
+        outputs=2,
+        kernel=split,
+    ),
+)
+
+
+@contextmanager
+def failing_ops() -> Iterator[None]:
+    """Have the ops in the registry meanwhile."""
+    for op in OPS:
+        define(op)
+    try:
+        yield
+    finally:
+        for op in OPS:
+            del REGISTRY[op.name]

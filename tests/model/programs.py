@@ -1,0 +1,491 @@
+"""Random programs from a seed: what clients could send, as they would send it.
+
+A client here knows of its handles what a real one knows: metas are inferred at the call, pending ones are unknown
+until they were waited for. Values stay such that every order of evaluation gives the same bits: integers, and floats
+on which only elementwise ops and extremes work.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+
+from tensord.interpreter.errors import MetadataError
+from tensord.interpreter.infer import infer_once
+from tensord.interpreter.meta import Meta
+from tensord.interpreter.opdef import find
+from tensord.interpreter.targets import check_targets
+from tensord.vm.serial import SerialEngine
+
+from .steps import Encoder, Program, Step, World
+
+SHAPES = ((4,), (4, 4), (4, 4), (3, 4), (1, 4), (2, 4), ())
+DTYPES = ("int64", "int64", "int32", "float64", "bool")
+UNARY = ("negative", "square", "abs", "positive", "logical_not", "relu")
+BINARY = ("add", "subtract", "multiply", "maximum", "minimum", "bitwise_xor", "greater", "equal", "logical_and")
+INDICES = (
+    (("slice", 0, 2, None),),
+    (("slice", None, None, -1),),
+    (("slice", 1, None, 2),),
+    (0,),
+    ("...", ("slice", 0, 3, None)),
+    ("...", -1),
+    (None, "..."),
+    (("slice", 0, 0, None),),
+)
+VIEWS: tuple[tuple[str, dict[str, Any]], ...] = (
+    *(("getitem", {"index": index}) for index in INDICES),
+    ("transpose", {}),
+    ("reshape", {"shape": (-1,)}),
+    ("reshape", {"shape": (2, -1)}),
+    ("broadcast_to", {"shape": (4, 4)}),
+    ("flip", {}),
+    ("expand_dims", {"axis": 0}),
+    ("squeeze", {}),
+)
+NAMES = ("n0", "n1", "n2")
+
+
+class Handle:
+    """What a client knows of a tensor."""
+
+    def __init__(self, meta: Meta | None, home: str) -> None:
+        self.meta = meta
+        self.home = home
+
+
+class Client:
+    """One session's side: its handles, its chains, whether it is cancelled."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.ids = 0
+        self.handles: dict[int, Handle] = {}
+        self.gone: list[int] = []
+        self.chains: list[int] = []
+        self.cancelled = False
+        self.closed = False
+
+    def new(self) -> int:
+        self.ids += 1
+        return self.ids
+
+
+class Generator:
+    """Makes one program. Each `emit` method adds at least one step or returns False."""
+
+    def __init__(self, seed: int, world: World | None = None) -> None:
+        self.rng = random.Random(seed)
+        self.seed = seed
+        self.world = world or random_world(self.rng)
+        self.steps: list[Step] = []
+        self.failing: set[tuple[int, int]] = set()
+        self.clients = [Client(n) for n in range(self.world.sessions)]
+        self.names: dict[str, Handle] = {}
+        missing = dict(self.world.missing)
+        self.oracle = SerialEngine({d: [missing[d]] if d in missing else [] for d in self.world.devices}, self.injected)
+        self.sessions = [self.oracle.open_session(lambda *_: None) for _ in self.clients]
+        self.encoder = Encoder()
+        self.risky = self.rng.random() < 0.5  # are ops that fail, unknown ids and cancellation in it?
+        self.reads = self.rng.choice((0.5, 1.0, 3.0))
+        self.moves = self.rng.choice((0.3, 1.0, 3.0))
+
+    def injected(self, session: int, location: int) -> BaseException | None:
+        return RuntimeError("injected") if (session, location) in self.failing else None
+
+    def make(self, length: int) -> Program:
+        """A program of about that many steps; at the end everything is read and released."""
+        for client in self.clients:
+            for _ in range(2):
+                self.upload(client)
+        table = self.table()
+        while len(self.steps) < length:
+            client = self.rng.choice([c for c in self.clients if not c.closed])
+            emit = self.rng.choices([row[1] for row in table], [row[0] for row in table])[0]
+            emit(client)
+        self.finish()
+        return Program(self.seed, self.world, tuple(self.steps), frozenset(self.failing))
+
+    def table(self) -> list[tuple[float, Any]]:
+        """Kinds of steps and how often."""
+        usual = [
+            (1.5, self.upload),
+            (1.0, self.create),
+            (3.0, self.unary),
+            (4.0, self.binary),
+            (3.0, self.in_place),
+            (1.0, self.matmul),
+            (1.5, self.reduction),
+            (3.0, self.view),
+            (2.5, self.setitem),
+            (1.0, self.join),
+            (0.7, self.where),
+            (2.0 * self.moves, self.move),
+            (1.2, self.dynamic),
+            (1.5, self.release),
+            (1.0 * self.reads, self.fetch),
+            (0.5 * self.reads, self.wait),
+            (0.3, self.sync),
+            (0.6, self.effect),
+            (0.6, self.publish),
+            (0.6, self.lookup),
+            (0.2, self.unpublish),
+        ]
+        risks = [
+            (0.8, self.boom),
+            (0.3, self.split),
+            (0.4, self.unknown),
+            (0.35, self.cancel),
+            (0.1, self.close),
+        ]
+        return usual + risks if self.risky else usual
+
+    def finish(self) -> None:
+        """Read every tensor, then let go of it, or end the session."""
+        for client in self.clients:
+            if client.closed:
+                continue
+            if client.cancelled:
+                self.restart(client)
+            ids = list(client.handles)
+            self.rng.shuffle(ids)
+            for id_ in ids:
+                self.add(client, "FETCH", id_)
+        if self.names:
+            self.add(self.clients[0] if not self.clients[0].closed else self.open_client(), "UNPUBLISH", tuple(self.names))
+        for client in self.clients:
+            if not client.closed and self.rng.random() < 0.5:
+                self.add(client, "RELEASE", tuple(client.handles))
+            elif not client.closed:
+                self.add(client, "close")
+
+    def open_client(self) -> Client:
+        return next(c for c in self.clients if not c.closed)
+
+    # -- steps -----------------------------------------------------------------------------------------------------
+
+    def add(self, client: Client, kind: str, *fields: Any) -> Step:
+        """Append a step, and have the oracle execute it."""
+        step = Step(len(self.steps) + 1, client.number, kind, fields)
+        self.steps.append(step)
+        execute(self.oracle, self.sessions, self.encoder, step)
+        return step
+
+    def pick(self, client: Client) -> int | None:
+        """One of its handles, rather a recent one."""
+        ids = list(client.handles)
+        if not ids:
+            return None
+        return self.rng.choice(ids[-5:] if self.rng.random() < 0.6 else ids)
+
+    def device(self) -> str:
+        return self.rng.choice(self.world.devices)
+
+    def call(
+        self,
+        client: Client,
+        op: str,
+        inputs: tuple[Any, ...],
+        attributes: dict[str, Any] | None = None,
+        out: tuple[int, ...] | None = None,
+        scalars: tuple[int, ...] = (),
+    ) -> bool:
+        """What Session.execute does; `scalars` are the positions of inputs that are no ids. False: it would raise."""
+        definition = find(op)
+        rows = [None if i in scalars else client.handles.get(x) for i, x in enumerate(inputs)]
+        metas = tuple(type(x) if i in scalars else row.meta if row else None for i, (x, row) in enumerate(zip(inputs, rows, strict=True)))
+        targets = None if out is None else tuple(client.handles[id_].meta for id_ in out)
+        try:
+            frozen = definition.freeze(attributes)
+            outputs = check_targets(definition, infer_once(definition, metas, frozen), targets)
+        except MetadataError:
+            return False
+        if any(meta is not None and meta.size > 64 for meta in outputs):
+            return False
+        homes = [client.handles[id_].home for id_ in out or ()] + [row.home for row in rows if row is not None]
+        device = self.device() if self.rng.random() < 0.2 * self.moves or not homes else homes[0]
+        if (device, op) in self.world.missing:
+            return False
+        ids = tuple(client.new() for _ in outputs) if out is None else out
+        released = self.riding(client, inputs, ids, scalars, in_place=out is not None)
+        self.add(client, "CALL", op, frozen, metas, device, targets, inputs, ids, released)
+        if out is None:
+            for id_, meta in zip(ids, outputs, strict=True):
+                client.handles[id_] = Handle(meta, device)
+        return True
+
+    def riding(
+        self, client: Client, inputs: tuple[Any, ...], outputs: tuple[int, ...], scalars: tuple[int, ...], *, in_place: bool
+    ) -> int:
+        """Release some operands with the call."""
+        released = 0
+        ids = [*inputs, *(outputs if in_place else ())]
+        for position, id_ in enumerate(ids):
+            if position not in scalars and id_ in client.handles and self.rng.random() < 0.25:
+                released |= 1 << position
+                self.drop(client, id_)
+        return released
+
+    def drop(self, client: Client, id_: int) -> None:
+        del client.handles[id_]
+        client.gone.append(id_)
+
+    # -- making and moving -----------------------------------------------------------------------------------------
+
+    def upload(self, client: Client) -> None:
+        shape, dtype, device = self.rng.choice(SHAPES), self.rng.choice(DTYPES), self.device()
+        size = int(np.prod(shape))
+        values = [self.rng.randint(-3, 3) for _ in range(size)]
+        array = np.array(values).reshape(shape).astype(dtype)
+        id_ = client.new()
+        self.add(client, "UPLOAD", id_, array, device)
+        client.handles[id_] = Handle(Meta.of(array.shape, array.dtype), device)
+
+    def create(self, client: Client) -> bool:
+        shape, dtype = self.rng.choice(SHAPES), self.rng.choice(DTYPES)
+        if self.rng.random() < 0.5:
+            return self.call(client, "full", (self.rng.randint(0, 1),), {"shape": shape, "dtype": dtype}, scalars=(0,))
+        return self.call(client, "arange", (), {"start": 0, "stop": self.rng.randint(1, 6), "dtype": "int64"})
+
+    def move(self, client: Client) -> None:
+        id_ = self.pick(client)
+        if id_ is None:
+            return
+        new, device = client.new(), self.device()
+        self.add(client, "TO_DEVICE", id_, new, device)
+        client.handles[new] = Handle(client.handles[id_].meta, device)
+
+    def release(self, client: Client) -> None:
+        ids = {self.rng.choice(list(client.handles)) for _ in range(self.rng.randint(1, 3)) if client.handles}
+        if ids:
+            self.add(client, "RELEASE", tuple(sorted(ids)))
+            for id_ in ids:
+                self.drop(client, id_)
+
+    # -- ops -------------------------------------------------------------------------------------------------------
+
+    def unary(self, client: Client) -> bool:
+        x = self.pick(client)
+        return x is not None and self.call(client, self.rng.choice(UNARY), (x,))
+
+    def binary(self, client: Client) -> bool:
+        x, y = self.pick(client), self.pick(client)
+        op = self.rng.choice(BINARY)
+        if x is None or y is None:
+            return False
+        if self.rng.random() < 0.3:
+            return self.call(client, op, (x, self.rng.randint(1, 3)), scalars=(1,))
+        return self.call(client, op, (x, y))
+
+    def in_place(self, client: Client) -> bool:
+        x, y, z = self.pick(client), self.pick(client), self.pick(client)
+        op = self.rng.choice(("add", "subtract", "multiply", "maximum"))
+        if x is None or y is None or z is None:
+            return False
+        kind = self.rng.random()
+        if kind < 0.3:
+            return self.call(client, op, (x, self.rng.randint(1, 3)), out=(x,), scalars=(1,))
+        if kind < 0.6:
+            return self.call(client, op, (x, y), out=(x,))
+        if kind < 0.8:
+            return self.call(client, op, (y, x), out=(x,))
+        if kind < 0.9:
+            return self.call(client, self.rng.choice(("negative", "square", "transpose", "flip")), (x,), out=(z,))
+        return self.call(client, op, (x, y), out=(z,))
+
+    def matmul(self, client: Client) -> bool:
+        x, y = self.pick(client), self.pick(client)
+        if x is None or y is None or not (self.exact(client, x) and self.exact(client, y)):
+            return False
+        return self.call(client, "matmul", (x, y), out=(x,) if self.rng.random() < 0.2 else None)
+
+    def exact(self, client: Client, id_: int) -> bool:
+        """May its elements be added in any order?"""
+        meta = client.handles[id_].meta
+        return meta is not None and meta.dtype.kind != "f"
+
+    def reduction(self, client: Client) -> bool:
+        x = self.pick(client)
+        if x is None:
+            return False
+        op = self.rng.choice(("sum", "max", "min", "any", "all"))
+        if op == "sum" and not self.exact(client, x):
+            return False
+        axis = self.rng.choice((None, 0, -1))
+        return self.call(client, op, (x,), {"axis": axis})
+
+    def view(self, client: Client) -> bool:
+        x = self.pick(client)
+        name, attributes = self.rng.choice(VIEWS)
+        return x is not None and self.call(client, name, (x,), attributes)
+
+    def setitem(self, client: Client) -> bool:
+        x, y = self.pick(client), self.pick(client)
+        if x is None or y is None:
+            return False
+        index = {"index": self.rng.choice(INDICES)}
+        kind = self.rng.random()
+        out = None if kind < 0.15 else (x,) if kind < 0.95 else (y,)
+        if self.rng.random() < 0.5:
+            return self.call(client, "setitem", (x, self.rng.randint(0, 1)), index, out=out, scalars=(1,))
+        return self.call(client, "setitem", (x, y), index, out=out)
+
+    def join(self, client: Client) -> bool:
+        x, y = self.pick(client), self.pick(client)
+        return x is not None and y is not None and self.call(client, self.rng.choice(("concat", "stack")), (x, y))
+
+    def where(self, client: Client) -> bool:
+        masks = [i for i, h in client.handles.items() if h.meta is not None and h.meta.dtype == np.bool_]
+        x, y = self.pick(client), self.pick(client)
+        if x is None or y is None or not masks:
+            return False
+        mask = self.rng.choice(masks)
+        if self.rng.random() < 0.5:
+            return self.call(client, "masked_select", (x, mask))
+        return self.call(client, "where", (mask, x, y))
+
+    def dynamic(self, client: Client) -> bool:
+        x = self.pick(client)
+        return x is not None and self.call(client, self.rng.choice(("unique_values", "nonzero")), (x,))
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def fetch(self, client: Client) -> None:
+        x = self.pick(client)
+        if x is not None:
+            self.learn(client, x, self.add(client, "FETCH", x))
+
+    def wait(self, client: Client) -> None:
+        ids = tuple({x for x in (self.pick(client), self.pick(client)) if x is not None})
+        if ids:
+            self.learn(client, ids[0], self.add(client, "WAIT", ids))
+
+    def learn(self, client: Client, id_: int, step: Step) -> None:
+        """Now and then wait for the answer; then the client knows the meta, if there is one."""
+        if self.rng.random() < 0.4 and not client.cancelled:
+            self.add(client, "await", step.number)
+            tensor = self.sessions[client.number].tensors.get(id_)
+            if tensor is not None and tensor.value.array is not None and not tensor.value.errors:
+                client.handles[id_].meta = tensor.meta
+
+    def sync(self, client: Client) -> None:
+        step = self.add(client, "SYNC")
+        if self.rng.random() < 0.5:
+            self.add(client, "await", step.number)
+
+    def effect(self, client: Client) -> None:
+        if not client.chains or self.rng.random() < 0.2:
+            chain = client.new()
+            client.chains.append(chain)
+            self.add(client, "CHAIN", chain)
+        ids = tuple(x for x in (self.pick(client) for _ in range(self.rng.randint(0, 2))) if x is not None)
+        self.add(client, "EFFECT", ids, self.rng.choice(client.chains), self.risky and self.rng.random() < 0.15)
+
+    # -- names -----------------------------------------------------------------------------------------------------
+
+    def publish(self, client: Client) -> None:
+        x = self.pick(client)
+        if x is not None:
+            name = self.rng.choice(NAMES)
+            self.add(client, "PUBLISH", (name,), (x,))
+            self.names[name] = Handle(client.handles[x].meta, client.handles[x].home)
+
+    def lookup(self, client: Client) -> None:
+        name = self.rng.choice(NAMES)
+        if name in self.names:
+            id_ = client.new()
+            self.add(client, "LOOKUP", (name,), (id_,))
+            client.handles[id_] = Handle(self.names[name].meta, self.names[name].home)
+        elif self.risky:
+            self.add(client, "LOOKUP", (name,), (client.new(),))
+
+    def unpublish(self, client: Client) -> None:
+        if self.names:
+            name = self.rng.choice(list(self.names))
+            self.add(client, "UNPUBLISH", (name,))
+            del self.names[name]
+
+    # -- what goes wrong -------------------------------------------------------------------------------------------
+
+    def boom(self, client: Client) -> bool:
+        x, y = self.pick(client), self.pick(client)
+        if x is None or y is None:
+            return False
+        return self.call(client, "model_boom", (x,), out=self.rng.choice((None, (x,), (y,))))
+
+    def split(self, client: Client) -> bool:
+        x = self.pick(client)
+        return x is not None and self.call(client, "model_split", (x,))
+
+    def unknown(self, client: Client) -> bool:
+        """An id that was released, or never was."""
+        wrong = self.rng.choice([*client.gone, 10_000])
+        x = self.pick(client)
+        if x is None:
+            return False
+        kind = self.rng.random()
+        if kind < 0.5:
+            return self.call(client, "add", (x, wrong), out=self.rng.choice((None, (x,))))
+        if kind < 0.7:
+            self.add(client, "FETCH", wrong)
+        elif kind < 0.8:
+            self.add(client, "WAIT", (x, wrong))
+        elif kind < 0.9:
+            new = client.new()
+            self.add(client, "TO_DEVICE", wrong, new, self.device())
+            client.handles[new] = Handle(None, self.device())
+        else:
+            client.handles[wrong] = client.handles[x]
+            try:
+                return self.call(client, "negative", (x,), out=(wrong,))
+            finally:
+                client.handles.pop(wrong, None)
+        return True
+
+    def cancel(self, client: Client) -> None:
+        if client.cancelled:
+            self.restart(client)
+        else:
+            self.add(client, "cancel")
+            client.cancelled = True
+
+    def restart(self, client: Client) -> None:
+        self.add(client, "restart")
+        client.cancelled = False
+
+    def close(self, client: Client) -> None:
+        if sum(not c.closed for c in self.clients) > 1:
+            self.add(client, "close")
+            client.closed = True
+            client.handles.clear()
+
+
+def execute(oracle: SerialEngine, sessions: Any, encoder: Encoder, step: Step) -> None:
+    """One step, on the oracle."""
+    session = sessions[step.session]
+    if step.kind in {"cancel", "restart", "close"}:
+        getattr(oracle, step.kind)(session)
+    elif step.kind != "await":
+        oracle.receive(session, encoder.messages(step))
+
+
+def random_world(rng: random.Random) -> World:
+    """A machine."""
+    late = tuple(d for d in ("cpu:0", "sim:0", "sim:1") if rng.random() < 0.3) if rng.random() < 0.3 else ()
+    return World(
+        sessions=rng.choice((1, 1, 2, 3)),
+        workers=rng.randint(1, 3),
+        compute_streams=rng.randint(1, 2),
+        peer=rng.random() < 0.5,
+        inline=rng.random() < 0.5,
+        events=rng.random() < 0.7,
+        late=late,
+    )
+
+
+def random_program(seed: int) -> Program:
+    """The program of a seed."""
+    generator = Generator(seed)
+    return generator.make(generator.rng.randint(20, 60))

@@ -1,0 +1,201 @@
+"""Drives an engine without threads: a seed decides which stream executes or reports next, and when the engine looks.
+
+Every interleaving of a program can so be had again from its seed. `serially` is the strict order: each message is
+driven to its end before the next one; what it needs of memory is what any other order has to get by with.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from typing import Any
+
+from tensord.interpreter.errors import TensordError
+from tensord.streams.cpu import CpuOptions
+from tensord.streams.faults import Fault
+from tensord.streams.sim import SimOptions
+from tensord.vm import cancel
+from tensord.vm.engine import Engine
+from tensord.vm.session import VmSession
+from tensord.vm.trace import Trace
+
+from .steps import Encoder, Program, Step
+from .streams import ModelCpu, ModelSim, ModelStream, Steering
+
+PLENTY = 1 << 24
+STEPS = 200_000  # actions after which a program that does not end is given up
+
+
+class Stuck(AssertionError):
+    """Instructions are live, and nothing can happen any more."""
+
+
+class Habits:
+    """How often the scheduler does what, drawn once per run."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.execute = rng.choice((1.0, 1.0, 4.0, 0.2))
+        self.report = rng.choice((1.0, 1.0, 4.0, 0.1))
+        self.schedule = rng.choice((1.0, 3.0, 0.2))
+        self.between = rng.choice((0, 1, 2, 8))  # actions between two batches, at the most
+        self.batch = rng.choice((1, 2, 8, 100))
+        self.favour = rng.random() < 0.4  # some streams are slow all the time
+
+
+class Machine:
+    """An engine on model devices, a scheduler with its seed, and everything that was answered."""
+
+    def __init__(self, program: Program, seed: int, limits: dict[str, int] | None = None) -> None:
+        world = program.world
+        self.rng = random.Random(seed)
+        self.habits = Habits(self.rng)
+        self.now = 0
+        steering = Steering(self.clock, program.failing, inline=world.inline, events=world.events)
+        missing = dict(world.missing)
+        self.engine: Any = None
+        self.devices: dict[str, Any] = {}
+        for name in world.devices:
+            late, lacks = name in world.late, frozenset(filter(None, [missing.get(name)]))
+            if name.startswith("cpu"):
+                cpu = CpuOptions(workers=world.workers, memory=PLENTY, late_errors=late, missing=lacks)
+                self.devices[name] = ModelCpu(name, self.sink, cpu, steering)
+            else:
+                sim = SimOptions(
+                    memory=(limits or {}).get(name, PLENTY),
+                    compute_streams=world.compute_streams,
+                    peer=world.peer,
+                    late_errors=late,
+                    missing=lacks,
+                )
+                self.devices[name] = ModelSim(name, self.sink, sim, steering)
+        for name, fault in world.faults:
+            self.devices[name].inject(Fault.of(fault))
+        self.engine = Engine(self.devices, self.clock)
+        self.errors: list[TensordError] = []
+        self.engine.report = lambda _session, error: self.errors.append(error)
+        self.streams: list[ModelStream] = [s for d in self.devices.values() for s in d.streams]
+        self.weights = {s.name: self.rng.choice((0.02, 1.0)) if self.habits.favour else 1.0 for s in self.streams}
+        self.encoder = Encoder()
+        self.answers: dict[int, dict[int, tuple[Any, Any]]] = {}
+        self.sessions: list[VmSession] = [self.open(n) for n in range(world.sessions)]
+        self.by_number: dict[int, tuple[Any, ...]] = {}
+
+    def open(self, number: int) -> VmSession:
+        mine: dict[int, tuple[Any, Any]] = {}
+        self.answers[number] = mine
+
+        def reply(request: int, value: Any, error: TensordError | None) -> None:
+            if request:
+                assert request not in mine, f"request {request} was answered twice"
+                mine[request] = (value, error)
+
+        session: VmSession = self.engine.open_session(reply)
+        return session
+
+    def clock(self) -> int:
+        self.now += 1
+        return self.now
+
+    def sink(self, tasks: Iterable[Any]) -> None:
+        self.engine.finished.extend(tasks)
+
+    # -- actions ---------------------------------------------------------------------------------------------------
+
+    def busy(self) -> bool:
+        engine = self.engine
+        return bool(engine.finished or engine.pending or engine.ready or engine.doomed)
+
+    def act(self) -> bool:
+        """One random action; False if there is none left."""
+        choices: list[tuple[float, Any, Any]] = []
+        if self.busy():
+            choices.append((self.habits.schedule, self.engine.schedule, ()))
+        for stream in self.streams:
+            weight = self.weights[stream.name]
+            if stream.can_execute():
+                choices.append((self.habits.execute * weight, stream.execute, ()))
+            if stream.executed:
+                count = self.rng.randint(1, len(stream.executed))
+                choices.append((self.habits.report * weight, stream.report, (count,)))
+        if not choices:
+            return False
+        _, action, arguments = self.rng.choices(choices, [c[0] for c in choices])[0]
+        action(*arguments)
+        return True
+
+    def act_serially(self) -> bool:
+        """The strict order: whatever is there, to its end."""
+        while self.busy():
+            self.engine.schedule()
+        for stream in self.streams:
+            if stream.can_execute():
+                stream.execute()
+                stream.report(len(stream.executed))
+                return True
+        return False
+
+    def drain(self, *, serially: bool = False) -> None:
+        """Go on until nothing is live."""
+        for _ in range(STEPS):
+            if not (self.act_serially() if serially else self.act()):
+                break
+        if self.engine.live:
+            raise Stuck(f"nothing can happen, but {list(self.engine.live.values())[:8]} are live")
+
+    def admit_all(self) -> None:
+        """Cancel and restart find everything admitted that was sent before."""
+        while self.engine.pending:
+            self.engine.schedule()
+
+    # -- programs --------------------------------------------------------------------------------------------------
+
+    def run(self, steps: Iterable[Step], *, serially: bool = False) -> None:
+        """Run the steps, batch by batch, and drain."""
+        batch: list[Any] = []
+        owner = 0
+        for step in steps:
+            outside = step.kind in {"cancel", "restart", "close", "await"}
+            if batch and (outside or serially or step.session != owner or len(batch) >= self.habits.batch):
+                self.send(owner, batch, serially=serially)
+                batch = []
+            owner = step.session
+            if outside:
+                self.control(step, serially=serially)
+            else:
+                batch += self.encoder.messages(step)
+        if batch:
+            self.send(owner, batch, serially=serially)
+        self.drain(serially=serially)
+
+    def send(self, owner: int, batch: list[Any], *, serially: bool) -> None:
+        self.engine.receive(self.sessions[owner], batch)
+        if serially:
+            self.drain(serially=True)
+            return
+        for _ in range(self.rng.randint(0, self.habits.between)):
+            self.act()
+
+    def control(self, step: Step, *, serially: bool) -> None:
+        session = self.sessions[step.session]
+        self.admit_all()
+        if step.kind == "cancel":
+            cancel.cancel(self.engine, session)
+        elif step.kind == "restart":
+            cancel.restart(self.engine, session)
+        elif step.kind == "close":
+            cancel.close(self.engine, session)
+        else:
+            while step.fields[0] not in self.answers[step.session]:
+                if not (self.act_serially() if serially else self.act()):
+                    raise Stuck(f"no answer to {step.fields[0]}, live: {list(self.engine.live.values())[:8]}")
+
+    def trace(self) -> Trace:
+        """Records as the virtual machine makes them."""
+        engine = self.engine
+
+        def where(session: int, location: int) -> str:
+            found = engine.sessions.get(session)
+            return (found.where(location) if found is not None else None) or ""
+
+        records = engine.ring.records(where) + engine.ring.live_records(engine.live.values(), where)
+        return Trace(records, devices=tuple(engine.lanes), dropped=engine.retired - len(engine.ring.entries))

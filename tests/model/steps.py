@@ -1,0 +1,128 @@
+"""A program is a list of steps; each becomes messages when it is run, the same ones every time.
+
+Steps keep their number in the program they were made in, through shrinking: it is the location and the request
+number of their messages, so that the answers of two machines can be compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tensord.interpreter.messages import MessageKind as M
+from tensord.interpreter.messages import encode_meta
+
+
+@dataclass(frozen=True)
+class Step:
+    """`kind` is that of a message, or "cancel", "restart", "close", "await"; `fields` are what it is about."""
+
+    number: int
+    session: int
+    kind: str
+    fields: tuple[Any, ...]
+
+    def __str__(self) -> str:
+        return f"#{self.number} session {self.session}: {self.kind} {self.fields}"
+
+
+@dataclass(frozen=True)
+class World:
+    """The machine a program runs on, and how badly its streams behave. `limits`: bytes per sim device."""
+
+    sessions: int = 1
+    workers: int = 1
+    compute_streams: int = 1
+    peer: bool = True
+    inline: bool = True
+    events: bool = True
+    late: tuple[str, ...] = ()
+    missing: tuple[tuple[str, str], ...] = ()
+    faults: tuple[tuple[str, Any], ...] = ()
+    tight: float = 0.0  # of what serial execution needs; 0 is no limit
+    devices: tuple[str, ...] = ("cpu:0", "sim:0", "sim:1")
+
+
+@dataclass(frozen=True)
+class Program:
+    """Steps, the world they run in, and the calls that fail."""
+
+    seed: int
+    world: World
+    steps: tuple[Step, ...]
+    failing: frozenset[tuple[int, int]] = frozenset()
+
+
+Call = tuple[Any, ...]
+
+
+@dataclass
+class Encoder:
+    """Makes one run's messages. `effects` gets (session, chain, number, arrays) of every side effect that happens."""
+
+    effects: list[tuple[int, int, int, tuple[Any, ...]]] = field(default_factory=list)
+    numbers: dict[Any, int] = field(default_factory=dict)
+
+    def messages(self, step: Step) -> list[list[Any]]:
+        """The messages of one step, the last one being what it is about."""
+        before = [[int(M.LOCATION), step.number, f"step {step.number}"]]
+        if step.kind == "CALL":
+            return before + self.call(step)
+        make: Callable[[Step], list[Any]] = getattr(self, step.kind.lower())
+        return [*before, [int(M[step.kind]), *make(step)]]
+
+    def call(self, step: Step) -> list[list[Any]]:
+        op, attributes, metas, device, targets, inputs, outputs, released = step.fields
+        key = (step.session, op, attributes, metas, device, targets)
+        made = []
+        if key not in self.numbers:
+            self.numbers[key] = len(self.numbers) + 1
+            wanted = None if targets is None else tuple(map(encode_meta, targets))
+            encoded = tuple(map(encode_meta, metas))
+            made.append([int(M.SIGNATURE), self.numbers[key], op, attributes, encoded, device, wanted])
+        return [*made, [int(M.CALL), self.numbers[key], inputs, outputs, released, step.number]]
+
+    def upload(self, step: Step) -> list[Any]:
+        id_, array, device = step.fields
+        payload = np.array(array, order="C")
+        return [id_, payload.shape, payload.dtype.name, device, payload, step.number]
+
+    def fetch(self, step: Step) -> list[Any]:
+        return [step.fields[0], step.number, step.number]
+
+    def wait(self, step: Step) -> list[Any]:
+        return [step.fields[0], step.number, step.number]
+
+    def sync(self, step: Step) -> list[Any]:
+        return [step.number, step.number]
+
+    def release(self, step: Step) -> list[Any]:
+        return [step.fields[0]]
+
+    def chain(self, step: Step) -> list[Any]:
+        return [step.fields[0]]
+
+    def effect(self, step: Step) -> list[Any]:
+        ids, chain, raises = step.fields
+
+        def callback(*arrays: Any) -> None:
+            self.effects.append((step.session, chain, step.number, tuple(array.copy() for array in arrays)))
+            if raises:
+                raise ValueError("the callback failed")
+
+        return [ids, chain, callback, step.number, step.number]
+
+    def publish(self, step: Step) -> list[Any]:
+        return [step.fields[0], step.fields[1], step.number]
+
+    def lookup(self, step: Step) -> list[Any]:
+        return [step.fields[0], step.fields[1], step.number]
+
+    def unpublish(self, step: Step) -> list[Any]:
+        return [step.fields[0], step.number]
+
+    def to_device(self, step: Step) -> list[Any]:
+        return [*step.fields, step.number]

@@ -1,0 +1,145 @@
+"""Devices whose streams have no threads: what was submitted executes, and is reported, when a test says so."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tensord.interpreter.opcodes import Opcode
+from tensord.streams.cpu import CpuDevice, CpuOptions
+from tensord.streams.device import Buffer
+from tensord.streams.events import EXECUTED
+from tensord.streams.faults import Faults
+from tensord.streams.sim import SimDevice, SimOptions
+from tensord.streams.stream import Sink, Stream, StreamKind
+
+Clock = Callable[[], int]
+
+
+class Injected(Exception):  # noqa: N818 - what happened
+    """What a call named in `Steering.failing` raises."""
+
+
+class Steering:
+    """What the streams of one machine share. `failing`: (session, location) of the calls that fail."""
+
+    def __init__(self, clock: Clock, failing: frozenset[tuple[int, int]], *, inline: bool, events: bool) -> None:
+        self.clock = clock
+        self.failing = failing
+        self.inline = inline
+        self.events = events
+
+
+class ModelStream(Stream):
+    """An in-order queue that executes one task, or reports some, when told to."""
+
+    def __init__(
+        self, device: str, kind: StreamKind, index: int, sink: Sink, faults: Faults, steering: Steering, *, late: bool
+    ) -> None:
+        super().__init__(device, kind, index)
+        self.sink = sink
+        self.faults = faults
+        self.steering = steering
+        self.may_inline = self.inline = steering.inline
+        self.late_errors = late
+        self.waiting: deque[Any] = deque()
+        self.executed: list[Any] = []
+        self.late: dict[int, BaseException] = {}
+
+    def submit(self, tasks: Sequence[Any]) -> None:
+        self.waiting.extend(tasks)
+
+    def running(self) -> None:
+        return None
+
+    def close(self, timeout: float) -> bool:  # noqa: ARG002 - nothing to wait for
+        return not self.waiting
+
+    def can_execute(self) -> bool:
+        """Is there a task, and have its event sources executed?"""
+        return bool(self.waiting) and all(source.event is not None for source in self.waiting[0].event_sources)
+
+    def execute(self) -> None:
+        """Execute the next task."""
+        task = self.waiting.popleft()
+        task.started = self.steering.clock()
+        self.act(task)
+        task.finished = self.steering.clock()
+        if self.events:
+            task.event = EXECUTED
+        self.executed.append(task)
+
+    def act(self, task: Any) -> None:
+        fails = task.opcode is Opcode.CALL and (task.author.id, task.location) in self.steering.failing
+        if not fails:
+            self.faults.execute(self, task)
+        elif self.late_errors:
+            task.execute()
+            if task.error is None:
+                self.late[task.id] = Injected()
+        elif task.error is None and task.poisoned_operand() is None:
+            task.fail(Injected())
+        else:
+            task.execute()
+
+    def report(self, count: int) -> None:
+        """Report the first `count` executed tasks."""
+        batch, self.executed = self.executed[:count], self.executed[count:]
+        for task in batch:
+            if task.id in self.late:
+                task.fail(self.late.pop(task.id))
+        self.sink(batch)
+
+    # -- what `Faults` asks of a stream
+
+    def pause(self, seconds: float) -> None:
+        pass
+
+    def hold_back(self, task: Any, error: BaseException, after: int) -> None:  # noqa: ARG002 - any number may follow
+        self.late[task.id] = error
+
+    def refresh(self, *, interfered: bool) -> None:
+        self.inline = self.may_inline and not interfered
+
+    def begin_close(self) -> None:
+        pass
+
+    def end_close(self, deadline: float) -> bool:  # noqa: ARG002
+        return not self.waiting
+
+
+class Peak:
+    """A device that remembers the most it ever had allocated."""
+
+    peak = 0
+    allocated: int
+
+    def allocate(self, nbytes: int) -> Buffer | None:
+        buffer: Buffer | None = super().allocate(nbytes)  # type: ignore[misc]
+        self.peak = max(self.peak, self.allocated)
+        return buffer
+
+
+class ModelCpu(Peak, CpuDevice):
+    """A cpu device with model streams."""
+
+    def __init__(self, name: str, sink: Sink, options: CpuOptions, steering: Steering) -> None:
+        self.steering = steering
+        super().__init__(name, sink, options)
+
+    def _stream(self, kind: StreamKind, index: int, sink: Sink) -> Any:
+        return ModelStream(self.name, kind, index, sink, self.faults, self.steering, late=self.options.late_errors)
+
+
+class ModelSim(Peak, SimDevice):
+    """A sim device with model streams."""
+
+    def __init__(self, name: str, sink: Sink, options: SimOptions, steering: Steering) -> None:
+        self.steering = steering
+        super().__init__(name, sink, options)
+
+    def _stream(self, kind: StreamKind, index: int, sink: Sink) -> Any:
+        stream = ModelStream(self.name, kind, index, sink, self.faults, self.steering, late=self.options.late_errors)
+        stream.events = self.steering.events
+        return stream
