@@ -14,7 +14,7 @@ import numpy as np
 
 from .attributes import MAX_NDIM
 from .errors import ProtocolError
-from .messages import CALL, Message, MessageKind
+from .messages import CALL, MessageKind
 
 Check: TypeAlias = Callable[[Any], bool]
 
@@ -115,9 +115,9 @@ FORMS: dict[int, dict[str, Check]] = {
 }
 
 
-def check_form(message: Message) -> None:
+def check_form(message: Sequence[Any]) -> None:
     """Raise ProtocolError if the message is not of its kind's form."""
-    if message[0] == CALL and is_call(message):  # the frequent one, at once
+    if is_call(message):  # the frequent one, at once
         return
     form = form_of(message)
     kind = MessageKind(message[0]).name
@@ -128,9 +128,9 @@ def check_form(message: Message) -> None:
             raise ProtocolError(f"the field {name!r} of a {kind} message is {shown(value)}")
 
 
-def is_call(message: Message) -> bool:
+def is_call(message: Sequence[Any]) -> bool:
     """Is it a well-formed CALL?"""
-    if len(message) != 6:
+    if type(message) not in SEQUENCES or len(message) != 6 or message[0] != CALL:
         return False
     _, number, inputs, outputs, released, location = message
     return (
@@ -138,7 +138,7 @@ def is_call(message: Message) -> bool:
     )
 
 
-def form_of(message: Message) -> dict[str, Check]:
+def form_of(message: Sequence[Any]) -> dict[str, Check]:
     """The form of a message's kind; ProtocolError if it has none."""
     form = None
     if type(message) in SEQUENCES and message and type(message[0]) in {int, MessageKind}:
@@ -148,7 +148,7 @@ def form_of(message: Message) -> dict[str, Check]:
     return form
 
 
-def field_of(message: Message, name: str) -> Any:
+def field_of(message: Sequence[Any], name: str) -> Any:
     """A field of a message that may be damaged, or None if it has none of that name that is in order."""
     try:
         form = form_of(message)
@@ -167,7 +167,7 @@ def shown(value: Any) -> str:
     return text if len(text) <= 40 else f"{text[:40]}..."
 
 
-def outputs_of(message: Message) -> Sequence[int]:
+def outputs_of(message: Sequence[Any]) -> Sequence[int]:
     """The ids that a message, which may be damaged, was to define."""
     outputs = field_of(message, "outputs")
     if outputs is not None:

@@ -28,7 +28,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any, TypeAlias
 
-from .meta import SCALAR_TYPES, Meta, OperandMeta
+from .meta import DTYPES, SCALAR_TYPES, Meta, OperandMeta
 
 Message: TypeAlias = tuple[Any, ...] | list[Any]
 
@@ -85,4 +85,6 @@ def decode_meta(wire: Any) -> OperandMeta | None:
     if isinstance(wire, str):
         return SCALAR_TYPES[wire]
     shape, dtype = wire
+    if dtype not in DTYPES or not all(type(n) is int for n in shape):
+        raise TypeError(f"{wire!r} is not a meta")
     return Meta.of(tuple(shape), dtype)

@@ -37,6 +37,7 @@ DTYPES: dict[str, np.dtype[np.generic]] = {
         "complex128",
     )
 }
+LARGEST = 2**63 - 1  # bytes; NumPy counts empty dimensions as if they were of size 1, too
 SCALAR_TYPES: dict[str, ScalarType] = {"bool": bool, "int": int, "float": float, "complex": complex}
 
 
@@ -75,6 +76,8 @@ class Meta:
             clean = tuple(int(n) for n in shape)
             if any(n < 0 for n in clean):
                 raise TypeError(f"shape {shape} has a negative dimension")
+            if math.prod(max(n, 1) for n in clean) * resolved.itemsize > LARGEST:
+                raise TypeError(f"shape {shape} is too large for any memory")
             meta = _interned.setdefault((clean, resolved), Meta(clean, resolved))
         return meta
 

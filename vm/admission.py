@@ -10,10 +10,13 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from numpy.typing import NDArray
+
 from ..interpreter import ops as _ops  # noqa: F401 - fills the registry
 from ..interpreter.errors import CancelledError, MetadataError, ProtocolError, TensordError
+from ..interpreter.forms import check_form
 from ..interpreter.messages import MessageKind, decode_meta
-from ..interpreter.meta import Meta
+from ..interpreter.meta import Meta, OperandMeta
 from ..interpreter.opcodes import Opcode
 from ..interpreter.opdef import find
 from ..streams.stream import StreamKind
@@ -23,6 +26,7 @@ from .instruction import Instruction
 from .lane import Lane
 from .pending import await_metas
 from .plan import Plan
+from .refusal import deny
 from .residency import Binding
 from .tensor import Copy, Tensor
 from .views import view_of
@@ -57,11 +61,9 @@ class Admission:
         }
 
     def handle(self, session: VmSession, message: Sequence[Any]) -> None:
-        """Admit one message. A small op in whose way nothing stands runs at once."""
-        handler = self.handlers.get(message[0])
-        if handler is None:
-            raise ProtocolError(f"there is no message kind {message[0]!r}")
-        handler(session, message)
+        """Admit one message; ProtocolError, and nothing changed, if it is damaged."""
+        check_form(message)
+        self.handlers[message[0]](session, message)
 
     # -- ops -------------------------------------------------------------------------------------------------------
 
@@ -79,13 +81,21 @@ class Admission:
         self.release_operands(session, inputs, outputs, released, number)
 
     def admit_call(
-        self, session: VmSession, plan: Plan, inputs: Sequence[Any], outputs: Sequence[int], released: int, location: int
+        self,
+        session: VmSession,
+        plan: Plan,
+        inputs: Sequence[Any],
+        outputs: Sequence[int],
+        released: int,
+        location: int,
     ) -> None:
         """Bind the operands, plan what has to move, admit."""
+        check_counts(plan, inputs, outputs)
         operands = [
             value if scalar else tensor_of(session, value) for value, scalar in zip(inputs, plan.scalars, strict=True)
         ]
         targets = [tensor_of(session, id_) for id_ in outputs] if plan.in_place else []
+        check_metas(plan, operands, targets)
         if not plan.in_place:
             check_new(session, outputs)
         if plan.pending or (plan.in_place and None in plan.outputs):
@@ -181,22 +191,24 @@ class Admission:
             engine.tell(session, error)
 
     def poison_existing(self, session: VmSession, tensor: Tensor, error: TensordError) -> None:
-        """A rejected write poisons the session's own tensor; one that others hold keeps its value."""
-        if tensor.holders > 1:
+        """A rejected write poisons, as a failed one does; but a cancelled one leaves alone what others hold."""
+        if tensor.holders > 1 and isinstance(error, CancelledError):
             return
-        engine = self.engine
-        binding = engine.residency.target(tensor, tensor.home, False, session, 0)
-        instruction = engine.new_instruction(session, Opcode.CALL, error.op or "call", tensor.home, 0)
-        instruction.outputs = (binding,)
+        self.poison_copy(session, self.engine.residency.target(tensor, tensor.home, False, session, 0).copy, error)
+
+    def poison_copy(self, session: VmSession, copy: Copy, error: TensordError) -> None:
+        """Poison a copy at this place in program order."""
+        instruction = self.engine.new_instruction(session, Opcode.CALL, error.op or "call", copy.lane, 0)
+        instruction.writes = (copy,)
         instruction.error = error
-        set_accesses(instruction)
-        engine.admit(instruction)
+        self.engine.admit(instruction)
 
     def poisoned(self, error: TensordError, meta: Meta | None) -> Tensor:
         """A tensor that never had a value."""
         lane = next(iter(self.engine.lanes.values()))
         tensor, copy = self.engine.residency.new_tensor(meta, lane)
         copy.poison = error
+        tensor.meta_error = error if meta is None else None
         return tensor
 
     def to_device(self, session: VmSession, message: Sequence[Any]) -> None:
@@ -248,16 +260,14 @@ class Admission:
         """AccessBlobByCallback, writing: bytes from outside, straight to the tensor's home."""
         _, id_, shape, dtype, device, payload, location = message
         engine = self.engine
-        session.payload += payload.nbytes
         try:
             refuse_cancelled(session)
             check_new(session, (id_,))
-            meta, lane = Meta.of(tuple(shape), dtype), lane_of(engine, device)
-        except (TensordError, TypeError) as error:
-            session.payload -= payload.nbytes
-            refused = error if isinstance(error, TensordError) else MetadataError(str(error))
-            self.reject(session, refused, (id_,), location, "asarray")
+            meta, lane = upload_meta(shape, dtype, payload), lane_of(engine, device)
+        except TensordError as error:
+            self.reject(session, error, (id_,), location, "asarray")
             return
+        session.payload += payload.nbytes
         tensor, copy = engine.residency.new_tensor(meta, lane)
         define(session, id_, tensor)
         instruction = engine.new_instruction(session, Opcode.ACCESS, "upload", lane, location)
@@ -286,7 +296,7 @@ class Admission:
             refuse_cancelled(session)
             tensor = tensor_of(session, id_)
         except TensordError as error:
-            session.reply(request, None, error)
+            deny(engine, session, error, request, location, "fetch")
             return
         source = self.readable(tensor)
         if fetch_immediately(engine, session, source, request, location):
@@ -339,7 +349,7 @@ class Admission:
         try:
             tensors = [tensor_of(session, id_) for id_ in ids]
         except TensordError as error:
-            session.reply(request, None, error)
+            deny(engine, session, error, request, location, "wait")
             return
         copies = tuple({self.readable(tensor).copy: None for tensor in tensors})
         if wait_immediately(engine, session, copies, location):
@@ -382,16 +392,18 @@ class Admission:
         """AccessBlobByCallback, calling the user's function with host arrays, in the order of its chain."""
         _, ids, chain, callback, request, location = message
         engine = self.engine
+        link = session.chains.get(chain)
         try:
             refuse_cancelled(session)
             host = engine.residency.host
-            link = session.chains.get(chain)
             if host is None or link is None:
                 raise ProtocolError("a side effect needs a chain and a cpu device")
             tensors = [tensor_of(session, id_) for id_ in ids]
             bound = [engine.residency.operand(tensor, host, session, location) for tensor in tensors]
         except TensordError as error:
-            session.reply(request, None, error)
+            deny(engine, session, error, request, location, "effect")
+            if link is not None and not isinstance(error, CancelledError):
+                self.poison_copy(session, link, error)
             return
         instruction = engine.new_instruction(session, Opcode.ACCESS, "effect", host, location)
         instruction.inputs = tuple(bound)
@@ -431,9 +443,10 @@ class Admission:
         """Give tensors names, all at once."""
         _, given, ids, request = message
         try:
+            check_pairs(given, ids)
             names.publish(self.engine, given, [tensor_of(session, id_) for id_ in ids])
         except TensordError as error:
-            session.reply(request, None, error)
+            deny(self.engine, session, error, request, 0, "publish")
             return
         session.reply(request, None, None)
 
@@ -441,10 +454,11 @@ class Admission:
         """Give the session handles to published tensors, all or none."""
         _, wanted, ids, request = message
         try:
+            check_pairs(wanted, ids)
             tensors = names.lookup(self.engine, wanted)
             check_new(session, ids)
         except TensordError as error:
-            session.reply(request, None, error)
+            deny(self.engine, session, error, request, 0, "lookup")
             return
         for id_, tensor in zip(ids, tensors, strict=True):
             tensor.holders += 1
@@ -457,7 +471,7 @@ class Admission:
         try:
             names.unpublish(self.engine, given)
         except TensordError as error:
-            session.reply(request, None, error)
+            deny(self.engine, session, error, request, 0, "unpublish")
             return
         session.reply(request, None, None)
 
@@ -484,6 +498,27 @@ def metas_of(session: VmSession, number: int) -> Sequence[Meta | None]:
     return plan.outputs if isinstance(plan, Plan) else ()
 
 
+def check_counts(plan: Plan, inputs: Sequence[Any], outputs: Sequence[int]) -> None:
+    """A call has as many operands and results as its signature."""
+    given, wanted = (len(inputs), len(outputs)), (len(plan.metas), len(plan.outputs))
+    if given != wanted:
+        raise ProtocolError(f"{plan.label}: {given} operands and results, but its signature has {wanted}")
+
+
+def check_metas(plan: Plan, operands: Sequence[Any], targets: Sequence[Tensor]) -> None:
+    """A call's operands are what its signature says. One whose meta is pending on either side is checked later."""
+    found = [(value.meta if isinstance(value, Tensor) else type(value)) for value in operands]
+    found += [target.meta for target in targets]
+    for meta, wanted in zip(found, (*plan.metas, *plan.outputs), strict=False):
+        if meta is not wanted and meta is not None and wanted is not None:
+            raise ProtocolError(f"{plan.label}: an operand is {show_meta(meta)}, but the signature's {show_meta(wanted)}")
+
+
+def show_meta(meta: OperandMeta) -> str:
+    """A meta, or a scalar's type, for people."""
+    return meta.__name__ if isinstance(meta, type) else repr(meta)
+
+
 def tensor_of(session: VmSession, id_: int) -> Tensor:
     """The tensor behind an id of the session."""
     tensor = session.tensors.get(id_)
@@ -495,15 +530,23 @@ def tensor_of(session: VmSession, id_: int) -> Tensor:
 
 def check_new(session: VmSession, ids: Sequence[int]) -> None:
     """Ids that a session defines rise and are never reused."""
+    newest = session.newest
     for id_ in ids:
-        if not isinstance(id_, int) or id_ <= session.newest:
-            raise ProtocolError(f"tensor id {id_!r} is not new: ids rise, the last one was {session.newest}")
+        if id_ <= newest:
+            raise ProtocolError(f"tensor id {id_} is not new: ids rise, the last one was {newest}")
+        newest = id_
 
 
 def define(session: VmSession, id_: int, tensor: Tensor) -> None:
     """Enter a tensor under a new id."""
     session.tensors[id_] = tensor
     session.newest = max(session.newest, id_)
+
+
+def check_pairs(given: Sequence[str], ids: Sequence[int]) -> None:
+    """As many names as ids."""
+    if len(given) != len(ids):
+        raise ProtocolError(f"{len(given)} names for {len(ids)} tensors")
 
 
 def refuse_cancelled(session: VmSession) -> None:
@@ -532,6 +575,18 @@ def updates(plan: Plan, instruction: Instruction, target: Tensor) -> bool:
     """Is the target written in part, on top of what it holds? Written from another tensor it is all new."""
     first = instruction.inputs[0] if plan.op.partial else None
     return type(first) is Binding and first.tensor is target
+
+
+def upload_meta(shape: Sequence[int], dtype: str, payload: NDArray[Any]) -> Meta:
+    """The meta of an upload; MetadataError if it is none, or not the payload's."""
+    try:
+        meta = decode_meta((shape, dtype))
+    except TypeError as error:
+        raise MetadataError(f"asarray: {error}", op="asarray") from None
+    if not isinstance(meta, Meta) or (payload.shape, payload.dtype) != (meta.shape, meta.dtype):
+        found = f"{payload.dtype.name}{list(payload.shape)}"
+        raise MetadataError(f"asarray: the payload is {found}, not {meta}", op="asarray")
+    return meta
 
 
 def set_accesses(instruction: Instruction) -> None:

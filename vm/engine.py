@@ -35,11 +35,14 @@ from .binding import adopt_results, bind_arguments
 from .immediate import INLINE_BYTES, run_immediately
 from .instruction import Instruction, Status
 from .lane import Lane
+from .pending import fail_metas
 from .record import Reason
+from .refusal import refuse
 from .reservation import is_stuck, next_waiting, out_of_memory, reserve
 from .residency import Residency
 from .ring import Ring
 from .session import ReplySink, VmSession
+from .spill import spill
 from .tensor import Tensor
 
 # Work, in element operations of 0.1 to 0.2 ns, up to which a bounded kernel runs on the driving thread: about 150 us.
@@ -144,10 +147,14 @@ class Engine:
         pending, handle = self.pending, self.admission.handle
         for _ in range(min(WINDOW, len(pending))):
             session, message = pending.popleft()
-            if message[0] != CALL or not run_immediately(self, session, message):
+            try:
+                if message[0] == CALL and run_immediately(self, session, message):
+                    continue
                 handle(session, message)
-                if self.ready:  # at once, so that the next one may find it done
-                    self.dispatch_ready()
+            except Exception as error:  # nothing that a client sends may stop the others
+                refuse(self, session, message, error)
+            if self.ready:  # at once, so that the next one may find it done
+                self.dispatch_ready()
 
     def dispatch_ready(self) -> None:
         """Dispatch what is ready, and what becomes so because its producer has its place on a stream now."""
@@ -212,7 +219,10 @@ class Engine:
         if new:
             pending = any(copy.nbytes < 0 for copy in new)
             instruction.lane.owe(instruction, None if pending else sum(copy.nbytes for copy in new))
-            instruction.lane.make_room(instruction.reads + instruction.writes)
+            lane, spare = instruction.lane, instruction.reads + instruction.writes
+            lane.make_room(spare)
+            if lane.planned > lane.device.limit:
+                spill(self, lane, spare)
 
     def try_ready(self, instruction: Instruction) -> None:
         """READY once its edges are satisfied for dispatch; a doomed one goes when they are satisfied for good."""
@@ -390,6 +400,8 @@ class Engine:
             error = instruction.failure_of(copy)
             if error is not None:
                 self.doom(edges.readers_of(instruction, {copy.id}), error)
+        for error, waiting in fail_metas(instruction):
+            self.doom([one for one in waiting if not one.retired], error)
 
     def doom(self, roots: Iterable[Instruction], error: TensordError) -> None:
         """These will not run, nor what reads their results. Whoever waits for one is told at once."""

@@ -166,7 +166,7 @@ class Lane:
         if not copy.uses:
             self.free(copy)
             return
-        stream = copy.stream  # a transfer may use it on another device's stream, which has no use for memory of this one
+        stream = copy.stream  # a transfer may use it on another device's stream, to which memory of this one is no use
         if copy.buffer is not None and copy.queued == copy.uses and stream is not None and stream.device == self.name:
             self.hand_me_downs.setdefault(stream, []).append(copy.buffer)
             copy.buffer = None

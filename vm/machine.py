@@ -27,7 +27,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-import structlog
 
 from ..interpreter.errors import ConnectionLost, ProtocolError, TensordError
 from ..streams.catalogue import close_devices, open_devices
@@ -35,6 +34,7 @@ from ..streams.stream import Task
 from . import cancel
 from .engine import Engine
 from .interrupts import SHIELD, ShieldedLock
+from .log import log
 from .report import residency_of, statistics
 from .session import ReplySink, VmSession
 from .trace import Trace
@@ -46,8 +46,6 @@ HANG_AFTER = 3.0
 SWITCH_INTERVAL = 1e-4
 WINDOW = 8192  # unfinished instructions a session may have
 WINDOW_BYTES = 1 << 30  # bytes of uploads it may have unconsumed
-
-log = structlog.get_logger("tensord")
 
 
 class Bell:

@@ -36,10 +36,10 @@ def lookup(engine: Engine, wanted: Sequence[str]) -> list[Tensor]:
 
 def unpublish(engine: Engine, given: Sequence[str]) -> None:
     """Take the names away, all or none."""
-    for tensor in lookup(engine, given):
-        let_go(engine, tensor)
-    for name in given:
+    distinct = tuple(dict.fromkeys(given))
+    for name, tensor in zip(distinct, lookup(engine, distinct), strict=True):
         del engine.names[name]
+        let_go(engine, tensor)
 
 
 def let_go(engine: Engine, tensor: Tensor) -> None:

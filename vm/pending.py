@@ -7,7 +7,7 @@ kernel's. Metas are write-once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ..interpreter.errors import TensordError
@@ -44,6 +44,32 @@ def resolve_meta(engine: Engine, tensor: Tensor, meta: Meta) -> None:
             dependent.pending -= 1
             if dependent.pending == 0 and dependent.error is None:
                 stack.extend(resolve_instruction(engine, dependent))
+
+
+def fail_metas(instruction: Instruction) -> Iterator[tuple[TensordError, list[Instruction]]]:
+    """It was to decide metas and failed: nobody will ever know them. Yields whom that dooms, with the error."""
+    if instruction.plan is None or instruction.plan.in_place:
+        return
+    for binding in instruction.outputs:
+        error = instruction.failure_of(binding.copy)
+        if error is not None and binding.tensor.meta is None:
+            yield error, fail_meta(binding.tensor, error)
+
+
+def fail_meta(tensor: Tensor, error: TensordError) -> list[Instruction]:
+    """The tensor's meta, and those of tensors with the same value, are an error. Returns who waited for them."""
+    doomed: list[Instruction] = []
+    stack = [tensor]
+    while stack:
+        tensor = stack.pop()
+        tensor.meta_error = error
+        dependents, tensor.dependents = tensor.dependents, None
+        for dependent in dependents or ():
+            if isinstance(dependent, Tensor):
+                stack.append(dependent)
+            else:
+                doomed.append(dependent)
+    return doomed
 
 
 def learn_size(tensor: Tensor, nbytes: int) -> None:

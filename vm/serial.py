@@ -24,11 +24,9 @@ import numpy as np
 
 from ..interpreter import ops as _ops  # noqa: F401 - fills the registry
 from ..interpreter.errors import CancelledError, KernelError, MetadataError, ProtocolError, TensordError
-from ..interpreter.infer import infer_once
 from ..interpreter.messages import MessageKind, decode_meta
 from ..interpreter.meta import Meta
-from ..interpreter.opdef import find
-from ..interpreter.targets import check_targets
+from ..interpreter.opdef import OutputMetas, find
 from .serial_values import (
     Errors,
     Host,
@@ -40,7 +38,7 @@ from .serial_values import (
     compute,
     decode_target,
     define,
-    describe,
+    infer,
     meta_of,
     refuse_cancelled,
     settle,
@@ -107,11 +105,14 @@ class SerialEngine:
         for tensor in {id(t): t for t in session.tensors.values()}.values():
             if tensor.holders == own[id(tensor)]:
                 tensor.value.add(error)
+                tensor.meta_errors = (*tensor.meta_errors, error) if tensor.meta_pending else ()
         for value in (*session.chains.values(), *session.answers.values()):
             value.add(error)
 
     def restart(self, session: SerialSession) -> None:
-        """Take the session's messages again."""
+        """Take the session's messages again, and side effects on chains that were stopped."""
+        if session.cancelled is not None:
+            session.chains = {id_: Value(()) for id_ in session.chains}
         session.cancelled = None
 
     def close(self, session: SerialSession) -> None:
@@ -153,13 +154,17 @@ class SerialEngine:
         targets = [tensor_of(session, id_) for id_ in outputs] if signature.in_place else []
         if not signature.in_place:
             check_new(session, outputs)
-        results = self.results(session, signature, operands, targets, location)
-        for id_, target, meta, value in itertools.zip_longest(outputs, targets, signature.outputs, results):
+        metas, results = self.results(session, signature, operands, targets, location)
+        for id_, target, told, meta, value in itertools.zip_longest(
+            outputs, targets, signature.outputs, metas, results
+        ):
             if target is not None:
                 target.value = value
-            else:
-                known = meta if value.array is None else meta_of(value.array)
-                define(session, id_, SerialTensor(value, known, signature.device))
+                continue
+            made = SerialTensor(value, meta if value.array is None else meta_of(value.array), signature.device)
+            made.meta_pending = told is None
+            made.meta_errors = value.errors if told is None else ()
+            define(session, id_, made)
 
     def results(
         self,
@@ -168,37 +173,22 @@ class SerialEngine:
         operands: Sequence[Any],
         targets: Sequence[SerialTensor],
         location: int,
-    ) -> list[Value]:
-        """The op's results: values, or the errors of its operands, or its own."""
+    ) -> tuple[OutputMetas, list[Value]]:
+        """The op's results, with their metas as far as known: values, or the errors of its operands, or its own."""
         read = [o.value for o in operands if isinstance(o, SerialTensor)]
-        errors = tuple(dict.fromkeys(error for value in read for error in value.errors))
-        count = len(signature.outputs)
-        if any(value.array is None for value in read):
-            late = self.mismatch(session, signature, operands, targets, location)
-            return [Value(None, errors + late) for _ in range(count)]
+        found = [error for value in read for error in value.errors]
+        found += [error for target in targets for error in target.meta_errors]
+        errors = tuple(dict.fromkeys(found))
+        metas: OutputMetas = signature.outputs
         try:
+            metas = infer(signature, operands, targets)
+            if any(value.array is None for value in read) or any(target.meta is None for target in targets):
+                return metas, [Value(None, errors) for _ in metas]
             failure = self.inject(session.id, location) if self.inject is not None else None
-            made = compute(signature, operands, targets) if failure is None else [failure] * count
+            made = compute(signature, operands, metas) if failure is None else [failure for _ in metas]
         except BaseException as error:
-            made = [error] * count
-        return [settle(session, signature, result, errors, location) for result in made]
-
-    def mismatch(
-        self,
-        session: SerialSession,
-        signature: Signature,
-        operands: Sequence[Any],
-        targets: Sequence[SerialTensor],
-        location: int,
-    ) -> Errors:
-        """A skipped call whose metas, once they are all known, do not fit either: either error may be first."""
-        metas = tuple(o.meta if isinstance(o, SerialTensor) else type(o) for o in operands)
-        try:
-            outputs = infer_once(signature.op, metas, signature.attributes)
-            check_targets(signature.op, outputs, tuple(t.meta for t in targets) if signature.in_place else None)
-        except MetadataError as error:
-            return (describe(session, signature, error, location),)
-        return ()
+            made = [error for _ in metas]
+        return metas, [settle(session, signature, result, errors, location) for result in made]
 
     def reject(
         self,
@@ -208,15 +198,18 @@ class SerialEngine:
         location: int,
         what: Signature | str,
     ) -> None:
-        """A refused message still defines its outputs, poisoned; a tensor that others hold keeps its value."""
+        """A refused message still defines its outputs, poisoned; cancelled, it leaves alone what others hold."""
         label, metas = (what, ()) if isinstance(what, str) else (what.op.name, what.outputs)
         error = error.reraisable()
         error.op, error.location = error.op or label, session.locations.get(location)
         for id_, meta in itertools.zip_longest(outputs, metas[: len(outputs)]):
             tensor = session.tensors.get(id_)
             if tensor is None and id_ > session.newest:
-                define(session, id_, SerialTensor(Value(None, (error,)), meta, next(iter(self.devices))))
-            elif tensor is not None and tensor.holders == 1:
+                made = SerialTensor(Value(None, (error,)), meta, next(iter(self.devices)))
+                made.meta_pending = meta is None
+                made.meta_errors = (error,) if meta is None else ()
+                define(session, id_, made)
+            elif tensor is not None and (tensor.holders == 1 or not isinstance(error, CancelledError)):
                 tensor.value = Value(None, (error,))
 
     def to_device(self, session: SerialSession, message: Sequence[Any]) -> None:
@@ -230,7 +223,9 @@ class SerialEngine:
         except TensordError as error:
             self.reject(session, error, (new,), location, "to_device")
             return
-        define(session, new, SerialTensor(Value(base.value.array, base.value.errors), base.meta, device))
+        moved = SerialTensor(Value(base.value.array, base.value.errors), base.meta, device)
+        moved.meta_pending, moved.meta_errors = base.meta_pending, base.meta_errors
+        define(session, new, moved)
 
     # -- release ---------------------------------------------------------------------------------------------------
 

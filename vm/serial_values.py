@@ -35,15 +35,21 @@ class Value:
 
 
 class SerialTensor:
-    """What a handle names. `meta` is None if nobody can know it; `holders` counts handles and names."""
+    """What a handle names. `holders` counts handles and names.
 
-    __slots__ = ("holders", "home", "meta", "value")
+    `meta` is None if it certainly never was known. `meta_pending`: the client did not know it at the call; then
+    `meta_errors` are why nobody may ever know it. A meta is write-once: such a tensor cannot be healed by a write.
+    """
+
+    __slots__ = ("holders", "home", "meta", "meta_errors", "meta_pending", "value")
 
     def __init__(self, value: Value, meta: Meta | None, home: str) -> None:
         self.value = value
         self.meta = meta
         self.home = home
         self.holders = 1
+        self.meta_pending = False
+        self.meta_errors: Errors = ()
 
 
 class Signature:
@@ -87,24 +93,23 @@ class SerialSession:
         self.reply(request, value.array, error)
 
 
-def compute(signature: Signature, operands: Sequence[Any], targets: Sequence[SerialTensor]) -> Sequence[Any]:
-    """The arrays that the op makes; MetadataError if the metas, now known, do not fit, or what its kernel raises."""
+def infer(signature: Signature, operands: Sequence[Any], targets: Sequence[SerialTensor]) -> OutputMetas:
+    """The metas of the results from those that the operands have now; MetadataError if they do not fit."""
+    metas = tuple(o.meta if isinstance(o, SerialTensor) else type(o) for o in operands)
+    wanted = tuple(target.meta for target in targets) if signature.in_place else None
+    return check_targets(signature.op, infer_once(signature.op, metas, signature.attributes), wanted)
+
+
+def compute(signature: Signature, operands: Sequence[Any], metas: OutputMetas) -> Sequence[Any]:
+    """The arrays that the op makes, an exception in the place of one that failed alone; or it raises."""
     op, attributes = signature.op, signature.attributes
     inputs = [o.value.array if isinstance(o, SerialTensor) else o for o in operands]
-    metas = tuple(meta_of(x) if isinstance(x, np.ndarray) else type(x) for x in inputs)
-    wanted = tuple(target_meta(target) for target in targets) if signature.in_place else None
-    outputs = check_targets(op, infer_once(op, metas, attributes), wanted)
-    results = [np.empty(meta.shape, meta.dtype) for meta in outputs if meta is not None]
-    if op.partial and signature.in_place:
-        np.copyto(results[0], inputs[0])
-    kernel = op.bind(np, len(inputs), dict(attributes))
-    returned = kernel(*inputs, *results)
-    failures = returned if isinstance(returned, (list, tuple)) else ()
-    made: list[Any] = list(failures) if op.dynamic else list(results)
-    for position, failure in enumerate(failures):
-        if isinstance(failure, BaseException):
-            made[position] = failure
-    return made
+    results = [np.empty(meta.shape, meta.dtype) for meta in metas if meta is not None]
+    returned = op.bind(np, len(inputs), dict(attributes))(*inputs, *results)
+    if op.dynamic:
+        return list(returned)
+    failures = returned if isinstance(returned, (list, tuple)) else [None] * len(results)
+    return [f if isinstance(f, BaseException) else made for f, made in zip(failures, results, strict=True)]
 
 
 def settle(session: SerialSession, signature: Signature, made: Any, errors: Errors, location: int) -> Value:
@@ -112,11 +117,6 @@ def settle(session: SerialSession, signature: Signature, made: Any, errors: Erro
     if isinstance(made, BaseException):
         return Value(None, (*errors, describe(session, signature, made, location)))
     return Value(np.array(made, order="C"), errors)
-
-
-def target_meta(target: SerialTensor) -> Meta | None:
-    """The meta of a tensor that is written to: metas are write-once, so it outlives the value."""
-    return target.meta if target.value.array is None else meta_of(target.value.array)
 
 
 def describe(session: SerialSession, signature: Signature, error: BaseException, location: int) -> TensordError:

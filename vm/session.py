@@ -55,5 +55,8 @@ class VmSession:
         self.payload = 0  # bytes of uploads not yet consumed
 
     def where(self, location: int) -> str | None:
-        """The user's line behind a location number."""
-        return self.locations.get(location)
+        """The user's line behind a location number; None for one that was never sent."""
+        try:
+            return self.locations.get(location)
+        except TypeError:  # from a damaged message that ran before anybody looked at this field
+            return None

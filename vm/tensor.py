@@ -107,10 +107,11 @@ class Tensor:
     """A tensor: meta (None while pending), home, and the view of its storage.
 
     `strides` is None for a packed tensor that covers its storage from the start. `holders` counts the handles and
-    names that hold it. `dependents` are the instructions and tensors whose metas wait for this one's.
+    names that hold it. `dependents` are the instructions and tensors whose metas wait for this one's; `meta_error` is
+    why the meta will never be known, since what was to decide it failed.
     """
 
-    __slots__ = ("dependents", "holders", "home", "meta", "offset", "storage", "strides")
+    __slots__ = ("dependents", "holders", "home", "meta", "meta_error", "offset", "storage", "strides")
 
     def __init__(self, meta: Meta | None, storage: Storage, home: Lane) -> None:
         self.meta = meta
@@ -120,16 +121,20 @@ class Tensor:
         self.strides: tuple[int, ...] | None = None
         self.holders = 1
         self.dependents: list[Instruction | Tensor] | None = None
+        self.meta_error: TensordError | None = None
 
     def await_meta(self, instruction: Instruction) -> None:
-        """If the meta is pending, the instruction waits for it."""
-        if self.meta is None:
+        """If the meta is pending, the instruction waits for it; if it will never be known, it is doomed."""
+        if self.meta_error is not None:
+            instruction.error = instruction.error or self.meta_error
+        elif self.meta is None:
             instruction.pending += 1
             self._add_dependent(instruction)
 
     def follow(self, base: Tensor) -> None:
         """Learn the meta from `base`, which has the same value, once it is known."""
-        if base.meta is None:
+        self.meta_error = base.meta_error
+        if base.meta is None and base.meta_error is None:
             base._add_dependent(self)
 
     def _add_dependent(self, dependent: Instruction | Tensor) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..interpreter.meta import Meta, packed_strides
 from ..interpreter.opdef import Layout
+from .lane import Lane
 from .plan import Plan
 from .tensor import Tensor
 
@@ -25,7 +26,7 @@ def view_of(plan: Plan, base: Tensor) -> Tensor | None:
         if len(layouts) >= LAYOUTS:
             layouts.clear()
         layout = layouts[key] = lay_out(plan, meta, output, base)
-    return None if layout is None else share(base, output, *layout)
+    return None if layout is None else share(base, output, *layout, plan.lane)
 
 
 def lay_out(plan: Plan, meta: Meta, output: Meta, base: Tensor) -> Layout | None:
@@ -36,10 +37,10 @@ def lay_out(plan: Plan, meta: Meta, output: Meta, base: Tensor) -> Layout | None
     return plan.op.view(meta, (base.offset, strides), output, dict(plan.attributes))
 
 
-def share(base: Tensor, meta: Meta, offset: int, strides: tuple[int, ...]) -> Tensor:
-    """Another tensor on the base's storage, with the same home."""
+def share(base: Tensor, meta: Meta, offset: int, strides: tuple[int, ...], home: Lane) -> Tensor:
+    """Another tensor on the base's storage, at home where the op runs."""
     storage = base.storage
-    tensor = Tensor(meta, storage, base.home)
+    tensor = Tensor(meta, storage, home)
     storage.sharers += 1
     packed = offset == 0 and strides == packed_strides(meta.shape, meta.dtype.itemsize)
     if not (packed and meta.nbytes == storage.nbytes):

@@ -6,7 +6,7 @@
         x = s.asarray([[1.0, 2.0], [3.0, 4.0]])
         print((x @ x + 1).to_device("sim:0").numpy())
 
-The names below are the public surface; everything else may change.
+The names below, and `tensord.handlers`, are the public surface; everything else may change.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ __all__ = [
 ]
 
 _HOMES = {"Session": "client.session", "Tensor": "client.tensor"}
+_MODULES = {"handlers": "client.handlers"}
 
 
 def connect(
@@ -68,8 +69,10 @@ def connect(
 
 def __getattr__(name: str) -> Any:
     """Load public names when they are first used: the command line does not need NumPy to show its help."""
-    if name not in __all__:
-        raise AttributeError(f"module 'tensord' has no attribute {name!r}")
     from importlib import import_module
 
+    if name in _MODULES:
+        return import_module(f".{_MODULES[name]}", __name__)
+    if name not in __all__:
+        raise AttributeError(f"module 'tensord' has no attribute {name!r}")
     return getattr(import_module(f".{_HOMES.get(name, 'interpreter.errors')}", __name__), name)
