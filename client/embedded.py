@@ -61,8 +61,9 @@ class EmbeddedTransport:
     def rouse(self, idle_flush: Callable[[], bool]) -> None:
         """Have the background thread look after unsent messages."""
         machine = self.machine
-        if not machine.awake:
+        if self._session.id not in machine.hooks:
             machine.hooks[self._session.id] = idle_flush
+        if not machine.awake:
             machine.rouse()
 
     def query(self, what: str, *arguments: Any) -> Any:

@@ -17,12 +17,36 @@ from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import Any
 
-from ..interpreter.errors import ConnectionLost
-from ..interpreter.messages import CALL, LOCATION, RELEASE, SIGNATURE, Message
-from .locations import Locations, user_frame
-from .transport import ClosedTransport, Reply
+from ..interpreter.errors import ConnectionLost, ProtocolError, TensordError
+from ..interpreter.messages import (
+    CALL,
+    EFFECT,
+    FETCH,
+    LOCATION,
+    LOOKUP,
+    PUBLISH,
+    RELEASE,
+    SIGNATURE,
+    TO_DEVICE,
+    UPLOAD,
+    WAIT,
+    Message,
+)
+from .locations import Locations, describe, user_frame
+from .transport import ClosedTransport, Reply, session_closed
 
 BATCH = 256
+# Where the messages other than calls hold tensor ids, one or a tuple.
+ID_FIELDS = {
+    RELEASE: (1,),
+    UPLOAD: (1,),
+    FETCH: (1,),
+    WAIT: (1,),
+    EFFECT: (1,),
+    PUBLISH: (2,),
+    LOOKUP: (2,),
+    TO_DEVICE: (1, 2),
+}
 
 
 class Outbox:
@@ -93,7 +117,7 @@ class Outbox:
 
     def send(self) -> bool:
         """Hand over what is unsent, and say whether there was anything; the caller holds the lock."""
-        batch, self.messages = self.messages, []
+        batch, self.messages = self.messages, type(self.messages)()
         self.heavy = False
         self._flushes += 1
         if not self.dropped.empty():
@@ -102,7 +126,11 @@ class Outbox:
             sites, self.locations.unsent = self.locations.unsent, []
             batch[:0] = [[LOCATION, number, text] for number, text in sites]
         if batch:
-            self.transport.send(batch)
+            try:
+                self.transport.send(batch)
+            except ProtocolError:  # we are in a side effect's callback: nothing is lost
+                self.messages[:0] = batch
+                raise
         return bool(batch)
 
     def _release_dropped(self, batch: list[Message]) -> None:
@@ -118,10 +146,10 @@ class Outbox:
             elif message[0] != SIGNATURE:
                 used = {id_ for id_ in dropped if mentions(message, id_)}
                 if used:
-                    batch.insert(position + 1, [RELEASE, sorted(used)])
+                    batch.insert(position + 1, [RELEASE, tuple(sorted(used))])
                     dropped -= used
         if dropped:  # nothing here uses them: their memory serves the first message already
-            batch.insert(0, [RELEASE, sorted(dropped)])
+            batch.insert(0, [RELEASE, tuple(sorted(dropped))])
 
     def idle_flush(self) -> bool:
         """Called now and then by the transport: send what nobody has sent since the last time."""
@@ -153,13 +181,28 @@ class Outbox:
         """The reply's value; raises its error, or TimeoutError."""
         if not reply.done and not self.transport.wait(reply, timeout):
             raise TimeoutError(f"no result within {timeout} s")
-        return reply.result()
+        try:
+            return reply.result()
+        except TensordError as error:
+            if error.location is None:  # the request itself was at fault, not an earlier call
+                error.location = describe(user_frame(2))
+            raise
 
     def close(self) -> None:
         """End the session; everything afterwards raises ConnectionLost."""
         transport = self.transport
-        self.transport = ClosedTransport(transport.devices)
+        with self.lock:
+            self.transport = ClosedTransport(transport.devices)
+            self.messages = Closed()
         transport.close()
+
+
+class Closed(list[Message]):
+    """The messages of a closed session: it takes no more."""
+
+    def append(self, _message: Message) -> None:
+        """Raise ConnectionLost at the user's line."""
+        raise session_closed()
 
 
 def ride(message: Message, dropped: set[int], scalars: Sequence[bool]) -> None:
@@ -176,7 +219,9 @@ def ride(message: Message, dropped: set[int], scalars: Sequence[bool]) -> None:
 
 
 def mentions(message: Message, id_: int) -> bool:
-    """Does a message other than a call name that tensor? (It may take a request's number for one; that is harmless.)"""
-    return any(
-        field == id_ if isinstance(field, int) else isinstance(field, tuple) and id_ in field for field in message[1:4]
-    )
+    """Does a message other than a call name that tensor?"""
+    for field in ID_FIELDS.get(message[0], ()):
+        ids = message[field]
+        if ids == id_ if isinstance(ids, int) else id_ in ids:
+            return True
+    return False

@@ -8,7 +8,7 @@ seen before one dictionary lookup.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -40,6 +40,7 @@ from .tensor import Tensor
 from .transport import ClosedTransport, Reply, Transport
 
 SCALARS = (bool, int, float, complex)
+LISTS = frozenset((list, tuple))
 PLAIN = frozenset((bool, int, float, str, type(None)))
 
 
@@ -104,14 +105,12 @@ class Session:
         key = self._call_key(name, inputs, attributes, out, device) if self._native else None
         entry = None if key is None else self._entries.get(key)
         if entry is not None:
-            return self._issue(entry, inputs, out, self._outbox.locations.number(sys._getframe(1)))
+            return self._issue(entry, inputs, out, self._outbox.locations.number(user_frame(1)))
         op = self._find(name)
         try:
             frozen = op.freeze(attributes)
-        except TensordError as error:
-            raise self._at_user(error, 1) from None
-        invocation = Invocation(self, op, tuple(inputs), frozen, None if out is None else tuple(out), device)
-        try:
+            operands, targets = listed(op, "operands", inputs), None if out is None else listed(op, "out=", out)
+            invocation = Invocation(self, op, operands, frozen, targets, device)
             results = self._handler(invocation)
         except MetadataError as error:
             raise self._at_user(error, 1) from None
@@ -121,6 +120,8 @@ class Session:
 
     def _call_key(self, name: str, inputs: Any, attributes: Any, out: Any, device: str | None) -> Any:
         """What tells a call from others before anything is checked; None if that is not cheap to say."""
+        if type(name) is not str or type(inputs) not in LISTS or not (out is None or are_tensors(out)):
+            return None
         home = device or (out[0]._home if out else None)
         metas: list[Any] = []
         for value in inputs:
@@ -138,6 +139,8 @@ class Session:
             targets = tuple([target._meta for target in out])
         if not attributes:
             return (name, tuple(metas), home, targets)
+        if type(attributes) is not dict:
+            return None
         kinds = tuple(map(type, attributes.values()))  # 1, 1.0 and True are equal, and not the same attribute
         if not PLAIN.issuperset(kinds):
             return None
@@ -286,6 +289,8 @@ class Session:
         it raises, or an operand is poisoned, the effects behind it in the chain do not happen; `check_chain` raises
         the error.
         """
+        if not callable(callback):
+            raise self._at_user(MetadataError(f"effect: a callback is a function, not {type(callback).__name__}"), 1)
         ids = tuple(self._own(tensor)._id for tensor in tensors)
         link = self._chain if chain is None else chain
         with self._outbox.lock:
@@ -313,7 +318,9 @@ class Session:
 
     def publish(self, name: str | Mapping[str, Tensor], tensor: Tensor | None = None) -> None:
         """Name a tensor, or a dict of them at once, for every session of the machine. A name keeps its tensor alive."""
-        given: dict[str, Any] = {name: tensor} if isinstance(name, str) else dict(name)
+        given: Any = {name: tensor} if isinstance(name, str) else name
+        if not (isinstance(given, Mapping) and all(isinstance(key, str) for key in given)):
+            raise self._at_user(MetadataError("publish: takes a name and a tensor, or a dict of tensors by name"), 1)
         tensors = [self._own(value) for value in given.values()]
         ids = tuple(value._id for value in tensors)
         self._await(self._outbox.ask(lambda request, _: [PUBLISH, tuple(given), ids, request]))
@@ -397,7 +404,7 @@ class Session:
         devices = self._transport.devices
         if name is None:
             return str(next(iter(devices)))
-        if name not in devices:
+        if type(name) is not str or name not in devices:
             known = ", ".join(devices)
             raise self._at_user(MetadataError(f"there is no device {name!r}; there are {known}"), 2)
         return name
@@ -441,3 +448,15 @@ def check_scalars(key: SignatureKey, inputs: Sequence[Any]) -> None:
 
 def do_nothing() -> None:
     """The side effect that only waits for its chain."""
+
+
+def are_tensors(values: object) -> bool:
+    """A list or tuple of handles?"""
+    return type(values) in LISTS and all(type(value) is Tensor for value in values)  # type: ignore[attr-defined]
+
+
+def listed(op: OpDef, what: str, values: Any) -> tuple[Any, ...]:
+    """A sequence as a tuple; MetadataError if it is none."""
+    if isinstance(values, Tensor) or not isinstance(values, Iterable):
+        raise MetadataError(f"{op.name}: {what} is a list of tensors, not {type(values).__name__}", op=op.name)
+    return tuple(values)

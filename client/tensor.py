@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,9 +75,14 @@ class Tensor:
     def _known(self) -> Meta:
         meta = self._meta
         if type(meta) is not Meta:
-            (wire, _home), *_ = self._session._await(self._session._ask_ready(self._own()))
-            self._meta = meta = Meta.of(*wire)
-        return meta
+            meta = self.wait()._meta
+        return cast(Meta, meta)
+
+    def _learn(self, described: Any) -> None:
+        """The answer to a wait tells the meta."""
+        (wire, _home), *_ = described
+        if self._meta is None:
+            self._meta = Meta.of(*wire)
 
     def residency(self) -> dict[str, str]:
         """Devices that hold a current copy ("valid"), or will ("planned")."""
@@ -101,7 +106,7 @@ class Tensor:
 
     def wait(self, timeout: float | None = None) -> Self:
         """Wait until its value is there; raises its error, or TimeoutError."""
-        self._session._await(self._session._ask_ready(self._own()), timeout)
+        self._learn(self._session._await(self._session._ask_ready(self._own()), timeout))
         return self
 
     def is_ready(self) -> bool:
@@ -144,7 +149,7 @@ class Tensor:
 
         reply.when_done(done)
         await future
-        reply.result()
+        self._learn(reply.result())
         return self
 
     # -- placement and life ----------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from ..interpreter.errors import ConnectionLost, TensordError
 from ..interpreter.messages import Message
+from .locations import describe, user_frame
 
 
 class Reply:
@@ -95,4 +96,9 @@ class ClosedTransport:
         """Nothing is left to end."""
 
     def __getattr__(self, name: str) -> Any:
-        raise ConnectionLost("the session is closed")
+        raise session_closed()
+
+
+def session_closed() -> ConnectionLost:
+    """The error of whoever uses a closed session, with that line."""
+    return ConnectionLost("the session is closed", location=describe(user_frame(2)))

@@ -133,9 +133,7 @@ def is_call(message: Sequence[Any]) -> bool:
     if type(message) not in SEQUENCES or len(message) != 6 or message[0] != CALL:
         return False
     _, number, inputs, outputs, released, location = message
-    return (
-        is_natural(number) and is_operands(inputs) and IDS(outputs) and is_natural(released) and is_natural(location)
-    )
+    return is_natural(number) and is_operands(inputs) and IDS(outputs) and is_natural(released) and is_natural(location)
 
 
 def form_of(message: Sequence[Any]) -> dict[str, Check]:

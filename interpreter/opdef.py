@@ -96,6 +96,8 @@ class OpDef:
         """Attributes checked, normalised and made immutable, defaults filled in; MetadataError names what is wrong."""
         if not self.attributes and not given:
             return ()
+        if not (given is None or isinstance(given, Mapping)):
+            raise MetadataError(f"{self.name}: attributes are a dict, not {type(given).__name__}", op=self.name)
         rest = dict(given or ())
         frozen = []
         for attribute in self.attributes:
@@ -155,11 +157,11 @@ def define(op: OpDef) -> OpDef:
 
 def find(name: str) -> OpDef:
     """The op of that name; MetadataError with the nearest names if there is none."""
-    op = REGISTRY.get(name)
+    op = REGISTRY.get(name) if isinstance(name, str) else None
     if op is None:
         from difflib import get_close_matches
 
-        near = get_close_matches(name, REGISTRY, n=3)
+        near = get_close_matches(str(name)[:80], REGISTRY, n=3)
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        raise MetadataError(f"there is no op {name!r}{hint}", op=name)
+        raise MetadataError(f"there is no op {name!r}{hint}", op=str(name))
     return op

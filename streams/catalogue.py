@@ -30,6 +30,8 @@ _NAME: Final = re.compile(r"([a-z]+):(0|[1-9]\d{0,2})")
 
 def open_devices(specs: Sequence[str | Mapping[str, object]], sink: Sink) -> dict[str, Device]:
     """Open the devices, ["cpu:0"] if none are given; by name, in the order given. MetadataError says what is wrong."""
+    if isinstance(specs, str):
+        raise MetadataError(f'devices are given as a list, such as ["{specs}"]')
     planned: dict[str, tuple[str, Any]] = {}
     for spec in specs or DEFAULT:
         name, kind, options = _parse(spec)
@@ -63,6 +65,8 @@ def parse_size(value: object) -> int:
 
 
 def _parse(spec: str | Mapping[str, object]) -> tuple[str, str, Any]:
+    if not isinstance(spec, str | Mapping):
+        raise MetadataError(f'a device is a name such as "cpu:0", or a table with a name, not {spec!r}')
     table: dict[str, object] = {"name": spec} if isinstance(spec, str) else dict(spec)
     name = table.pop("name", None)
     match = _NAME.fullmatch(name) if isinstance(name, str) else None

@@ -162,8 +162,9 @@ class Faults:
             case FaultKind.FAIL:
                 task.fail(self._error("injected", task))
             case FaultKind.LOST:
-                self._lose(self._error("lost", task))
-                task.fail(self._error("lost", task))
+                error = self._error("lost", task)
+                self._lose(error)
+                task.fail(error)
             case FaultKind.SLOW:
                 stream.pause(fault.seconds)
                 task.execute()

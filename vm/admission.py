@@ -24,6 +24,7 @@ from . import names
 from .immediate import fetch_immediately, wait_immediately
 from .instruction import Instruction
 from .lane import Lane
+from .lost import refuse_lost
 from .pending import await_metas
 from .plan import Plan
 from .refusal import deny
@@ -75,7 +76,9 @@ class Admission:
             refuse_cancelled(session)
             self.admit_call(session, plan, inputs, outputs, released, location)
         except TensordError as error:
-            self.reject(session, error, outputs, location, label_of(session, number), metas_of(session, number))
+            known = session.plans.get(number)
+            metas, home = (known.outputs, known.lane) if isinstance(known, Plan) else ((), None)
+            self.reject(session, error, outputs, location, label_of(session, number), metas, home)
         if self.engine.residency.orphans:
             self.engine.residency.drop_orphans()
         self.release_operands(session, inputs, outputs, released, number)
@@ -103,6 +106,7 @@ class Admission:
         if self.take_view(session, plan, operands, outputs):
             return
         engine, lane = self.engine, plan.lane
+        refuse_lost(lane)
         bound = [
             engine.residency.operand(v, lane, session, location) if isinstance(v, Tensor) else v for v in operands
         ]
@@ -173,6 +177,7 @@ class Admission:
         location: int,
         label: str,
         metas: Sequence[Meta | None] = (),
+        home: Lane | None = None,
     ) -> None:
         """Not admitted: its outputs are defined, poisoned; one report is made."""
         engine = self.engine
@@ -186,7 +191,7 @@ class Admission:
             if tensor is not None:
                 self.poison_existing(session, tensor, error)
             elif isinstance(id_, int) and id_ > session.newest:
-                define(session, id_, self.poisoned(error, meta))
+                define(session, id_, self.poisoned(error, meta, home))
         if not isinstance(error, CancelledError):
             engine.tell(session, error)
 
@@ -203,11 +208,12 @@ class Admission:
         instruction.error = error
         self.engine.admit(instruction)
 
-    def poisoned(self, error: TensordError, meta: Meta | None) -> Tensor:
+    def poisoned(self, error: TensordError, meta: Meta | None, home: Lane | None) -> Tensor:
         """A tensor that never had a value."""
-        lane = next(iter(self.engine.lanes.values()))
+        lane = home or next(iter(self.engine.lanes.values()))
         tensor, copy = self.engine.residency.new_tensor(meta, lane)
         copy.poison = error
+        lane.give_up(copy)
         tensor.meta_error = error if meta is None else None
         return tensor
 
@@ -429,6 +435,7 @@ class Admission:
             lane = lane_of(self.engine, device)
             session.plans[number] = Plan(op, frozen, decoded, lane, wanted, self.engine.infer, session.id)
         except TensordError as error:
+            error.op = error.op or name
             session.plans[number] = error
         except (TypeError, ValueError, KeyError) as error:
             session.plans[number] = ProtocolError(f"signature {number} of {name!r} is damaged: {error}", op=str(name))
@@ -492,12 +499,6 @@ def label_of(session: VmSession, number: int) -> str:
     return plan.label if isinstance(plan, Plan) else getattr(plan, "op", None) or "call"
 
 
-def metas_of(session: VmSession, number: int) -> Sequence[Meta | None]:
-    """The metas of a call's results, as far as its signature tells."""
-    plan = session.plans.get(number)
-    return plan.outputs if isinstance(plan, Plan) else ()
-
-
 def check_counts(plan: Plan, inputs: Sequence[Any], outputs: Sequence[int]) -> None:
     """A call has as many operands and results as its signature."""
     given, wanted = (len(inputs), len(outputs)), (len(plan.metas), len(plan.outputs))
@@ -556,10 +557,11 @@ def refuse_cancelled(session: VmSession) -> None:
 
 
 def lane_of(engine: Engine, device: str) -> Lane:
-    """The lane of a device's name; MetadataError with the known ones otherwise."""
+    """The lane of a device's name; MetadataError with the known ones otherwise, the device's error if it is lost."""
     lane = engine.lanes.get(device)
     if lane is None:
         raise MetadataError(f"there is no device {device!r}; there are {', '.join(engine.lanes)}")
+    refuse_lost(lane)
     return lane
 
 

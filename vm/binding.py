@@ -50,9 +50,7 @@ def adopt_results(engine: Engine, instruction: Instruction) -> None:
         if isinstance(array, BaseException) or copy.buffer is not None:
             continue
         meta = Meta.of(tuple(array.shape), array.dtype)
-        buffer = copy.lane.device.adopt(array)
-        while buffer is None and copy.lane.drop_idle_replica():
-            buffer = copy.lane.device.adopt(array)
+        buffer = copy.lane.adopt(array)
         if buffer is None:
             fail_for_memory(instruction, binding, meta.nbytes)
             continue

@@ -97,6 +97,13 @@ def drop_use(copy: Copy, queued: int) -> None:
     copy.queued -= queued
     if not copy.current:
         copy.lane.retire_buffer(copy)
+    elif copy.poison is not None and not copy.queued:
+        copy.lane.give_up(copy)
+
+
+def is_maker(instruction: Instruction, copy: Copy) -> bool:
+    """Is it the first live one to write the copy, so that the memory is its business?"""
+    return copy.uses == 1 or not any(c == copy.id and r is not Reason.WAR for _, r, c, _ in instruction.edges)
 
 
 def touched_copies(instruction: Instruction) -> tuple[Copy, ...]:
@@ -108,8 +115,9 @@ def touched_copies(instruction: Instruction) -> tuple[Copy, ...]:
 def doom(roots: Iterable[Instruction], error: TensordError) -> list[Instruction]:
     """Doom instructions that have not been dispatched, and all that read what they were to write.
 
-    Returns those whose fate changed, in no particular order. A dispatched one is left to its stream, which re-checks
-    its operands right before it runs; what reads its result is doomed all the same.
+    Returns those whose fate changed, in no particular order. A dispatched one has its stream, which re-checks its
+    operands right before it runs. Where errors surface late it may have run already: it gets the error, too, and is not
+    retired before its sources are.
     """
     stack = list(roots)
     doomed = []
@@ -120,6 +128,8 @@ def doom(roots: Iterable[Instruction], error: TensordError) -> list[Instruction]
             if instruction.error is None:
                 instruction.error = error
             doomed.append(instruction)
+        elif instruction.status is Status.DISPATCHED and instruction.error is None:
+            instruction.error = error
         failed = {copy.id for copy in instruction.writes}
         for reader in readers_of(instruction, failed):
             if reader not in seen:
@@ -128,10 +138,23 @@ def doom(roots: Iterable[Instruction], error: TensordError) -> list[Instruction]
     return doomed
 
 
+def settle_late(instruction: Instruction) -> None:
+    """It failed, maybe after later instructions were executed: poison what it wrote, but not what they wrote since."""
+    for copy in instruction.writes:
+        writer = copy.writer
+        if writer is None or writer is instruction or not writer.handed:
+            copy.poison = instruction.error
+
+
 def readers_of(instruction: Instruction, copies: set[int]) -> list[Instruction]:
-    """Its dependents that read the value it leaves in one of those copies."""
+    """Its dependents that read the value it leaves in one of those copies, and that are not doomed already.
+
+    Without the latter a failed chain would be walked to its end once for each of its links.
+    """
     return [
         dependent
         for dependent in instruction.dependents
-        if any(s == instruction.id and r is Reason.RAW and c in copies for s, r, c, _ in dependent.edges)
+        if dependent.error is None
+        and dependent.reads
+        and any(s == instruction.id and r is Reason.RAW and c in copies for s, r, c, _ in dependent.edges)
     ]

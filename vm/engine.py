@@ -35,10 +35,11 @@ from .binding import adopt_results, bind_arguments
 from .immediate import INLINE_BYTES, run_immediately
 from .instruction import Instruction, Status
 from .lane import Lane
+from .lost import abandon_lost
 from .pending import fail_metas
 from .record import Reason
 from .refusal import refuse
-from .reservation import is_stuck, next_waiting, out_of_memory, reserve
+from .reservation import bequeath, is_stuck, next_waiting, out_of_memory, reserve
 from .residency import Residency
 from .ring import Ring
 from .session import ReplySink, VmSession
@@ -112,6 +113,7 @@ class Engine:
         self.now = self.clock()
         if self.finished:
             self.release_finished()
+            abandon_lost(self)
         if self.doomed:
             self.retire_doomed()
         if self.pending:
@@ -153,6 +155,7 @@ class Engine:
                 handle(session, message)
             except Exception as error:  # nothing that a client sends may stop the others
                 refuse(self, session, message, error)
+            self.residency.bound.clear()
             if self.ready:  # at once, so that the next one may find it done
                 self.dispatch_ready()
 
@@ -215,11 +218,11 @@ class Engine:
 
     def owe_memory(self, instruction: Instruction) -> None:
         """Tell the ledger what the instruction will reserve, and plan room for it."""
-        new = [b.copy for b in instruction.outputs if b.copy.buffer is None and b.copy.uses == 1]
+        new = [b.copy for b in instruction.outputs if b.copy.buffer is None and edges.is_maker(instruction, b.copy)]
         if new:
             pending = any(copy.nbytes < 0 for copy in new)
             instruction.lane.owe(instruction, None if pending else sum(copy.nbytes for copy in new))
-            lane, spare = instruction.lane, instruction.reads + instruction.writes
+            lane, spare = instruction.lane, {*instruction.reads, *instruction.writes, *self.residency.bound}
             lane.make_room(spare)
             if lane.planned > lane.device.limit:
                 spill(self, lane, spare)
@@ -336,10 +339,8 @@ class Engine:
         if instruction.soft:
             instruction.arrived = True
             return
-        stream = instruction.stream
-        if stream is not None and stream.late_errors:
-            instruction.error = instruction.error or instruction.poisoned_operand()
-            instruction.settle_poison()
+        if instruction.error is not None:
+            edges.settle_late(instruction)
         self.retire(instruction)
 
     def retire(self, instruction: Instruction) -> None:
@@ -350,6 +351,8 @@ class Engine:
             instruction.settle_poison()
         instruction.move(instruction.outcome())
         edges.release_accesses(instruction)
+        if instruction.error is not None:
+            bequeath(instruction)
         self.tick += 1
         self.ring.add(instruction, self.tick)
         self.leave(instruction)
@@ -386,6 +389,8 @@ class Engine:
                 del successor.soft[instruction]
                 if not instruction.handed:
                     successor.unlaunched -= 1
+                if successor.status is Status.READY and successor.lane.waiting:
+                    self.retry(successor.lane)
             if successor.arrived and not successor.soft:
                 successor.arrived = False
                 self.complete(successor)
@@ -430,6 +435,9 @@ class Engine:
     def fail_immediately(self, instruction: Instruction, failure: BaseException) -> None:
         """An op that ran at admission failed: poison what it was to write, keep its record."""
         instruction.fail(failure)
+        for copy in instruction.writes:
+            copy.lane.give_up(copy)
+        instruction.finished = self.clock()
         instruction.status = Status.FAILED
         self.ring.add(instruction, self.tick)
         self.tell(instruction.session, instruction.error)

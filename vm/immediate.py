@@ -231,7 +231,7 @@ def keep_failure(
     instruction.versions = tuple([copy.version for copy in instruction.reads + instruction.writes])
     instruction.admitted = engine.tick - 1
     instruction.received = instruction.ready = instruction.dispatched = engine.now
-    instruction.started, instruction.finished = started, engine.clock()
+    instruction.started = started
     engine.fail_immediately(instruction, failure)
 
 

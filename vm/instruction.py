@@ -230,10 +230,18 @@ class Instruction:
                 self.failures[copy] = self.describe(result)
 
     def fail(self, error: BaseException) -> None:
-        """It failed: what it was to write carries the error."""
-        self.error = self.describe(error)
-        self.origin = True
-        self.settle_poison()
+        """It failed: what it was to write carries the error.
+
+        Where it was executed before, the error is a late one: its place among the writes of its copies has passed, and
+        the driving thread settles who is poisoned.
+        """
+        if self.finished and self.error is not None:
+            return
+        poison = None if self.finished else self.poisoned_operand()
+        self.error = poison or self.describe(error)
+        self.origin = poison is None
+        if not self.finished:
+            self.settle_poison()
 
     def describe(self, error: BaseException) -> TensordError:
         """The error with op, location and instruction id."""

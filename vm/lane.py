@@ -17,8 +17,9 @@ and reserving at admission (a long pending list would hold memory that it needs 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ..interpreter.errors import TensordError
 from ..streams.device import Buffer, Device
 from ..streams.stream import Stream
 
@@ -37,6 +38,7 @@ class Lane:
         "idle",
         "inline_work",
         "live",
+        "lost",
         "moved",
         "name",
         "planned",
@@ -59,9 +61,10 @@ class Lane:
         self.unknown = 0  # unreserved instructions whose needs are not known yet (pending meta)
         self.waiting: list[tuple[int, Instruction]] = []  # a heap by id
         self.live: dict[Instruction, None] = {}  # instructions that touch this device's memory, in program order
+        self.lost: TensordError | None = None  # the device is: nothing is admitted here any more
         self.replicas: dict[Copy, Storage] = {}  # least recently used first
         self.moved: dict[str, list[int]] = {}  # kind of transfer -> [count, bytes]
-        self.hand_me_downs: dict[Stream, list[Buffer]] = {}  # free for later instructions of that stream, not yet for all
+        self.hand_me_downs: dict[Stream, list[Buffer]] = {}  # free for later instructions of that stream, not for all
 
     def owe(self, instruction: Instruction, nbytes: int | None) -> None:
         """Admission: the instruction will reserve that many bytes (None: not known yet)."""
@@ -71,6 +74,13 @@ class Lane:
         else:
             self.unreserved[instruction] = nbytes
             self.unreserved_bytes += nbytes
+
+    def owe_late(self, instruction: Instruction, nbytes: int) -> None:
+        """After admission: the instruction will reserve that many bytes, in its place among the others."""
+        if instruction not in self.unreserved:
+            self.unreserved_bytes += nbytes
+            self.unreserved[instruction] = nbytes
+            self.unreserved = dict(sorted(self.unreserved.items(), key=lambda entry: entry[0].id))
 
     def learn(self, instruction: Instruction, nbytes: int) -> None:
         """The pending meta is resolved: the instruction will reserve that many bytes."""
@@ -115,6 +125,13 @@ class Lane:
         if copy in self.replicas:
             self.replicas[copy] = self.replicas.pop(copy)
 
+    def adopt(self, array: Any) -> Buffer | None:
+        """An array of its own as a buffer, after dropping idle replicas if need be; None if it does not fit."""
+        buffer = self.device.adopt(array)
+        while buffer is None and self.drop_idle_replica():
+            buffer = self.device.adopt(array)
+        return buffer
+
     def drop_idle_replica(self) -> bool:
         """Free the least recently used copy that is valid elsewhere and that nobody is to use. False: there is none."""
         for copy, storage in list(self.replicas.items()):
@@ -125,7 +142,7 @@ class Lane:
                 return True
         return False
 
-    def make_room(self, spare: tuple[Copy, ...]) -> None:
+    def make_room(self, spare: set[Copy]) -> None:
         """Drop replicas, but none of `spare`, until what is planned fits or none is left."""
         excess = self.planned - self.device.limit
         if excess <= 0:
@@ -168,8 +185,23 @@ class Lane:
             return
         stream = copy.stream  # a transfer may use it on another device's stream, to which memory of this one is no use
         if copy.buffer is not None and copy.queued == copy.uses and stream is not None and stream.device == self.name:
+            if not stream.queued:  # all have been executed; they only wait for the statuses of their sources
+                self.free(copy)
+                return
             self.hand_me_downs.setdefault(stream, []).append(copy.buffer)
             copy.buffer = None
+
+    def give_up(self, copy: Copy) -> None:
+        """Nobody reads what a failed write left, and nothing is bound to it: its memory goes. Who heals it makes new."""
+        self.free(copy)
+        heir = copy.writer
+        if heir is None and copy.current and copy.nbytes > 0:  # a later write makes a new copy
+            self.planned -= copy.nbytes
+            copy.nbytes = 0
+        if heir is None or heir.error is not None or heir.handed or copy.nbytes <= 0:
+            return
+        if any(b.copy is copy for b in heir.outputs):  # a release is a writer, too, but makes nothing
+            self.owe_late(heir, copy.nbytes)
 
     def free(self, copy: Copy) -> None:
         """Give the copy's buffer back."""

@@ -41,6 +41,7 @@ from .trace import Trace
 
 IDLE_FLUSH = 0.01  # seconds after which a background flush sends what a session left unsent
 AWAKE_ROUNDS = 50  # background rounds without unsent work before it sleeps for good
+DOZE = 0.1  # seconds between looks at what idle sessions dropped
 HANG_CHECK = 1.0
 HANG_AFTER = 3.0
 SWITCH_INTERVAL = 1e-4
@@ -98,8 +99,10 @@ class VirtualMachine:
         self.driver = 0  # the thread that drives, by ident; 0 while nobody does
         self.hooks: dict[int, Callable[[], bool]] = {}  # session id -> sends what is unsent; was there anything?
         self.awake = False
-        self.closed = False
+        self.closed = True  # until it is complete
+        self.dozing = False  # the background sleeps until it is rung
         self.hang_after = hang_after
+        self.watch_period = min(HANG_CHECK, hang_after / 3)
         self.hung: dict[int, dict[str, object]] = {}
         self.devices = open_devices(devices, self.sink)
         self.engine = Engine(self.devices, time.perf_counter_ns, tracing=tracing)
@@ -109,6 +112,7 @@ class VirtualMachine:
         self._interval = sys.getswitchinterval()
         sys.setswitchinterval(min(self._interval, SWITCH_INTERVAL))
         self._background = threading.Thread(target=self.run_background, name="tensord-background", daemon=True)
+        self.closed = False
         self._background.start()
 
     # -- sessions --------------------------------------------------------------------------------------------------
@@ -133,6 +137,8 @@ class VirtualMachine:
         with self.lock:
             self.engine.receive(session, messages)
         self.drive()
+        if self.dozing and self.engine.live:
+            self.background_bell.ring()  # something may hang
 
     def await_credit(self, session: VmSession) -> None:
         """Wait while the session has too much unfinished. Cancel, release and close need no credit."""
@@ -250,18 +256,26 @@ class VirtualMachine:
         quiet = 0
         checked = time.monotonic()
         while not self.closed:
-            self.background_bell.sleep(IDLE_FLUSH if self.awake else HANG_CHECK if self.engine.live else None)
+            self.dozing = True  # before it looks: whoever submits after that rings
+            timeout = IDLE_FLUSH if self.awake else min(DOZE, self.watch_period) if self.is_in_use() else None
+            self.dozing = timeout is None
+            self.background_bell.sleep(timeout)
             if self.closed:
                 return
             if self.engine.finished or self.waiters:
                 self.drive()
-            if self.awake:
-                quiet = 0 if any([hook() for hook in list(self.hooks.values())]) else quiet + 1
-                if quiet > AWAKE_ROUNDS:
-                    quiet, self.awake = 0, False
-            if time.monotonic() - checked >= HANG_CHECK:
+            if any([hook() for hook in list(self.hooks.values())]):
+                quiet, self.awake = 0, True
+            elif self.awake:
+                quiet += 1
+                self.awake = quiet <= AWAKE_ROUNDS
+            if time.monotonic() - checked >= self.watch_period:
                 checked = time.monotonic()
                 self.watch()
+
+    def is_in_use(self) -> bool:
+        """Something runs that may hang, or there are handles that may be dropped, which rings nobody."""
+        return bool(self.engine.live) or any(session.tensors for session in list(self.engine.sessions.values()))
 
     def watch(self) -> None:
         """Name kernels that have been running for suspiciously long, once each."""
@@ -272,10 +286,12 @@ class VirtualMachine:
                 running = stream.running()
                 if running is not None and now - running[1] > self.hang_after * 1e9:
                     hung[running[0].id] = self.describe_hang(running[0], stream.name, (now - running[1]) / 1e9)
+        before, self.hung = self.hung, hung
         for id_, entry in hung.items():
-            if id_ not in self.hung:
+            if id_ not in before:
                 log.warning("instruction does not end", **entry)
-        self.hung = hung
+        if hung.keys() != before.keys():
+            self.drive()  # somebody may wait for just that
 
     def describe_hang(self, task: Any, stream: str, seconds: float) -> dict[str, object]:
         """What hangs, where, since when, and whose line it was."""

@@ -7,6 +7,7 @@ import heapq
 from ..interpreter.errors import DeviceMemoryError, TensordError
 from .instruction import Instruction
 from .lane import Lane
+from .lost import loss_of
 from .residency import Binding
 from .tensor import Copy
 
@@ -48,8 +49,8 @@ def take(instruction: Instruction, needy: list[Binding]) -> bool:
     for binding in needy:
         copy = binding.copy
         if instruction.payload is not None:
-            copy.buffer = lane.device.adopt(instruction.payload)
-        if copy.buffer is None:
+            copy.buffer = lane.adopt(instruction.payload)
+        else:
             copy.buffer = lane.allocate(copy.nbytes, instruction.stream)
         if copy.buffer is None:
             for other in taken:
@@ -60,14 +61,25 @@ def take(instruction: Instruction, needy: list[Binding]) -> bool:
 
 
 def is_stuck(instruction: Instruction) -> bool:
-    """Everything admitted before it that touches the device has retired, and it still does not fit."""
+    """Its sources and everything before it that touches the device have retired, and it still does not fit."""
     lane = instruction.lane
-    return next(iter(lane.live)) is instruction and not any(lane.hand_me_downs.values())
+    first = next(iter(lane.live)) is instruction and not instruction.soft
+    return first and not any(lane.hand_me_downs.values())
+
+
+def bequeath(instruction: Instruction) -> None:
+    """It failed: the memory of its results goes, or was never made. Who overwrites one of them makes it."""
+    for binding in instruction.outputs:
+        copy = binding.copy
+        if copy.current and not copy.queued and instruction.failure_of(copy) is not None:
+            copy.lane.give_up(copy)
 
 
 def out_of_memory(instruction: Instruction) -> TensordError:
     """The error of an instruction that is stuck."""
     device = instruction.lane.device
+    if device.lost is not None:
+        return loss_of(instruction.lane)
     need = sum(b.copy.nbytes for b in instruction.outputs if b.copy.buffer is None and b.copy.nbytes > 0)
     return DeviceMemoryError(
         f"{instruction.label}: {need} bytes do not fit on {device.name}, where {device.allocated} of {device.limit} "

@@ -40,6 +40,7 @@ class Residency:
     def __init__(self, engine: Engine, host: Lane | None) -> None:
         self.engine = engine
         self.host = host  # where data stops over between devices without peer access
+        self.bound: list[Copy] = []  # operands of what is being admitted: no room is made by dropping these
         self.orphans: list[Storage] = []  # left by their last tensor, but an operand of what is being admitted
 
     def new_copy(self, lane: Lane, nbytes: int, version: int) -> Copy:
@@ -64,6 +65,7 @@ class Residency:
         copy = storage.copies.get(lane)
         if copy is not None:
             lane.used(copy)
+            self.bound.append(copy)
             return Binding(copy, tensor, tensor.offset, tensor.strides)
         key = tensor.view_key()
         small = key is not None and tensor.meta is not None and tensor.meta.nbytes < storage.nbytes
@@ -88,15 +90,14 @@ class Residency:
         source = self.source(storage, lane)
         hop = self.stopover(source.lane, lane)
         if hop is not None:
-            source = self.whole_copy(tensor, hop, session, location) if hop not in storage.copies else storage.copies[hop]
+            source = storage.copies.get(hop) or self.whole_copy(tensor, hop, session, location)
         raw = tensor
-        if tensor.strides is not None:
-            raw = Tensor(Meta.of((storage.nbytes,), "uint8"), storage, tensor.home)
-        elif tensor.meta is not None and tensor.meta.nbytes != storage.nbytes:
+        if tensor.strides is not None or (tensor.meta is not None and tensor.meta.nbytes != storage.nbytes):
             raw = Tensor(Meta.of((storage.nbytes,), "uint8"), storage, tensor.home)
         copy = self.new_copy(lane, storage.nbytes, storage.version)
         storage.copies[lane] = copy
         lane.replicas[copy] = storage
+        self.bound.append(copy)
         source.lane.replicas.setdefault(source, storage)
         self.transfer(Binding(source, raw, 0, None), Binding(copy, raw, 0, None), storage, session, location)
         return copy
@@ -112,6 +113,7 @@ class Residency:
         copy = views.get((lane, key))
         if copy is not None:
             lane.used(copy)
+            self.bound.append(copy)
             return copy
         source = self.source(storage, lane)
         origin = Binding(source, tensor, tensor.offset, tensor.strides)
@@ -122,6 +124,7 @@ class Residency:
         copy.view = key
         views[lane, key] = copy
         lane.replicas[copy] = storage
+        self.bound.append(copy)
         self.transfer(origin, Binding(copy, tensor, 0, None), storage, session, location)
         return copy
 
@@ -193,9 +196,7 @@ class Residency:
         if partial:
             copy = self.operand(tensor, lane, session, location).copy
         else:
-            found = storage.copies.get(lane)
-            copy = self.new_copy(lane, storage.nbytes, storage.version) if found is None else found
-            storage.copies[lane] = copy
+            copy = self.written_copy(storage, lane)
         for other in storage.current():
             if other is not copy:
                 self.leave(other, storage)
@@ -203,6 +204,16 @@ class Residency:
         storage.version += 1
         copy.version = storage.version
         return Binding(copy, tensor, 0, None)
+
+    def written_copy(self, storage: Storage, lane: Lane) -> Copy:
+        """The lane's copy, to be overwritten; a new one where there is none, or one that never got memory."""
+        copy = storage.copies.get(lane)
+        if copy is not None and copy.buffer is None and copy.writer is None:
+            self.leave(copy, storage)
+            copy = None
+        if copy is None:
+            copy = storage.copies[lane] = self.new_copy(lane, storage.nbytes, storage.version)
+        return copy
 
     def detach(self, tensor: Tensor, lane: Lane, partial: bool, session: VmSession, location: int) -> Binding:
         """Give the tensor a storage of its own on the lane."""

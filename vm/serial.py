@@ -28,7 +28,6 @@ from ..interpreter.messages import MessageKind, decode_meta
 from ..interpreter.meta import Meta
 from ..interpreter.opdef import OutputMetas, find
 from .serial_values import (
-    Errors,
     Host,
     SerialSession,
     SerialTensor,
@@ -38,6 +37,7 @@ from .serial_values import (
     compute,
     decode_target,
     define,
+    denial,
     infer,
     meta_of,
     refuse_cancelled,
@@ -199,18 +199,21 @@ class SerialEngine:
         what: Signature | str,
     ) -> None:
         """A refused message still defines its outputs, poisoned; cancelled, it leaves alone what others hold."""
-        label, metas = (what, ()) if isinstance(what, str) else (what.op.name, what.outputs)
+        known = what if isinstance(what, Signature) else None
+        metas: OutputMetas = () if known is None else known.outputs
+        home = next(iter(self.devices)) if known is None else known.device
         error = error.reraisable()
-        error.op, error.location = error.op or label, session.locations.get(location)
+        error.op = error.op or (what if isinstance(what, str) else what.op.name)
+        error.location = session.locations.get(location)
         for id_, meta in itertools.zip_longest(outputs, metas[: len(outputs)]):
             tensor = session.tensors.get(id_)
             if tensor is None and id_ > session.newest:
-                made = SerialTensor(Value(None, (error,)), meta, next(iter(self.devices)))
+                made = SerialTensor(Value(None, (error,)), meta, home)
                 made.meta_pending = meta is None
                 made.meta_errors = (error,) if meta is None else ()
                 define(session, id_, made)
             elif tensor is not None and (tensor.holders == 1 or not isinstance(error, CancelledError)):
-                tensor.value = Value(None, (error,))
+                tensor.value = Value(None, (error, *tensor.meta_errors))
 
     def to_device(self, session: SerialSession, message: Sequence[Any]) -> None:
         """The same value under another id."""
@@ -261,21 +264,21 @@ class SerialEngine:
 
     def fetch(self, session: SerialSession, message: Sequence[Any]) -> None:
         """The value at this place in program order."""
-        _, id_, request, _location = message
+        _, id_, request, location = message
         try:
             refuse_cancelled(session)
             value = tensor_of(session, id_).value
         except TensordError as error:
-            value = Value(None, (error,))
+            value = denial(session, error, location, "fetch")
         session.answer(request, value)
 
     def wait(self, session: SerialSession, message: Sequence[Any]) -> None:
         """Metas and homes."""
-        _, ids, request, _location = message
+        _, ids, request, location = message
         try:
             tensors = [tensor_of(session, id_) for id_ in ids]
         except TensordError as error:
-            session.answer(request, Value(None, (error,)))
+            session.answer(request, denial(session, error, location, "wait"))
             return
         errors = tuple(error for tensor in tensors for error in tensor.value.errors)
         failed = any(tensor.value.array is None for tensor in tensors)
@@ -301,7 +304,7 @@ class SerialEngine:
                 raise ProtocolError("a side effect needs a chain and a cpu device")
             read = [*(tensor_of(session, id_).value for id_ in ids), link]
         except TensordError as error:
-            session.answer(request, Value(None, (error,)))
+            session.answer(request, denial(session, error, location, "effect"))
             return
         errors = tuple(dict.fromkeys(error for value in read for error in value.errors))
         link.errors = errors
@@ -346,7 +349,7 @@ class SerialEngine:
         try:
             tensors = [tensor_of(session, id_) for id_ in ids]
         except TensordError as error:
-            session.reply(request, None, error)
+            session.answer(request, denial(session, error, 0, "publish"))
             return
         for name, tensor in zip(given, tensors, strict=True):
             tensor.holders += 1
@@ -363,7 +366,7 @@ class SerialEngine:
             tensors = self.named(wanted)
             check_new(session, ids)
         except TensordError as error:
-            session.answer(request, Value(None, (error,)))
+            session.answer(request, denial(session, error, 0, "lookup"))
             return
         for id_, tensor in zip(ids, tensors, strict=True):
             tensor.holders += 1
@@ -377,7 +380,7 @@ class SerialEngine:
             for tensor in self.named(given):
                 tensor.holders -= 1
         except TensordError as error:
-            session.reply(request, None, error)
+            session.answer(request, denial(session, error, 0, "unpublish"))
             return
         for name in given:
             del self.names[name]

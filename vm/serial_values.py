@@ -128,6 +128,13 @@ def describe(session: SerialSession, signature: Signature, error: BaseException,
     return KernelError(f"{signature.op.name}: {error}", op=signature.op.name, location=where)
 
 
+def denial(session: SerialSession, error: TensordError, location: int, what: str) -> Value:
+    """The answer to a request that cannot be met."""
+    error = error.reraisable()
+    error.op, error.location = error.op or what, error.location or session.locations.get(location)
+    return Value(None, (error,))
+
+
 def summary(tensor: SerialTensor) -> tuple[Any, str]:
     """Meta and home as the engine tells them."""
     return (None if tensor.meta is None else (tensor.meta.shape, tensor.meta.dtype.name), tensor.home)

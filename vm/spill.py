@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .engine import Engine
 
 
-def spill(engine: Engine, lane: Lane, spare: tuple[Copy, ...]) -> None:
+def spill(engine: Engine, lane: Lane, spare: set[Copy]) -> None:
     """Take copies, but none of `spare`, out of their maps until what is planned fits, or none is left."""
     for copy, storage in list(lane.replicas.items()):
         if lane.planned <= lane.device.limit:
@@ -63,7 +63,7 @@ def is_last(copy: Copy, storage: Storage) -> bool:
     """Is the copy healthy, of the storage's present version, and no other of that version is?"""
     if not storage.sharers or copy.version != storage.version or copy.poison is not None:
         return False
-    return not any(c.poison is None and (c.writer is None or c.writer.error is None) for c in storage.copies.values())
+    return not any(c.is_or_will_be_valid for c in storage.copies.values())
 
 
 def put_back(copy: Copy, storage: Storage) -> None:

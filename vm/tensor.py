@@ -71,7 +71,7 @@ class Copy:
 
     @property
     def is_or_will_be_valid(self) -> bool:
-        """Healthy and there; or to be written by what gives the version its value, so that no transfer has to arrive."""
+        """Healthy and there; or to be written by what gives the version its value: no transfer has to arrive first."""
         writer = self.writer
         if writer is None:
             return self.poison is None

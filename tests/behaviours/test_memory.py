@@ -339,6 +339,20 @@ def test_the_only_valid_copy_is_never_dropped(make_session):
     assert_sound(s)
 
 
+def test_room_for_one_operand_is_not_made_by_dropping_another(make_session):
+    """Operands of one instruction do not push each other out; if they do not fit together, that is the error."""
+    s = make_session(devices=small(3))
+    home = s.asarray(ones(KIB + 64), device="sim:0").wait(WAIT)
+    x, y = s.asarray(ones(KIB)), s.asarray(ones(KIB, value=2.0))
+    s.call("sum", [x], device="sim:0")[0].wait(WAIT)
+    both = s.call("add", [x, y], device="sim:0")[0]
+    with pytest.raises(td.DeviceMemoryError, match="do not fit on sim:0"):
+        both.wait(WAIT)
+    np.testing.assert_array_equal(s.call("sum", [y], device="sim:0")[0].numpy(), 2.0 * KIB)
+    np.testing.assert_array_equal(home.numpy(), ones(KIB + 64))
+    assert_sound(s)
+
+
 def test_copies_of_views_are_dropped_like_other_replicas(make_session):
     """A view's bytes on a device are a replica, too: many views of one storage pass a small device."""
     s = make_session(devices=small(4))

@@ -8,6 +8,7 @@ on which only elementwise ops and extremes work.
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -76,10 +77,13 @@ class Client:
 class Generator:
     """Makes one program. Each `emit` method adds at least one step or returns False."""
 
-    def __init__(self, seed: int, world: World | None = None) -> None:
+    def __init__(self, seed: int, *, honest: bool = False) -> None:
         self.rng = random.Random(seed)
+        self.honest = honest  # only what the client's surface lets through, and no fault
         self.seed = seed
-        self.world = world or random_world(self.rng)
+        self.world = random_world(self.rng)
+        if honest:
+            self.world = replace(self.world, tight=0.0, faults=())
         self.steps: list[Step] = []
         self.failing: set[tuple[int, int]] = set()
         self.clients = [Client(n) for n in range(self.world.sessions)]
@@ -96,7 +100,7 @@ class Generator:
         return RuntimeError("injected") if (session, location) in self.failing else None
 
     def make(self, length: int) -> Program:
-        """A program of about that many steps; at the end everything is read and released."""
+        """A program of about that many steps; at the end everything is read."""
         for client in self.clients:
             for _ in range(2):
                 self.upload(client)
@@ -136,14 +140,14 @@ class Generator:
         risks = [
             (0.8, self.boom),
             (0.3, self.split),
-            (0.4, self.unknown),
+            (0.0 if self.honest else 0.4, self.unknown),
             (0.35, self.cancel),
             (0.1, self.close),
         ]
         return usual + risks if self.risky else usual
 
     def finish(self) -> None:
-        """Read every tensor, then let go of it, or end the session."""
+        """Read every tensor, then let go of it, or leave that to the session's end."""
         for client in self.clients:
             if client.closed:
                 continue
@@ -153,16 +157,9 @@ class Generator:
             self.rng.shuffle(ids)
             for id_ in ids:
                 self.add(client, "FETCH", id_)
-        if self.names:
-            self.add(self.clients[0] if not self.clients[0].closed else self.open_client(), "UNPUBLISH", tuple(self.names))
         for client in self.clients:
             if not client.closed and self.rng.random() < 0.5:
                 self.add(client, "RELEASE", tuple(client.handles))
-            elif not client.closed:
-                self.add(client, "close")
-
-    def open_client(self) -> Client:
-        return next(c for c in self.clients if not c.closed)
 
     # -- steps -----------------------------------------------------------------------------------------------------
 
@@ -195,8 +192,13 @@ class Generator:
         """What Session.execute does; `scalars` are the positions of inputs that are no ids. False: it would raise."""
         definition = find(op)
         rows = [None if i in scalars else client.handles.get(x) for i, x in enumerate(inputs)]
-        metas = tuple(type(x) if i in scalars else row.meta if row else None for i, (x, row) in enumerate(zip(inputs, rows, strict=True)))
+        metas = tuple(
+            type(x) if i in scalars else row.meta if row else None
+            for i, (x, row) in enumerate(zip(inputs, rows, strict=True))
+        )
         targets = None if out is None else tuple(client.handles[id_].meta for id_ in out)
+        if self.world.tight and (definition.dynamic or None in metas):
+            return False  # what an op will need, when data decide it, nobody can plan for
         try:
             frozen = definition.freeze(attributes)
             outputs = check_targets(definition, infer_once(definition, metas, frozen), targets)
@@ -209,6 +211,13 @@ class Generator:
         if (device, op) in self.world.missing:
             return False
         ids = tuple(client.new() for _ in outputs) if out is None else out
+        if (
+            self.risky
+            and not (self.honest or self.world.inline)
+            and definition.view is None
+            and self.rng.random() < 0.05
+        ):
+            self.failing.add((client.number + 1, len(self.steps) + 1))
         released = self.riding(client, inputs, ids, scalars, in_place=out is not None)
         self.add(client, "CALL", op, frozen, metas, device, targets, inputs, ids, released)
         if out is None:
@@ -217,7 +226,13 @@ class Generator:
         return True
 
     def riding(
-        self, client: Client, inputs: tuple[Any, ...], outputs: tuple[int, ...], scalars: tuple[int, ...], *, in_place: bool
+        self,
+        client: Client,
+        inputs: tuple[Any, ...],
+        outputs: tuple[int, ...],
+        scalars: tuple[int, ...],
+        *,
+        in_place: bool,
     ) -> int:
         """Release some operands with the call."""
         released = 0
@@ -387,7 +402,7 @@ class Generator:
 
     def publish(self, client: Client) -> None:
         x = self.pick(client)
-        if x is not None:
+        if x is not None and not (self.honest and client.handles[x].meta is None):
             name = self.rng.choice(NAMES)
             self.add(client, "PUBLISH", (name,), (x,))
             self.names[name] = Handle(client.handles[x].meta, client.handles[x].home)
@@ -398,7 +413,7 @@ class Generator:
             id_ = client.new()
             self.add(client, "LOOKUP", (name,), (id_,))
             client.handles[id_] = Handle(self.names[name].meta, self.names[name].home)
-        elif self.risky:
+        elif self.risky and not self.honest:
             self.add(client, "LOOKUP", (name,), (client.new(),))
 
     def unpublish(self, client: Client) -> None:
@@ -436,12 +451,13 @@ class Generator:
             new = client.new()
             self.add(client, "TO_DEVICE", wrong, new, self.device())
             client.handles[new] = Handle(None, self.device())
-        else:
-            client.handles[wrong] = client.handles[x]
+        elif client.gone:
+            gone = self.rng.choice(client.gone)
+            client.handles[gone] = client.handles[x]
             try:
-                return self.call(client, "negative", (x,), out=(wrong,))
+                return self.call(client, "negative", (x,), out=(gone,))
             finally:
-                client.handles.pop(wrong, None)
+                client.handles.pop(gone, None)
         return True
 
     def cancel(self, client: Client) -> None:
@@ -473,6 +489,7 @@ def execute(oracle: SerialEngine, sessions: Any, encoder: Encoder, step: Step) -
 
 def random_world(rng: random.Random) -> World:
     """A machine."""
+    tight = rng.choice((0.0, 0.0, 1.0, 0.8, 0.6))
     late = tuple(d for d in ("cpu:0", "sim:0", "sim:1") if rng.random() < 0.3) if rng.random() < 0.3 else ()
     return World(
         sessions=rng.choice((1, 1, 2, 3)),
@@ -482,10 +499,26 @@ def random_world(rng: random.Random) -> World:
         inline=rng.random() < 0.5,
         events=rng.random() < 0.7,
         late=late,
+        tight=tight,
+        faults=random_faults(rng) if rng.random() < 0.2 else (),
     )
 
 
-def random_program(seed: int) -> Program:
+def random_faults(rng: random.Random) -> tuple[tuple[str, Any], ...]:
+    """Transfers that fail, and allocations. Where they hit depends on the order of execution."""
+    faults: list[tuple[str, Any]] = []
+    for _ in range(rng.randint(1, 3)):
+        device = rng.choice(("cpu:0", "sim:0", "sim:1"))
+        nth, count = rng.randint(1, 12), rng.randint(1, 2)
+        if rng.random() < 0.5:
+            faults.append((device, {"kind": "allocation", "nth": nth, "count": count}))
+        else:
+            kind = rng.choice(("h2d", "d2h", "p2p", "compute"))
+            faults.append((device, {"kind": "fail", "stream": kind, "nth": nth, "count": count}))
+    return tuple(faults)
+
+
+def random_program(seed: int, *, honest: bool = False) -> Program:
     """The program of a seed."""
-    generator = Generator(seed)
+    generator = Generator(seed, honest=honest)
     return generator.make(generator.rng.randint(20, 60))

@@ -16,6 +16,7 @@ from tensord.streams.faults import Fault
 from tensord.streams.sim import SimOptions
 from tensord.vm import cancel
 from tensord.vm.engine import Engine
+from tensord.vm.names import unpublish
 from tensord.vm.session import VmSession
 from tensord.vm.trace import Trace
 
@@ -26,7 +27,7 @@ PLENTY = 1 << 24
 STEPS = 200_000  # actions after which a program that does not end is given up
 
 
-class Stuck(AssertionError):
+class Stuck(AssertionError):  # noqa: N818 - what happened
     """Instructions are live, and nothing can happen any more."""
 
 
@@ -188,6 +189,13 @@ class Machine:
             while step.fields[0] not in self.answers[step.session]:
                 if not (self.act_serially() if serially else self.act()):
                     raise Stuck(f"no answer to {step.fields[0]}, live: {list(self.engine.live.values())[:8]}")
+
+    def wind_up(self) -> None:
+        """End every session, take every name away: after that nothing is to be left."""
+        for session in list(self.engine.sessions.values()):
+            cancel.close(self.engine, session)
+        unpublish(self.engine, list(self.engine.names))
+        self.drain()
 
     def trace(self) -> Trace:
         """Records as the virtual machine makes them."""

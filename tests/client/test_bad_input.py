@@ -1,0 +1,571 @@
+"""What bad input gets: a typed error naming op and line, nothing lost, the machine alive.
+
+Shapes, dtypes, attributes and op names in calls are in tests/behaviours/test_metadata.py.
+"""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensord as td
+from tensord.interpreter.forms import outputs_of
+from tensord.interpreter.messages import (
+    CALL,
+    CHAIN,
+    EFFECT,
+    FETCH,
+    LOCATION,
+    LOOKUP,
+    PUBLISH,
+    RELEASE,
+    SIGNATURE,
+    SYNC,
+    TO_DEVICE,
+    UNPUBLISH,
+    UPLOAD,
+    WAIT,
+)
+from tensord.streams.faults import Fault, FaultKind
+from tensord.vm.trace import Trace
+
+from ..behaviours.looking_inside import assert_sound, device_of, machine_of, ones
+from ..behaviours.made_ops import here, make_op, raising
+
+FLOATS = ((4,), "float32")
+
+
+def assert_works(session: Any) -> None:
+    """The session computes, and its machine has nothing left over."""
+    x = session.asarray(ones(4))
+    np.testing.assert_array_equal((x + x).numpy(), ones(4, value=2))
+    del x
+    assert_sound(session)
+
+
+# --- through the API
+
+
+@pytest.mark.parametrize(
+    ("values", "options", "text"),
+    [
+        (["a", "b"], {}, "dtype .* is not supported"),
+        ([1, "b"], {}, "is not supported"),
+        ([object()], {}, "is not supported"),
+        ([[1, 2], [3]], {}, "inhomogeneous"),
+        ([1, 2], {"dtype": "float8"}, "float8"),
+        ([1, 2], {"device": "cpu:7"}, "no device 'cpu:7'"),
+        ([1, 2], {"device": 3}, "no device 3"),
+    ],
+)
+def test_asarray_refuses_what_it_cannot_hold(session, values, options, text):
+    with pytest.raises(td.MetadataError, match=text) as caught:
+        session.asarray(values, **options)
+    assert here(-1) in caught.value.location
+    assert_works(session)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda x: x + x,
+        lambda x: 1.0 - x,
+        lambda x: x.sum(),
+        lambda x: x.numpy(),
+        lambda x: x.wait(),
+        lambda x: x.is_ready(),
+        lambda x: x.error,
+        lambda x: x.shape,
+        lambda x: x.residency(),
+        lambda x: x.to_device("cpu:0"),
+        lambda x: x[0],
+        lambda x: x.__iadd__(1.0),
+        lambda x: x._session.call("add", [x, x]),
+        lambda x: x._session.call("zeros", [], {"shape": 4}, out=[x]),
+        lambda x: x._session.publish("x", x),
+        lambda x: x._session.effect(print, x),
+    ],
+)
+def test_using_a_released_handle_is_an_error_at_that_line(session, use):
+    x = session.asarray(ones(4))
+    y = x + x
+    x.release()
+    x.release()  # twice is none
+    with pytest.raises(td.ProtocolError, match="was released") as caught:
+        use(x)
+    assert "test_bad_input.py" in caught.value.location
+    assert "released" in repr(x)
+    np.testing.assert_array_equal(y.numpy(), ones(4, value=2))
+    del y
+    assert_works(session)
+
+
+def test_a_released_pending_handle_is_refused_too(session):
+    x = session.call("unique_values", [session.asarray([3, 1])])[0]
+    x + x
+    x.release()
+    with pytest.raises(td.ProtocolError, match="was released") as caught:
+        x + x
+    assert here(-1) in caught.value.location
+    assert_works(session)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda _s, x: x + x,
+        lambda _s, x: x.sum(),
+        lambda _s, x: x.numpy(),
+        lambda _s, x: x.wait(),
+        lambda _s, x: x.is_ready(),
+        lambda _s, x: x.residency(),
+        lambda _s, x: x.to_device("cpu:0"),
+        lambda _s, x: x.__setitem__(0, 1.0),
+        lambda s, _x: s.asarray([1]),
+        lambda s, _x: s.call("zeros", [], {"shape": 3}),
+        lambda s, x: s.publish("x", x),
+        lambda s, _x: s.lookup("x"),
+        lambda s, _x: s.unpublish("x"),
+        lambda s, _x: s.sync(),
+        lambda s, _x: s.stats(),
+        lambda s, _x: s.trace(),
+        lambda s, _x: s.cancel(),
+        lambda s, _x: s.restart(),
+        lambda s, _x: s.chain(),
+        lambda s, _x: s.check_chain(),
+        lambda s, _x: s.print("x"),
+        lambda s, x: s.effect(print, x),
+    ],
+)
+def test_using_a_closed_session_is_an_error_at_that_line_each_time(session, use):
+    x = session.asarray(ones(4))
+    x = x + x
+    session.close()
+    session.close()
+    for _ in range(3):
+        with pytest.raises(td.ConnectionLost, match="closed") as caught:
+            use(session, x)
+        assert "test_bad_input.py" in (caught.value.location or "")
+    assert len(session._outbox.messages) == 0
+    assert "closed" in repr(session)
+
+
+def test_a_shape_that_is_known_outlives_the_session(session):
+    x = session.asarray(ones(4))
+    session.close()
+    assert x.shape == (4,)
+    assert x.device == "cpu:0"
+
+
+def test_tensors_of_another_session_are_refused(make_session):
+    a, b = make_session(), make_session()
+    x, y = a.asarray(ones(4)), b.asarray(ones(4))
+    for use in (lambda: x + y, lambda: y + x, lambda: a.call("add", [x, y]), lambda: a.call("add", [x, x], out=[y])):
+        with pytest.raises(td.MetadataError, match="belongs to another session") as caught:
+            use()
+        assert "test_bad_input.py" in caught.value.location
+    del x, y
+    assert_works(a)
+    assert_works(b)
+
+
+@pytest.mark.parametrize(
+    ("use", "error", "text"),
+    [
+        (lambda _s, x: x + np.ones(4), TypeError, "asarray"),
+        (lambda _s, x: np.ones(4) + x, TypeError, "asarray"),
+        (lambda _s, x: x + "a", TypeError, "unsupported operand"),
+        (lambda _s, x: x + None, TypeError, "unsupported operand"),
+        (lambda _s, x: np.asarray(x), TypeError, "numpy"),
+        (lambda s, x: s.call("add", [x, "a"]), td.MetadataError, "str is no operand"),
+        (lambda s, x: s.call("add", [x, np.float32(1)]), td.MetadataError, "float32 is no operand"),
+        (lambda s, _x: s.call("add", [1.0, 2.0]), td.MetadataError, "tensor"),
+        (lambda s, x: s.call("add", [x, x], out=[x, x]), td.MetadataError, "out="),
+        (lambda s, x: s.call("add", [x, x], out=[x[0:2]]), td.MetadataError, "out="),
+        (lambda s, x: s.call("add", [x, x], out=["x"]), td.MetadataError, "expected a tensor"),
+        (lambda s, x: s.call("unique_values", [x], out=[x]), td.MetadataError, "no out="),
+        (lambda s, x: s.call(3, [x]), td.MetadataError, "no op 3"),
+        (lambda s, x: s.call(["add"], [x]), td.MetadataError, "no op"),
+        (lambda s, x: s.call("sum", [x], [1]), td.MetadataError, "attributes"),
+        (lambda s, x: s.call("sum", [x], {"axis": [[0]]}), td.MetadataError, "axis"),
+        (lambda s, _x: s.call("add", 5), td.MetadataError, "operands"),
+        (lambda _s, x: x.to_device("gpu"), td.MetadataError, "no device 'gpu'"),
+        (lambda _s, x: x.to_device([]), td.MetadataError, "no device"),
+        (lambda _s, x: x[7], td.MetadataError, "out of bounds"),
+        (lambda _s, x: x["a"], td.MetadataError, "index"),
+        (lambda _s, x: x[x], td.MetadataError, "index"),
+        (lambda _s, x: x.__setitem__(0, "a"), td.MetadataError, "no operand"),
+        (lambda _s, x: x.astype("text"), td.MetadataError, "text"),
+        (lambda s, _x: s.asarray([1, 2], dtype="int8") + 1000, td.MetadataError, "1000 does not fit int8"),
+        (lambda s, x: s.publish(5, x), td.MetadataError, "name"),
+        (lambda s, _x: s.publish("x"), td.MetadataError, "tensor"),
+        (lambda s, _x: s.publish("x", 5), td.MetadataError, "expected a tensor"),
+        (lambda s, _x: s.lookup("nothing"), td.MetadataError, "no tensor is published as 'nothing'"),
+        (lambda s, _x: s.unpublish("nothing"), td.MetadataError, "no tensor is published as 'nothing'"),
+        (lambda s, x: s.effect("no function", x), td.MetadataError, "callback"),
+        (lambda s, _x: s.effect(print, 5), td.MetadataError, "expected a tensor"),
+        (lambda _, x: len(x.sum()), TypeError, "0-d"),
+        (lambda _, x: bool(x), ValueError, "item|size"),
+    ],
+)
+def test_wrong_arguments_are_typed_errors_at_that_line(session, use, error, text):
+    x = session.asarray(ones(4))
+    with pytest.raises(error, match=text) as caught:
+        use(session, x)
+    if isinstance(caught.value, td.TensordError):
+        assert "test_bad_input.py" in (caught.value.location or "")
+    np.testing.assert_array_equal(x.numpy(), ones(4))
+    del x
+    assert_works(session)
+
+
+@pytest.mark.parametrize(
+    ("address", "options", "text"),
+    [
+        ("tcp://nowhere", {}, "cannot connect"),
+        ("local", {"devices": ["tpu:0"]}, "no device 'tpu:0'"),
+        ("local", {"devices": ["cpu:0", "cpu:0"]}, "given twice"),
+        ("local", {"devices": [{"name": "sim:0", "speed": 3}]}, "no option 'speed'"),
+        ("local", {"devices": [{"name": "sim:0", "memory": "lots"}]}, "memory"),
+        ("local", {"devices": "cpu:0"}, "as a list"),
+        ("local", {"devices": [3]}, "not 3"),
+    ],
+)
+def test_connect_refuses_what_is_not_there(address, options, text):
+    with pytest.raises(td.MetadataError, match=text):
+        td.connect(address, **options)
+
+
+@pytest.mark.parametrize("device", ["cpu:0", "sim:0"])
+def test_a_kernel_that_raises_is_an_error_of_its_op(make_session, monkeypatch, device):
+    make_op(monkeypatch, "boom", raising)
+    session = make_session(devices=["cpu:0", "sim:0"])
+    x = session.asarray(ones(4), device=device)
+    bad, line = session.call("boom", [x])[0], here()
+    with pytest.raises(td.KernelError, match="boom: ZeroDivisionError: boom") as caught:
+        bad.numpy()
+    assert line in caught.value.location
+    assert caught.value.op == "boom"
+    assert caught.value.instruction
+    del bad, x, caught
+    assert_works(session)
+
+
+def test_nan_is_a_value(session):
+    x = session.asarray([np.nan, np.inf, 1.0])
+    y = session.call("log", [x - 2.0])[0]
+    assert np.isnan(y.numpy()[0])
+    assert (x / 0.0).error is None
+    assert session.stats()["session"]["errors"] == 0
+
+
+def test_memory_that_is_not_there_is_a_typed_error(make_session):
+    session = make_session(devices=["cpu:0", {"name": "sim:0", "memory": 64}])
+    big, line = session.call("zeros", [], {"shape": 100}, device="sim:0")[0], here()
+    with pytest.raises(td.DeviceMemoryError, match="sim:0") as caught:
+        big.numpy()
+    assert line in caught.value.location
+    assert caught.value.op == "zeros"
+    small = session.asarray(ones(4), device="sim:0")
+    np.testing.assert_array_equal((small + small).numpy(), ones(4, value=2))
+
+
+@pytest.mark.parametrize("damage", [lambda b: b[:-20], lambda _: b"no trace", lambda b: b.replace(b"add", b"sub")])
+def test_a_damaged_trace_file_names_the_line(session, tmp_path, damage):
+    x = session.asarray(ones(4))
+    (x + x).wait()
+    path = tmp_path / "trace.jsonl"
+    session.trace().save(path)
+    assert len(Trace.load(path)) == len(session.trace())
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(td.ProtocolError, match=r"trace\.jsonl, line \d+"):
+        Trace.load(path)
+    assert_works(session)
+
+
+# --- messages of foreign clients
+
+
+def ask(session: Any, *messages: list[Any]) -> Any:
+    """Send messages, with R in the place of a request, and give its reply."""
+    request, reply = session._transport.request()
+    session._transport.send([[request if field == "R" else field for field in message] for message in messages])
+    return reply
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        [FETCH, 77, "R", 0],
+        [WAIT, (77,), "R", 0],
+        [WAIT, (77, 78), "R", 0],
+        [EFFECT, (77,), 1, print, "R", 0],
+        [EFFECT, (), 77, print, "R", 0],
+        [PUBLISH, ("a",), (77,), "R"],
+        [PUBLISH, ("a", "b"), (1,), "R"],
+        [LOOKUP, ("nothing",), (80,), "R"],
+        [UNPUBLISH, ("nothing",), "R"],
+        [WAIT, (), "R", 0],
+        [FETCH, "77", "R", 0],
+        [FETCH, None, "R", 0],
+        [FETCH, [], "R", 0],
+        [FETCH, -1, "R", 0],
+        [FETCH, 2**70, "R", 0],
+        [WAIT, 77, "R", 0],
+        [WAIT, (None,), "R", 0],
+        [WAIT, ([],), "R", {}],
+        [EFFECT, (), 1, "print", "R", 0],
+        [PUBLISH, (1,), (1,), "R"],
+        [PUBLISH, ([],), (1,), "R"],
+        [LOOKUP, ({},), (80,), "R"],
+        [LOOKUP, ("a",), ("80",), "R"],
+        [UNPUBLISH, (3,), "R"],
+        [UNPUBLISH, "nothing", "R"],
+    ],
+)
+def test_a_request_that_cannot_be_answered_gets_a_typed_error(session, message):
+    session.sync()
+    reply = ask(session, message)
+    assert reply.done
+    assert isinstance(reply.error, td.ProtocolError | td.MetadataError)
+    assert reply.error.op == {FETCH: "fetch", WAIT: "wait", EFFECT: "effect", PUBLISH: "publish"}.get(
+        message[0], {LOOKUP: "lookup", UNPUBLISH: "unpublish"}.get(message[0])
+    )
+    assert machine_of(session).engine.names == {}
+    assert_works(session)
+
+
+N, N1 = 1 << 40, (1 << 40) + 1  # stand for new ids
+DAMAGED = [
+    None,
+    5,
+    "CALL",
+    [],
+    (),
+    {},
+    [None],
+    [[]],
+    ["0"],
+    [99],
+    [-1],
+    [True],
+    [1.0],
+    [FETCH],
+    [FETCH, 1],
+    [FETCH, 1, "2", 3, 4],
+    [SYNC],
+    [SYNC, "x", 0],
+    [CALL],
+    [CALL, 1],
+    [CALL, 1, (1,), (N,), 0],
+    [CALL, 1, (1,), (N,), 0, 0, 0],
+    [CALL, [], (1,), (N,), 0, 0],
+    [CALL, {}, {}, {}, {}, {}],
+    [CALL, 900, (1, 1), (N,), "0", 0],
+    [CALL, 900, (1, 1), N, 0, 0],
+    [CALL, 900, 1, (N,), 0, 0],
+    [CALL, 900, ([], {}), (N,), 0, 0],
+    [CALL, 900, (1, None), (N,), 0, 0],
+    [CALL, 900, (1, 1), ("a",), 0, 0],
+    [CALL, 900, (1, 1), ([],), 0, 0],
+    [CALL, 900, (1, 1), (), 0, 0],
+    [CALL, 900, (1, 1), (N, N1), 0, 0],
+    [CALL, 900, (1,), (N,), 0, 0],
+    [CALL, 900, (1, 1, 1), (N,), 0, 0],
+    [CALL, 900, (1, 1), (1,), 0, 0],
+    [CALL, 900, (1, 77), (N,), 0, 0],
+    [CALL, 901, (1, 1), (N,), 0, 0],
+    [RELEASE],
+    [RELEASE, 5],
+    [RELEASE, ([],)],
+    [RELEASE, ("a",)],
+    [UPLOAD, N, (4,), "float32", "cpu:0", b"0123456789abcdef", 0],
+    [UPLOAD, N, (4,), "float32", "cpu:0", None, 0],
+    [UPLOAD, N, (4,), "float64", "cpu:0", ones(4), 0],
+    [UPLOAD, N, (5,), "float32", "cpu:0", ones(4), 0],
+    [UPLOAD, N, (-4,), "float32", "cpu:0", ones(4), 0],
+    [UPLOAD, N, ("4",), "float32", "cpu:0", ones(4), 0],
+    [UPLOAD, N, (2**62, 2**62), "float32", "cpu:0", ones(4), 0],
+    [UPLOAD, N, (4,), "f4,f4", "cpu:0", ones(4), 0],
+    [UPLOAD, N, (4,), [], "cpu:0", ones(4), 0],
+    [UPLOAD, N, (4,), "float32", [], ones(4), 0],
+    [UPLOAD, N, (4,), "float32", "cpu:9", ones(4), 0],
+    [UPLOAD, 1, (4,), "float32", "cpu:0", ones(4), 0],
+    [UPLOAD, "a", (4,), "float32", "cpu:0", ones(4), 0],
+    [TO_DEVICE, 1, N, [], 0],
+    [TO_DEVICE, 1, N, "cpu:9", 0],
+    [TO_DEVICE, 1, "b", "cpu:0", 0],
+    [TO_DEVICE, 77, N, "cpu:0", 0],
+    [CHAIN],
+    [CHAIN, []],
+    [CHAIN, 0],
+    [SIGNATURE, [], "add", (), (FLOATS, FLOATS), "cpu:0", None],
+    [SIGNATURE, 1, [], (), (FLOATS, FLOATS), "cpu:0", None],
+    [SIGNATURE, 1, "add", (), 5, "cpu:0", None],
+    [SIGNATURE, 1, "add", (), (FLOATS, FLOATS), [], None],
+    [LOCATION, [], "a"],
+    [LOCATION, 1, 5],
+    [EFFECT, (), 1, None, 0, 0],
+    [EFFECT, (77,), 1, print, 0, 0],
+]
+
+
+def at(field: Any, old: int, session: Any) -> Any:
+    """The field with 1 for a tensor that exists, and N for ids that do not yet."""
+    if type(field) is tuple:
+        return tuple(at(n, old, session) for n in field)
+    return (
+        {1: old, N: session._outbox.ids + 1, N1: session._outbox.ids + 2}.get(field, field)
+        if type(field) is int
+        else field
+    )
+
+
+@pytest.mark.parametrize("message", DAMAGED, ids=lambda m: repr(m)[:50])
+def test_a_damaged_message_breaks_nothing(session, message):
+    """It is reported once, as a typed error; what it does not write keeps its value; everybody goes on."""
+    x, y = session.asarray(np.arange(4, dtype=np.float32)), session.asarray(ones(4))
+    session.sync()
+    send = session._transport.send
+    send([[SIGNATURE, 900, "add", (), (FLOATS, FLOATS), "cpu:0", None]])
+    if isinstance(message, list) and message:
+        message = [message[0], *(at(field, x._id, session) for field in message[1:])]
+    session._outbox.ids += 2
+    send([message])
+    stats = session.stats()
+    assert stats["session"]["errors"] == 1
+    assert stats["recent_errors"][0].partition(":")[0] in {"ProtocolError", "MetadataError"}
+    assert session.trace().verify() == []
+    send([[RELEASE, (session._outbox.ids - 1, session._outbox.ids)]])
+    np.testing.assert_array_equal(y.numpy(), ones(4))
+    if x._id not in outputs_of(message):
+        np.testing.assert_array_equal(x.numpy(), np.arange(4))
+    del x, y
+    assert_works(session)
+
+
+def test_a_damaged_location_is_none(session):
+    x = session.asarray(ones(4))
+    session.sync()
+    session._outbox.ids += 1
+    new = session._outbox.ids
+    session._transport.send(
+        [
+            [SIGNATURE, 900, "add", (), (FLOATS, FLOATS), "cpu:0", None],
+            [CALL, 900, (x._id, x._id), (new,), 0, []],
+            [RELEASE, (new,)],
+        ]
+    )
+    assert session.trace().verify() == []
+    assert [r.location for r in session.trace().records if r.op == "add"] in ([""], [])
+    del x
+    assert_works(session)
+
+
+@pytest.mark.parametrize(
+    "signature",
+    [
+        ["add", None, (FLOATS, FLOATS), "cpu:0", None],
+        ["add", 5, (FLOATS, FLOATS), "cpu:0", None],
+        ["add", (("a",),), (FLOATS, FLOATS), "cpu:0", None],
+        ["add", (("nothing", 1),), (FLOATS, FLOATS), "cpu:0", None],
+        ["add", (), (FLOATS,), "cpu:0", None],
+        ["add", (), (5, "x"), "cpu:0", None],
+        ["add", (), (((4,), "f4,f4"), FLOATS), "cpu:0", None],
+        ["add", (), (((4, -1), "float32"), FLOATS), "cpu:0", None],
+        ["add", (), (((4, "x"), "float32"), FLOATS), "cpu:0", None],
+        ["add", (), (((2**62, 2**62), "float32"), FLOATS), "cpu:0", None],
+        ["add", (), (FLOATS, FLOATS), "cpu:9", None],
+        ["add", (), (FLOATS, FLOATS), "cpu:0", 5],
+        ["add", (), (FLOATS, FLOATS), "cpu:0", ("float",)],
+        ["add", (), (FLOATS, FLOATS), "cpu:0", (FLOATS, FLOATS)],
+        ["add", (), (FLOATS, ((3,), "float32")), "cpu:0", None],
+        ["no op", (), (FLOATS, FLOATS), "cpu:0", None],
+        ["reshape", (("shape", [[]]),), (FLOATS,), "cpu:0", None],
+    ],
+)
+def test_a_damaged_signature_is_the_error_of_each_call_that_uses_it(session, signature):
+    x = session.asarray(ones(4))
+    session.sync()
+    new = session._outbox.ids + 1
+    session._outbox.ids += 2
+    send = session._transport.send
+    send([[LOCATION, 900, "foreign.py:3 in main"], [SIGNATURE, 900, *signature]])
+    for id_ in (new, new + 1):
+        send([[CALL, 900, (x._id,) * len(signature[2]) if signature[2] else (), (id_,), 0, 900]])
+        reply = ask(session, [FETCH, id_, "R", 0])
+        assert type(reply.error) in {td.MetadataError, td.ProtocolError}
+        assert reply.error.location == "foreign.py:3 in main"
+        assert reply.error.op == signature[0]
+    np.testing.assert_array_equal(x.numpy(), ones(4))
+    send([[RELEASE, (new, new + 1)]])
+    del x
+    assert_works(session)
+
+
+def test_operands_that_are_not_what_the_signature_says_are_refused(session):
+    """A view laid over a smaller tensor would read memory of others."""
+    x = session.asarray(ones(2))
+    session.sync()
+    new = session._outbox.ids + 1
+    session._outbox.ids += 3
+    large = ((1000,), "float32")
+    index = (("index", (("slice", 900, 1000, None),)),)
+    session._transport.send(
+        [
+            [SIGNATURE, 900, "getitem", index, (large,), "cpu:0", None],
+            [CALL, 900, (x._id,), (new,), 0, 0],
+            [SIGNATURE, 901, "add", (), (large, large), "cpu:0", (large,)],
+            [CALL, 901, (x._id, x._id), (x._id,), 0, 0],
+            [SIGNATURE, 902, "add", (), (large, "float"), "cpu:0", None],
+            [CALL, 902, (x._id, 1.0), (new + 1,), 0, 0],
+            [SIGNATURE, 903, "add", (), (((2,), "float32"), "float"), "cpu:0", None],
+            [CALL, 903, (x._id, "1"), (new + 2,), 0, 0],
+        ]
+    )
+    for id_ in (new, new + 1, new + 2):
+        assert isinstance(ask(session, [FETCH, id_, "R", 0]).error, td.TensordError)
+    assert session.stats()["session"]["errors"] == 4
+    session._transport.send([[RELEASE, (new, new + 1, new + 2)]])
+    del x
+    assert_works(session)
+
+
+def test_results_under_used_ids_are_refused_and_later_ones_are_not(session):
+    x = session.asarray(ones(4))
+    session.sync()
+    new = session._outbox.ids + 1
+    session._outbox.ids += 10
+    session._transport.send(
+        [
+            [SIGNATURE, 900, "add", (), (FLOATS, FLOATS), "cpu:0", None],
+            [CALL, 900, (x._id, x._id), (new + 5,), 0, 0],
+            [CALL, 900, (x._id, x._id), (new,), 0, 0],  # an older id
+        ]
+    )
+    assert session.stats()["session"]["errors"] == 1
+    assert isinstance(ask(session, [FETCH, new, "R", 0]).error, td.ProtocolError)
+    np.testing.assert_array_equal(ask(session, [FETCH, new + 5, "R", 0]).result(), ones(4, value=2))
+    session._transport.send([[RELEASE, (new + 5, new, 12345)]])  # releasing what is not there is none
+    assert session.stats()["session"]["errors"] == 1
+    del x
+    assert_works(session)
+
+
+def test_damage_in_one_session_is_nothing_to_another(make_session):
+    a = make_session("local:shared")
+    b = make_session("local:shared", devices=None)
+    x = b.asarray(ones(4))
+    b.sync()
+    for message in DAMAGED:
+        a._transport.send([message])
+    a._transport.send([[FETCH, x._id, 0, 0], [RELEASE, (x._id,)], [CALL, 1, (x._id,), (x._id,), 3, 0]])
+    assert b.stats()["session"]["errors"] == 0
+    np.testing.assert_array_equal((x + x).numpy(), ones(4, value=2))
+    device_of(b, "cpu:0").inject(Fault(FaultKind.FAIL, label="exp"))
+    bad = b.call("exp", [x])[0]
+    with pytest.raises(td.KernelError, match="injected"):
+        bad.wait()

@@ -1,0 +1,63 @@
+"""What a session sends could go through a socket: msgpack's types only, apart from payloads and callbacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgpack
+import numpy as np
+
+from tensord.client.session import Session
+from tensord.interpreter.messages import CALL, EFFECT, UPLOAD, MessageKind
+
+
+def everything(session: Session) -> None:
+    """Use every kind of message once."""
+    x = session.asarray(np.arange(6.0).reshape(2, 3))
+    y = (x @ x.T + 1)[0:1]
+    session.call("sum", [x], {"axis": (0, 1), "keepdims": True})
+    session.call("arange", [], {"start": 0.5, "stop": 4})
+    x[0] = 2.5
+    x += x
+    session.call("unique_values", [y])[0].to_device("sim:0").wait()
+    session.publish({"x": x})
+    session.lookup(["x"])["x"].numpy()
+    session.unpublish("x")
+    session.effect(lambda _array: None, y)
+    session.check_chain()
+    del y
+    session.sync()
+
+
+def test_messages_survive_msgpack(sim_session: Session) -> None:
+    sent: list[Any] = []
+    transport = sim_session._transport
+    send: Callable[[Any], None] = transport.send
+    transport.send = lambda messages: (sent.extend(messages), send(messages))[1]
+    everything(sim_session)
+    transport.send = send
+    assert {message[0] for message in sent} == {int(kind) for kind in MessageKind}
+    for message in sent:
+        fields = list(message)
+        if message[0] == UPLOAD:
+            fields[5] = None
+        if message[0] == EFFECT:
+            fields[3] = None
+        assert msgpack.unpackb(msgpack.packb(fields), use_list=False) == tuple(fields)
+
+
+def test_a_handle_dropped_before_its_last_use_left_rides_on_it(session: Session) -> None:
+    sent: list[Any] = []
+    transport = session._transport
+    send: Callable[[Any], None] = transport.send
+    x = session.asarray(np.ones(4))
+    y = x + 1
+    z = y * 2
+    del y
+    transport.send = lambda messages: (sent.extend(messages), send(messages))[1]
+    assert z.numpy().tolist() == [4.0] * 4
+    transport.send = send
+    calls = [message for message in sent if message[0] == CALL]
+    assert [message[4] for message in calls] == [0, 1]
+    assert not any(message[0] == MessageKind.RELEASE for message in sent)

@@ -1,0 +1,179 @@
+"""Runs a program through the client's surface, on a virtual machine with its threads."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+
+import tensord
+from tensord.client.tensor import Tensor
+from tensord.interpreter.errors import TensordError
+from tensord.interpreter.meta import Meta
+from tensord.vm.serial_values import Value
+
+from .check import Expected, compare_chain, same
+from .steps import Program, Step
+
+Answer = tuple[Any, TensordError | None]
+
+
+def devices_of(program: Program) -> list[dict[str, object]]:
+    """The world's devices, slowed down by the seed."""
+    rng, world = random.Random(program.seed), program.world
+    specs: list[dict[str, object]] = [{"name": "cpu:0", "workers": world.workers}]
+    for name in world.devices[1:]:
+        delays = {"latency": rng.choice((0.0, 1e-4)), "compute_delay": rng.choice((0.0, 1e-4))}
+        streams = {"compute_streams": world.compute_streams, "peer": world.peer, "inline": world.inline}
+        specs.append({"name": name, **delays, **streams, "late_errors": name in world.late})
+    return specs
+
+
+class Clients:
+    """The sessions of one run and their handles, by the ids that the program gives them.
+
+    A real client learns the shape of what it reads; the program's does so only where it says so ("await").
+    """
+
+    def __init__(self, program: Program, address: str, connect: Any = tensord.connect) -> None:
+        specs = devices_of(program)
+        self.expected = Expected(program)
+        self.sessions = [connect(address, devices=specs) for _ in range(program.world.sessions)]
+        self.handles: list[dict[int, Tensor]] = [{} for _ in self.sessions]
+        self.chains: dict[tuple[int, int], int] = {}
+        self.closed: set[int] = set()
+        self.read: dict[tuple[int, int], Answer] = {}
+        self.asked: dict[int, tuple[int, ...]] = {}
+        self.effects: list[tuple[tuple[int, int], int, tuple[Any, ...]]] = []
+
+    def run(self, program: Program) -> list[str]:
+        """Do every step; what was read and is wrong."""
+        for step in program.steps:
+            kind = "await_" if step.kind == "await" else step.kind.lower()
+            getattr(self, kind)(self.sessions[step.session], self.handles[step.session], step)
+        trace = next(s for n, s in enumerate(self.sessions) if n not in self.closed).trace()
+        self.handles.clear()
+        for session in self.sessions:
+            session.close()
+        wrong = [f"trace: {problem}" for problem in trace.verify()]
+        return [*wrong, *self.compare_reads(), *self.compare_effects()]
+
+    # -- steps -----------------------------------------------------------------------------------------------------
+
+    def call(self, session: Any, handles: dict[int, Tensor], step: Step) -> None:
+        op, attributes, metas, device, targets, inputs, outputs, released = step.fields
+        operands = [x if isinstance(m, type) else handles[x] for x, m in zip(inputs, metas, strict=True)]
+        out = None if targets is None else [handles[id_] for id_ in outputs]
+        made = session.call(op, operands, dict(attributes), out=out, device=device)
+        if out is None:
+            handles.update(zip(outputs, made, strict=True))
+        for position, id_ in enumerate((*inputs, *outputs)):
+            if released >> position & 1:
+                del handles[id_]
+
+    def upload(self, session: Any, handles: dict[int, Tensor], step: Step) -> None:
+        id_, array, device = step.fields
+        handles[id_] = session.asarray(array, device=device)
+
+    def to_device(self, _session: Any, handles: dict[int, Tensor], step: Step) -> None:
+        id_, new, device = step.fields
+        handles[new] = handles[id_].to_device(device)
+
+    def release(self, _session: Any, handles: dict[int, Tensor], step: Step) -> None:
+        for id_ in step.fields[0]:
+            del handles[id_]
+
+    def fetch(self, _session: Any, handles: dict[int, Tensor], step: Step) -> None:
+        tensor = handles[step.fields[0]]
+        self.asked[step.number] = (step.fields[0],)
+        known: Meta | None = tensor._meta
+        self.read[step.session, step.number] = attempt(tensor.numpy)
+        tensor._meta = known
+
+    def wait(self, _session: Any, handles: dict[int, Tensor], step: Step) -> None:
+        self.asked[step.number] = step.fields[0]
+        for id_ in step.fields[0]:
+            attempt(handles[id_].wait)
+
+    def await_(self, _session: Any, handles: dict[int, Tensor], step: Step) -> None:
+        answer = self.expected.sessions[step.session].answers.get(step.fields[0])
+        if answer is not None and answer.array is not None and not answer.errors:
+            assert handles[self.asked[step.fields[0]][0]].shape is not None
+
+    def sync(self, session: Any, _handles: dict[int, Tensor], _step: Step) -> None:
+        session.sync()
+
+    def chain(self, session: Any, _handles: dict[int, Tensor], step: Step) -> None:
+        self.chains[step.session, step.fields[0]] = session.chain()
+
+    def effect(self, session: Any, handles: dict[int, Tensor], step: Step) -> None:
+        ids, chain, raises = step.fields
+
+        def callback(*arrays: Any) -> None:
+            self.effects.append(((step.session, chain), step.number, tuple(array.copy() for array in arrays)))
+            if raises:
+                raise ValueError("the callback failed")
+
+        session.effect(callback, *[handles[id_] for id_ in ids], chain=self.chains[step.session, chain])
+
+    def publish(self, session: Any, handles: dict[int, Tensor], step: Step) -> None:
+        session.publish(step.fields[0][0], handles[step.fields[1][0]])
+
+    def lookup(self, session: Any, handles: dict[int, Tensor], step: Step) -> None:
+        (name,), (id_,) = step.fields
+        tensor, error = attempt(lambda: session.lookup(name))
+        if error is None:
+            handles[id_] = tensor
+
+    def unpublish(self, session: Any, _handles: dict[int, Tensor], step: Step) -> None:
+        session.unpublish(*step.fields[0])
+
+    def cancel(self, session: Any, _handles: dict[int, Tensor], _step: Step) -> None:
+        session.flush()  # a cancellation overtakes what was not sent; the program's comes after what was before it
+        session.cancel()
+
+    def restart(self, session: Any, _handles: dict[int, Tensor], _step: Step) -> None:
+        session.restart()
+
+    def close(self, session: Any, handles: dict[int, Tensor], step: Step) -> None:
+        self.closed.add(step.session)
+        handles.clear()
+        session.close()
+
+    # -- answers ---------------------------------------------------------------------------------------------------
+
+    def compare_reads(self) -> list[str]:
+        wrong = []
+        for (number, request), (value, error) in self.read.items():
+            wanted: Value = self.expected.sessions[number].answers[request]
+            possible = {(type(e).__name__, e.op) for e in wanted.errors}
+            if error is None and (wanted.array is None or not same(wanted.array, value)):
+                wrong.append(f"session {number}, step {request}: {value!r}, expected {wanted.array!r} or {possible}")
+            if error is not None and not is_possible(error, possible):
+                wrong.append(f"session {number}, step {request}: {error!r}, expected {wanted.array!r} or {possible}")
+        return wrong
+
+    def compare_effects(self) -> list[str]:
+        wrong = []
+        for key in {key for key, _, _ in self.effects}:
+            wanted = [effect[2:] for effect in self.expected.encoder.effects if effect[:2] == key]
+            found = [(number, arrays) for chain, number, arrays in self.effects if chain == key]
+            answers = self.expected.sessions[key[0]].answers
+            wrong += compare_chain({n for n, _ in wanted if not answers[n].errors}, wanted, found, str(key))
+        return wrong
+
+
+def is_possible(error: TensordError, possible: set[tuple[str, str | None]]) -> bool:
+    """Is it one of the roots? Which of several instructions was cancelled first is open."""
+    kind = type(error).__name__
+    return (kind, error.op) in possible or (kind == "CancelledError" and any(k == kind for k, _ in possible))
+
+
+def attempt(action: Any) -> Answer:
+    """A result, or the error."""
+    try:
+        result = action()
+    except TensordError as error:
+        return None, error
+    return (np.array(result) if isinstance(result, np.ndarray) else result), None

@@ -1,0 +1,115 @@
+"""Random programs against the serial engine, as many as you like.
+
+    python -m tests.model.run --seed 0 --programs 100000
+
+runs the programs of that many seeds from `--seed` on and prints those that went wrong, each with the command that
+runs it again. With `--shrink`, steps are taken away from a failing program for as long as it still fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import traceback
+from dataclasses import replace
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from .check import check
+from .ops import failing_ops
+from .programs import random_program
+from .steps import Program
+
+REPLAY = "python -m tests.model.run --seed {seed} --programs 1 --shrink"
+SHOWN = 5  # problems of one program
+
+
+def problems_of(program: Program) -> list[str]:
+    """What is wrong with a run of the program; what it raises is wrong, too."""
+    try:
+        return check(program)
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        return [f"raised {type(error).__name__}: {error} at {last.filename}:{last.lineno}"]
+
+
+def make(seed: int) -> Program:
+    """The program of a seed."""
+    with failing_ops(), np.errstate(all="ignore"):
+        return random_program(seed)
+
+
+def failures(seed: int, programs: int) -> list[tuple[int, list[str]]]:
+    """The seeds among that many from `seed` on whose programs go wrong, with their problems."""
+    found = [(number, problems_of(make(number))) for number in range(seed, seed + programs)]
+    return [(number, problems) for number, problems in found if problems]
+
+
+def kind_of(problems: list[str]) -> str:
+    """What the first problem is about, whatever its numbers."""
+    return re.sub(r"[^A-Za-z]+", " ", problems[0])[:60] if problems else ""
+
+
+def shrink(program: Program) -> Program:
+    """Take away steps, many at a time and then one by one, as long as the program goes on failing in the same way."""
+    kind = kind_of(problems_of(program))
+    size = len(program.steps) // 2
+    while size:
+        start = 0
+        while start < len(program.steps):
+            fewer = program.steps[:start] + program.steps[start + size :]
+            smaller = replace(program, steps=fewer)
+            if kind_of(problems_of(smaller)) == kind:
+                program = smaller
+            else:
+                start += size
+        size //= 2
+    return program
+
+
+def show(console: Console, program: Program, problems: list[str]) -> None:
+    """A failing program for people."""
+    console.print(f"[bold red]seed {program.seed}[/]: {len(program.steps)} steps in {program.world}", highlight=False)
+    for problem in problems[:SHOWN]:
+        console.print(f"  {problem}", markup=False, highlight=False)
+    console.print(f"  again: {REPLAY.format(seed=program.seed)}", markup=False, highlight=False)
+
+
+def shrink_and_show(console: Console, program: Program) -> None:
+    """The shortest failing program that taking away steps leads to."""
+    smaller = shrink(program)
+    console.print(f"shrunk to {len(smaller.steps)} steps:")
+    for step in smaller.steps:
+        console.print(f"  {step}", markup=False, highlight=False)
+    for problem in problems_of(smaller)[:SHOWN]:
+        console.print(f"  {problem}", markup=False, highlight=False)
+
+
+def main() -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(description="random programs against the serial engine")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--programs", type=int, default=1000)
+    parser.add_argument("--shrink", action="store_true", help="shorten the programs that fail")
+    given = parser.parse_args()
+    console = Console()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    failed = 0
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task("programs", total=given.programs)
+        for seed in range(given.seed, given.seed + given.programs):
+            program = make(seed)
+            if problems := problems_of(program):
+                failed += 1
+                show(console, program, problems)
+                if given.shrink:
+                    shrink_and_show(console, program)
+            progress.update(task, advance=1, description=f"programs ({failed} failed)")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
