@@ -95,10 +95,10 @@ def drop_use(copy: Copy, queued: int) -> None:
     """One live access less."""
     copy.uses -= 1
     copy.queued -= queued
-    if not copy.current:
-        copy.lane.retire_buffer(copy)
-    elif copy.poison is not None and not copy.queued:
+    if copy.poison is not None and not copy.queued:
         copy.lane.give_up(copy)
+    elif not copy.current:
+        copy.lane.retire_buffer(copy)
 
 
 def is_maker(instruction: Instruction, copy: Copy) -> bool:

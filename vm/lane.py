@@ -192,7 +192,7 @@ class Lane:
             copy.buffer = None
 
     def give_up(self, copy: Copy) -> None:
-        """Nobody reads what a failed write left, and nothing is bound to it: its memory goes. Who heals it makes new."""
+        """Nobody reads what a failed write left, and nothing is bound to it: its memory goes. Who heals it makes it."""
         self.free(copy)
         heir = copy.writer
         if heir is None and copy.current and copy.nbytes > 0:  # a later write makes a new copy

@@ -61,17 +61,22 @@ def take(instruction: Instruction, needy: list[Binding]) -> bool:
 
 
 def is_stuck(instruction: Instruction) -> bool:
-    """Its sources and everything before it that touches the device have retired, and it still does not fit."""
+    """Its sources and everything before it that touches the device have retired, and it still does not fit.
+
+    Nor is there anything under way: what a later instruction uses that was dispatched before may be a copy that is
+    valid elsewhere too, or poisoned, and would have been dropped if it had not been for that use.
+    """
     lane = instruction.lane
-    first = next(iter(lane.live)) is instruction and not instruction.soft
-    return first and not any(lane.hand_me_downs.values())
+    if next(iter(lane.live)) is not instruction or instruction.soft or any(lane.hand_me_downs.values()):
+        return False
+    return not any(other.handed for other in lane.live)
 
 
 def bequeath(instruction: Instruction) -> None:
     """It failed: the memory of its results goes, or was never made. Who overwrites one of them makes it."""
     for binding in instruction.outputs:
         copy = binding.copy
-        if copy.current and not copy.queued and instruction.failure_of(copy) is not None:
+        if not copy.queued and instruction.failure_of(copy) is not None:
             copy.lane.give_up(copy)
 
 

@@ -193,10 +193,7 @@ class Residency:
         storage = tensor.storage
         if storage.sharers > 1 or tensor.strides is not None:
             return self.detach(tensor, lane, partial, session, location)
-        if partial:
-            copy = self.operand(tensor, lane, session, location).copy
-        else:
-            copy = self.written_copy(storage, lane)
+        copy = self.operand(tensor, lane, session, location).copy if partial else self.written_copy(storage, lane)
         for other in storage.current():
             if other is not copy:
                 self.leave(other, storage)

@@ -181,7 +181,8 @@ class SerialEngine:
         errors = tuple(dict.fromkeys(found))
         metas: OutputMetas = signature.outputs
         try:
-            metas = infer(signature, operands, targets)
+            inferred = infer(signature, operands, targets)
+            metas = tuple(now or told for now, told in zip(inferred, signature.outputs, strict=True))
             if any(value.array is None for value in read) or any(target.meta is None for target in targets):
                 return metas, [Value(None, errors) for _ in metas]
             failure = self.inject(session.id, location) if self.inject is not None else None

@@ -26,7 +26,10 @@ def view_of(plan: Plan, base: Tensor) -> Tensor | None:
         if len(layouts) >= LAYOUTS:
             layouts.clear()
         layout = layouts[key] = lay_out(plan, meta, output, base)
-    return None if layout is None else share(base, output, *layout, plan.lane)
+    if layout is None:
+        return None
+    offset, strides = layout
+    return share(base, output, offset, strides, plan.lane)
 
 
 def lay_out(plan: Plan, meta: Meta, output: Meta, base: Tensor) -> Layout | None:

@@ -98,6 +98,7 @@ def ones(*shape: int, value: float = 1.0) -> Any:
 def assert_sound(session: Session) -> None:
     """Everything has ended, and the trace does not contradict itself."""
     session.sync(WAIT)
+    until(session, lambda: not machine_of(session).engine.live)  # transfers that nobody waits for belong to no session
     assert session.trace().verify() == []
     stats = session.stats()
     assert (stats["live"], stats["pending"]) == (0, 0)

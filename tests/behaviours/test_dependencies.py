@@ -283,8 +283,9 @@ def test_a_long_run_of_independent_ops_leaves_no_growing_structure(session):
         assert len(engine.ring.entries) <= engine_module.Ring().entries.maxlen
         queues = (engine.live, engine.pending, engine.ready, engine.doomed, engine.finished, engine.outbox)
         tables = (inner.tensors, inner.plans, inner.locations, inner.live, inner.chains, session._entries)
-        mine = (session._outbox.messages, session._outbox.locations.sites, session._transport._replies, machine.recent_errors)
-        return (*map(len, queues), *map(len, tables), *map(len, mine), session._outbox.dropped.qsize(), len(engine.infer))
+        outbox = session._outbox
+        mine = (outbox.messages, outbox.locations.sites, session._transport._replies, machine.recent_errors)
+        return (*map(len, (*queues, *tables, *mine)), outbox.dropped.qsize(), len(engine.infer))
 
     before = sizes(3000)
     allocated = session.stats()["devices"]["cpu:0"]["allocated"]

@@ -12,7 +12,7 @@ import tensord as td
 from tensord.streams.faults import Fault, FaultKind
 
 from .looking_inside import WAIT, assert_sound, device_of, held, machine_of, ones, records, until
-from .made_ops import here, like_first, make_gate, make_op, raising
+from .made_ops import here, make_gate, make_op, raising
 
 THREE_WORKERS = {"name": "cpu:0", "workers": 3}
 
@@ -476,15 +476,6 @@ def test_a_pending_meta_delays_no_other_session(make_session, monkeypatch):
     opened.set()
     np.testing.assert_array_equal(pending[7].numpy(), [8, 10])
     assert_sound(a)
-
-
-def test_made_ops_go_away(monkeypatch):
-    """An op made for a test is in the registry until the patch is undone."""
-    with monkeypatch.context() as patch:
-        make_op(patch, "boom", raising, infer=like_first)
-        assert td.interpreter.opdef.find("boom")
-    with pytest.raises(td.MetadataError, match="no op 'boom'"):
-        td.interpreter.opdef.find("boom")
 
 
 def test_a_fault_of_a_stream_is_an_error_like_a_kernels(session, reports):

@@ -5,7 +5,6 @@ Shapes, dtypes, attributes and op names in calls are in tests/behaviours/test_me
 
 from __future__ import annotations
 
-import gc
 from typing import Any
 
 import numpy as np
@@ -167,7 +166,6 @@ def test_tensors_of_another_session_are_refused(make_session):
         with pytest.raises(td.MetadataError, match="belongs to another session") as caught:
             use()
         assert "test_bad_input.py" in caught.value.location
-    del x, y
     assert_works(a)
     assert_works(b)
 

@@ -93,8 +93,10 @@ class Clients:
 
     def wait(self, _session: Any, handles: dict[int, Tensor], step: Step) -> None:
         self.asked[step.number] = step.fields[0]
-        for id_ in step.fields[0]:
-            attempt(handles[id_].wait)
+        for tensor in [handles[id_] for id_ in step.fields[0]]:
+            known: Meta | None = tensor._meta
+            attempt(tensor.wait)
+            tensor._meta = known
 
     def await_(self, _session: Any, handles: dict[int, Tensor], step: Step) -> None:
         answer = self.expected.sessions[step.session].answers.get(step.fields[0])
