@@ -32,7 +32,7 @@ def cancel(engine: Engine, session: VmSession, why: str = "the session was cance
         error = CancelledError(why, op=instruction.label, instruction=instruction.id)
         error.location = session.where(instruction.location)
         if instruction.status is Status.DISPATCHED:
-            instruction.revoked = error
+            engine.revoke(instruction, error)
         else:
             engine.doom([instruction], error)
 

@@ -411,11 +411,23 @@ class Engine:
     def doom(self, roots: Iterable[Instruction], error: TensordError) -> None:
         """These will not run, nor what reads their results. Whoever waits for one is told at once."""
         for instruction in edges.doom(roots, error):
-            on_doom, instruction.on_doom = instruction.on_doom, None
-            if on_doom is not None:
-                instruction.on_retire = None
-                on_doom(instruction)
+            self.tell_doomed(instruction)
             self.try_ready(instruction)
+
+    def tell_doomed(self, instruction: Instruction) -> None:
+        """Whoever waits for it is told at once, and not again when it retires."""
+        on_doom, instruction.on_doom = instruction.on_doom, None
+        if on_doom is not None:
+            instruction.on_retire = None
+            on_doom(instruction)
+
+    def revoke(self, instruction: Instruction, error: TensordError) -> None:
+        """Cancel what a stream has queued, unless the stream has started it."""
+        instruction.revoked = error  # before the claim: the stream may look right after it
+        if instruction.claim():
+            instruction.error = error
+            self.tell_doomed(instruction)
+            self.doom(edges.readers_of(instruction, {copy.id for copy in instruction.writes}), error)
 
     def fail_waiting(self, instruction: Instruction, error: TensordError) -> None:
         """It fails without having run: metas that do not fit, memory that is not there."""

@@ -112,6 +112,7 @@ class Instruction:
         "started",
         "status",
         "stream",
+        "unclaimed",
         "unlaunched",
         "versions",
         "writes",
@@ -149,7 +150,8 @@ class Instruction:
         self.dependents: dict[Instruction, bool] = {}  # -> is the edge hard?
         self.edges: list[tuple[int, Reason, int, bool]] = []
         self.error: TensordError | None = None
-        self.revoked: TensordError | None = None  # cancelled on its stream; taken notice of if it has not started
+        self.revoked: TensordError | None = None  # why, if a cancellation was first
+        self.unclaimed = [True]  # taken by whoever decides its fate: its stream that starts it, or a cancellation
         self.origin = False  # the error arose here, and is reported here
         self.failures: dict[Copy, TensordError] | None = None  # results that failed alone
         self.arrived = False  # executed, but a source's status is not final yet
@@ -194,14 +196,23 @@ class Instruction:
 
     def execute(self) -> None:
         """Run the kernel unless an operand is poisoned; leave poison or health in the copies written."""
+        mine = self.claim()
         if self.error is None:
-            self.error = self.revoked or self.poisoned_operand()
+            self.error = self.poisoned_operand() if mine else self.revoked
         if self.error is None and self.kernel is not None:
             try:
                 self.results = self.kernel(*self.arguments)
             except BaseException as error:  # noqa: B036 - a kernel may raise anything; its owner is told
                 self.fail(error)
         self.settle_poison()
+
+    def claim(self) -> bool:
+        """Decide whether it runs; False if somebody has. Taking the one item of a list is atomic."""
+        try:
+            self.unclaimed.pop()
+        except IndexError:
+            return False
+        return True
 
     def poisoned_operand(self) -> TensordError | None:
         """The poison of the first poisoned operand."""

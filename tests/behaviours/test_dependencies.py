@@ -242,6 +242,7 @@ def test_an_op_in_place_does_not_wait_for_itself(make_session, device, at_once):
 
 def test_a_submitter_that_is_too_fast_is_slowed_and_loses_nothing(session, monkeypatch):
     """Behaviour 6: 5,000 independent ops against a stream that stands still: at most a window of them is alive."""
+    assert machine_module.WINDOW <= 1 << 14
     monkeypatch.setattr(machine_module, "WINDOW", 512)
     machine, inner = machine_of(session), session._transport._session
     x = session.asarray(ones(4))

@@ -249,6 +249,24 @@ def test_what_comes_between_cancel_and_restart_is_cancelled_too(session):
     assert_sound(session)
 
 
+def test_what_a_stream_holds_back_is_told_cancelled_at_once(make_session):
+    """Behaviour 17: a link that is queued on a stream, and not started, is cancelled before the stream gets to it."""
+    session = make_session(devices=["cpu:0"])
+    device = session._transport.machine.devices["cpu:0"]
+    x = session.asarray(ones(4))
+    session.sync()
+    device.hold("compute")
+    y = x + 1.0
+    session.flush()
+    session.cancel()
+    with pytest.raises(td.CancelledError):
+        y.wait(WAIT)
+    device.resume("compute")
+    session.restart()
+    np.testing.assert_array_equal((x + x).numpy(), ones(4, value=2))
+    assert_sound(session)
+
+
 def test_releases_happen_despite_cancel(make_session, monkeypatch):
     """Behaviour 17: memory of what was cancelled, and of what is released meanwhile, comes back."""
     gate = make_gate(monkeypatch)
