@@ -128,8 +128,8 @@ def doom(roots: Iterable[Instruction], error: TensordError) -> list[Instruction]
             if instruction.error is None:
                 instruction.error = error
             doomed.append(instruction)
-        elif instruction.status is Status.DISPATCHED and instruction.error is None:
-            instruction.error = error
+        elif instruction.status is Status.DISPATCHED and (instruction.error is None or instruction.origin):
+            instruction.error, instruction.origin = error, False  # what it made of a bad operand is no error of its own
         failed = {copy.id for copy in instruction.writes}
         for reader in readers_of(instruction, failed):
             if reader not in seen:
@@ -154,7 +154,7 @@ def readers_of(instruction: Instruction, copies: set[int]) -> list[Instruction]:
     return [
         dependent
         for dependent in instruction.dependents
-        if dependent.error is None
+        if (dependent.error is None or dependent.origin)
         and dependent.reads
         and any(s == instruction.id and r is Reason.RAW and c in copies for s, r, c, _ in dependent.edges)
     ]
