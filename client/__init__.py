@@ -1,1 +1,1 @@
-"""The client: Session, Tensor, transports, the command line. Imports only `interpreter`, but for the embedded transport."""
+"""The client: Session, Tensor, transports, the command line. Only the embedded transport reaches into `vm`."""

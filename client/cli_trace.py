@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from ..vm.graph import Graph
-    from ..vm.record import Record
-    from ..vm.trace import Trace
-    from ..vm.verify import Problem
+    from ..vm.tracing.graph import Graph
+    from ..vm.tracing.record import Record
+    from ..vm.tracing.trace import Trace
+    from ..vm.tracing.verify import Problem
 
 app = typer.Typer(
     help="Look at saved traces: verify, draw, explain.",
@@ -92,7 +92,7 @@ def dag(
     releases: Annotated[bool, typer.Option("--releases", help="Show ReleaseTensor, too.")] = False,
 ) -> None:
     """Draw the logical DAG: `tensord trace dag run.trace | dot -Tsvg > run.svg`."""
-    from ..vm.graph_export import to_dot, to_json, to_mermaid
+    from ..vm.tracing.graph_export import to_dot, to_json, to_mermaid
 
     graph = _load(file).graph()
     graph = graph.select(
@@ -112,7 +112,7 @@ def timeline(
     flows: Annotated[int, typer.Option(min=0, help="At most so many arrows for edges.")] = 20_000,
 ) -> None:
     """Write a timeline that https://ui.perfetto.dev or chrome://tracing opens."""
-    from ..vm import timeline
+    from ..vm.tracing import timeline
 
     write = {TimelineFormat.CHROME: timeline.to_chrome}[output_format]
     _write(write(_load(file), flows=flows), output)
@@ -126,8 +126,8 @@ def why(
     as_json: Json = False,
 ) -> None:
     """Explain why an instruction took so long: what it waited for, what that waited for, and the critical path."""
-    from ..vm.why import why as explain
-    from ..vm.why_export import to_json, to_text
+    from ..vm.tracing.why import why as explain
+    from ..vm.tracing.why_export import to_json, to_text
 
     explanation = explain(_load(file), instruction, depth=depth)
     _write(to_json(explanation) if as_json else to_text(explanation), None)
@@ -182,8 +182,8 @@ def _show_records(trace: Trace, records: Sequence[Record]) -> None:
 
 
 def _row(record: Record) -> tuple[str, ...]:
-    from ..vm.trace_text import duration, place
-    from ..vm.why import Story
+    from ..vm.tracing.text import duration, place
+    from ..vm.tracing.why import Story
 
     story = Story(record, (), told=False)
     times = [duration(ns) if ns else "" for ns in (story.blocked, story.queued, story.ran)]
@@ -208,7 +208,7 @@ def _plural(count: int, noun: str) -> str:
 
 
 def _load(file: Path) -> Trace:
-    from ..vm.trace import Trace
+    from ..vm.tracing.trace import Trace
 
     return Trace.load(file)
 

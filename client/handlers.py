@@ -115,7 +115,7 @@ class LoggingHandler:
 
     def write(self, line: str) -> None:
         """One line."""
-        print(line, file=self.file or sys.stderr)  # noqa: T201 - printing is what it is for
+        print(line, file=self.file or sys.stderr)
 
 
 def show(value: Any) -> str:

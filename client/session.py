@@ -430,7 +430,9 @@ class Session:
         if type(value) in SCALARS:
             kind: OperandMeta = type(value)
             return kind
-        raise MetadataError(f"{op.name}: {type(value).__name__} is no operand; use a tensor (asarray) or a number", op=op.name)
+        raise MetadataError(
+            f"{op.name}: {type(value).__name__} is no operand; use a tensor (asarray) or a number", op=op.name
+        )
 
     def _at_user(self, error: Any, depth: int) -> Any:
         """The error with the user's line."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
@@ -142,10 +143,8 @@ class Tensor:
                 future.set_result(None)
 
         def done() -> None:
-            try:
+            with suppress(RuntimeError):  # the loop has been closed: nobody waits any more
                 loop.call_soon_threadsafe(finish)
-            except RuntimeError:
-                pass  # the loop has been closed: nobody waits any more
 
         reply.when_done(done)
         await future

@@ -10,7 +10,7 @@ from .opdef import OpDef, OutputMetas
 
 
 def check_targets(op: OpDef, outputs: OutputMetas, targets: tuple[Meta | None, ...] | None) -> OutputMetas:
-    """The metas written: those of `out=`, which must have the inferred shapes, and dtypes of the same kind or higher."""
+    """The metas written: those of `out=`, which must have the inferred shapes and dtypes that take the results'."""
     if targets is None:
         return outputs
     if op.dynamic:

@@ -13,7 +13,7 @@ from ..interpreter.errors import CancelledError
 from ..interpreter.opcodes import Opcode
 from . import names
 from .instruction import Status
-from .record import Reason
+from .tracing.record import Reason
 
 if TYPE_CHECKING:
     from .engine import Engine

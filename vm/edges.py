@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from ..interpreter.errors import TensordError
 from ..interpreter.opcodes import Opcode
 from .instruction import Instruction, Status
-from .record import Reason
 from .tensor import Copy
+from .tracing.record import Reason
 
 # What the host can see waits until its sources are done, whatever stream they are on.
 HOST_VISIBLE = frozenset({Opcode.ACCESS, Opcode.BARRIER, Opcode.RELEASE})

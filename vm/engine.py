@@ -37,14 +37,14 @@ from .instruction import Instruction, Status
 from .lane import Lane
 from .lost import abandon_lost
 from .pending import fail_metas
-from .record import Reason
 from .refusal import refuse
 from .reservation import bequeath, is_stuck, next_waiting, out_of_memory, reserve
 from .residency import Residency
-from .ring import Ring
 from .session import ReplySink, VmSession
 from .spill import spill
 from .tensor import Tensor
+from .tracing.record import Reason
+from .tracing.ring import Ring
 
 # Work, in element operations of 0.1 to 0.2 ns, up to which a bounded kernel runs on the driving thread: about 150 us.
 # A hand-off to a worker and back costs 12 us on a quiet machine; beside a driving thread that is busy with Python every
@@ -173,9 +173,7 @@ class Engine:
 
     # -- admission -------------------------------------------------------------------------------------------------
 
-    def new_instruction(
-        self, session: VmSession, opcode: Opcode, label: str, lane: Lane, location: int
-    ) -> Instruction:
+    def new_instruction(self, session: VmSession, opcode: Opcode, label: str, lane: Lane, location: int) -> Instruction:
         """An instruction with the next id, not yet admitted."""
         self.ids += 1
         instruction = Instruction(self.ids, session, opcode, label, lane, location)
@@ -240,7 +238,9 @@ class Engine:
             return
         stream = self.choose_stream(instruction)
         for source in instruction.soft:
-            if source.stream is not stream and not (stream and stream.events and source.stream and source.stream.events):
+            if source.stream is not stream and not (
+                stream and stream.events and source.stream and source.stream.events
+            ):
                 return
         instruction.stream = stream
         instruction.ready = self.now
@@ -277,7 +277,7 @@ class Engine:
         instruction.move(Status.DISPATCHED)
         try:
             bind_arguments(instruction)
-        except BaseException as error:  # noqa: B036 - whatever it is, it is this instruction's failure
+        except BaseException as error:
             instruction.fail(error)
         if stream is None or self.runs_inline(instruction, stream):
             self.run_inline(instruction)

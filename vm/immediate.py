@@ -86,14 +86,14 @@ def run_immediately(engine: Engine, session: VmSession, message: Sequence[Any]) 
     started = clock()
     try:
         plan.kernel(*arguments)
-    except BaseException as error:  # noqa: B036 - a kernel may raise anything; its owner is told
+    except BaseException as error:
         keep_failure(engine, plan, session, message, id_, error, started)
     else:
         ring = engine.ring
         if ring.enabled:
             ring.append((id_, plan.traits, tuple(traced), tick, engine.now, started, clock(), location, 0))
     if released != inherited:
-        engine.admission.release_operands(session, inputs, outputs, released & ~inherited, number)
+        engine.admission.calls.release_operands(session, inputs, outputs, released & ~inherited, number)
     return True
 
 

@@ -23,7 +23,7 @@ from ..interpreter.errors import CancelledError, KernelError, TensordError
 from ..interpreter.meta import Scalar
 from ..interpreter.opcodes import Opcode
 from ..streams.stream import Stream, Task
-from .record import Reason
+from .tracing.record import Reason
 
 if TYPE_CHECKING:
     from .lane import Lane
@@ -92,8 +92,8 @@ class Instruction:
         "label",
         "lane",
         "location",
-        "on_doom",
         "on_control",
+        "on_doom",
         "on_retire",
         "opcode",
         "origin",
@@ -202,7 +202,7 @@ class Instruction:
         if self.error is None and self.kernel is not None:
             try:
                 self.results = self.kernel(*self.arguments)
-            except BaseException as error:  # noqa: B036 - a kernel may raise anything; its owner is told
+            except BaseException as error:
                 self.fail(error)
         self.settle_poison()
 

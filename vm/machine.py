@@ -23,7 +23,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -37,7 +37,7 @@ from .interrupts import SHIELD, ShieldedLock
 from .log import log
 from .report import residency_of, statistics
 from .session import ReplySink, VmSession
-from .trace import Trace
+from .tracing.trace import Trace
 
 IDLE_FLUSH = 0.01  # seconds after which a background flush sends what a session left unsent
 AWAKE_ROUNDS = 50  # background rounds without unsent work before it sleeps for good
@@ -60,10 +60,8 @@ class Bell:
 
     def ring(self) -> None:
         """Wake the sleeper, or the next one."""
-        try:
+        with suppress(RuntimeError):  # it has been rung already
             self._lock.release()
-        except RuntimeError:
-            pass  # it has been rung already
 
     def sleep(self, timeout: float | None) -> bool:
         """Sleep until rung; False after `timeout` seconds."""
@@ -264,7 +262,8 @@ class VirtualMachine:
                 return
             if self.engine.finished or self.waiters:
                 self.drive()
-            if any([hook() for hook in list(self.hooks.values())]):
+            found = [hook() for hook in list(self.hooks.values())]  # every one of them has to be called
+            if any(found):
                 quiet, self.awake = 0, True
             elif self.awake:
                 quiet += 1
@@ -296,12 +295,20 @@ class VirtualMachine:
     def describe_hang(self, task: Any, stream: str, seconds: float) -> dict[str, object]:
         """What hangs, where, since when, and whose line it was."""
         location = task.author.where(task.location) if hasattr(task, "author") else None
-        return {"instruction": task.id, "op": task.label, "stream": stream, "seconds": round(seconds, 1), "location": location}
+        return {
+            "instruction": task.id,
+            "op": task.label,
+            "stream": stream,
+            "seconds": round(seconds, 1),
+            "location": location,
+        }
 
     def report(self, session: VmSession, error: TensordError) -> None:
         """Log an error once, at its origin."""
         self.recent_errors = [*self.recent_errors[-19:], error]
-        log.debug("instruction failed", session=session.id, error=str(error), op=error.op, instruction=error.instruction)
+        log.debug(
+            "instruction failed", session=session.id, error=str(error), op=error.op, instruction=error.instruction
+        )
 
     # -- looking inside --------------------------------------------------------------------------------------------
 

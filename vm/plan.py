@@ -29,16 +29,16 @@ class Plan:
         "immediate",
         "in_place",
         "kernel",
+        "label",
         "lane",
         "layouts",
-        "label",
         "metas",
         "op",
         "outputs",
         "pending",
         "resolved",
-        "session",
         "scalars",
+        "session",
         "traits",
         "work",
     )
@@ -86,10 +86,8 @@ class Plan:
         # What every record of an op that ran at admission has in common: session, opcode, op, device, operand kinds.
         self.traits = (session, Opcode.CALL.value, op.name, lane.name, kinds)
 
-    def with_metas(
-        self, metas: tuple[OperandMeta | None, ...], infer: InferCache, targets: OutputMetas | None
-    ) -> Plan:
-        """The plan for the same call once its pending metas are known, those of `out=` too; MetadataError as at the call."""
+    def with_metas(self, metas: tuple[OperandMeta | None, ...], infer: InferCache, targets: OutputMetas | None) -> Plan:
+        """The plan for the same call once its pending metas are known; MetadataError as at the call."""
         return Plan(self.op, self.attributes, metas, self.lane, targets, infer, self.session)
 
 

@@ -29,7 +29,7 @@ from tensord.interpreter.messages import (
     WAIT,
 )
 from tensord.streams.faults import Fault, FaultKind
-from tensord.vm.trace import Trace
+from tensord.vm.tracing.trace import Trace
 
 from ..behaviours.looking_inside import assert_sound, device_of, machine_of, ones
 from ..behaviours.made_ops import here, make_op, raising

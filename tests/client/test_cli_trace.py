@@ -8,9 +8,9 @@ from importlib.metadata import version
 import pytest
 
 from tensord.client.cli import main
-from tensord.vm.trace import Trace
+from tensord.vm.tracing.trace import Trace
 
-from ..vm.trace_programs import random_trace, record
+from ..vm.tracing.trace_programs import random_trace, record
 
 
 @pytest.fixture

@@ -510,7 +510,10 @@ def random_faults(rng: random.Random) -> tuple[tuple[str, Any], ...]:
     for _ in range(rng.randint(1, 3)):
         device = rng.choice(("cpu:0", "sim:0", "sim:1"))
         nth, count = rng.randint(1, 12), rng.randint(1, 2)
-        if rng.random() < 0.5:
+        what = rng.random()
+        if what < 0.15 and device != "cpu:0":
+            faults.append((device, {"kind": "lost", "nth": nth}))
+        elif what < 0.5:
             faults.append((device, {"kind": "allocation", "nth": nth, "count": count}))
         else:
             kind = rng.choice(("h2d", "d2h", "p2p", "compute"))

@@ -18,7 +18,7 @@ from tensord.vm import cancel
 from tensord.vm.engine import Engine
 from tensord.vm.names import unpublish
 from tensord.vm.session import VmSession
-from tensord.vm.trace import Trace
+from tensord.vm.tracing.trace import Trace
 
 from .steps import Encoder, Program, Step
 from .streams import ModelCpu, ModelSim, ModelStream, Steering

@@ -1,6 +1,5 @@
 """Creation ops against NumPy."""
 
-# ruff: noqa: PLR0917 - fixtures and drawn values come by name
 from __future__ import annotations
 
 import numpy as np

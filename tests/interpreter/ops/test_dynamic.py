@@ -1,6 +1,5 @@
 """Ops whose shape the data decide, against NumPy."""
 
-# ruff: noqa: PLR0917 - fixtures and drawn values come by name
 from __future__ import annotations
 
 import hypothesis.extra.numpy as hnp

@@ -1,6 +1,5 @@
 """Elementwise ops against NumPy, bit for bit."""
 
-# ruff: noqa: PLR0917 - fixtures and drawn values come by name
 from __future__ import annotations
 
 import hypothesis.extra.numpy as hnp

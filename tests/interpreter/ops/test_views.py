@@ -1,6 +1,5 @@
 """View ops: the layout, the copying kernel and NumPy say the same."""
 
-# ruff: noqa: PLR0917 - fixtures and drawn values come by name
 from __future__ import annotations
 
 import hypothesis.extra.numpy as hnp

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tensord.vm.timeline import to_chrome
-from tensord.vm.trace import Trace
+from tensord.vm.tracing.timeline import to_chrome
+from tensord.vm.tracing.trace import Trace
 
 from .trace_programs import random_trace, record
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 
-from ..interpreter.opcodes import Opcode
+from ...interpreter.opcodes import Opcode
 from .graph import Dependence, Graph, Mark
 from .record import Record
-from .trace_text import label, printable
+from .text import label, printable
 
 # Light fills that black text can be read on, one per device in turn.
 _FILLS = ("#cfe2f3", "#d9ead3", "#fff2cc", "#f4cccc", "#d9d2e9", "#fce5cd", "#d0e0e3", "#ead1dc")

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..interpreter.errors import ProtocolError
+from ...interpreter.errors import ProtocolError
 from .record import Record
 
 if TYPE_CHECKING:
@@ -55,14 +55,14 @@ class Trace:
 
     def save(self, path: str | Path) -> None:
         """Write the trace to a file; raises OSError."""
-        from .trace_file import save
+        from .file import save
 
         save(self, path)
 
     @staticmethod
     def load(path: str | Path) -> Trace:
         """Read a trace from a file. Raises OSError, or ProtocolError naming the line if the file is damaged."""
-        from .trace_file import load
+        from .file import load
 
         return load(path)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
-from ..interpreter.opcodes import Opcode
+from ...interpreter.opcodes import Opcode
 from .dependences import AccessLists, Barriers, Key
 from .record import EdgeRecord, Kind, Reason, Record
 from .trace import Trace

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from tensord.interpreter.errors import ProtocolError
-from tensord.vm.trace import Trace
-from tensord.vm.why import why
-from tensord.vm.why_export import to_json, to_text
+from tensord.vm.tracing.trace import Trace
+from tensord.vm.tracing.why import why
+from tensord.vm.tracing.why_export import to_json, to_text
 
 from .trace_programs import random_trace, record
 

@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ..interpreter.errors import ProtocolError
-from ..interpreter.opcodes import Opcode
+from ...interpreter.errors import ProtocolError
+from ...interpreter.opcodes import Opcode
 from .dependences import AccessLists
 from .record import Record
 from .trace import Trace

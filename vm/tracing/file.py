@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, NoReturn, TypeVar
 
-from ..interpreter.errors import ProtocolError
+from ...interpreter.errors import ProtocolError
 from .record import EdgeRecord, Kind, OperandRecord, Reason, Record
 from .trace import Trace
 

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .instruction import Instruction
+from ..instruction import Instruction
 from .record import EdgeRecord, Kind, OperandRecord, Record
 
 CAPACITY = 1 << 14
@@ -88,7 +88,9 @@ def inflate(entry: tuple[Any, ...], where: Where) -> Record:
     """A flat entry as a record."""
     if len(entry) == IMMEDIATE:
         return inflate_immediate(entry, where)
-    id_, session, opcode, op, status, device, stream, kinds, copies, versions, edges, admitted, erased, times, *rest = entry
+    id_, session, opcode, op, status, device, stream, kinds, copies, versions, edges, admitted, erased, times, *rest = (
+        entry
+    )
     nbytes, author, location, error = rest
     received, ready, dispatched, started, finished = times
     return Record(

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from itertools import islice
 
 from .record import Record
+from .text import edge_name, stream_name
 from .trace import Trace
-from .trace_text import edge_name, stream_name
 
 Event = dict[str, object]
 

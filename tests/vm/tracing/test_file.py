@@ -8,8 +8,8 @@ import random
 import pytest
 
 from tensord.interpreter.errors import ProtocolError
-from tensord.vm.record import Record
-from tensord.vm.trace import Trace
+from tensord.vm.tracing.record import Record
+from tensord.vm.tracing.trace import Trace
 
 from .trace_programs import random_trace, record
 

@@ -6,10 +6,10 @@ import re
 import pytest
 
 from tensord.interpreter.errors import ProtocolError
-from tensord.vm.graph import Graph, Mark
-from tensord.vm.graph_export import to_dot, to_json, to_mermaid
-from tensord.vm.trace import Trace
-from tensord.vm.trace_text import duration
+from tensord.vm.tracing.graph import Graph, Mark
+from tensord.vm.tracing.graph_export import to_dot, to_json, to_mermaid
+from tensord.vm.tracing.text import duration
+from tensord.vm.tracing.trace import Trace
 
 from .trace_programs import random_trace, record
 

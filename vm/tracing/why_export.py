@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 
 from .record import Record
-from .trace_text import duration, edge_name, name, place, printable
+from .text import duration, edge_name, name, place, printable
 from .why import Explanation, Story, Wait
 
 # A barrier over a full ring waits for thousands; the latest tell why.

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..interpreter.opcodes import Opcode
+from ...interpreter.opcodes import Opcode
 from .record import Kind, Reason, Record
 
 # What an edge is about: source and copy. One instruction has at most one edge of each.

@@ -7,8 +7,8 @@ import random
 from dataclasses import dataclass, field
 
 from tensord.interpreter.opcodes import Opcode
-from tensord.vm.record import EdgeRecord, OperandRecord, Record
-from tensord.vm.trace import Trace
+from tensord.vm.tracing.record import EdgeRecord, OperandRecord, Record
+from tensord.vm.tracing.trace import Trace
 
 STREAMS = (("cpu:0", "compute"), ("sim:0", "compute"), ("sim:0", "h2d"), ("sim:1", "compute"))
 

@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from tensord.vm.record import EdgeRecord, Record
-from tensord.vm.trace import Trace
-from tensord.vm.verify import Problem, ProblemKind
+from tensord.vm.tracing.record import EdgeRecord, Record
+from tensord.vm.tracing.trace import Trace
+from tensord.vm.tracing.verify import Problem, ProblemKind
 
 from .trace_programs import random_trace, record
 
