@@ -17,7 +17,6 @@ copy as they are, under new ids.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -72,12 +71,12 @@ def run_immediately(engine: Engine, session: VmSession, message: Sequence[Any]) 
                 lane.used(tensors[value].storage.copies[lane])
     inherited = 0
     if plan.in_place:
-        if not bind_targets(plan, session, outputs, arguments, traced):
+        if not bind_target(plan, session, outputs, arguments, traced):
             return False
     else:
         if released and plan.forward:
             inherited = inherit(engine, plan, session, message, arguments, traced)
-        if not inherited and not make_results(engine, plan, session, outputs, arguments, traced):
+        if not inherited and not make_result(engine, plan, session, outputs, arguments, traced):
             return False
     clock = engine.clock
     engine.ids = id_ = engine.ids + 1
@@ -104,28 +103,24 @@ def bind_operand(lane: Lane, buffer: Buffer, tensor: Tensor, meta: Meta) -> Any:
     return lane.device.bind(buffer, meta)
 
 
-def bind_targets(
+def bind_target(
     plan: Plan, session: VmSession, outputs: Sequence[int], arguments: list[Any], traced: list[int]
 ) -> bool:
-    """`out=`: each target the only tensor of its storage, with its only copy here and nobody using it."""
-    lane = plan.lane
-    tensors = session.tensors
-    targets = []
-    for id_, meta in zip(outputs, plan.outputs, strict=True):
-        tensor = tensors.get(id_)
-        if tensor is None or meta is None or tensor.meta is not meta or tensor.strides is not None:
-            return False
-        storage = tensor.storage
-        copy = storage.copies.get(lane)
-        if copy is None or storage.sharers != 1 or len(storage.copies) != 1 or storage.views:
-            return False
-        if copy.uses or copy.poison is not None or copy.buffer is None:
-            return False
-        targets.append((storage, copy, copy.buffer, meta))
-    for storage, copy, buffer, meta in targets:
-        storage.version = copy.version = storage.version + 1
-        arguments.append(buffer.array if buffer.meta is meta else lane.device.bind(buffer, meta))
-        traced += (copy.id, copy.version)
+    """`out=`: the only tensor of its storage, with its only copy here and nobody using it."""
+    lane, meta = plan.lane, plan.outputs[0]
+    tensor = session.tensors.get(outputs[0])
+    if tensor is None or meta is None or tensor.meta is not meta or tensor.strides is not None or len(outputs) != 1:
+        return False
+    storage = tensor.storage
+    copy = storage.copies.get(lane)
+    if copy is None or storage.sharers != 1 or len(storage.copies) != 1 or storage.views:
+        return False
+    buffer = copy.buffer
+    if copy.uses or copy.poison is not None or buffer is None:
+        return False
+    storage.version = copy.version = storage.version + 1
+    arguments.append(buffer.array if buffer.meta is meta else lane.device.bind(buffer, meta))
+    traced += (copy.id, copy.version)
     return True
 
 
@@ -178,7 +173,7 @@ def inherit(
     return 0
 
 
-def make_results(
+def make_result(
     engine: Engine,
     plan: Plan,
     session: VmSession,
@@ -186,29 +181,22 @@ def make_results(
     arguments: list[Any],
     traced: list[int],
 ) -> bool:
-    """New tensors with fresh memory."""
-    metas = plan.outputs
-    if len(outputs) != len(metas) or outputs[0] <= session.newest or (len(outputs) > 1 and not rising(outputs)):
+    """A new tensor with fresh memory."""
+    lane, meta = plan.lane, plan.outputs[0]
+    if meta is None or len(outputs) != 1 or outputs[0] <= session.newest:
         return False
-    lane = plan.lane
-    device = lane.device
-    made: list[tuple[Meta, Buffer]] = []
-    for meta in metas:
-        buffer = None if meta is None else device.allocate(meta.nbytes)
-        if meta is None or buffer is None:
-            for _, taken in made:
-                device.free(taken)
-            return False
-        made.append((meta, buffer))
-    for id_, (meta, buffer) in zip(outputs, made, strict=True):
-        engine.copies += 1
-        copy = Copy(engine.copies, lane, meta.nbytes, 1)
-        copy.buffer = buffer
-        lane.planned += meta.nbytes
-        session.tensors[id_] = Tensor(meta, Storage(meta.nbytes, lane, copy), lane)
-        session.newest = id_
-        arguments.append(buffer.array if buffer.meta is meta else device.bind(buffer, meta))
-        traced += (copy.id, 1)
+    nbytes, device = meta.nbytes, lane.device
+    buffer = device.allocate(nbytes)
+    if buffer is None:
+        return False
+    engine.copies += 1
+    copy = Copy(engine.copies, lane, nbytes, 1)
+    copy.buffer = buffer
+    lane.planned += nbytes
+    session.tensors[outputs[0]] = Tensor(meta, Storage(nbytes, lane, copy), lane)
+    session.newest = outputs[0]
+    arguments.append(buffer.array if buffer.meta is meta else device.bind(buffer, meta))
+    traced += (copy.id, 1)
     return True
 
 
@@ -275,8 +263,3 @@ def leave_record(
     if engine.ring.enabled:
         entry = (engine.ids, traits, copies, engine.tick, engine.now, started, engine.clock(), location, nbytes)
         engine.ring.append(entry)
-
-
-def rising(ids: Sequence[int]) -> bool:
-    """Each id is greater than the one before."""
-    return all(a < b for a, b in itertools.pairwise(ids))

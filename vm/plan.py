@@ -17,8 +17,6 @@ from ..interpreter.opdef import BoundKernel, FrozenAttributes, OpDef, OutputMeta
 from ..interpreter.targets import check_targets
 from .lane import Lane
 
-RESOLVED = 64
-
 
 class Plan:
     """A resolved signature. `metas` has None for pending inputs; then nothing but the operands is known yet."""
@@ -36,7 +34,6 @@ class Plan:
         "op",
         "outputs",
         "pending",
-        "resolved",
         "scalars",
         "session",
         "traits",
@@ -62,7 +59,6 @@ class Plan:
         self.in_place = targets is not None
         self.scalars = tuple(isinstance(meta, type) for meta in metas)
         self.pending = None in metas
-        self.resolved: dict[tuple[OperandMeta | None, ...], Plan] = {}  # what a pending plan turned out to be
         if op.name in lane.device.missing:
             raise MetadataError(f"{op.name} has no kernel on {lane.name}", op=op.name)
         self.outputs: OutputMetas = infer.infer(op, metas, attributes)
