@@ -48,6 +48,8 @@ Work: TypeAlias = Callable[[tuple[OperandMeta, ...], OutputMetas, Attributes], i
 # What a Python int operand has to satisfy, beyond its type: (value, operand metas, attributes); raises
 # TypeError/ValueError/OverflowError.
 ScalarCheck: TypeAlias = Callable[[int, tuple[OperandMeta, ...], Attributes], None]
+# The most bytes that the results of a `dynamic` op can take, by the metas of its operands.
+Most: TypeAlias = Callable[[tuple[OperandMeta, ...]], int]
 # How an op is made of others: (call, inputs, attributes) -> outputs, where call(name, inputs, attributes) -> outputs.
 Compose: TypeAlias = Callable[[Callable[..., list[Any]], Sequence[Any], Attributes], list[Any]]
 
@@ -86,6 +88,7 @@ class OpDef:
     elementwise: bool = False
     partial: bool = False
     dynamic: bool = False
+    most: Most | None = None
     bounded: bool = True
     view: View | None = None
     work: Work | None = None

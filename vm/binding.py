@@ -8,6 +8,7 @@ from ..interpreter.errors import DeviceMemoryError, TensordError
 from ..interpreter.meta import Meta
 from .instruction import Instruction
 from .pending import resolve_meta
+from .reservation import is_stuck
 from .residency import Binding
 
 if TYPE_CHECKING:
@@ -37,25 +38,40 @@ def bind(binding: Binding) -> Any:
     return buffer.array if buffer.meta is meta else device.bind(buffer, meta)
 
 
-def adopt_results(engine: Engine, instruction: Instruction) -> None:
-    """Take over the arrays that a `mut2` kernel returned: their metas become known, their memory accounted."""
+def adopt_results(engine: Engine, instruction: Instruction) -> bool:
+    """Take over the arrays that a `mut2` kernel returned: their metas become known, their memory accounted.
+
+    False if one does not fit yet: what runs before the instruction may still give memory back.
+    """
     plan = instruction.plan
     if plan is None:
-        return
-    results, instruction.results = instruction.results, None
+        return True
     if not plan.op.dynamic or instruction.error is not None:
-        return
-    for binding, array in zip(instruction.outputs, results, strict=True):
-        copy, tensor = binding.copy, binding.tensor
-        if isinstance(array, BaseException) or copy.buffer is not None:
+        instruction.results = None
+        return True
+    for binding, array in zip(instruction.outputs, instruction.results, strict=True):
+        if isinstance(array, BaseException) or binding.copy.buffer is not None:
             continue
         meta = Meta.of(tuple(array.shape), array.dtype)
-        buffer = copy.lane.adopt(array)
-        if buffer is None:
+        binding.copy.buffer = binding.copy.lane.adopt(array)
+        if binding.copy.buffer is None and free_used_up(instruction):
+            binding.copy.buffer = binding.copy.lane.adopt(array)
+        if binding.copy.buffer is not None:
+            resolve_meta(engine, binding.tensor, meta)
+        elif is_stuck(instruction):
             fail_for_memory(instruction, binding, meta.nbytes)
-            continue
-        copy.buffer = buffer
-        resolve_meta(engine, tensor, meta)
+        else:
+            return False
+    instruction.results = None
+    return True
+
+
+def free_used_up(instruction: Instruction) -> bool:
+    """Its kernel has run: free inputs that it was the last to use. False: there are none."""
+    used_up = [copy for copy in instruction.reads if copy.uses == 1 and not copy.current and copy.buffer is not None]
+    for copy in used_up:
+        copy.lane.free(copy)
+    return bool(used_up)
 
 
 def fail_for_memory(instruction: Instruction, binding: Binding, nbytes: int) -> None:

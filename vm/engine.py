@@ -38,7 +38,7 @@ from .lane import Lane
 from .lost import abandon_lost
 from .pending import fail_metas
 from .refusal import refuse
-from .reservation import bequeath, is_stuck, next_waiting, out_of_memory, reserve
+from .reservation import bequeath, is_stuck, most_of, next_waiting, out_of_memory, reserve, wait_for_memory
 from .residency import Residency
 from .session import ReplySink, VmSession
 from .spill import spill
@@ -218,8 +218,8 @@ class Engine:
         """Tell the ledger what the instruction will reserve, and plan room for it."""
         new = [b.copy for b in instruction.outputs if b.copy.buffer is None and edges.is_maker(instruction, b.copy)]
         if new:
-            pending = any(copy.nbytes < 0 for copy in new)
-            instruction.lane.owe(instruction, None if pending else sum(copy.nbytes for copy in new))
+            need = None if instruction.pending else sum(max(copy.nbytes, 0) for copy in new) + most_of(instruction)
+            instruction.lane.owe(instruction, need)
             lane, spare = instruction.lane, {*instruction.reads, *instruction.writes, *self.residency.bound}
             lane.make_room(spare)
             if lane.planned > lane.device.limit:
@@ -263,6 +263,10 @@ class Engine:
 
     def dispatch(self, instruction: Instruction) -> None:
         """Reserve, bind and hand over one instruction."""
+        if instruction.arrived:  # it has run, and waited for memory to keep its results in
+            instruction.arrived = False
+            self.complete(instruction)
+            return
         if instruction.status is not Status.READY or instruction.error is not None:
             return  # doomed since
         stream = instruction.stream
@@ -339,15 +343,17 @@ class Engine:
         if instruction.soft:
             instruction.arrived = True
             return
+        if not adopt_results(self, instruction):
+            instruction.arrived = True
+            wait_for_memory(instruction)
+            return
         if instruction.error is not None:
             edges.settle_late(instruction)
         self.retire(instruction)
 
     def retire(self, instruction: Instruction) -> None:
         """Erase it: accesses dropped, successors released, whoever waits told."""
-        if instruction.status is Status.DISPATCHED:
-            adopt_results(self, instruction)
-        else:
+        if instruction.status is not Status.DISPATCHED:
             instruction.settle_poison()
         instruction.move(instruction.outcome())
         edges.release_accesses(instruction)

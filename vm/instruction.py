@@ -154,7 +154,7 @@ class Instruction:
         self.unclaimed = [True]  # taken by whoever decides its fate: its stream that starts it, or a cancellation
         self.origin = False  # the error arose here, and is reported here
         self.failures: dict[Copy, TensordError] | None = None  # results that failed alone
-        self.arrived = False  # executed, but a source's status is not final yet
+        self.arrived = False  # executed, but a source's status is not final yet, or its results wait for memory
         self.on_retire: Callable[[Instruction], None] | None = None
         self.on_doom: Callable[[Instruction], None] | None = None
         self.bytes_moved = 0

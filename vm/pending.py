@@ -106,7 +106,8 @@ def resolve_instruction(engine: Engine, instruction: Instruction) -> list[tuple[
             need += meta.nbytes if binding.copy.buffer is None else 0
             if binding.tensor.meta is None:
                 resolved.append((binding.tensor, meta))
-    instruction.lane.learn(instruction, need)
+    most = 0 if instruction.plan is None else instruction.plan.most
+    instruction.lane.learn(instruction, need + most)
     engine.try_ready(instruction)
     return resolved
 

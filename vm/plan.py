@@ -31,6 +31,7 @@ class Plan:
         "lane",
         "layouts",
         "metas",
+        "most",
         "op",
         "outputs",
         "pending",
@@ -66,6 +67,8 @@ class Plan:
         self.kernel: BoundKernel = op.bind(lane.device.xp, len(metas), dict(attributes), aliased=self.in_place)
         known = [meta for meta in metas if meta is not None]
         self.work = 0 if self.pending else op.estimate(tuple(known), self.outputs, dict(attributes))
+        # What its results may take at most, where only the kernel decides it.
+        self.most = op.most(tuple(known)) if op.most is not None and not self.pending else 0
         self.forward = forwardable(op, metas, self.outputs)
         self.immediate = (
             op.bounded

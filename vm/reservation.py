@@ -16,15 +16,26 @@ def reserve(instruction: Instruction) -> bool:
     """Give every copy that it makes a buffer. False: it waits in its lane's queue, or it `is_stuck`."""
     needy = [b for b in instruction.outputs if b.copy.buffer is None and b.copy.nbytes >= 0]
     if not needy:
-        instruction.lane.settle(instruction)
+        if not most_of(instruction):  # else what it may take at most stays spoken for until its kernel has decided
+            instruction.lane.settle(instruction)
         return True
     need = sum(binding.copy.nbytes for binding in needy)
     lane = instruction.lane
     if forward(instruction, needy) or (lane.may_reserve(instruction, need) and take(instruction, needy)):
         lane.settle(instruction)
         return True
-    heapq.heappush(lane.waiting, (instruction.id, instruction))
+    wait_for_memory(instruction)
     return False
+
+
+def wait_for_memory(instruction: Instruction) -> None:
+    """Queue it on its lane; each release of memory tries the oldest again."""
+    heapq.heappush(instruction.lane.waiting, (instruction.id, instruction))
+
+
+def most_of(instruction: Instruction) -> int:
+    """The most bytes that its results can take, where only its kernel decides their size."""
+    return 0 if instruction.plan is None else instruction.plan.most
 
 
 def forward(instruction: Instruction, needy: list[Binding]) -> bool:
@@ -69,7 +80,7 @@ def is_stuck(instruction: Instruction) -> bool:
     lane = instruction.lane
     if next(iter(lane.live)) is not instruction or instruction.soft or any(lane.hand_me_downs.values()):
         return False
-    return not any(other.handed for other in lane.live)
+    return not any(other.handed and not other.arrived for other in lane.live if other is not instruction)
 
 
 def bequeath(instruction: Instruction) -> None:

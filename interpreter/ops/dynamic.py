@@ -69,6 +69,16 @@ def scan_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, _attributes
     return 4 * max((m.size for m in metas if isinstance(m, Meta)), default=0)
 
 
+def first_operand(metas: tuple[OperandMeta, ...]) -> int:
+    """At most all of it."""
+    return metas[0].nbytes if isinstance(metas[0], Meta) else 0
+
+
+def every_position(metas: tuple[OperandMeta, ...]) -> int:
+    """At most the position of each element, as int64."""
+    return metas[0].size * metas[0].ndim * 8 if isinstance(metas[0], Meta) else 0
+
+
 define(
     OpDef(
         name="unique_values",
@@ -77,6 +87,7 @@ define(
         summary="The distinct elements, sorted, as a 1-d tensor.",
         kernel=unique_kernel,
         dynamic=True,
+        most=first_operand,
         work=sort_work,
     )
 )
@@ -88,6 +99,7 @@ define(
         summary="Positions of the elements that are not zero: one int64 tensor of shape (x.ndim, count).",
         kernel=nonzero_kernel,
         dynamic=True,
+        most=every_position,
         work=scan_work,
     )
 )
@@ -99,6 +111,7 @@ define(
         summary="x[mask] in C order: 1-d for a mask of x's shape; a mask may cover the first axes only.",
         kernel=masked_select_kernel,
         dynamic=True,
+        most=first_operand,
         work=scan_work,
     )
 )

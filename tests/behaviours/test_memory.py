@@ -544,3 +544,16 @@ def test_counters_are_exact_after_a_mixed_program(make_session):
         assert not any(lane.hand_me_downs.values())
         assert all(stream.queued == 0 for stream in lane.device.streams)
     assert s.trace().verify() == []
+
+
+def test_a_result_that_data_decide_waits_for_what_runs_before_it(make_session):
+    """Behaviour 43: a dynamic op whose input dies with it fits, though its result is as large and the device full."""
+    session = make_session(devices=["cpu:0", {"name": "sim:0", "memory": 65, "inline": False}])
+    x = session.asarray(np.arange(8), device="sim:0")
+    mask = session.asarray(True, device="cpu:0")
+    y = session.call("add", [mask, x])[0]
+    z = session.call("masked_select", [x, mask], device="sim:0")[0]
+    del x
+    assert z.numpy().ravel().tolist() == list(range(8))
+    assert y.numpy().tolist() == list(range(1, 9))
+    assert_sound(session)

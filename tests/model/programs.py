@@ -198,7 +198,7 @@ class Generator:
         )
         targets = None if out is None else tuple(client.handles[id_].meta for id_ in out)
         if self.world.tight and (definition.dynamic or None in metas):
-            return False  # what an op will need, when data decide it, nobody can plan for
+            return False  # what data decide nobody can plan for: docs/decisions/0003, limits
         try:
             frozen = definition.freeze(attributes)
             outputs = check_targets(definition, infer_once(definition, metas, frozen), targets)
