@@ -120,12 +120,15 @@ def check_form(message: Sequence[Any]) -> None:
     if is_call(message):  # the frequent one, at once
         return
     form = form_of(message)
-    kind = MessageKind(message[0]).name
     if len(message) != len(form) + 1:
+        kind = MessageKind(message[0]).name
         raise ProtocolError(f"a {kind} message has {len(form)} fields after its kind, not {len(message) - 1}")
-    for value, (name, check) in zip(message[1:], form.items(), strict=True):
-        if not check(value):
-            raise ProtocolError(f"the field {name!r} of a {kind} message is {shown(value)}")
+    position = 1
+    for check in form.values():
+        if not check(message[position]):
+            kind, name = MessageKind(message[0]).name, list(form)[position - 1]
+            raise ProtocolError(f"the field {name!r} of a {kind} message is {shown(message[position])}")
+        position += 1
 
 
 def is_call(message: Sequence[Any]) -> bool:
