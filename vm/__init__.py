@@ -1,14 +1,12 @@
-"""The virtual machine. What to read, in this order:
+"""The virtual machine. What to read, in this order.
 
-| what | where |
-|---|---|
-| the objects: tensors, storages, copies; instructions and their life; what is kept per device and per session | `tensor`, `instruction`, `lane`, `session` |
-| the scheduler's phases | `engine` |
-| admission: messages become instructions | `admission`, `calls`, `accesses`, `plan`, `views`, `names`, `ids`, `refusal` |
-| ... or run at once, where nothing stands in their way | `immediate` |
-| edges, and errors that follow them | `edges`, `pending`, `cancel`, `lost` |
-| where copies are, what moves, what fits | `residency`, `spill`, `reservation`, `binding` |
-| threads: who drives the engine, who waits | `machine`, `interrupts`, `log` |
-| what it shows of itself | `report`, `tracing` |
-| the oracle it is tested against | `serial`, `serial_values` |
+- `tensor`, `instruction`, `lane`, `session`: the objects; what is kept per device and per session
+- `engine`: the scheduler's phases
+- `admission`, `calls`, `accesses`, `plan`, `views`, `names`, `ids`, `refusal`: messages become instructions
+- `immediate`: ... or run at once, where nothing stands in their way
+- `edges`, `pending`, `cancel`, `lost`: edges, and the errors that follow them
+- `residency`, `spill`, `reservation`, `binding`: where copies are, what moves, what fits
+- `machine`, `interrupts`, `log`: threads; who drives the engine, who waits
+- `report`, `tracing`: what it shows of itself
+- `serial`, `serial_values`: the oracle that it is tested against
 """
