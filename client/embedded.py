@@ -13,13 +13,26 @@ from typing import Any
 
 from ..interpreter.errors import ConnectionLost, MetadataError, TensordError
 from ..interpreter.messages import Message
+from ..vm.interrupts import SHIELD
 from ..vm.machine import VirtualMachine
 from .transport import Reply
 
-_shared: dict[str, tuple[VirtualMachine, int]] = {}
-_shared_lock = threading.Lock()
-
 Specs = Sequence[str | Mapping[str, object]]
+
+
+class Shared:
+    """A machine that sessions share by name: what it was made with, and how many sessions it has."""
+
+    __slots__ = ("devices", "machine", "sessions")
+
+    def __init__(self, machine: VirtualMachine, devices: list[str | Mapping[str, object]]) -> None:
+        self.machine = machine
+        self.devices = devices
+        self.sessions = 0
+
+
+_shared: dict[str, Shared] = {}
+_shared_lock = threading.Lock()
 
 
 class EmbeddedTransport:
@@ -29,6 +42,7 @@ class EmbeddedTransport:
         self.machine = machine
         self.devices = {name: device.missing for name, device in machine.devices.items()}
         self.inline_work = machine.engine.inline_work
+        self.shield = SHIELD
         self._release = release
         self._replies: dict[int, Reply] = {}
         self._numbers = itertools.count(1)
@@ -93,7 +107,14 @@ class EmbeddedTransport:
         self.machine.detach(self._session)
         for reply in list(self._replies.values()):
             reply.set(None, ConnectionLost("the session was closed"))
+        self.machine.drive()  # whoever waits for one of them is rung
         self._release()
+
+    def abandon(self) -> None:
+        """Have the background thread close it."""
+        if not self._closed and not self.machine.closed:
+            self.machine.chores.append(self.close)
+            self.machine.background_bell.ring()
 
 
 def connect_local(address: str, devices: Specs | None, *, tracing: bool, strict: bool) -> EmbeddedTransport:
@@ -104,28 +125,27 @@ def connect_local(address: str, devices: Specs | None, *, tracing: bool, strict:
         return EmbeddedTransport(machine, lambda: end(machine), strict=strict)
     with _shared_lock:
         found = _shared.get(name)
-        if found is not None and devices is not None and list(found[0].devices) != names_of(devices):
-            raise MetadataError(f"the machine {address!r} exists already, with devices {', '.join(found[0].devices)}")
-        machine = found[0] if found is not None else VirtualMachine(devices or (), tracing=tracing)
-        _shared[name] = (machine, 1 if found is None else found[1] + 1)
+        if found is not None and devices is not None and found.devices != list(devices):
+            known = ", ".join(map(str, found.devices)) or "cpu:0"
+            raise MetadataError(f"the machine {address!r} exists already, with devices {known}; leave devices= out")
+        if found is None:
+            found = _shared[name] = Shared(VirtualMachine(devices or (), tracing=tracing), list(devices or ()))
+        found.sessions += 1
+        machine = found.machine
     return EmbeddedTransport(machine, lambda: leave(name), strict=strict)
-
-
-def names_of(devices: Specs) -> list[object]:
-    """The device names in a specification."""
-    return [spec if isinstance(spec, str) else spec.get("name") for spec in devices]
 
 
 def leave(name: str) -> None:
     """One session less on a shared machine."""
     with _shared_lock:
-        machine, sessions = _shared.pop(name)
-        if sessions > 1:
-            _shared[name] = (machine, sessions - 1)
+        found = _shared[name]
+        found.sessions -= 1
+        if found.sessions:
             return
-    end(machine)
+        del _shared[name]
+    end(found.machine)
 
 
 def end(machine: VirtualMachine) -> None:
-    """Close a machine. A kernel that hangs costs its thread; the machine says so in the log."""
+    """Close a machine. A kernel that hangs costs its thread; the machine's log says so."""
     machine.close()

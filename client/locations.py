@@ -7,19 +7,22 @@ by its offset, and only a site never seen before is resolved, named and sent.
 from __future__ import annotations
 
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import CodeType, FrameType
 
 PACKAGE = __name__.partition(".")[0]
-LIMIT = 1 << 16
+LIMIT = 1 << 14
+NUMBERS = 4 * LIMIT
 
 
 class Locations:
-    """The call sites of one session, by number. Belongs to the session's lock."""
+    """The call sites of one session, by number. Looked up without the session's lock, added under it."""
 
-    __slots__ = ("newest", "sites", "unsent")
+    __slots__ = ("_lock", "newest", "sites", "unsent")
 
-    def __init__(self) -> None:
+    def __init__(self, lock: AbstractContextManager[bool]) -> None:
+        self._lock = lock
         # (id of code, instruction offset) -> (number, code): the code is kept, so that its id is not used again.
         self.sites: dict[tuple[int, int], tuple[int, CodeType]] = {}
         self.newest = 0
@@ -32,12 +35,14 @@ class Locations:
         return site[0] if site is not None else self._add(frame, code)
 
     def _add(self, frame: FrameType, code: CodeType) -> int:
-        if len(self.sites) >= LIMIT:
-            self.sites.clear()
-        self.newest += 1
-        self.sites[id(code), frame.f_lasti] = (self.newest, code)
-        self.unsent.append((self.newest, describe(frame)))
-        return self.newest
+        text = describe(frame)
+        with self._lock:
+            if len(self.sites) >= LIMIT:
+                self.sites.clear()
+            self.newest = self.newest % NUMBERS + 1  # used again, the oldest first, so that no table grows with history
+            self.unsent.append((self.newest, text))
+            self.sites[id(code), frame.f_lasti] = (self.newest, code)
+            return self.newest
 
 
 def user_frame(depth: int) -> FrameType:

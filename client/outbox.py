@@ -4,9 +4,10 @@ A batch leaves when it is full, before every wait, when a second heavy op joins 
 10 ms. Handles that were dropped by then ride along: as a bit on the last call that uses them, else as a message
 behind whatever else does.
 
-Threads. `lock` guards the messages and the session's tables; it is re-entrant, since a signal handler may call into a
-session on the very thread that holds it. It is never held while waiting. `Tensor.__del__` runs anywhere, also inside
-the lock, so all it does is put the id on a `queue.SimpleQueue`.
+Threads. `lock` guards the messages and the session's tables; it is re-entrant, since a signal handler may issue ops on
+the very thread that holds it. (It may not send or wait while its thread drives the machine: that is a ProtocolError,
+and the messages stay here. Nor may it raise there, but for Ctrl-C, which is kept back.) It is never held while waiting.
+`Tensor.__del__` runs anywhere, also inside the lock, so all it does is put the id on a `queue.SimpleQueue`.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class Outbox:
         self.lock = threading.RLock()
         self.messages: list[Message] = []
         self.scalars: dict[int, Sequence[bool]] = {}
-        self.locations = Locations()
+        self.locations = Locations(self.lock)
         self.ids = 0  # the newest id: they rise and are never reused
         self.heavy = False
         self.dropped: SimpleQueue[int] = SimpleQueue()
@@ -107,31 +108,40 @@ class Outbox:
             self.flush()
         self.heavy = True
 
-    def flush(self) -> None:
-        """Send what is unsent. Never waits for results, but may wait until the machine takes more."""
+    def flush(self, *, patient: bool = True) -> None:
+        """Send what is unsent. Never waits for results; a patient one waits until the machine takes more."""
         with self.lock:
             transport = self.transport
             sent = self.send()
-        if sent:
+        if sent and patient:
             transport.await_credit()
 
     def send(self) -> bool:
-        """Hand over what is unsent, and say whether there was anything; the caller holds the lock."""
-        batch, self.messages = self.messages, type(self.messages)()
-        self.heavy = False
-        self._flushes += 1
-        if not self.dropped.empty():
-            self._release_dropped(batch)
-        if self.locations.unsent:
-            sites, self.locations.unsent = self.locations.unsent, []
-            batch[:0] = [[LOCATION, number, text] for number, text in sites]
-        if batch:
-            try:
-                self.transport.send(batch)
-            except ProtocolError:  # we are in a side effect's callback: nothing is lost
-                self.messages[:0] = batch
-                raise
+        """Hand over what is unsent, and say whether there was anything; the caller holds the lock.
+
+        Under the transport's shield: Ctrl-C between taking the batch and handing it over would lose it.
+        """
+        self._check_process()
+        with self.transport.shield:
+            batch, self.messages = self.messages, type(self.messages)()
+            self.heavy = False
+            self._flushes += 1
+            if not self.dropped.empty():
+                self._release_dropped(batch)
+            if self.locations.unsent:
+                sites, self.locations.unsent = self.locations.unsent, []
+                batch[:0] = [[LOCATION, number, text] for number, text in sites]
+            if batch:
+                try:
+                    self.transport.send(batch)
+                except ProtocolError:  # the machine is busy with us further up this stack: nothing is lost
+                    self.messages[:0] = batch
+                    raise
         return bool(batch)
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._pid:
+            raise ConnectionLost("this session belongs to another process; connect again after a fork")
 
     def _release_dropped(self, batch: list[Message]) -> None:
         take = self.dropped.get_nowait
@@ -167,13 +177,11 @@ class Outbox:
 
     def ask(self, build: Callable[[int, int], Message]) -> Reply:
         """Send a message that asks for a reply, behind everything unsent. `build` gets request and location."""
-        if os.getpid() != self._pid:
-            raise ConnectionLost("this session belongs to another process; connect again after a fork")
         with self.lock:
             number, reply = self.transport.request()
             location = self.locations.number(user_frame(2))
             self.messages.append(build(number, location))
-        self.flush()
+        self.flush(patient=False)  # a question needs no credit
         answer: Reply = reply
         return answer
 

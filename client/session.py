@@ -8,6 +8,7 @@ seen before one dictionary lookup.
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -53,8 +54,11 @@ class Session:
         self._signatures = Signatures(self._outbox)
         self._entries = self._signatures.entries
         self._sites = self._outbox.locations.sites
+        finalizer = weakref.finalize(self, transport.abandon)
+        finalizer.atexit = False
         self._handler: Handler = DEFAULT_HANDLER
         self._native = True  # the default handlers: calls may go straight to the outbox
+        self._chains: set[int] = set()
         self._chain = self.chain()
 
     @property
@@ -71,7 +75,8 @@ class Session:
         """
         home = self._device(device)
         if isinstance(values, Tensor):
-            return self._own(values).to_device(home)
+            moved = self._own(values).to_device(home)
+            return moved if dtype is None else moved.astype(dtype)
         try:
             array = np.array(values, dtype=dtype, order="C", copy=True)
             meta = Meta.of(array.shape, array.dtype)
@@ -105,7 +110,9 @@ class Session:
         key = self._call_key(name, inputs, attributes, out, device) if self._native else None
         entry = None if key is None else self._entries.get(key)
         if entry is not None:
-            return self._issue(entry, inputs, out, self._outbox.locations.number(user_frame(1)))
+            issued = self._issue(entry, inputs, out, self._outbox.locations.number(user_frame(1)))
+            if issued is not None:
+                return issued
         op = self._find(name)
         try:
             frozen = op.freeze(attributes)
@@ -122,6 +129,8 @@ class Session:
         """What tells a call from others before anything is checked; None if that is not cheap to say."""
         if type(name) is not str or type(inputs) not in LISTS or not (out is None or are_tensors(out)):
             return None
+        if device is not None and type(device) is not str:
+            return None
         home = device or (out[0]._home if out else None)
         metas: list[Any] = []
         for value in inputs:
@@ -137,7 +146,7 @@ class Session:
             if any(target._session is not self for target in out):
                 return None
             targets = tuple([target._meta for target in out])
-        if not attributes:
+        if attributes is None:
             return (name, tuple(metas), home, targets)
         if type(attributes) is not dict:
             return None
@@ -150,9 +159,10 @@ class Session:
         """Let the next call with that key go straight to its signature, if that is all that it takes."""
         device = self.place(invocation)
         if self._native and self.supports(invocation.op, device):
-            entry = self._entries.get(self._signature(invocation, device))
-            if entry is not None and not entry.integers:
-                self._signatures.alias(key, entry)
+            with self._outbox.lock:
+                entry = self._entries.get(self._signature(invocation, device))
+                if entry is not None and not entry.integers:
+                    self._signatures.alias(key, entry)
 
     def supports(self, op: OpDef, device: str) -> bool:
         """Has the device a kernel for the op?"""
@@ -170,13 +180,15 @@ class Session:
         """Send an op as it is to its device: what the innermost handler does."""
         device = self.place(invocation)
         key = self._signature(invocation, device)
-        frame = user_frame(1)
-        with self._outbox.lock:
-            entry = self._entries.get(key) or self._signatures.add(key)
-            location = self._outbox.locations.number(frame)
-        if entry.integers:
-            check_scalars(key, invocation.inputs)
-        return self._issue(entry, invocation.inputs, invocation.out, location)
+        location = self._outbox.locations.number(user_frame(1))
+        while True:
+            with self._outbox.lock:
+                entry = self._entries.get(key) or self._signatures.add(key)
+            if entry.integers:
+                check_scalars(key, invocation.inputs)
+            issued = self._issue(entry, invocation.inputs, invocation.out, location)
+            if issued is not None:
+                return issued
 
     def _signature(self, invocation: Invocation, device: str) -> SignatureKey:
         op, inputs, frozen, out, _ = invocation[1:]
@@ -184,13 +196,17 @@ class Session:
         targets = None if out is None else tuple([self._own(target)._meta for target in out])
         return SignatureKey(op, metas, frozen, device, targets)
 
-    def _issue(self, entry: Entry, inputs: Sequence[Any], out: Sequence[Tensor] | None, location: int) -> list[Tensor]:
-        """Append one call to the batch."""
+    def _issue(
+        self, entry: Entry, inputs: Sequence[Any], out: Sequence[Tensor] | None, location: int
+    ) -> list[Tensor] | None:
+        """Append one call to the batch; None if another thread's signature has taken the entry's number meanwhile."""
         outbox = self._outbox
         if entry.heavy:
             outbox.make_way()
         operands = tuple([value._id if type(value) is Tensor else value for value in inputs])
         with outbox.lock:
+            if not entry.alive:
+                return None
             if out is None:
                 first = outbox.ids + 1
                 outbox.ids += len(entry.outputs)
@@ -223,6 +239,8 @@ class Session:
         site = self._sites.get((id(frame.f_code), frame.f_lasti))
         location = outbox.locations.number(frame) if site is None else site[0]
         with outbox.lock:
+            if not entry.alive:
+                return self._operate_slowly(op, x, y, in_place, key)
             if in_place:
                 id_ = x._id
             else:
@@ -280,10 +298,16 @@ class Session:
         with self._outbox.lock:
             id_ = self._outbox.new_id()
             self._outbox.messages.append([CHAIN, id_])
+            self._chains.add(id_)
         return id_
 
+    def _link(self, chain: int | None) -> int:
+        if chain is not None and (type(chain) is not int or chain not in self._chains):
+            raise self._at_user(ProtocolError(f"{chain!r} is no chain of this session; make one with chain()"), 2)
+        return self._chain if chain is None else chain
+
     def effect(self, callback: Callable[..., None], *tensors: Tensor, chain: int | None = None) -> None:
-        """Call back with the tensors' values (read-only host arrays), after the side effects issued before.
+        """Call back with the tensors' values (host arrays of its own), after the side effects issued before.
 
         Returns at once. The callback runs on the thread that drives the machine and may neither submit nor wait. If
         it raises, or an operand is poisoned, the effects behind it in the chain do not happen; `check_chain` raises
@@ -292,7 +316,7 @@ class Session:
         if not callable(callback):
             raise self._at_user(MetadataError(f"effect: a callback is a function, not {type(callback).__name__}"), 1)
         ids = tuple(self._own(tensor)._id for tensor in tensors)
-        link = self._chain if chain is None else chain
+        link = self._link(chain)
         with self._outbox.lock:
             location = self._outbox.locations.number(user_frame(1))
             self._outbox.messages.append([EFFECT, ids, link, callback, 0, location])
@@ -300,11 +324,14 @@ class Session:
 
     def check_chain(self, chain: int | None = None) -> None:
         """Wait for a chain's side effects; raises the error that stopped it."""
-        link = self._chain if chain is None else chain
+        link = self._link(chain)
         self._await(self._outbox.ask(lambda request, at: [EFFECT, (), link, do_nothing, request, at]))
 
     def print(self, *values: Tensor | object, sep: str = " ") -> None:
-        """Print tensors' values and other things in program order, once they are there."""
+        """Print tensors' values and other things in program order, once they are there: an `effect` on the default chain.
+
+        Returns at once. After an error in that chain nothing more is printed; `check_chain` says why.
+        """
         tensors = [value for value in values if isinstance(value, Tensor)]
 
         def show(*arrays: NDArray[Any]) -> None:
@@ -327,7 +354,7 @@ class Session:
 
     def lookup(self, name: str | Sequence[str]) -> Any:
         """The tensor of that name, or a dict of those of several names, taken at once."""
-        names = (name,) if isinstance(name, str) else tuple(name)
+        names = (name,) if isinstance(name, str) else listed_names(name)
         outbox = self._outbox
         with outbox.lock:
             ids = tuple(outbox.new_id() for _ in names)
@@ -358,6 +385,8 @@ class Session:
 
     @handler.setter
     def handler(self, handler: Handler) -> None:
+        if not callable(handler):
+            raise TypeError(f"a handler is called with an Invocation; {type(handler).__name__} cannot be called")
         self._handler = handler
         self._native = handler is DEFAULT_HANDLER
 
@@ -371,14 +400,14 @@ class Session:
         self._transport.restart()
 
     def stats(self) -> dict[str, Any]:
-        """Counters: instructions, memory, transfers per device and kind, errors, what hangs."""
-        self.flush()
+        """Counters: instructions, memory, transfers per device and kind, errors, what hangs. Never waits."""
+        self._outbox.flush(patient=False)
         found: dict[str, Any] = self._transport.query("stats")
         return found
 
     def trace(self) -> Any:
         """The trace so far: records of finished and live instructions (`records`), `save(path)`, `graph()`."""
-        self.flush()
+        self._outbox.flush(patient=False)
         return self._transport.query("trace")
 
     def close(self) -> None:
@@ -462,3 +491,10 @@ def listed(op: OpDef, what: str, values: Any) -> tuple[Any, ...]:
     if isinstance(values, Tensor) or not isinstance(values, Iterable):
         raise MetadataError(f"{op.name}: {what} is a list of tensors, not {type(values).__name__}", op=op.name)
     return tuple(values)
+
+
+def listed_names(names: Any) -> tuple[str, ...]:
+    """Several names; TypeError if they are something else."""
+    if not isinstance(names, list | tuple | set | frozenset | dict) or not all(isinstance(n, str) for n in names):
+        raise TypeError(f"expected a name or a list of names, got {type(names).__name__}")
+    return tuple(names)

@@ -15,15 +15,21 @@ from .outbox import Outbox
 KNOWN = 4096  # signatures a session knows at a time
 
 
-class Entry(NamedTuple):
-    """What a session knows of one signature."""
+class Entry:
+    """What a session knows of one signature. `alive` until its number is given to another one."""
 
-    number: int
-    outputs: tuple[Meta | None, ...]
-    output: Meta | None  # the only one's, for ops with one result
-    home: str
-    heavy: bool  # leaves at once, since it does not run on the scheduler's thread
-    integers: bool  # an int scalar takes part: each value has to be checked against the dtypes
+    __slots__ = ("alive", "heavy", "home", "integers", "number", "output", "outputs")
+
+    def __init__(
+        self, number: int, outputs: tuple[Meta | None, ...], home: str, *, heavy: bool, integers: bool
+    ) -> None:
+        self.number = number
+        self.outputs = outputs
+        self.output = outputs[0] if outputs else None  # the only one's, for ops with one result
+        self.home = home
+        self.heavy = heavy  # leaves at once, since it does not run on the scheduler's thread
+        self.integers = integers  # an int scalar takes part: each value has to be checked against the dtypes
+        self.alive = True
 
 
 class SignatureKey(NamedTuple):
@@ -61,16 +67,16 @@ class Signatures:
         wire = None if targets is None else tuple(encode_meta(meta) for meta in targets)
         encoded = tuple(encode_meta(meta) for meta in metas)
         self._outbox.messages.append([SIGNATURE, number, op.name, attributes, encoded, device, wire])
-        output = outputs[0] if outputs else None
-        entry = Entry(number, outputs, output, device, self._is_heavy(key, outputs), int in metas)
+        entry = Entry(number, outputs, device, heavy=self._is_heavy(key, outputs), integers=int in metas)
         self.alias(key, entry)
         return entry
 
     def alias(self, key: Any, entry: Entry) -> None:
         """Find the entry by that key, too."""
         with self._outbox.lock:
-            self.entries[key] = entry
-            self._keys.setdefault(entry.number, []).append(key)
+            if entry.alive:
+                self.entries[key] = entry
+                self._keys.setdefault(entry.number, []).append(key)
 
     def _is_heavy(self, key: SignatureKey, outputs: tuple[Meta | None, ...]) -> bool:
         known = tuple(meta for meta in key.metas if meta is not None)
@@ -86,5 +92,7 @@ class Signatures:
         if forgotten is not None:
             self._outbox.send()  # calls in it still mean the old signature
             for key in forgotten:
-                self.entries.pop(key, None)
+                entry = self.entries.pop(key, None)
+                if entry is not None:
+                    entry.alive = False
         return number

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..interpreter import ops as _ops  # noqa: F401 - fills the registry
 from ..interpreter.errors import ProtocolError, TensordError
 from ..interpreter.meta import Meta, Scalar
 from ..interpreter.opdef import REGISTRY, OpDef
+from .operators import BINARY, COMPARISONS, SCALARS, as_number, operator_of, refusal
 
 if TYPE_CHECKING:
     from .session import Session
     from .transport import Reply
 
-Operand = Any  # a Tensor, or a Python scalar
+Operand: TypeAlias = Any  # a Tensor, or a Python scalar
+Axes: TypeAlias = int | tuple[int, ...] | None
 _GONE: Any = object()  # the meta of a released handle: no signature has it
 
 
@@ -29,11 +30,14 @@ class Tensor:
     Operators and ops take tensors of one session and Python scalars, and return handles at once. A value is waited
     for by `numpy`, `item`, `wait` and `await`, all of which see the version at their place in program order. `shape`
     and `dtype` are known at once unless data decide them; then they wait.
+
+    Values are independent: whatever shares memory shares it until one of the two is written, and writing to one tensor
+    never changes another.
     """
 
     __slots__ = ("__weakref__", "_home", "_id", "_meta", "_probe", "_session")
+    _session: Session
     _probe: Reply  # set once somebody has asked whether it is ready
-    __array_ufunc__ = None  # numpy arrays on the left leave operators to us, which then say what to do
 
     def __init__(self, session: Session, id_: int, meta: Meta | None, home: str) -> None:
         self._session = session
@@ -43,8 +47,11 @@ class Tensor:
 
     def __del__(self) -> None:
         # Runs in any thread, inside any lock: nothing but this.
-        if self._id > 0:
-            self._session._drop(self._id)
+        try:
+            if self._id > 0:
+                self._session._drop(self._id)
+        except AttributeError:  # it was never made
+            pass
 
     # -- what it is ------------------------------------------------------------------------------------------------
 
@@ -67,6 +74,11 @@ class Tensor:
     def size(self) -> int:
         """Number of elements; waits like `shape`."""
         return self._known().size
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its elements; waits like `shape`."""
+        return self._known().nbytes
 
     @property
     def device(self) -> str:
@@ -101,9 +113,16 @@ class Tensor:
         return result
 
     def item(self) -> Scalar:
-        """The value of a tensor with one element, as a Python scalar."""
-        value: Scalar = self.numpy().item()
+        """The value of a tensor with one element, as a Python scalar; ValueError for any other."""
+        array = self.numpy()
+        if array.size != 1:
+            raise ValueError(f"item() is for tensors of one element (size 1), not of shape {array.shape}")
+        value: Scalar = array.item()
         return value
+
+    def tolist(self) -> Any:
+        """Its value as nested lists of Python scalars; waits."""
+        return self.numpy().tolist()
 
     def wait(self, timeout: float | None = None) -> Self:
         """Wait until its value is there; raises its error, or TimeoutError."""
@@ -157,6 +176,18 @@ class Tensor:
         """A tensor with this value and another home. The bytes move once, and only if they are not there."""
         return self._session._to_device(self, device)
 
+    def copy(self) -> Tensor:
+        """A tensor of its own with this value and home. No bytes move until one of the two is written."""
+        return self.to_device(self._home)
+
+    __copy__ = copy
+
+    def __deepcopy__(self, _memo: object) -> Tensor:
+        return self.copy()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a tensor cannot be pickled: publish it by name (session.publish), or take .numpy()")
+
     def release(self) -> None:
         """Let go of the tensor now. Using the handle afterwards is an error; releasing it twice is none."""
         if self._id > 0:
@@ -180,31 +211,58 @@ class Tensor:
 
     @property
     def T(self) -> Tensor:  # noqa: N802 - the array API's name
-        """The transpose: a view."""
+        """The axes in reverse order. Shares memory until one of the two is written.
+
+        Values are independent: unlike with NumPy's views, writing to one never changes the other.
+        """
         return self._call("transpose")
 
-    def reshape(self, *shape: int | tuple[int, ...]) -> Tensor:
-        """Another shape, with one -1 at most; a view where strides can express it."""
-        wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
+    def reshape(self, *shape: int | Sequence[int]) -> Tensor:
+        """Another shape, with one -1 at most: `reshape(3, 2)`, `reshape((3, 2))`.
+
+        Shares memory where strides can express it, until one of the two is written. Values are independent: unlike
+        with NumPy's views, writing to one never changes the other.
+        """
+        wanted = shape[0] if len(shape) == 1 else shape
         return self._call("reshape", shape=wanted)
+
+    def permute_dims(self, axes: Sequence[int]) -> Tensor:
+        """Axis i of the result is axis `axes[i]` of this one. Shares memory until one of the two is written."""
+        return self._call("permute_dims", axes=axes)
+
+    def squeeze(self, axis: Axes = None) -> Tensor:
+        """Without those axes of size one, or without all of them. Shares memory until one of the two is written."""
+        return self._call("squeeze", axis=axis)
 
     def astype(self, dtype: Any) -> Tensor:
         """Another dtype."""
         return self._call("astype", dtype=dtype)
 
-    def sum(self, axis: int | tuple[int, ...] | None = None, *, keepdims: bool = False) -> Tensor:
+    def sum(self, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
         """Sum over the axes."""
         return self._call("sum", axis=axis, keepdims=keepdims)
 
-    def mean(self, axis: int | tuple[int, ...] | None = None, *, keepdims: bool = False) -> Tensor:
+    def prod(self, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
+        """Product over the axes."""
+        return self._call("prod", axis=axis, keepdims=keepdims)
+
+    def mean(self, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
         """Mean over the axes."""
         return self._call("mean", axis=axis, keepdims=keepdims)
 
-    def max(self, axis: int | tuple[int, ...] | None = None, *, keepdims: bool = False) -> Tensor:
+    def var(self, axis: Axes = None, *, correction: float = 0.0, keepdims: bool = False) -> Tensor:
+        """Variance over the axes; divides by the number of elements less `correction`."""
+        return self._call("var", axis=axis, correction=correction, keepdims=keepdims)
+
+    def std(self, axis: Axes = None, *, correction: float = 0.0, keepdims: bool = False) -> Tensor:
+        """Standard deviation over the axes; see `var`."""
+        return self._call("std", axis=axis, correction=correction, keepdims=keepdims)
+
+    def max(self, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
         """Largest element along the axes."""
         return self._call("max", axis=axis, keepdims=keepdims)
 
-    def min(self, axis: int | tuple[int, ...] | None = None, *, keepdims: bool = False) -> Tensor:
+    def min(self, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
         """Smallest element along the axes."""
         return self._call("min", axis=axis, keepdims=keepdims)
 
@@ -212,12 +270,30 @@ class Tensor:
         """Index of the largest element along the axis."""
         return self._call("argmax", axis=axis, keepdims=keepdims)
 
+    def argmin(self, axis: int | None = None, *, keepdims: bool = False) -> Tensor:
+        """Index of the smallest element along the axis."""
+        return self._call("argmin", axis=axis, keepdims=keepdims)
+
+    def all(self, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
+        """Are all elements along the axes true?"""
+        return self._call("all", axis=axis, keepdims=keepdims)
+
+    def any(self, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
+        """Is one of the elements along the axes true?"""
+        return self._call("any", axis=axis, keepdims=keepdims)
+
     def __getitem__(self, index: Any) -> Tensor:
-        """Basic indexing: integers, slices, ellipsis, None. A view."""
+        """Basic indexing: integers, slices, ellipsis, None.
+
+        Shares memory until one of the two is written. Values are independent: unlike with NumPy's views, writing to
+        one never changes the other; `x[0] = y` writes to a part of x.
+        """
         return self._call("getitem", index=index)
 
     def __setitem__(self, index: Any, value: Operand) -> None:
         """Write a part of it, in place."""
+        if isinstance(value, np.ndarray | np.generic):
+            value = as_number(value)
         self._session.call("setitem", [self, value], {"index": index}, out=[self])
 
     def __neg__(self) -> Tensor:
@@ -232,22 +308,63 @@ class Tensor:
     def __invert__(self) -> Tensor:
         return self._call("bitwise_invert")
 
+    # -- what Python asks for ---------------------------------------------------------------------------------------
+
     def __len__(self) -> int:
         if not self.shape:
             raise TypeError("len() of a 0-d tensor")
         return self.shape[0]
 
+    def __iter__(self) -> Iterator[Tensor]:
+        """Its rows."""
+        if not self.shape:
+            raise TypeError("iteration over a 0-d tensor")
+        return (self[row] for row in range(len(self)))
+
+    def __contains__(self, item: Operand) -> bool:
+        """Does an element equal `item`? Waits."""
+        found = self == item
+        return isinstance(found, Tensor) and bool(found.any())
+
     def __bool__(self) -> bool:
+        if self.size != 1:
+            raise ValueError(f"a tensor of shape {self.shape} has no one truth value: use .any() or .all()")
         return bool(self.item())
 
+    def _one(self, what: str) -> Any:
+        if self.size != 1:
+            raise TypeError(f"{what} is for tensors of one element, not of shape {self.shape}")
+        return self.item()
+
     def __float__(self) -> float:
-        return float(self.numpy().item())
+        return float(self._one("float()"))
 
     def __int__(self) -> int:
-        return int(self.numpy().item())
+        return int(self._one("int()"))
+
+    def __complex__(self) -> complex:
+        return complex(self._one("complex()"))
+
+    def __index__(self) -> int:
+        if self.dtype.kind not in "iu":
+            raise TypeError(f"a tensor of {self.dtype.name} is no index")
+        return int(self._one("an index"))
+
+    def __format__(self, spec: str) -> str:
+        return format(self._one(f"the format {spec!r}"), spec) if spec else str(self)
 
     def __array__(self, *_: Any, **__: Any) -> NDArray[Any]:
         raise TypeError("a tensor is not an array in this process: call .numpy(), which waits for its value")
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **_: Any) -> Tensor:
+        """A NumPy scalar on the left of an operator; TypeError for anything else that NumPy asks."""
+        op = operator_of(ufunc.__name__)
+        if method != "__call__" or op is None or len(inputs) != 2 or id(inputs[1]) != id(self):
+            raise refusal(ufunc.__name__)
+        return self._session.call(op, [as_number(inputs[0]), self])[0]
+
+    def __array_function__(self, function: Any, *_: Any) -> NoReturn:
+        raise refusal(function.__name__)
 
     def __repr__(self) -> str:
         if self._released:
@@ -258,75 +375,46 @@ class Tensor:
     __hash__ = object.__hash__
 
 
-def _forward(op: OpDef) -> Callable[[Tensor, Operand], Tensor]:
+Operator: TypeAlias = Callable[[Tensor, Operand], Tensor]
+
+
+def _forward(op: OpDef, in_place: bool) -> Operator:
     def operate(self: Tensor, other: Operand) -> Tensor:
-        if type(other) is not Tensor and type(other) not in _SCALARS:
-            refused: Tensor = _refuse(other)
-            return refused
-        return self._session._operate(op, self, other)
+        if type(other) is not Tensor and type(other) not in SCALARS:
+            other = as_number(other)
+            if other is NotImplemented:
+                return cast(Tensor, NotImplemented)
+        return self._session._operate(op, self, other, in_place)
 
     return operate
 
 
-def _in_place(op: OpDef) -> Callable[[Tensor, Operand], Tensor]:
+def _reflected(op: OpDef) -> Operator:
     def operate(self: Tensor, other: Operand) -> Tensor:
-        if type(other) is not Tensor and type(other) not in _SCALARS:
-            refused: Tensor = _refuse(other)
-            return refused
-        return self._session._operate(op, self, other, True)
-
-    return operate
-
-
-def _reflected(op: OpDef) -> Callable[[Tensor, Operand], Tensor]:
-    def operate(self: Tensor, other: Operand) -> Tensor:
-        if type(other) not in _SCALARS:
-            refused: Tensor = _refuse(other)
-            return refused
+        if type(other) not in SCALARS:
+            other = as_number(other)
+            if other is NotImplemented:
+                return cast(Tensor, NotImplemented)
         return self._session.call(op.name, [other, self])[0]
 
     return operate
 
 
-def _refuse(other: object) -> Any:
-    if isinstance(other, np.ndarray | np.generic):
-        raise TypeError("a NumPy array is no operand: make a tensor of it with session.asarray, or take .numpy()")
-    return NotImplemented
-
-
-_SCALARS = frozenset((bool, int, float, complex))
-_BINARY = {
-    "add": "add",
-    "sub": "subtract",
-    "mul": "multiply",
-    "truediv": "divide",
-    "floordiv": "floor_divide",
-    "mod": "remainder",
-    "pow": "power",
-    "matmul": "matmul",
-    "and": "bitwise_and",
-    "or": "bitwise_or",
-    "xor": "bitwise_xor",
-    "lshift": "bitwise_left_shift",
-    "rshift": "bitwise_right_shift",
-}
-_COMPARISONS = {
-    "lt": "less",
-    "le": "less_equal",
-    "gt": "greater",
-    "ge": "greater_equal",
-    "eq": "equal",
-    "ne": "not_equal",
-}
+def _add(name: str, operator: Operator, text: str) -> None:
+    operator.__name__, operator.__qualname__ = name, f"Tensor.{name}"
+    operator.__doc__ = text
+    setattr(Tensor, name, operator)
 
 
 def _add_operators() -> None:
-    for name, op in _BINARY.items():
-        setattr(Tensor, f"__{name}__", _forward(REGISTRY[op]))
-        setattr(Tensor, f"__i{name}__", _in_place(REGISTRY[op]))
-        setattr(Tensor, f"__r{name}__", _reflected(REGISTRY[op]))
-    for name, op in _COMPARISONS.items():
-        setattr(Tensor, f"__{name}__", _forward(REGISTRY[op]))
+    for name, op in BINARY.items():
+        _add(f"__{name}__", _forward(REGISTRY[op], False), f"{op} of this tensor and another operand.")
+        _add(f"__i{name}__", _forward(REGISTRY[op], True), f"{op} of this tensor and another operand, in place.")
+        _add(f"__r{name}__", _reflected(REGISTRY[op]), f"{op} of a number and this tensor.")
+    for name, op in COMPARISONS.items():
+        _add(
+            f"__{name}__", _forward(REGISTRY[op], False), f"{op} of this tensor and another operand: a tensor of bool."
+        )
 
 
 _add_operators()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 from ..interpreter.errors import ConnectionLost, TensordError
@@ -57,6 +58,10 @@ class Transport(Protocol):
     # Ops of more work than this (element operations) leave at once, since they do not run on the scheduler's thread.
     inline_work: int
 
+    @property
+    def shield(self) -> AbstractContextManager[None]:
+        """Keeps Ctrl-C back while it is entered; effective in the main thread."""
+
     def send(self, messages: Sequence[Message]) -> None:
         """Hand over a batch in program order. Does not wait."""
 
@@ -84,6 +89,9 @@ class Transport(Protocol):
     def close(self) -> None:
         """End the session."""
 
+    def abandon(self) -> None:
+        """The session was dropped without being closed: close it from another thread. Never waits."""
+
 
 class ClosedTransport:
     """Takes the place of a session's transport once it is closed: everything raises ConnectionLost."""
@@ -91,6 +99,7 @@ class ClosedTransport:
     def __init__(self, devices: dict[str, frozenset[str]]) -> None:
         self.devices = devices
         self.inline_work = 0
+        self.shield = nullcontext()
 
     def close(self) -> None:
         """Nothing is left to end."""

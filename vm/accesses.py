@@ -148,6 +148,8 @@ class Accesses:
         _, request, location = message
         lane = next(iter(self.engine.lanes.values()))
         instruction = self.engine.new_instruction(session, Opcode.BARRIER, "sync", lane, location)
+        # Transfers belong to no session, but these it asked for.
+        instruction.reads = tuple({copy: None for move in session.moves for copy in move.writes})
 
         def answer(done: Instruction) -> None:
             if session.barrier is done:
@@ -207,10 +209,5 @@ def upload_meta(shape: Sequence[int], dtype: str, payload: NDArray[Any]) -> Meta
 
 
 def call_back(callback: Callable[..., Any], arrays: Sequence[Any]) -> None:
-    """The user's function gets read-only host arrays."""
-    given = []
-    for array in arrays:
-        view = array.view()
-        view.flags.writeable = False
-        given.append(view)
-    callback(*given)
+    """The user's function gets the values as arrays of its own: it may keep them."""
+    callback(*[array.copy() for array in arrays])

@@ -203,6 +203,10 @@ class Engine:
                 break
         self.enter(instruction)
         session.barrier = instruction
+        instruction.versions = tuple([copy.version for copy in instruction.reads])
+        edges.consume(instruction)
+        for copy in instruction.reads:
+            copy.lane.live[instruction] = None
         for source in reversed(sources):
             edges.add_edge(source, instruction, Reason.BARRIER, 0)
         self.try_ready(instruction)

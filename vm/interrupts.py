@@ -65,20 +65,23 @@ SHIELD = Shield()
 
 
 class ShieldedLock:
-    """A lock under which Ctrl-C is only noted."""
+    """A lock under which Ctrl-C is only noted. `owner` is the thread that holds it, by ident; 0 while nobody does."""
 
-    __slots__ = ("_lock", "locked")
+    __slots__ = ("_lock", "locked", "owner")
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.locked = self._lock.locked
+        self.owner = 0
 
     def __enter__(self) -> None:
         SHIELD.__enter__()
         self._lock.acquire()
+        self.owner = threading.get_ident()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self.owner = 0
         self._lock.release()
         SHIELD.__exit__(kind, error, traceback)

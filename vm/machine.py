@@ -19,12 +19,15 @@ drive (a kernel would then wait for the scheduler of another), a condition varia
 
 from __future__ import annotations
 
+import atexit
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
@@ -94,7 +97,7 @@ class VirtualMachine:
         self.background_bell = Bell()
         self.waiters: list[Waiter] = []
         self.leader: Callable[[], bool] | None = None  # what the thread with the role waits for, while it sleeps
-        self.driver = 0  # the thread that drives, by ident; 0 while nobody does
+        self.chores: deque[Callable[[], None]] = deque()  # for the background thread: what others may not do themselves
         self.hooks: dict[int, Callable[[], bool]] = {}  # session id -> sends what is unsent; was there anything?
         self.awake = False
         self.closed = True  # until it is complete
@@ -112,6 +115,7 @@ class VirtualMachine:
         self._background = threading.Thread(target=self.run_background, name="tensord-background", daemon=True)
         self.closed = False
         self._background.start()
+        MACHINES.add(self)
 
     # -- sessions --------------------------------------------------------------------------------------------------
 
@@ -144,7 +148,14 @@ class VirtualMachine:
             self.wait_until(lambda: len(session.live) <= WINDOW // 2 and session.payload <= WINDOW_BYTES)
 
     def cancel(self, session: VmSession) -> None:
-        """Cancel what the session has pending; overtakes nothing that runs."""
+        """Cancel what the session has pending; overtakes nothing that runs.
+
+        From a signal handler or a callback on the thread that drives, it takes effect as soon as that is over.
+        """
+        if self.lock.owner == threading.get_ident():
+            self.chores.append(lambda: self.cancel(session))
+            self.background_bell.ring()
+            return
         with self.inside():
             cancel.cancel(self.engine, session)
         self.drive()
@@ -158,15 +169,17 @@ class VirtualMachine:
     def inside(self) -> Iterator[None]:
         """Touch the engine without driving it; what finished meanwhile rang nobody, and is looked after."""
         self.refuse_driver()
-        with self.lock:
-            yield
-        if self.engine.finished:
-            self.drive()
+        try:
+            with self.lock:
+                yield
+        finally:
+            if self.engine.finished:
+                self.drive()
 
     def refuse_driver(self) -> None:
-        """A side effect's callback runs on the thread that drives: it would wait for itself."""
-        if self.driver == threading.get_ident():
-            raise ProtocolError("a side effect's callback may neither submit nor wait")
+        """A callback or signal handler on the thread that drives would wait for itself."""
+        if self.lock.owner == threading.get_ident():
+            raise ProtocolError("a side effect's callback, or a signal handler there, may neither submit nor wait")
 
     # -- driving ---------------------------------------------------------------------------------------------------
 
@@ -175,12 +188,8 @@ class VirtualMachine:
         engine = self.engine
         while True:
             with self.lock, np.errstate(all="ignore"):
-                self.driver = threading.get_ident()
-                try:
-                    while engine.schedule():
-                        pass
-                finally:
-                    self.driver = 0
+                while engine.schedule():
+                    pass
                 if self.waiters or self.leader is not None:
                     self.wake_waiters()
             if not engine.finished:
@@ -222,17 +231,25 @@ class VirtualMachine:
 
     def sleep(self, predicate: Callable[[], bool], timeout: float | None) -> None:
         """Sleep until something finishes: as the one who then drives, or as one whom the driver wakes."""
-        if self.role.acquire(blocking=False):
-            self.leader = predicate  # before it looks: whoever makes it true after that rings
-            try:
+        leads = False
+        try:
+            with SHIELD:  # Ctrl-C between taking the role and knowing of it would leave it taken for good
+                leads = self.role.acquire(blocking=False)
+            if leads:
+                self.leader = predicate  # before it looks: whoever makes it true after that rings
                 if not (self.engine.finished or predicate() or self.closed):
                     self.bell.sleep(timeout)
-            finally:
+        finally:
+            if leads:
                 self.leader = None
                 self.role.release()
                 if self.waiters:
                     self.background_bell.ring()  # somebody has to drive for those who still wait
-            return
+        if not leads:
+            self.sleep_beside(predicate, timeout)
+
+    def sleep_beside(self, predicate: Callable[[], bool], timeout: float | None) -> None:
+        """Sleep while another thread has the role."""
         waiter = Waiter(predicate)
         self.waiters.append(waiter)
         try:
@@ -260,10 +277,7 @@ class VirtualMachine:
             self.background_bell.sleep(timeout)
             if self.closed:
                 return
-            if self.engine.finished or self.waiters:
-                self.drive()
-            found = [hook() for hook in list(self.hooks.values())]  # every one of them has to be called
-            if any(found):
+            if self.look_around():
                 quiet, self.awake = 0, True
             elif self.awake:
                 quiet += 1
@@ -271,6 +285,19 @@ class VirtualMachine:
             if time.monotonic() - checked >= self.watch_period:
                 checked = time.monotonic()
                 self.watch()
+
+    def look_around(self) -> bool:
+        """Drive for nobody, do what others left to do, send what lies idle. Was there anything unsent?"""
+        try:
+            while self.chores:
+                self.chores.popleft()()
+            if self.engine.finished or self.waiters:
+                self.drive()
+            found = [hook() for hook in list(self.hooks.values())]  # every one of them has to be called
+        except Exception:
+            log.exception("the background thread goes on after an error")
+            return False
+        return any(found)
 
     def is_in_use(self) -> bool:
         """Something runs that may hang, or there are handles that may be dropped, which rings nobody."""
@@ -288,7 +315,7 @@ class VirtualMachine:
         before, self.hung = self.hung, hung
         for id_, entry in hung.items():
             if id_ not in before:
-                log.warning("instruction does not end", **entry)
+                log.warning("an instruction has been running for long", **entry)
         if hung.keys() != before.keys():
             self.drive()  # somebody may wait for just that
 
@@ -345,6 +372,7 @@ class VirtualMachine:
         """Cancel what is pending, wait for what runs, end every thread; False if a kernel did not end in time."""
         if self.closed:
             return True
+        MACHINES.discard(self)
         deadline = time.monotonic() + timeout
         for session in list(self.engine.sessions.values()):
             self.detach(session)
@@ -359,4 +387,16 @@ class VirtualMachine:
             self._background.join(max(deadline - time.monotonic(), 0.1))
         sys.setswitchinterval(self._interval)
         SHIELD.remove()
+        if not ended:
+            log.warning("closed with a kernel that does not end; its thread is given up", hung=list(self.hung.values()))
         return ended
+
+
+def close_machines() -> None:
+    """At the interpreter's exit: a thread inside a kernel would hang or crash in libraries that are shut down."""
+    for machine in list(MACHINES):
+        machine.close()
+
+
+MACHINES: WeakSet[VirtualMachine] = WeakSet()
+atexit.register(close_machines)

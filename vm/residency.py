@@ -39,6 +39,7 @@ class Residency:
 
     def __init__(self, engine: Engine, host: Lane | None) -> None:
         self.engine = engine
+        self.planned: list[Instruction] | None = None  # collects the transfers that `place` plans
         self.host = host  # where data stops over between devices without peer access
         self.bound: list[Copy] = []  # operands of what is being admitted: no room is made by dropping these
         self.orphans: list[Storage] = []  # left by their last tensor, but an operand of what is being admitted
@@ -78,11 +79,14 @@ class Residency:
 
     def place(self, tensor: Tensor, lane: Lane, session: VmSession, location: int) -> None:
         """Move a tensor's bytes to a lane because the user asked for it: allowed under strict placement, too."""
+        planned = self.planned = []
         strict, session.strict = session.strict, False
         try:
             self.operand(tensor, lane, session, location)
         finally:
             session.strict = strict
+            self.planned = None
+        session.moves.update(dict.fromkeys(move for move in planned if not move.retired))
 
     def whole_copy(self, tensor: Tensor, lane: Lane, session: VmSession, location: int) -> Copy:
         """Plan a transfer of the whole storage to a lane."""
@@ -171,11 +175,14 @@ class Residency:
         instruction.reads, instruction.writes = (source.copy,), (target.copy,)
         instruction.kernel = kernel
         instruction.bytes_moved = -1  # known when bound
+        if self.planned is not None:
+            self.planned.append(instruction)
         instruction.on_retire = lambda done: self.arrived(done, kind, storage)
         engine.admit(instruction)
 
     def arrived(self, instruction: Instruction, kind: StreamKind, storage: Storage) -> None:
         """A transfer retired: count it, or take the copy that it failed to fill out of the map."""
+        instruction.author.moves.pop(instruction, None)
         copy = instruction.writes[0]
         if instruction.error is None:
             copy.lane.count_move(kind.value, instruction.bytes_moved)

@@ -31,6 +31,7 @@ class VmSession:
         "id",
         "live",
         "locations",
+        "moves",
         "newest",
         "payload",
         "plans",
@@ -49,6 +50,7 @@ class VmSession:
         self.locations: dict[int, str] = {}
         self.live: dict[int, Instruction] = {}
         self.barrier: Instruction | None = None  # the latest live Barrier over the whole session
+        self.moves: dict[Instruction, None] = {}  # live transfers that it asked for
         self.newest = 0
         self.cancelled: TensordError | None = None
         self.errors = 0

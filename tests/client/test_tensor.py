@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import operator
+import pickle
+import sys
 from typing import Any
 
 import numpy as np
@@ -242,3 +245,179 @@ def test_locations_are_the_users_lines(session):
         assert made["call"][1] in by_op["multiply"]
         assert all("in uses" in location for location in by_op.values())
     assert len(machine_of(session).engine.sessions[1].locations) < 20
+
+
+# --- copies, and what Python asks for
+
+
+@pytest.mark.parametrize("make", [copy.copy, copy.deepcopy, td.Tensor.copy, lambda x: copy.deepcopy([x])[0]])
+def test_a_copy_is_a_tensor_of_its_own(session, make):
+    a = np.arange(4.0)
+    x = session.asarray(a)
+    y = make(x)
+    y += 1.0
+    np.testing.assert_array_equal(x.numpy(), a)
+    np.testing.assert_array_equal(y.numpy(), a + 1)
+    del y
+    np.testing.assert_array_equal((x * 2.0).numpy(), a * 2)
+    z = make(x)
+    del x
+    np.testing.assert_array_equal(z.numpy(), a)
+    assert_sound(session)
+
+
+def test_a_copy_of_a_tensor_whose_shape_data_decide_does_not_wait(session):
+    with held(session, "cpu:0", "compute"):
+        y = copy.copy(session.call("unique_values", [session.asarray([3, 1, 3])])[0])
+        assert not y.is_ready()
+    assert y.tolist() == [1, 3]
+
+
+def test_a_tensor_is_not_pickled(session):
+    with pytest.raises(TypeError, match=r"publish it by name .*\.numpy\(\)"):
+        pickle.dumps(session.asarray(ones(4)))
+
+
+def test_a_handle_that_was_never_made_is_dropped_in_silence(monkeypatch):
+    seen: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", seen.append)
+    never = td.Tensor.__new__(td.Tensor)
+    del never
+    assert not seen
+
+
+def test_iteration_gives_the_rows(session):
+    a = np.arange(6.0).reshape(3, 2)
+    x = session.asarray(a)
+    rows = list(x)
+    assert [row.shape for row in rows] == [(2,)] * 3
+    np.testing.assert_array_equal([row.numpy() for row in rows], a)
+    first, *_ = x
+    first += 9.0
+    np.testing.assert_array_equal(x.numpy(), a)
+    with pytest.raises(TypeError, match="iteration over a 0-d tensor"):
+        iter(x.sum())
+
+
+def test_containing_is_equality_with_an_element(session):
+    x = session.asarray([[1, 2], [3, 4]])
+    assert 3 in x
+    assert np.int64(3) in x
+    assert 5 not in x
+    assert "3" not in x
+
+
+def test_a_tensor_of_one_element_is_a_number_to_python(session):
+    x = session.asarray([[1.25]])
+    assert (float(x), int(x), complex(x), bool(x), x.item()) == (1.25, 1, 1.25 + 0j, True, 1.25)
+    assert f"{x:.3f} {x:>6}" == "1.250   1.25"
+    assert f"{x}" == str(x)
+    assert "abc"[session.asarray(2)] == "c"
+    assert hex(session.asarray(255, dtype="uint8")) == "0xff"
+
+
+@pytest.mark.parametrize(
+    ("use", "error", "text"),
+    [
+        (bool, ValueError, r"shape \(2, 3\) has no one truth value: use .any\(\) or .all\(\)"),
+        (float, TypeError, r"float\(\) is for tensors of one element, not of shape \(2, 3\)"),
+        (int, TypeError, r"int\(\) is for tensors of one element, not of shape \(2, 3\)"),
+        (complex, TypeError, r"complex\(\) is for tensors of one element, not of shape \(2, 3\)"),
+        (operator.index, TypeError, r"an index is for tensors of one element, not of shape \(2, 3\)"),
+        (td.Tensor.item, ValueError, r"item\(\) is for tensors of one element .* not of shape \(2, 3\)"),
+        (lambda x: f"{x:.2f}", TypeError, r"the format '.2f' is for tensors of one element, not of shape \(2, 3\)"),
+        (lambda x: operator.index(x[0, 0] > 0), TypeError, "a tensor of bool is no index"),
+        (lambda x: operator.index(x[0, 0] / 2), TypeError, "a tensor of float64 is no index"),
+    ],
+)
+def test_more_than_one_element_is_no_number(session, use, error, text):
+    with pytest.raises(error, match=text):
+        use(session.asarray([[1, 2, 3], [4, 5, 6]]))
+
+
+def test_more_methods_are_numpys(session):
+    a = np.array([[1.0, -2.0, 0.0], [4.0, 5.0, -6.0]])
+    x = session.asarray(a)
+    for result, expected in (
+        (x.prod(axis=1), a.prod(axis=1)),
+        (x.argmin(axis=0), a.argmin(axis=0)),
+        (x.all(), a.all()),
+        (x.any(axis=0, keepdims=True), a.any(axis=0, keepdims=True)),
+        (x.var(axis=0, correction=1), a.var(axis=0, ddof=1)),
+        (x.std(), a.std()),
+        (x.permute_dims([1, 0]), a.T),
+        (x.reshape([3, 2]), a.reshape(3, 2)),
+        (x[:, None].squeeze(), a),
+        (x[:, None].squeeze(axis=1), a),
+    ):
+        assert (result.shape, result.dtype) == (expected.shape, expected.dtype)
+        np.testing.assert_array_equal(result.numpy(), expected)
+    assert x.nbytes == a.nbytes
+    assert x.tolist() == a.tolist()
+
+
+# --- where NumPy and tensors meet
+
+
+@pytest.mark.parametrize("function", [*BINARY, *COMPARISONS])
+def test_a_numpy_scalar_counts_as_a_number_of_python(session, function):
+    a = np.array([5.0, 2.0, 7.0], np.float32)
+    x = session.asarray(a)
+    for result, expected in (
+        (function(x, np.float64(2)), function(a, 2.0)),
+        (function(x, np.int8(2)), function(a, 2)),
+        (function(np.float64(2), x), function(2.0, a)),
+        (function(np.float32(2), x), function(2.0, a)),
+    ):
+        assert result.dtype == expected.dtype
+        np.testing.assert_array_equal(result.numpy(), expected)
+
+
+def test_a_numpy_scalar_is_taken_in_place_and_as_an_item(session):
+    x = session.asarray([1, 2, 3])
+    same = x
+    x += np.int64(1)
+    x[0] = np.int32(9)
+    assert x is same
+    assert x.tolist() == [9, 3, 4]
+    assert (np.int64(1) << x[1]).item() == 8
+
+
+@pytest.mark.parametrize(
+    ("use", "text"),
+    [
+        (lambda x: x + np.ones(4), "a NumPy array is no operand: .*asarray.*numpy"),
+        (lambda x: np.ones(4) + x, "a NumPy array is no operand: .*asarray.*numpy"),
+        (lambda x: x @ np.ones(4), "a NumPy array is no operand"),
+        (lambda x: np.ones(4) < x, "a NumPy array is no operand"),
+        (lambda x: x.__iadd__(np.ones(4)), "a NumPy array is no operand"),
+        (lambda x: x.__setitem__(0, np.ones(4)), "a NumPy array is no operand"),
+        (lambda x: x + np.str_("a"), "a NumPy array is no operand"),
+        (np.sum, r'numpy.sum does not take tensors: use session.call\("sum", ...\), or .numpy\(\)'),
+        (np.exp, r'numpy.exp does not take tensors: use session.call\("exp", ...\), or .numpy\(\)'),
+        (np.linalg.norm, "numpy.norm does not take tensors: use the session's ops"),
+        (np.add.reduce, "numpy.add does not take tensors"),
+        (lambda x: np.concatenate([x, x]), "numpy.concatenate does not take tensors"),
+        (np.asarray, "a tensor is not an array in this process"),
+    ],
+)
+def test_numpy_does_not_take_tensors_and_says_what_to_do(session, use, text):
+    with pytest.raises(TypeError, match=text):
+        use(session.asarray(ones(4)))
+
+
+def test_what_is_no_operand_at_all_is_left_to_python(session):
+    x = session.asarray(ones(4))
+    with pytest.raises(TypeError, match="unsupported operand"):
+        x + "a"
+    with pytest.raises(TypeError, match="unsupported operand"):
+        None - x
+    assert (x == "a") is False
+
+
+def test_operators_have_names_and_docstrings():
+    for name in ("__add__", "__iadd__", "__radd__", "__lt__", "__matmul__"):
+        method = getattr(td.Tensor, name)
+        assert (method.__name__, method.__qualname__) == (name, f"Tensor.{name}")
+        assert method.__module__ == td.Tensor.__module__
+        assert method.__doc__

@@ -93,8 +93,8 @@ class Barriers:
 
 
 def is_barrier(record: Record) -> bool:
-    """Whether it waits for its session. A Barrier with operands waits for those alone."""
-    return record.opcode == Opcode.BARRIER and not record.operands
+    """Whether it waits for its session. Another Barrier waits for its operands alone."""
+    return record.opcode == Opcode.BARRIER and (record.op == "sync" or not record.operands)
 
 
 def accesses(record: Record) -> dict[int, tuple[bool, bool]]:

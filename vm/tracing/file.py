@@ -1,12 +1,15 @@
 """Trace files: one line of JSON per record, so that they can be cut, searched and read with ordinary tools.
 
-    line 1      {"format": "tensord-trace", "version": 1, "devices": [...], "records": N, "dropped": D, "base_tick": T}
+    line 1      {"format": "tensord-trace", "version": 2, "devices": [...], "records": N, "dropped": D, "base_tick": T,
+                 "taken": ns}
     N lines     the fields of `Record` in their order, as an array; operands and edges as arrays of such arrays
     last line   {"records": N, "sha256": "..."}, the checksum of every byte above this line
 
 Whoever opens a file trusts none of its bytes: `load` either returns records whose every field has its type and
 range, or raises ProtocolError with the file, the line and what to do. What the records claim is another question,
 which `verify` answers; so a file may well hold two instructions with the same id.
+
+Version 1 lacks `taken`, the time of recording in the clock of the records; its files are read with 0 for unknown.
 """
 
 from __future__ import annotations
@@ -22,7 +25,8 @@ from .record import EdgeRecord, Kind, OperandRecord, Reason, Record
 from .trace import Trace
 
 FORMAT = "tensord-trace"
-VERSION = 1
+VERSION = 2
+_WITHOUT_TAKEN = 1
 
 # One barrier over a full ring has the longest line we write, a few megabytes. The limit bounds what `load` buffers.
 _LONGEST_LINE = 64 * 1024 * 1024
@@ -58,6 +62,7 @@ def _lines(trace: Trace) -> Iterator[object]:
         "records": len(trace),
         "dropped": trace.dropped,
         "base_tick": trace.base_tick,
+        "taken": trace.taken,
     }
     for record in trace.records:
         yield [_writable(field) if isinstance(field, str) else field for field in record]
@@ -86,7 +91,7 @@ class _Reader:
         self._digest = hashlib.sha256()
 
     def read(self) -> Trace:
-        devices, count, dropped, base_tick = self._parse(_header)
+        devices, count, dropped, base_tick, taken = self._parse(_header)
         records = [self._parse(_record) for _ in range(count)]
         expected = self._digest.hexdigest()
         footer_count, checksum = self._parse(_footer)
@@ -96,7 +101,7 @@ class _Reader:
             self._fail("the checksum does not match the lines above: the file was changed or damaged")
         if self._file.read(1):
             self._fail("something follows the last line")
-        return Trace(records, devices=devices, dropped=dropped, base_tick=base_tick)
+        return Trace(records, devices=devices, dropped=dropped, base_tick=base_tick, taken=taken)
 
     def _parse(self, validate: Callable[[object], _T]) -> _T:
         line = self._next()
@@ -122,14 +127,16 @@ class _Reader:
         ) from None
 
 
-def _header(value: object) -> tuple[list[str], int, int, int]:
+def _header(value: object) -> tuple[list[str], int, int, int, int]:
     if not isinstance(value, dict) or value.get("format") != FORMAT:
         raise _Malformed(f'not a trace: the first line does not say "format": "{FORMAT}"')
-    if _integer("version", value.get("version")) != VERSION:
-        raise _Malformed(f"trace version {value['version']}, but this tensord reads version {VERSION}")
+    version = _integer("version", value.get("version"))
+    if version not in {_WITHOUT_TAKEN, VERSION}:
+        raise _Malformed(f"trace version {version}, but this tensord reads versions {_WITHOUT_TAKEN} and {VERSION}")
     devices = [_text("device", device) for device in _array("devices", value.get("devices"))]
     counts = [_integer(name, value.get(name)) for name in ("records", "dropped", "base_tick")]
-    return devices, counts[0], counts[1], counts[2]
+    taken = 0 if version == _WITHOUT_TAKEN else _integer("taken", value.get("taken"))
+    return devices, counts[0], counts[1], counts[2], taken
 
 
 def _footer(value: object) -> tuple[int, str]:

@@ -8,7 +8,7 @@ lists that nothing leaves, and every edge carries a mark that says what became o
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -16,6 +16,7 @@ from ...interpreter.errors import ProtocolError
 from ...interpreter.opcodes import Opcode
 from .dependences import AccessLists
 from .record import Record
+from .text import plural
 from .trace import Trace
 
 
@@ -23,7 +24,7 @@ class Mark(StrEnum):
     """What became of a dependence."""
 
     WAITED = "waited"  # an edge, and the source had to be done first
-    ELIDED = "elided"  # an edge, but dispatch left the order to the stream
+    ELIDED = "elided"  # an edge, but dispatch left the waiting to the stream
     MET = "met"  # no edge: the source had been erased before the admission
     MISSING = "missing"  # no edge, though the source was live: `verify` says more
 
@@ -39,18 +40,23 @@ class Dependence:
     mark: Mark
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Graph:
-    """Nodes in the order of admission, edges in the order of their targets. Both ends of every edge are nodes."""
+    """Nodes in the order of admission, edges in the order of their targets. Both ends of every edge are nodes. What
+    still runs is said to have run until `until`."""
 
     nodes: tuple[Record, ...]
     edges: tuple[Dependence, ...]
+    until: int = 0
+
+    def __repr__(self) -> str:
+        return f"<graph: {plural(len(self.nodes), 'node')}, {plural(len(self.edges), 'edge')}>"
 
     def restrict(self, keep: Collection[int]) -> Graph:
         """The nodes with these ids, and the edges among them."""
         nodes = tuple(node for node in self.nodes if node.id in keep)
         edges = tuple(edge for edge in self.edges if edge.source in keep and edge.target in keep)
-        return Graph(nodes, edges)
+        return Graph(nodes, edges, self.until)
 
     def select(
         self,
@@ -67,13 +73,14 @@ class Graph:
 
         `ids` names nodes; `around` keeps what is at most `depth` edges away from one of them, in either direction;
         `first` and `last` count nodes in the order of admission. ReleaseTensor is left out unless `releases`, or
-        unless it was asked for by id. Raises ProtocolError for an unknown id.
+        unless it was asked for by id. Raises ProtocolError for an unknown id or session.
         """
         wanted = set(ids)
         named = wanted if around is None else wanted | {around}
         self._check(named)
         nodes = [node for node in self.nodes if releases or node.opcode != Opcode.RELEASE or node.id in named]
         if session is not None:
+            self._check_session(session)
             nodes = [node for node in nodes if node.session == session]
         if wanted:
             nodes = [node for node in nodes if node.id in wanted]
@@ -88,6 +95,12 @@ class Graph:
             listed = ", ".join(f"#{instruction}" for instruction in sorted(unknown)[:5])
             raise ProtocolError(f"the trace has no instruction {listed}: `tensord trace show` lists those it has")
 
+    def _check_session(self, session: int) -> None:
+        known = sorted({node.session for node in self.nodes})
+        if session not in known:
+            listed = ", ".join(map(str, known[:10])) + (", ..." if len(known) > 10 else "")
+            raise ProtocolError(f"the trace has no session {session}: it has {listed or 'none'}")
+
 
 def build(trace: Trace) -> Graph:
     """The logical DAG of a trace. Sources that the trace has lost are left out."""
@@ -101,7 +114,20 @@ def build(trace: Trace) -> Graph:
             edge = made.get((source, copy))
             mark = _unmade(trace, source, record) if edge is None else Mark.ELIDED if edge.elided else Mark.WAITED
             edges.append(Dependence(source, record.id, reason, copy, mark))
-    return Graph(trace.records, tuple(edges))
+    return Graph(trace.records, tuple(edges), trace.until)
+
+
+def met(trace: Trace, record: Record) -> Iterator[Dependence]:
+    """The dependences of one instruction whose sources had been erased before it was admitted."""
+    lists = AccessLists()
+    made = {(edge.source, edge.copy) for edge in record.edges}
+    for one in trace.records:
+        found = lists.admit(one)
+        if one is record:
+            for (source, copy), reason in found.items():
+                if (source, copy) not in made and _unmade(trace, source, record) == Mark.MET:
+                    yield Dependence(source, record.id, reason.value, copy, Mark.MET)
+            return
 
 
 def _unmade(trace: Trace, source: int, record: Record) -> Mark:

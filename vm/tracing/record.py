@@ -71,3 +71,8 @@ class Record(NamedTuple):
     nbytes: int  # bytes moved by a transfer or an access, 0 for kernels
     location: str  # "file:line in function", empty if unknown
     error: str  # "Type: message", empty if none
+
+
+def times(record: Record) -> tuple[int, ...]:
+    """The stamps of a record in the order in which they should be, 0 where it never got there."""
+    return record.received, record.ready, record.dispatched, record.started, record.finished

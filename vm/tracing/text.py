@@ -5,11 +5,27 @@ from __future__ import annotations
 from .record import Record
 
 
-def label(record: Record) -> list[str]:
+def label(record: Record, until: int = 0) -> list[str]:
     """Two lines: `#id op`, then where it ran, for how long, and how it ended if not well."""
     ran = duration(record.finished - record.started) if record.started and record.finished else ""
-    status = "" if record.status == "DONE" else record.status
-    return [name(record), "  ".join(filter(None, (place(record), ran, status)))]
+    return [name(record), "  ".join(filter(None, (place(record), ran, remark(record, until))))]
+
+
+def is_running(record: Record) -> bool:
+    """Whether it was executing when the trace was taken."""
+    return record.status == "DISPATCHED" and bool(record.started) and not record.finished and not record.erased
+
+
+def status(record: Record) -> str:
+    """RUNNING is no status of the engine's: streams start what was dispatched to them without asking."""
+    return "RUNNING" if is_running(record) else record.status
+
+
+def remark(record: Record, until: int) -> str:
+    """The status where it is worth a word, with how long what runs had been running at `until`."""
+    if is_running(record):
+        return f"RUNNING for {duration(until - record.started)}" if until > record.started else "RUNNING"
+    return "" if record.status == "DONE" else record.status
 
 
 def name(record: Record) -> str:
@@ -34,6 +50,11 @@ def duration(ns: int) -> str:
         if ns >= size:
             return f"{ns // size} {unit}" if ns >= 1000 * size else f"{ns / size:.3g} {unit}"
     return f"{ns} ns"
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 node`, `2 nodes`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def edge_name(reason: str, copy: int) -> str:

@@ -1,7 +1,8 @@
 """A trace as a timeline in Chrome's Trace Event Format, which Perfetto and chrome://tracing open.
 
 One process per device, one thread per stream, one slice per instruction that ran, a mark for each that did not, arrows
-for edges, and a counter of the bytes that each stream moved. Times are in microseconds from the first event.
+for edges, and a counter of the bytes that each stream moved. What still ran when the trace was taken reaches until
+then, and what still waited is a mark there. Times are in microseconds from the first event.
 
 The format: "Trace Event Format", Google, https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 """
@@ -12,8 +13,10 @@ import json
 from collections.abc import Iterator
 from itertools import islice
 
-from .record import Record
-from .text import edge_name, stream_name
+from ...interpreter.opcodes import Opcode
+from .record import Record, times
+from .stream_order import is_live
+from .text import edge_name, status, stream_name
 from .trace import Trace
 
 Event = dict[str, object]
@@ -21,6 +24,14 @@ Event = dict[str, object]
 # Viewers slow down with arrows far sooner than with slices.
 FLOWS = 20_000
 _NOWHERE = "(not dispatched)"
+_CATEGORIES: dict[str, str] = {
+    Opcode.CALL: "kernel",
+    Opcode.TRANSFER: "transfer",
+    Opcode.COPY: "copy",
+    Opcode.ACCESS: "access",
+    Opcode.RELEASE: "release",
+    Opcode.BARRIER: "barrier",
+}
 
 
 def to_chrome(trace: Trace, *, flows: int = FLOWS) -> str:
@@ -33,9 +44,9 @@ def to_chrome(trace: Trace, *, flows: int = FLOWS) -> str:
 class _Timeline:
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
-        times = [time for record in trace.records for time in _times(record) if time]
-        self._origin = min(times, default=0)
-        self._end = max(times, default=0)
+        stamps = (time for record in trace.records for time in times(record) if time)
+        self._end = trace.until
+        self._origin = min(stamps, default=self._end)
         self._processes = {name: number for number, name in enumerate(self._devices(), 1)}
         self._threads: dict[tuple[str, str], int] = {}
         for device, stream in sorted({(record.device, record.stream) for record in trace.records}):
@@ -64,12 +75,13 @@ class _Timeline:
         return {"ph": "X", **self._base(record, record.started), "dur": max(ns, 0) / 1000, "args": _args(record)}
 
     def _mark(self, record: Record) -> Event:
-        """Skipped, cancelled or still waiting: at the last thing that happened to it."""
-        last = max(_times(record)) or self._origin
-        return {"ph": "i", "s": "t", **self._base(record, last), "args": _args(record)}
+        """Skipped or cancelled: at the last thing that happened to it. Still waiting: when the trace was taken."""
+        last = 0 if is_live(record) else max(times(record))
+        return {"ph": "i", "s": "t", **self._base(record, last or self._end), "args": _args(record)}
 
     def _base(self, record: Record, time: int) -> Event:
-        return {"name": record.op or record.opcode, "cat": record.opcode, **self._place(record, time)}
+        category = _CATEGORIES.get(record.opcode, record.opcode)
+        return {"name": record.op or record.opcode, "cat": category, **self._place(record, time)}
 
     def _place(self, record: Record, time: int) -> Event:
         thread = self._threads[record.device, record.stream]
@@ -110,7 +122,7 @@ def _args(record: Record) -> Event:
     return {
         "id": record.id,
         "session": record.session,
-        "status": record.status,
+        "status": status(record),
         "location": record.location,
         "operands": [f"{operand.kind} {operand.copy} v{operand.version}" for operand in record.operands],
         "edges": [_edge(*edge) for edge in record.edges],
@@ -123,7 +135,3 @@ def _args(record: Record) -> Event:
 
 def _edge(source: int, reason: str, copy: int, elided: bool) -> str:
     return f"#{source} {edge_name(reason, copy)}" + (" (elided)" if elided else "")
-
-
-def _times(record: Record) -> tuple[int, ...]:
-    return record.received, record.ready, record.dispatched, record.started, record.finished
