@@ -63,7 +63,7 @@ def _explained(error: Exception) -> str:
     # Errors of usage come from click, which newer versions of typer bring along under a name of their own.
     usage = getattr(error, "format_message", None)
     if usage is not None:
-        message = f"{usage()} Try --help."
+        message = f"{_without_echo(usage()).rstrip('.')}. Try --help."
     elif isinstance(error, TensordError):
         message = str(error)
     elif isinstance(error, OSError) and error.filename is not None:
@@ -71,3 +71,9 @@ def _explained(error: Exception) -> str:
     else:
         message = f"internal error, {type(error).__name__}: {error}. TENSORD_DEBUG=1 shows where; please report it."
     return " ".join(message.split())
+
+
+def _without_echo(message: str) -> str:
+    """What validators say twice, once: "Invalid value for X: Value error, ..." and "..., unable to parse ..."."""
+    head, colon, reason = message.partition(": ")
+    return f"{head}{colon}{reason.removeprefix('Value error, ').partition(', unable to parse')[0]}"

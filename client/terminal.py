@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from typing import Literal
 
 from rich import box
 from rich.console import Console
@@ -12,23 +13,52 @@ from rich.text import Text
 
 # Into a file or a pipe, lines are as long as they need to be.
 _PIPED_WIDTH = 240
+_WORD = 9
+_GAP = 2
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "", caption: str = "") -> None:
+def print_table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    title: str = "",
+    caption: str = "",
+    folded: Collection[str] | None = None,
+    spare: Sequence[str] = (),
+) -> None:
     """Print rows of strings on stdout, between two lines. A column whose name ends in `>` is aligned to the right.
 
-    The strings are shown as they are: neither markup nor control characters in them mean anything.
+    Columns in which every cell is empty are left out. Where the terminal is too narrow, cells of the columns `folded`
+    (all by default) take several lines, those of the others never do; and before the folded ones get less than a word,
+    the columns `spare` are left out, in that order. The strings are shown as they are: neither markup nor control
+    characters in them mean anything.
     """
-    # Rich would wrap titles to the width of the table, so they stand outside.
-    table = Table(box=box.SIMPLE)
-    for column in columns:
-        table.add_column(column.rstrip(">"), justify="right" if column.endswith(">") else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*map(_plain, row))
+    cells = [tuple(map(_plain, row)) for row in rows]
+    shown = [n for n in range(len(columns)) if not cells or any(row[n] for row in cells)]
     console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else _PIPED_WIDTH)
+    foldable = columns if folded is None else folded
+    for column in spare:
+        if folded is not None and _least_width(columns, cells, shown, folded) > console.width:
+            shown = [n for n in shown if columns[n] != column]
+    # Rich would wrap titles to the width of the table, so they stand outside.
+    table = Table(box=box.SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
+    for column in (columns[n] for n in shown):
+        justify: Literal["left", "right"] = "right" if column.endswith(">") else "left"
+        table.add_column(column.rstrip(">"), justify=justify, overflow="fold", no_wrap=column not in foldable)
+    for row in cells:
+        table.add_row(*(row[n] for n in shown))
     for part in (title and _plain(title), table, caption and _plain(caption)):
         if part:
             console.print(part)
+
+
+def _least_width(
+    columns: Sequence[str], cells: Sequence[Sequence[Text]], shown: Sequence[int], folded: Collection[str]
+) -> int:
+    """What the columns shown need, with `_WORD` for each that may be folded."""
+    widths = [max([len(columns[n].rstrip(">")), *(row[n].cell_len for row in cells)]) for n in shown]
+    needed = [min(width, _WORD) if columns[n] in folded else width for n, width in zip(shown, widths, strict=True)]
+    return sum(needed) + _GAP * (len(needed) + 1)
 
 
 def _plain(text: str) -> Text:

@@ -14,6 +14,7 @@ from time import monotonic
 from typing import Any, Final
 
 from ..interpreter.errors import MetadataError
+from ..interpreter.opdef import find
 from .cpu import CpuDevice, CpuOptions
 from .cuda import CudaDevice, CudaOptions, available
 from .device import Device
@@ -114,7 +115,12 @@ def _ops(value: object) -> frozenset[str]:
         raise TypeError(f"must be a list of ops, not {value!r}")
     if not all(isinstance(op, str) for op in value):
         raise TypeError(f"must be a list of names, not {value!r}")
-    return frozenset(value)
+    from ..interpreter import ops  # noqa: F401 - fills the registry
+
+    try:
+        return frozenset(find(op).name for op in value)
+    except MetadataError as error:
+        raise ValueError(error.message) from None
 
 
 def _faults(value: object) -> tuple[Fault, ...]:
@@ -123,8 +129,17 @@ def _faults(value: object) -> tuple[Fault, ...]:
     return tuple(Fault.of(fault) for fault in value)
 
 
+def _memory(value: object) -> int:
+    if (nbytes := parse_size(value)) < 1:
+        raise ValueError("must be one byte at the least")
+    return nbytes
+
+
 def _rate(value: object) -> float:
-    return 0.0 if value is None else float(parse_size(value))
+    try:
+        return 0.0 if value is None else float(parse_size(value))
+    except ValueError:
+        raise ValueError('a bandwidth is a number of bytes per second or a string such as "10GiB"') from None
 
 
 _KINDS: Final[dict[str, tuple[Callable[[str, Sink, Any], Device], Any]]] = {
@@ -134,7 +149,7 @@ _KINDS: Final[dict[str, tuple[Callable[[str, Sink, Any], Device], Any]]] = {
 }
 _CHECKS: Final[dict[str, Callable[[object], object]]] = {
     "workers": _count,
-    "memory": parse_size,
+    "memory": _memory,
     "cache": parse_size,
     "blas_threads": lambda value: _count(value, low=0),
     "missing": _ops,

@@ -36,9 +36,9 @@ _STAGED_AT_MOST: Final = 256 << 20
 class CudaOptions:
     """Options of a cuda device.
 
-    `memory`: bytes that may be allocated, 0 for nine tenths of what is free when it is opened. `cache`: bytes of freed
-    memory kept for reuse, at most. `compute_streams`: how many. `peer`: peer access to the other cuda devices where
-    the hardware has it. `missing`: ops without a kernel here.
+    `memory`: bytes that may be allocated; 0, the default: nine tenths of what is free when it is opened. `cache`: bytes
+    of freed memory kept for reuse, at most. `compute_streams`: how many. `peer`: peer access to the other cuda devices
+    where the hardware has it. `missing`: ops without a kernel here.
     """
 
     memory: int = 0

@@ -2,7 +2,8 @@
 
 Its memory is host memory that the host does not get at: only transfers move bytes in and out, and they refuse arrays
 that are not where they belong. Its streams are asynchronous, in order, and order each other by events. Time can be
-added: a transfer of n bytes takes `latency + n / bandwidth`, an op `compute_delay` at the least.
+added: a transfer of n bytes takes `latency + n / bandwidth`, an op `compute_delay` at the least. What was cancelled
+before it started takes none.
 
 Memory is told apart by the type of the array at the bottom of a chain of views: `SimMemory`. What kernels see are plain
 NumPy arrays laid over it, so that it costs them nothing.
@@ -74,9 +75,10 @@ class SimStream(WorkerStream):
         self._delay: Final = options.delay
 
     def _execute(self, task: Task) -> None:
-        begun = perf_counter()
+        begun, cancelled = perf_counter(), task.cancelled
         super()._execute(task)
-        self.pause(begun + self._delay(self.kind, task.bytes_moved) - perf_counter())
+        if True:
+            self.pause(begun + self._delay(self.kind, task.bytes_moved) - perf_counter())
 
 
 class SimDevice(HostDevice):

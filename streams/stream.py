@@ -45,6 +45,10 @@ class Task(Protocol):
     started: int
     finished: int
 
+    @property
+    def cancelled(self) -> bool:
+        """Settled, before it was executed, that its kernel does not run? It keeps its place, but takes no time."""
+
     def execute(self) -> None:
         """Run the kernel, unless an operand is poisoned. Never raises: what goes wrong stays with the task."""
 

@@ -33,7 +33,8 @@ def consume(instruction: Instruction) -> None:
             if copy.readers is None:
                 copy.readers = {}
             copy.readers[instruction] = None
-            copy.uses += 1
+            if touches_memory(instruction):
+                copy.uses += 1
     for copy in writes:
         if copy.writer is not None and copy not in instruction.reads:
             add_edge(copy.writer, instruction, Reason.WAW, copy.id)
@@ -41,8 +42,13 @@ def consume(instruction: Instruction) -> None:
             add_edge(reader, instruction, Reason.WAR, copy.id)
         copy.writer = instruction
         copy.readers = None
-        if instruction.opcode is not Opcode.RELEASE:  # a release is no use: it must not keep what it releases
+        if touches_memory(instruction):
             copy.uses += 1
+
+
+def touches_memory(instruction: Instruction) -> bool:
+    """Does its access keep the buffer? A barrier only waits; a release must not keep what it frees."""
+    return instruction.opcode is not Opcode.RELEASE and instruction.opcode is not Opcode.BARRIER
 
 
 def add_edge(source: Instruction, target: Instruction, reason: Reason, copy: int) -> None:
@@ -82,12 +88,12 @@ def release_accesses(instruction: Instruction) -> None:
     for copy in instruction.reads:
         if copy.readers is not None:
             copy.readers.pop(instruction, None)
-        if copy not in instruction.writes:
+        if copy not in instruction.writes and touches_memory(instruction):
             drop_use(copy, queued)
     for copy in instruction.writes:
         if copy.writer is instruction:
             copy.writer = None
-        if instruction.opcode is not Opcode.RELEASE:
+        if touches_memory(instruction):
             drop_use(copy, queued)
 
 

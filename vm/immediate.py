@@ -116,7 +116,7 @@ def bind_target(
     if copy is None or storage.sharers != 1 or len(storage.copies) != 1 or storage.views:
         return False
     buffer = copy.buffer
-    if copy.uses or copy.poison is not None or buffer is None:
+    if copy.uses or copy.readers or copy.poison is not None or buffer is None:
         return False
     storage.version = copy.version = storage.version + 1
     arguments.append(buffer.array if buffer.meta is meta else lane.device.bind(buffer, meta))
@@ -151,6 +151,7 @@ def inherit(
             or len(storage.copies) != 1
             or storage.views
             or copy.uses
+            or copy.readers
             or copy in lane.replicas
             or buffer is None
             or meta is None

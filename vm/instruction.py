@@ -214,6 +214,11 @@ class Instruction:
             return False
         return True
 
+    @property
+    def cancelled(self) -> bool:
+        """Before it is executed: is it settled already that its kernel does not run? Asked by its stream."""
+        return not self.unclaimed or self.error is not None
+
     def poisoned_operand(self) -> TensordError | None:
         """The poison of the first poisoned operand."""
         for copy in self.reads:

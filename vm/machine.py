@@ -359,7 +359,7 @@ class VirtualMachine:
             where = self.where
             records = engine.ring.records(where) + engine.ring.live_records(engine.live.values(), where)
             dropped = engine.retired - len(engine.ring.entries) if engine.ring.enabled else 0
-            return Trace(records, devices=tuple(engine.lanes), dropped=dropped)
+            return Trace(records, devices=tuple(engine.lanes), dropped=dropped, taken=time.perf_counter_ns())
 
     def where(self, session: int, location: int) -> str:
         """The user's line behind a session's location number."""

@@ -76,3 +76,8 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'tensord' has no attribute {name!r}")
     return getattr(import_module(f".{_HOMES.get(name, 'interpreter.errors')}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    """The public names, loaded or not, and nothing that is only imported here."""
+    return sorted([*__all__, *_MODULES, "__version__", "__doc__"])

@@ -25,6 +25,7 @@ class FakeTask:
         self.finished = 0
         self.body = body
         self.executed = False
+        self.cancelled = False
         self.error: BaseException | None = None
         for name, value in fields.items():
             setattr(self, name, value)

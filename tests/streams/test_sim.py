@@ -6,10 +6,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from tensord.interpreter.errors import CancelledError
 from tensord.interpreter.meta import Meta
 from tensord.streams.events import EXECUTED
 from tensord.streams.stream import StreamKind
 
+from ..behaviours.looking_inside import held
 from .conftest import WAIT, FakeTask
 
 META = Meta.of((4, 4), "float32")
@@ -147,6 +149,27 @@ def test_an_op_takes_its_delay_and_a_transfer_does_not(open_device, reports):
     assert task.finished - task.started >= 10_000_000
     assert not device.compute[0].inline
     assert device.copy_stream(H2D).inline
+
+
+def test_what_was_cancelled_before_it_started_takes_no_delay(open_device, reports):
+    """An hour each, if it did: the reports would not come."""
+    device = open_device(compute_delay=3600, latency=3600)
+    compute, h2d = device.compute[0], device.copy_stream(H2D)
+    compute.submit(tasks := [FakeTask(i, cancelled=True) for i in range(3)])
+    h2d.submit([FakeTask(3, cancelled=True, bytes_moved=16)])
+    assert sorted(reports.wait(4)) == [0, 1, 2, 3]
+    assert all(task.executed for task in tasks)  # in its place, where it says what became of it
+
+
+def test_a_cancelled_session_does_not_wait_out_the_delays_of_its_queue(make_session):
+    s = make_session(devices=["cpu:0", {"name": "sim:0", "compute_delay": 3600}])
+    with held(s, "sim:0", "compute"):
+        x = s.asarray(np.ones(4, "float32"), device="sim:0")
+        waiting = [x + float(k) for k in range(4)]
+        s.flush()
+        s.cancel()
+    s.sync(WAIT)
+    assert all(type(tensor.error) is CancelledError for tensor in waiting)
 
 
 def test_close_cuts_delays_short(open_device, reports):

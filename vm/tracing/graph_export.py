@@ -2,8 +2,8 @@
 
 Pictures have one node per instruction, a cluster per device, a shape per opcode, and one arrow per pair of
 instructions with the reasons on it: solid where the target waited, dashed where dispatch elided the edge, dotted where
-the source had been done already, red where an edge is missing. Labels come from users' ops and files, so everything
-that could mean something to the format is escaped.
+the source had been done already, red where an edge is missing; a legend says so. Labels come from users' ops and
+files, so everything that could mean something to the format is escaped.
 """
 
 from __future__ import annotations
@@ -46,19 +46,25 @@ _MERMAID_STYLES = {
     Mark.MET: "stroke-dasharray:2 4,stroke:#888888",
     Mark.MISSING: "stroke:#cc0000,stroke-width:3px",
 }
+LEGEND = (
+    "solid: waited until the source was done",
+    "dashed: elided, the order was left to the stream",
+    "dotted: met, the source was done before the admission",
+    "red: missing, see tensord trace verify",
+)
 # An arrow that stands for several dependences looks like the one that matters most.
 _WEIGHT = (Mark.MET, Mark.ELIDED, Mark.WAITED, Mark.MISSING)
 _MERMAID_PLAIN = frozenset(" _.,:/()+-=")
 
 
-def to_dot(graph: Graph) -> str:
+def to_dot(graph: Graph, *, legend: bool = True) -> str:
     """Graphviz: `dot -Tsvg`."""
-    return "\n".join(_dot(graph)) + "\n"
+    return "\n".join(_dot(graph, legend=legend)) + "\n"
 
 
-def to_mermaid(graph: Graph) -> str:
+def to_mermaid(graph: Graph, *, legend: bool = True) -> str:
     """A Mermaid flowchart, for Markdown. Mermaid refuses more than 500 arrows unless it is configured."""
-    return "\n".join(_mermaid(graph)) + "\n"
+    return "\n".join(_mermaid(graph, legend=legend)) + "\n"
 
 
 def to_json(graph: Graph) -> str:
@@ -78,7 +84,7 @@ def _node(record: Record) -> dict[str, object]:
     return fields
 
 
-def _dot(graph: Graph) -> Iterator[str]:
+def _dot(graph: Graph, *, legend: bool) -> Iterator[str]:
     yield "digraph trace {"
     yield "  rankdir=TB;"
     yield '  node [style=filled fontname="Helvetica" fontsize=10];'
@@ -91,21 +97,24 @@ def _dot(graph: Graph) -> Iterator[str]:
             look = (
                 f'shape={shape} fillcolor="{_fill(number)}" tooltip={_dot_quoted([record.location or record.opcode])}'
             )
-            yield f"    n{record.id} [label={_dot_quoted(label(record))} {look}];"
+            yield f"    n{record.id} [label={_dot_quoted(label(record, graph.until))} {look}];"
         yield "  }"
     for source, target, reasons, mark in _arrows(graph.edges):
         yield f"  n{source} -> n{target} [label={_dot_quoted([reasons])} {_DOT_STYLES[mark]}];"
+    if legend:
+        # Here at the end, since clusters inherit what is said before them.
+        yield f"  labelloc=b; labeljust=l; fontsize=9; label={_dot_quoted(LEGEND)};"
     yield "}"
 
 
-def _mermaid(graph: Graph) -> Iterator[str]:
+def _mermaid(graph: Graph, *, legend: bool) -> Iterator[str]:
     yield "flowchart TD"
     for number, (device, records) in enumerate(_by_device(graph)):
         yield f"  classDef device{number} fill:{_fill(number)},stroke:#666666,color:#000000"
         yield f"  subgraph d{number}[{_mermaid_quoted([device])}]"
         for record in records:
             left, right = _MERMAID_SHAPES.get(record.opcode, ("[", "]"))
-            yield f"    n{record.id}{left}{_mermaid_quoted(label(record))}{right}:::device{number}"
+            yield f"    n{record.id}{left}{_mermaid_quoted(label(record, graph.until))}{right}:::device{number}"
         yield "  end"
     styled: dict[Mark, list[int]] = {}
     for number, (source, target, reasons, mark) in enumerate(_arrows(graph.edges)):
@@ -114,6 +123,9 @@ def _mermaid(graph: Graph) -> Iterator[str]:
     for mark, style in _MERMAID_STYLES.items():
         if mark in styled:
             yield f"  linkStyle {','.join(map(str, styled[mark]))} {style}"
+    if legend:
+        yield "  classDef legend fill:#ffffff,stroke:#cccccc,color:#000000"
+        yield f"  legend[{_mermaid_quoted(LEGEND)}]:::legend"
 
 
 def _by_device(graph: Graph) -> Iterable[tuple[str, list[Record]]]:

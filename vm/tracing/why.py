@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 from .graph import Dependence, met
 from .record import EdgeRecord, Record
@@ -110,7 +111,7 @@ def why(trace: Trace, instruction: int, *, depth: int = 8) -> Explanation:
     record = trace.require(instruction)
     blockers = _Blockers(trace)
     spans = tuple(_critical_path(blockers, record))
-    steps = {span.record.id: before.record.id for span, before in zip(spans, spans[1:], strict=False)}
+    steps = {span.record.id: before.record.id for span, before in pairwise(spans)}
     return Explanation(_Teller(blockers, steps).tell(record, depth), spans, tuple(met(trace, record)))
 
 
