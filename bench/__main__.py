@@ -44,6 +44,8 @@ def main() -> None:
         # A plain line: the thread of a spinner would take part in the measurement.
         console.print(f"measuring {name}", style="dim")
         rows += WORKLOADS[name](settings)
+    for row in rows:
+        row.quick = settings.quick
     print_table(rows, console)
     if options.json:
         write_json(rows, settings, options.json)

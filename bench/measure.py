@@ -49,6 +49,7 @@ class Row:
     baseline_name: str = "NumPy"
     note: str = ""
     runs: dict[str, list[float]] = field(default_factory=dict)
+    quick: bool = False  # small sizes: the limits were set for the full ones
 
     @property
     def ratio(self) -> float | None:
@@ -62,9 +63,11 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """aim, must, missed, or not measured."""
+        """aim, must, missed, not judged, or not measured."""
         if self.judged is None:
             return "not measured"
+        if self.quick:
+            return "not judged"
         return "aim" if self.judged <= self.aim else "must" if self.judged <= self.must else "missed"
 
     def as_json(self) -> dict[str, Any]:

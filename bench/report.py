@@ -15,7 +15,13 @@ from rich.table import Column, Table
 
 from .measure import Row, Settings
 
-VERDICTS = {"aim": "[green]aim[/]", "must": "[yellow]must[/]", "missed": "[red]missed[/]", "not measured": "-"}
+VERDICTS = {
+    "aim": "[green]aim[/]",
+    "must": "[yellow]must[/]",
+    "missed": "[red]missed[/]",
+    "not judged": "[dim]not judged[/]",
+    "not measured": "-",
+}
 
 
 def machine() -> dict[str, Any]:
@@ -35,6 +41,8 @@ def shown(value: float | None, unit: str) -> str:
 
 def limits(row: Row) -> tuple[str, str]:
     """Must and aim, in the unit of what is judged."""
+    if row.quick:
+        return "-", "-"
     unit = row.unit if row.judge == "ours" else "x"
     return f"{row.must:g} {unit}", f"{row.aim:g} {unit}"
 

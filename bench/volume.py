@@ -74,6 +74,6 @@ def measure(settings: Settings) -> list[Row]:
     row.ours, row.baseline = median(row.runs, "ours"), median(row.runs, "baseline")
     # The first, warm-up run filled the trace ring and the pools; what counts is the growth after it.
     grown = max(peaks["many"][1:]) - max(peaks["few"][1:])
-    row.note = f"peak memory {max(peaks['many']):.0f} MiB, {grown:+.0f} MiB against 10,000 ops"
+    row.note = f"peak memory {max(peaks['many']):.0f} MiB, {round(grown):+d} MiB against 10,000 ops"
     row.runs |= {f"peak_mib_{name}": values for name, values in peaks.items()}
     return [row]

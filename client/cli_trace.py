@@ -193,7 +193,7 @@ def _show_problems(counts: dict[str, int], problems: list[Problem]) -> None:
 
 
 _COLUMNS = ("id>", "session>", "op", "status", "where", "waits for", "blocked>", "queued>", "ran>", "bytes>")
-_FOLDED = ("waits for", "location", "error")
+_FOLDED = ("waits for", "error")
 
 
 def _show_records(trace: Trace, records: Sequence[Record], *, cut: int) -> None:
@@ -201,15 +201,15 @@ def _show_records(trace: Trace, records: Sequence[Record], *, cut: int) -> None:
     from .terminal import print_table
 
     order = StreamOrder(trace)
-    several = len({record.session for record in records}) > 1
+    several = len({record.session for record in records if record.session}) > 1
     lost = f", {trace.dropped} lost before them" if trace.dropped else ""
     all_of_them = "; --limit 0 lists all" if cut else ""
     print_table(
         (*_COLUMNS, "location", "error"),
-        [_row(record, order, session=str(record.session) if several else "") for record in records],
+        [_row(record, order, session=str(record.session or "") if several else "") for record in records],
         caption=f"{len(records)} of {_plural(len(trace), 'record')}{lost}{all_of_them}",
         folded=_FOLDED,
-        spare=("location", "bytes>", "session>", "error"),
+        spare=("location", "bytes>", "session>", "blocked>", "queued>", "error"),
     )
 
 
@@ -230,7 +230,7 @@ def _row(record: Record, order: StreamOrder, *, session: str) -> tuple[str, ...]
         queued,
         f"for {ran}" if ran and is_running(record) else ran,
         str(record.nbytes or ""),
-        record.location,
+        record.location.rpartition("/")[2],
         record.error,
     )
 

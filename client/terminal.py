@@ -29,36 +29,38 @@ def print_table(
     """Print rows of strings on stdout, between two lines. A column whose name ends in `>` is aligned to the right.
 
     Columns in which every cell is empty are left out. Where the terminal is too narrow, cells of the columns `folded`
-    (all by default) take several lines, those of the others never do; and before the folded ones get less than a word,
-    the columns `spare` are left out, in that order. The strings are shown as they are: neither markup nor control
-    characters in them mean anything.
+    (all by default) take several lines; the others are never cut or broken. Before the folded ones get less than a
+    word, the columns `spare` are left out, in that order. The strings are shown as they are: neither markup nor
+    control characters in them mean anything.
     """
     cells = [tuple(map(_plain, row)) for row in rows]
     shown = [n for n in range(len(columns)) if not cells or any(row[n] for row in cells)]
-    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else _PIPED_WIDTH)
+    room = Console(file=sys.stdout).width if sys.stdout.isatty() else _PIPED_WIDTH
     foldable = columns if folded is None else folded
     for column in spare:
-        if folded is not None and _least_width(columns, cells, shown, folded) > console.width:
+        if _least_width(columns, cells, shown, foldable, 1) > room:
             shown = [n for n in shown if columns[n] != column]
+    gap = _GAP if _least_width(columns, cells, shown, foldable, _GAP) <= room else 1
     # Rich would wrap titles to the width of the table, so they stand outside.
-    table = Table(box=box.SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
+    table = Table(box=box.SIMPLE, pad_edge=False, padding=(0, gap - 1, 0, 0))
     for column in (columns[n] for n in shown):
         justify: Literal["left", "right"] = "right" if column.endswith(">") else "left"
         table.add_column(column.rstrip(">"), justify=justify, overflow="fold", no_wrap=column not in foldable)
     for row in cells:
         table.add_row(*(row[n] for n in shown))
+    console = Console(file=sys.stdout, width=max(room, _least_width(columns, cells, shown, foldable, gap)))
     for part in (title and _plain(title), table, caption and _plain(caption)):
         if part:
             console.print(part)
 
 
 def _least_width(
-    columns: Sequence[str], cells: Sequence[Sequence[Text]], shown: Sequence[int], folded: Collection[str]
+    columns: Sequence[str], cells: Sequence[Sequence[Text]], shown: Sequence[int], folded: Collection[str], gap: int
 ) -> int:
     """What the columns shown need, with `_WORD` for each that may be folded."""
     widths = [max([len(columns[n].rstrip(">")), *(row[n].cell_len for row in cells)]) for n in shown]
     needed = [min(width, _WORD) if columns[n] in folded else width for n, width in zip(shown, widths, strict=True)]
-    return sum(needed) + _GAP * (len(needed) + 1)
+    return sum(needed) + gap * (len(needed) - 1) + 2  # rich begins and ends a line with a space
 
 
 def _plain(text: str) -> Text:

@@ -1,9 +1,13 @@
 """How many threads BLAS may use for one call, while cpu devices ask for a limit.
 
+The limit holds for the whole process: also for kernels of sim devices, and for NumPy outside the virtual machine.
+
 Measured on 2 cores (OpenBLAS, float32 matmul; ms for a fixed number of calls, library default against one thread):
 two workers at once 157 against 98 at 128 x 128, 213 against 165 at 512, 235 against 223 at 1024; a single worker
 65 against 94, 111 against 168, 115 against 233. So a limit pays for many small products side by side and costs up to
-the number of cores for one chain of large ones. There is therefore none unless it is asked for.
+the number of cores for one chain of large ones. There is therefore none unless it is asked for. Where other processes
+keep the cores busy it pays much more, since a call waits for its slowest thread: examples/train_digits.py, made of
+small products, took 11.4 s without a limit and 1.3 s with one thread.
 """
 
 from __future__ import annotations

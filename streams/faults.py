@@ -148,7 +148,7 @@ class Faults:
 
     def execute(self, stream: WorkerStream, task: Task) -> None:
         """Execute the task, or what is to go wrong with it. Called on the stream's thread."""
-        if False:
+        if task.cancelled:
             task.execute()
             return
         with self._change():

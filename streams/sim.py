@@ -77,7 +77,7 @@ class SimStream(WorkerStream):
     def _execute(self, task: Task) -> None:
         begun, cancelled = perf_counter(), task.cancelled
         super()._execute(task)
-        if True:
+        if not cancelled:
             self.pause(begun + self._delay(self.kind, task.bytes_moved) - perf_counter())
 
 

@@ -15,6 +15,7 @@ from ..streams.stream import StreamKind
 from .ids import check_new, define, describe, lane_of, refuse_cancelled, tensor_of
 from .immediate import fetch_immediately, wait_immediately
 from .instruction import Instruction
+from .lost import refuse_lost
 from .pending import await_metas
 from .refusal import deny, poison_copy, reject
 from .residency import Binding
@@ -43,6 +44,11 @@ class Accesses:
             meta, lane = upload_meta(shape, dtype, payload), lane_of(engine, device)
         except TensordError as error:
             reject(self.engine, session, error, (id_,), location, "asarray")
+            return
+        try:
+            refuse_lost(lane)
+        except TensordError as error:
+            reject(self.engine, session, error, (id_,), location, "asarray", (meta,), lane)
             return
         session.payload += payload.nbytes
         tensor, copy = engine.residency.new_tensor(meta, lane)

@@ -20,6 +20,7 @@ from . import names
 from .accesses import Accesses
 from .calls import Calls
 from .ids import check_new, check_pairs, define, describe, lane_of, refuse_cancelled, tensor_of
+from .lost import refuse_lost
 from .plan import Plan
 from .refusal import deny, reject
 from .tensor import Tensor
@@ -70,8 +71,11 @@ class Admission:
             refuse_cancelled(session)
             check_new(session, (new,))
             base, lane = tensor_of(session, id_), lane_of(engine, device)
+            refuse_lost(lane)
         except TensordError as error:
-            reject(engine, session, error, (new,), location, "to_device")
+            known = session.tensors.get(id_)
+            metas = () if known is None else (known.meta,)
+            reject(engine, session, error, (new,), location, "to_device", metas, engine.lanes.get(device))
             return
         moved = Tensor(base.meta, base.storage, lane)
         moved.offset, moved.strides = base.offset, base.strides

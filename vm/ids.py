@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..interpreter.errors import MetadataError, ProtocolError, TensordError
 from .lane import Lane
-from .lost import refuse_lost
 from .plan import Plan
 from .tensor import Tensor
 
@@ -69,11 +68,10 @@ def refuse_cancelled(session: VmSession) -> None:
 
 
 def lane_of(engine: Engine, device: str) -> Lane:
-    """The lane of a device's name; MetadataError with the known ones otherwise, the device's error if it is lost."""
+    """The lane of a device's name; MetadataError with the known ones otherwise."""
     lane = engine.lanes.get(device)
     if lane is None:
         raise MetadataError(f"there is no device {device!r}; there are {', '.join(engine.lanes)}")
-    refuse_lost(lane)
     return lane
 
 

@@ -48,8 +48,30 @@ def test_the_json_has_every_row_with_its_runs_and_its_verdict(report):
     assert [row["name"] for row in document["rows"]] == ROWS
     for row in document["rows"]:
         assert row["ratio"] > 0, row["name"]
-        assert row["verdict"] in {"aim", "must", "missed"}, row["name"]
+        assert row["verdict"] == "not judged", row["name"]  # small sizes, for which the limits were not set
         assert len(row["runs"]["ours"]) == len(row["runs"]["baseline"]) == 2, row["name"]
+
+
+@pytest.mark.parametrize(
+    ("ours", "quick", "verdict"),
+    [
+        (0.9, False, "aim"),
+        (1.5, False, "must"),
+        (2.5, False, "missed"),
+        (2.5, True, "not judged"),
+        (None, True, "not measured"),
+    ],
+)
+def test_a_row_is_judged_by_its_limits_unless_its_sizes_were_small(monkeypatch, ours, quick, verdict):
+    monkeypatch.syspath_prepend(ROOT)
+    from bench.measure import Row
+
+    assert Row("a row", "us", ours, 1.0, must=2.0, aim=1.0, quick=quick).verdict == verdict
+
+
+def test_a_small_change_of_memory_has_no_sign(report):
+    table, _ = report
+    assert "-0 MiB" not in table
 
 
 def test_the_baseline_runs_without_the_virtual_machine():

@@ -7,6 +7,7 @@ from importlib.metadata import version
 
 import pytest
 
+from tensord.client import terminal
 from tensord.client.cli import main
 from tensord.vm.tracing.trace import Trace
 
@@ -66,6 +67,12 @@ class TestRoot:
         assert err.endswith("Try --help.\n")
         assert err.count("\n") == 1
 
+    def test_wrong_usage_says_nothing_twice(self, run):
+        _, _, err = run("trace", "dag", "x", "--format", "png")
+        assert err.startswith("tensord: Invalid value for '--format': 'png' is not one of ")
+        _, _, err = run("trace", "why", "x", "y")
+        assert err == "tensord: Invalid value for 'ID': Input should be a valid integer. Try --help.\n"
+
     def test_an_internal_error_is_one_line_unless_debugging(self, run, good, monkeypatch):
         monkeypatch.setattr(Trace, "verify", lambda _: 1 / 0)
         monkeypatch.delenv("TENSORD_DEBUG", raising=False)
@@ -111,6 +118,19 @@ class TestErrors:
         assert "the file ends here, it was cut short" in err
         assert err.count("\n") == 1
 
+    @pytest.mark.parametrize("command", [["verify"], ["show"], ["why", "1"]])
+    def test_a_damaged_file_for_programs(self, run, good, command):
+        good.write_bytes(good.read_bytes()[:-10])
+        code, out, err = run("trace", command[0], good, *command[1:], "--json")
+        assert (code, err) == (1, "")
+        parsed = json.loads(out)
+        assert parsed["file"] == str(good)
+        assert "the file ends here, it was cut short" in parsed["error"]
+
+    def test_a_missing_file_for_programs(self, run, tmp_path):
+        _, out, _ = run("trace", "verify", tmp_path / "none", "--json")
+        assert json.loads(out)["error"] == "No such file or directory"
+
     def test_an_unknown_instruction(self, run, good):
         code, _, err = run("trace", "why", good, 9999)
         assert code == 1
@@ -133,6 +153,19 @@ class TestVerify:
         assert code == 1
         assert "1 problem" in out
         assert "the RAW edge to #1 about copy 7 should be there" in out
+
+    def test_the_summary_counts_edges_and_dependences_met(self, run, tmp_path):
+        path = tmp_path / "met.trace"
+        done, reader = record(1, (7, "mut"), ticks=(1, 2)), record(2, (7, "const"), (8, "mut"), ticks=(3, 0))
+        Trace([done, reader, record(3, (8, "const"), edges=[(2, "RAW", 8)])], dropped=4).save(path)
+        _, out, _ = run("trace", "verify", path)
+        assert out == (
+            "every edge is as it should be\n"
+            "3 records (4 older ones lost), 1 edge waited or elided, 1 dependence met at admission\n"
+        )
+        parsed = json.loads(run("trace", "verify", path, "--json")[1])
+        assert (parsed["edges"], parsed["met"], parsed["dropped"]) == (1, 1, 4)
+        assert "base_tick" not in parsed
 
     def test_json(self, run, bad, good):
         code, out, _ = run("trace", "verify", bad, "--json")
@@ -159,10 +192,27 @@ class TestPictures:
 
     def test_a_crowded_picture_comes_with_a_hint(self, run, tmp_path):
         path = tmp_path / "crowded.trace"
-        Trace([record(number) for number in range(1, 1_500)]).save(path)
+        Trace([record(number) for number in range(1, 550)]).save(path)
         code, _, err = run("trace", "dag", path)
         assert code == 0
-        assert "1499 nodes are hard to draw" in err
+        assert "549 nodes are hard to draw" in err
+        assert "--around ID" in err
+        assert run("trace", "dag", path, "--last", 400)[2] == ""
+
+    def test_the_legend_can_be_left_out(self, run, good):
+        assert "dashed: elided" in run("trace", "dag", good)[1]
+        assert "dashed: elided" not in run("trace", "dag", good, "--no-legend")[1]
+
+    def test_first_and_last_exclude_each_other(self, run, good):
+        code, out, err = run("trace", "dag", good, "--first", 1, "--last", 1)
+        assert (code, out) == (1, "")
+        assert "--first and --last exclude each other" in err
+
+    @pytest.mark.parametrize("command", ["dag", "show"])
+    def test_an_unknown_session(self, run, good, command):
+        code, out, err = run("trace", command, good, "--session", 9)
+        assert (code, out) == (1, "")
+        assert "the trace has no session 9: it has 1, 2" in err
 
     def test_timeline(self, run, good):
         code, out, _ = run("trace", "timeline", good)
@@ -175,7 +225,7 @@ class TestWhyAndShow:
         code, out, _ = run("trace", "why", good, 20)
         assert code == 0
         assert out.startswith("#20 ")
-        assert "critical path: " in out
+        assert "critical path, " in out
 
     def test_why_as_json(self, run, good):
         assert json.loads(run("trace", "why", good, 20, "--json")[1])["story"]["id"] == 20
@@ -192,3 +242,66 @@ class TestWhyAndShow:
         assert "3 of " in run("trace", "show", good, "--limit", 3)[1]
         parsed = json.loads(run("trace", "show", good, "--limit", 0, "--json")[1])
         assert len(parsed["shown"]) == parsed["records"]
+
+    def test_show_selects_by_id_and_neighbourhood(self, run, good):
+        parsed = json.loads(run("trace", "show", good, "--id", 5, "--id", 7, "--json")[1])
+        assert [one["id"] for one in parsed["shown"]] == [5, 7]
+        near = json.loads(run("trace", "show", good, "--around", 5, "--depth", 1, "--json")[1])
+        assert 5 in [one["id"] for one in near["shown"]]
+        assert len(near["shown"]) < near["records"]
+        assert "no instruction #9999" in run("trace", "show", good, "--id", 9999)[2]
+
+    def test_show_says_what_runs_and_who_stands_behind_it(self, run, tmp_path):
+        path = tmp_path / "hung.trace"
+        live = {"status": "DISPATCHED", "stream": "cpu:0/compute0", "received": 5, "ready": 5}
+        Trace([record(1, started=1_000, **live), record(2, **live)], taken=3_000_001_000).save(path)
+        out = run("trace", "show", path)[1]
+        assert "RUNNING" in out
+        assert "for 3 s" in out
+        assert "behind #1" in out
+
+
+class TestShowOnATerminal:
+    @pytest.fixture
+    def show(self, run, tmp_path, monkeypatch):
+        def show(width: int, *records, **options) -> str:
+            path = tmp_path / "x.trace"
+            Trace(records, **options).save(path)
+            monkeypatch.setattr(terminal, "_PIPED_WIDTH", width)
+            return run("trace", "show", path)[1]
+
+        return show
+
+    @pytest.fixture
+    def records(self):
+        times = {"received": 1_000, "ready": 12_400, "started": 1_000_000, "finished": 123_400_000}
+        fields = {
+            "device": "sim:0",
+            "stream": "sim:0/compute0",
+            "op": "multiply",
+            "location": "/a/b/c/train.py:12 in f",
+        }
+        edges = [(number, "RAW", 7) for number in range(1, 5)]
+        return [record(1_000 + n, edges=edges, ticks=(n, n + 100), **(times | fields)) for n in range(1, 4)]
+
+    @pytest.mark.parametrize("width", [60, 80, 100, 240])
+    def test_op_status_and_where_are_never_broken(self, show, records, width):
+        lines = show(width, *records).splitlines()
+        rows = [line for line in lines if line.startswith(" 100")]
+        assert len(rows) == 3
+        assert all("multiply" in row and "DONE" in row and "sim:0/compute0" in row for row in rows)
+        assert max(map(len, lines)) <= width
+
+    def test_columns_that_say_nothing_are_left_out(self, show, records):
+        head = show(240, *records).splitlines()[1].split()
+        assert not {"session", "bytes", "error"} & set(head)
+        assert "location" in head
+        assert "session" in show(240, records[0], records[1]._replace(session=2)).splitlines()[1]
+        assert "bytes" in show(240, records[0]._replace(nbytes=5)).splitlines()[1]
+
+    def test_the_location_is_left_out_before_anything_is_cut(self, show, records):
+        assert "train.py:12 in f" in show(120, *records)
+        assert "location" not in show(80, *records)
+
+    def test_an_empty_trace_has_its_columns(self, show):
+        assert "waits for" in show(120)

@@ -95,9 +95,11 @@ def test_it_leaves_a_graph_of_one_step_and_a_timeline(runs, device):
 
 
 @pytest.mark.parametrize("device", ["cpu:0", "sim:0"])
-def test_its_trace_verifies(runs, device):
-    command = [sys.executable, "-c", "from tensord.client.cli import main; main()", "trace", "verify"]
-    result = subprocess.run(  # noqa: S603
-        [*command, str(runs[device].out / "trace.jsonl")], capture_output=True, text=True, check=False, timeout=100
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
+def test_the_commands_that_it_prints_work_and_its_trace_verifies(runs, device):
+    printed = [line.split() for line in runs[device].output.splitlines() if "tensord trace " in line]
+    assert [words[2] for words in printed] == ["verify", "show", "why", "dag"]
+    for words in printed:
+        command = [sys.executable, "-c", "from tensord.client.cli import main; main()", *words[1:]]
+        result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)  # noqa: S603
+        assert result.returncode == 0, result.stdout + result.stderr
+    assert (runs[device].out / "around.dot").read_text().startswith("digraph")

@@ -128,7 +128,7 @@ class _Blockers:
         self.order = StreamOrder(trace)
 
     def of(self, record: Record) -> list[_Blocker]:
-        """The latest to let go first; those that live last of all. Equals: by edge before by stream."""
+        """The latest to let go first. None of those that live has, but what has not even started will be later."""
         by_source: dict[int, list[EdgeRecord]] = {}
         for edge in record.edges:
             by_source.setdefault(edge.source, []).append(edge)
@@ -136,7 +136,7 @@ class _Blockers:
         if ahead is not None and ahead is not record:
             by_source.setdefault(ahead.id, [])
         found = [self._blocker(name, edges, ahead) for name, edges in by_source.items()]
-        return sorted(found, key=lambda one: (-one.ended, one.record is None or not is_live(one.record), one.source))
+        return sorted(found, key=_latest_first)
 
     def _blocker(self, name: int, edges: list[EdgeRecord], ahead: Record | None) -> _Blocker:
         source = self._trace.find(name)
@@ -187,6 +187,12 @@ def _critical_path(blockers: _Blockers, record: Record) -> Iterator[Span]:
         if latest.ended <= begin and not is_live(latest.record):
             return
         record, end, how = latest.record, released, (latest.edges, latest.behind)
+
+
+def _latest_first(one: _Blocker) -> tuple[int, bool, bool, int]:
+    record = one.record
+    live = record is not None and is_live(record)
+    return -one.ended, not live, record is not None and record.started > 0, -one.source
 
 
 def _between(begin: int, end: int) -> int:

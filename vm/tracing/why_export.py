@@ -120,7 +120,8 @@ def _step(span: Span, before: Span | None) -> str:
     after = "" if before is None else f"after #{before.record.id}: {_after(before)}"
     earlier = span.record.finished - span.record.started - span.ran if span.record.finished and span.ran else 0
     cut = f"(and {duration(earlier)} before the path begins)" if earlier > 0 else ""
-    what = "  ".join(filter(None, (name(span.record), place(span.record), after, cut)))
+    ending = "" if span.record.status == "DONE" else status(span.record)
+    what = "  ".join(filter(None, (name(span.record), place(span.record), ending, after, cut)))
     return f"{gap:>10} {ran:>10}  {what}"
 
 

@@ -24,13 +24,15 @@ def small(path):
     """A small trace and its bytes, saved at `path`."""
     source = record(1, (7, "mut2"), op="ones", ticks=(1, 3), location='a "b".py:3 in f', received=5, finished=9)
     target = record(2, (7, "const"), (8, "mut"), edges=[(1, "RAW", 7, True)], ticks=(2, 0), error="KernelError: ü")
-    trace = Trace([source, target], devices=["cpu:0", "sim:0"], dropped=3, base_tick=1)
+    trace = Trace([source, target], devices=["cpu:0", "sim:0"], dropped=3, base_tick=1, taken=77)
     trace.save(path)
     return trace, path.read_bytes()
 
 
 def same(one: Trace, other: Trace) -> bool:
-    return all(getattr(one, name) == getattr(other, name) for name in ("records", "devices", "dropped", "base_tick"))
+    return all(
+        getattr(one, name) == getattr(other, name) for name in ("records", "devices", "dropped", "base_tick", "taken")
+    )
 
 
 def signed(lines: list) -> bytes:
@@ -41,8 +43,8 @@ def signed(lines: list) -> bytes:
 
 
 def header(**fields):
-    full = {"format": "tensord-trace", "version": 1, "devices": ["cpu:0"], "records": 1, "dropped": 0, "base_tick": 0}
-    return full | fields
+    full = {"format": "tensord-trace", "version": 2, "devices": ["cpu:0"], "records": 1, "dropped": 0, "base_tick": 0}
+    return full | {"taken": 0} | fields
 
 
 class TestRoundTrip:
@@ -69,6 +71,13 @@ class TestRoundTrip:
     def test_an_empty_trace(self, path):
         Trace([]).save(path)
         assert len(Trace.load(path)) == 0
+
+    def test_a_file_of_version_1_lacks_the_time_of_recording(self, path):
+        old = header(version=1)
+        del old["taken"]
+        path.write_bytes(signed([old, list(record(1, started=5))]))
+        loaded = Trace.load(path)
+        assert (loaded.taken, loaded.until, len(loaded)) == (0, 5, 1)
 
     def test_a_missing_file_is_an_oserror(self, path):
         with pytest.raises(FileNotFoundError):
@@ -126,7 +135,9 @@ class TestHostileFiles:
             ([], "line 1: not a trace"),
             ({}, "line 1: not a trace"),
             (header(format="else"), "line 1: not a trace"),
-            (header(version=2), "line 1: trace version 2, but this tensord reads version 1"),
+            (header(version=3), "line 1: trace version 3, but this tensord reads versions 1 and 2"),
+            (header(taken=-1), "line 1: taken is -1"),
+            (header(taken=None), "line 1: taken is None"),
             (header(devices="cpu:0"), "line 1: devices is 'cpu:0', not an array"),
             (header(devices=[1]), "line 1: device is 1, not a string"),
             (header(records=-1), "line 1: records is -1"),
@@ -181,3 +192,27 @@ def test_an_unknown_id_says_which_there_are():
     assert Trace([]).find(9) is None
     with pytest.raises(ProtocolError, match="it is empty"):
         Trace([]).require(9)
+
+
+class TestFromPython:
+    def test_a_trace_and_its_graph_say_what_they_hold(self):
+        trace = Trace([record(1, (7, "mut")), record(2, (7, "const"), edges=[(1, "RAW", 7)])], dropped=3)
+        assert repr(trace) == "<trace: 2 records, 3 dropped>"
+        assert repr(trace.graph()) == "<graph: 2 nodes, 1 edge>"
+
+    def test_why_takes_a_record_or_its_id(self):
+        trace = random_trace(3)
+        assert trace.why(trace.records[4]) == trace.why(trace.records[4].id)
+        assert trace.why(5).startswith("#5 ")
+
+    def test_dag_writes_a_selection_in_every_format(self):
+        trace = random_trace(3)
+        assert trace.dag().startswith("digraph")
+        assert trace.dag("mermaid", around=5).startswith("flowchart")
+        assert [node["id"] for node in json.loads(trace.dag(format="json", ids=[5, 7]))["nodes"]] == [5, 7]
+        with pytest.raises(ValueError, match="'png' is not one of dot, mermaid, json"):
+            trace.dag("png")
+
+    def test_timeline_writes_a_file(self, path):
+        random_trace(3).timeline(path)
+        assert json.loads(path.read_text())["traceEvents"]

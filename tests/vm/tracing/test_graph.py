@@ -6,7 +6,7 @@ import re
 import pytest
 
 from tensord.interpreter.errors import ProtocolError
-from tensord.vm.tracing.graph import Graph, Mark
+from tensord.vm.tracing.graph import Graph, Mark, met
 from tensord.vm.tracing.graph_export import to_dot, to_json, to_mermaid
 from tensord.vm.tracing.text import duration
 from tensord.vm.tracing.trace import Trace
@@ -19,11 +19,13 @@ NASTY = 'a"b\\N\\ <c>&lt; #35; `d` | [e] {f}\n\x1b[31m\u202e;'
 DOT_STRING = r'"(?:[^"\\]|\\.)*"'
 DOT_LINE = re.compile(
     rf"digraph trace \{{|\}}|rankdir=TB;|subgraph cluster_\d+ \{{|label={DOT_STRING};"
+    rf"|labelloc=b; labeljust=l; fontsize=9; label={DOT_STRING};"
     rf"|(?:n\d+ -> n\d+|n\d+|node|edge) \[(?:\w+=(?:{DOT_STRING}|\w+) ?)+\];"
 )
 MERMAID_STRING = r'"(?:[\w _.,:/()+\-=]|#\d+;|<br/>|�)*"'
 MERMAID_LINE = re.compile(
-    rf"flowchart TD|end|classDef device\d+ [\w:#,]+|subgraph d\d+\[{MERMAID_STRING}\]"
+    rf"flowchart TD|end|classDef (?:device\d+|legend) [\w:#,]+|legend\[{MERMAID_STRING}\]:::legend"
+    rf"|subgraph d\d+\[{MERMAID_STRING}\]"
     rf"|n\d+(?:\[/?|\[\[|>|\(\[|\{{\{{){MERMAID_STRING}(?:/?\]|\]\]|\]\)|\}}\}}):::device\d+"
     rf"|n\d+ -->\|{MERMAID_STRING}\| n\d+|linkStyle [\d,]+ [\w\-:,# ]+"
 )
@@ -110,8 +112,32 @@ class TestSelection:
         with pytest.raises(ProtocolError, match="no instruction #99"):
             trace.graph().select(around=99)
 
+    def test_an_unknown_session_is_an_error_that_names_those_there_are(self, trace):
+        with pytest.raises(ProtocolError, match="no session 7: it has 1, 2"):
+            trace.graph().select(session=7)
+
+    def test_what_had_been_met_is_known_per_instruction(self, trace):
+        for one in trace.records:
+            of_graph = [edge for edge in trace.graph().edges if edge.target == one.id and edge.mark == Mark.MET]
+            assert list(met(trace, one)) == of_graph
+
+
+class TestLegend:
+    def test_it_explains_the_arrows(self, trace):
+        for text in (to_dot(trace.graph()), to_mermaid(trace.graph())):
+            assert "dashed: elided" in text
+            assert "dotted: met" in text
+
+    def test_it_can_be_left_out(self, trace):
+        graph = trace.graph()
+        assert "dashed: " not in to_dot(graph, legend=False) + to_mermaid(graph, legend=False)
+
 
 class TestDot:
+    def test_what_runs_says_for_how_long(self):
+        live = record(1, status="DISPATCHED", stream="compute", started=1_000)
+        assert "cpu:0/compute  RUNNING for 2 us" in to_dot(Trace([live], taken=3_000).graph())
+
     def test_nodes_clusters_and_edges(self, trace):
         dot = to_dot(trace.graph())
         assert 'label="sim:0";' in dot

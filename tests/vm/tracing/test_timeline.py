@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tensord.interpreter.opcodes import Opcode
 from tensord.vm.tracing.timeline import to_chrome
 from tensord.vm.tracing.trace import Trace
 
@@ -66,6 +67,26 @@ def test_what_did_not_run_is_a_mark(trace):
 def test_what_still_runs_reaches_to_the_end():
     found = events(Trace([record(1, started=1_000), record(2, started=2_000, finished=5_000)]))
     assert [event["dur"] for event in of("X", found)] == [4.0, 3.0]
+
+
+def test_what_still_runs_reaches_to_the_time_of_recording():
+    live = record(1, status="DISPATCHED", stream="compute", started=1_000)
+    (running,) = of("X", events(Trace([live], taken=8_000)))
+    assert (running["dur"], running["args"]["status"]) == (7.0, "RUNNING")
+
+
+def test_what_was_dispatched_but_has_not_started_is_a_mark_at_the_time_of_recording():
+    live = record(1, status="DISPATCHED", stream="compute", received=1_000, ready=1_000, dispatched=1_000)
+    (mark,) = of("i", events(Trace([live], taken=8_000)))
+    assert mark["ts"] == 7.0
+    (mark,) = of("i", events(Trace([live, record(2, ticks=(4, 5), started=2_000, finished=4_000)])))
+    assert mark["ts"] == 3.0
+
+
+def test_categories_are_words_for_people():
+    opcodes = [(number, opcode) for number, opcode in enumerate(Opcode, 1)]
+    found = of("X", events(Trace([record(n, opcode=o.value, started=n, finished=n + 1) for n, o in opcodes])))
+    assert {event["cat"] for event in found} == {"kernel", "transfer", "copy", "access", "release", "barrier"}
 
 
 def test_edges_are_arrows_from_inside_the_source_to_the_start_of_the_target(trace):
