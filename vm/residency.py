@@ -4,7 +4,7 @@ Decisions are made at admission, in program order, on planned state: what will h
 have run. So a transfer is planned once and shared by every later consumer, and a copy that a write makes stale leaves
 the map at once, whoever still reads it.
 
-Source: Glow's device-resident tensors; OneFlow's transfers as instructions. Design rules: design.md section 5.
+Source: Glow's device-resident tensors; OneFlow's transfers as instructions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rules of dependence as a model of their own: what an admitted instruction waits for, by design.md section 3.
+"""The rules of dependence as a model of their own: what an admitted instruction waits for, worked out anew.
 
 Shared by `verify` and `graph` and by nothing in the engine: a checker that ran the engine's code would repeat its
 mistakes.

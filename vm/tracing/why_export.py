@@ -84,7 +84,7 @@ def _spent(story: Story) -> str:
 def _reasons(record: Record, wait: Wait, source: Record | None) -> str:
     reasons = [_reason(edge, record, source) for edge in wait.edges[:_WIDEST]]
     if wait.behind:
-        reasons.append("behind it on the stream")
+        reasons.append(_behind(source))
     return ", ".join(reasons)
 
 
@@ -127,7 +127,12 @@ def _step(span: Span, before: Span | None) -> str:
 
 def _after(before: Span) -> str:
     reasons = list(dict.fromkeys(edge_name(edge.reason, edge.copy) for edge in before.edges))[:3]
-    return ", ".join(reasons) or "behind it on the stream"
+    return ", ".join(reasons) or _behind(before.record)
+
+
+def _behind(source: Record | None) -> str:
+    on_control = source is not None and source.stream.endswith("/control")
+    return "behind it on the driving thread" if on_control else "behind it on the stream"
 
 
 def _story(story: Story) -> dict[str, object]:

@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
+import tensord as td
 from tensord.interpreter.errors import ProtocolError
+from tensord.interpreter.opcodes import Opcode
 from tensord.vm.tracing.trace import Trace
 from tensord.vm.tracing.why import why
 from tensord.vm.tracing.why_export import to_json, to_text
@@ -157,7 +160,9 @@ class TestStreamOrder:
     def test_the_driving_thread_is_one_stream_whatever_device_it_works_for(self):
         first = ran(1, 100, 110, 600, stream="cpu:0/control")
         second = ran(2, 101, 610, 620, stream="sim:0/control", device="sim:0", ready=102)
-        assert [wait.source for wait in why(Trace([first, second]), 2).story.waits] == [1]
+        explanation = why(Trace([first, second]), 2)
+        assert [wait.source for wait in explanation.story.waits] == [1]
+        assert "after #1: behind it on the driving thread" in to_text(explanation)
 
     def test_an_elided_source_was_waited_for_if_it_ran_after_the_dispatch(self):
         source = ran(1, 100, 110, 600, stream="cpu:0/compute0")
@@ -184,6 +189,23 @@ class TestStreamOrder:
             elif not one.erased:
                 assert explanation.total == trace.until - one.received
             assert all(span.gap >= 0 and span.ran >= 0 for span in explanation.spans)
+
+
+def test_an_engine_at_work_leaves_a_path_that_adds_up():
+    """Two ops that have nothing to do with each other share the only stream of a slow device."""
+    with td.connect("local", devices=["cpu:0", {"name": "sim:0", "compute_delay": 0.005}]) as session:
+        x = session.asarray(np.ones((64, 64), np.float32), device="sim:0")
+        session.sync()
+        results = [x + 1, x * 2]
+        session.sync()
+        trace = session.trace()
+        assert trace.taken >= trace.records[-1].finished > 0
+        del results
+    first, second = (one for one in trace.records if one.opcode == Opcode.CALL)
+    explanation = why(trace, second.id)
+    assert [wait.source for wait in explanation.story.waits if wait.behind] == [first.id]
+    assert first in explanation.path
+    assert explanation.total == second.finished - second.received
 
 
 class TestLive:
