@@ -13,18 +13,17 @@ from numpy.typing import NDArray
 from ..interpreter.errors import ProtocolError, TensordError
 from ..interpreter.meta import Meta, Scalar
 from ..interpreter.opdef import REGISTRY, OpDef
-from .operators import BINARY, COMPARISONS, SCALARS, as_number, operator_of, refusal
+from .operators import BINARY, COMPARISONS, SCALARS, Operand, Operators, as_number, operator_of, refusal
 
 if TYPE_CHECKING:
     from .session import Session
     from .transport import Reply
 
-Operand: TypeAlias = Any  # a Tensor, or a Python scalar
 Axes: TypeAlias = int | tuple[int, ...] | None
 _GONE: Any = object()  # the meta of a released handle: no signature has it
 
 
-class Tensor:
+class Tensor(Operators):
     """A handle to a tensor of a session's virtual machine.
 
     Operators and ops take tensors of one session and Python scalars, and return handles at once. A value is waited

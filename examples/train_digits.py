@@ -40,9 +40,9 @@ TEST_SAMPLES = 360
 # Standard deviation of the noise on the training images. Without it, some seeds stay below 97 %: 1,437 digits are few.
 NOISE = 0.2
 
-# One thread per BLAS call. These products are small: where other processes keep the cores busy, a call that spreads over
-# all of them waits for the slowest. On 2 such cores 40 epochs took 11.4 s with the library's default and 1.3 s with one
-# thread. The limit holds for the whole process, so for sim:0 as well.
+# One thread per BLAS call. These products are small: where other processes keep the cores busy, a call that spreads
+# over all of them waits for the slowest. On 2 such cores 40 epochs took 11.4 s with the library's default, and 1.3 s
+# with one thread. The limit holds for the whole process, so for sim:0 as well.
 HOST = {"name": "cpu:0", "blas_threads": 1}
 
 # Left out of the picture of a step.

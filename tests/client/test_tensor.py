@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import operator
 import pickle
+import re
 import sys
 from typing import Any
 
@@ -12,6 +14,7 @@ import numpy as np
 import pytest
 
 import tensord as td
+from tensord.client import operators
 
 from ..behaviours.looking_inside import WAIT, address, assert_sound, held, machine_of, ones, records, transfers
 from ..behaviours.made_ops import here, make_op, raising
@@ -413,6 +416,13 @@ def test_what_is_no_operand_at_all_is_left_to_python(session):
     with pytest.raises(TypeError, match="unsupported operand"):
         None - x
     assert (x == "a") is False
+
+
+def test_type_checkers_see_every_operator_and_no_other():
+    declared = re.findall(r"def __(\w+)__", inspect.getsource(operators.Operators))
+    assert sorted(declared) == sorted(
+        [*operators.COMPARISONS, *(f"{side}{name}" for name in operators.BINARY for side in ("", "r", "i"))]
+    )
 
 
 def test_operators_have_names_and_docstrings():
