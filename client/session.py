@@ -328,7 +328,7 @@ class Session:
         self._await(self._outbox.ask(lambda request, at: [EFFECT, (), link, do_nothing, request, at]))
 
     def print(self, *values: Tensor | object, sep: str = " ") -> None:
-        """Print tensors' values and other things in program order, once they are there: an `effect` on the default chain.
+        """Print tensors' values and other things in program order: an `effect` on the default chain.
 
         Returns at once. After an error in that chain nothing more is printed; `check_chain` says why.
         """
