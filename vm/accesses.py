@@ -138,6 +138,8 @@ class Accesses:
         if wait_immediately(engine, session, copies, location):
             session.reply(request, [describe(tensor) for tensor in tensors], None)
             return
+        for tensor in tensors:
+            tensor.bound = True  # the answer describes it as it was here
         lane = tensors[0].home
         instruction = engine.new_instruction(session, Opcode.BARRIER, "wait", lane, location)
         instruction.reads = copies

@@ -39,7 +39,7 @@ from .lost import abandon_lost
 from .pending import fail_metas
 from .refusal import refuse
 from .reservation import bequeath, is_stuck, most_of, next_waiting, out_of_memory, reserve, wait_for_memory
-from .residency import Residency
+from .residency import Binding, Residency
 from .session import ReplySink, VmSession
 from .spill import spill
 from .tensor import Tensor
@@ -183,6 +183,9 @@ class Engine:
     def admit(self, instruction: Instruction) -> None:
         """Consume its operands, build its edges, account for its memory; ready if nothing stands in the way."""
         self.enter(instruction)
+        for value in instruction.inputs + instruction.outputs:
+            if isinstance(value, Binding):
+                value.tensor.bound = True
         copies = instruction.reads + instruction.writes
         instruction.versions = tuple([copy.version for copy in copies])
         edges.consume(instruction)

@@ -12,7 +12,7 @@ at once on the driving thread, if all of this holds:
 Otherwise nothing is changed and the op takes the long way. The record in the trace is the same, with no edges and two
 adjacent ticks, and `verify` holds it to that. This is the hottest code of the machine, and written for it: few calls,
 few objects. An input that dies with the op and whose memory the result can take hands down its copy as it is, under a
-new id.
+new id; and, if no instruction was ever bound to it, the tensor and the storage as well.
 """
 
 from __future__ import annotations
@@ -161,11 +161,15 @@ def inherit(
         ):
             continue
         del tensors[inputs[position]]
-        storage.copies = {}  # whoever still reads an older copy of it reads the tensor's meta, too: neither changes
         engine.copies += 1
         copy.id = engine.copies
-        copy.version = 1
-        tensors[outputs[0]] = Tensor(meta, Storage(meta.nbytes, lane, copy), lane)
+        copy.version = storage.version = 1
+        if tensor.bound:  # somebody may still read an older copy, by this tensor's meta
+            storage.copies = {}
+            tensor = Tensor(meta, Storage(meta.nbytes, lane, copy), lane)
+        tensor.meta = meta
+        tensor.home = lane
+        tensors[outputs[0]] = tensor
         session.newest = outputs[0]
         arguments.append(buffer.array if buffer.meta is meta else lane.device.bind(buffer, meta))
         traced += (copy.id, 1)

@@ -198,11 +198,13 @@ class SerialEngine:
         outputs: Sequence[int],
         location: int,
         what: Signature | str,
+        metas: OutputMetas = (),
+        home: str | None = None,
     ) -> None:
         """A refused message still defines its outputs, poisoned; cancelled, it leaves alone what others hold."""
-        known = what if isinstance(what, Signature) else None
-        metas: OutputMetas = () if known is None else known.outputs
-        home = next(iter(self.devices)) if known is None else known.device
+        if isinstance(what, Signature):
+            metas, home = what.outputs, what.device
+        home = home or next(iter(self.devices))
         error = error.reraisable()
         error.op = error.op or (what if isinstance(what, str) else what.op.name)
         error.location = session.locations.get(location)
@@ -225,7 +227,10 @@ class SerialEngine:
             base = tensor_of(session, id_)
             self.check_device(device)
         except TensordError as error:
-            self.reject(session, error, (new,), location, "to_device")
+            known = session.tensors.get(id_)
+            metas = () if known is None else (known.meta,)
+            home = device if device in self.devices else None
+            self.reject(session, error, (new,), location, "to_device", metas, home)
             return
         moved = SerialTensor(Value(base.value.array, base.value.errors), base.meta, device)
         moved.meta_pending, moved.meta_errors = base.meta_pending, base.meta_errors

@@ -108,10 +108,11 @@ class Tensor:
 
     `strides` is None for a packed tensor that covers its storage from the start. `holders` counts the handles and
     names that hold it. `dependents` are the instructions and tensors whose metas wait for this one's; `meta_error` is
-    why the meta will never be known, since what was to decide it failed.
+    why the meta will never be known, since what was to decide it failed. `bound` tells whether an instruction was ever
+    bound to it: until then nobody but its session's table knows the object.
     """
 
-    __slots__ = ("dependents", "holders", "home", "meta", "meta_error", "offset", "storage", "strides")
+    __slots__ = ("bound", "dependents", "holders", "home", "meta", "meta_error", "offset", "storage", "strides")
 
     def __init__(self, meta: Meta | None, storage: Storage, home: Lane) -> None:
         self.meta = meta
@@ -120,6 +121,7 @@ class Tensor:
         self.offset = 0
         self.strides: tuple[int, ...] | None = None
         self.holders = 1
+        self.bound = False
         self.dependents: list[Instruction | Tensor] | None = None
         self.meta_error: TensordError | None = None
 
