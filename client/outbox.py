@@ -74,7 +74,7 @@ class Outbox:
     def __init__(self, transport: Any) -> None:
         self.transport = transport
         self.lock = threading.RLock()
-        self.messages: list[Message] = []
+        self.messages: list[list[Any]] = []  # lists, since a release may still be marked on a call
         self.scalars: dict[int, Sequence[bool]] = {}
         self.locations = Locations(self.lock)
         self.ids = 0  # the newest id: they rise and are never reused
@@ -143,7 +143,7 @@ class Outbox:
         if os.getpid() != self._pid:
             raise ConnectionLost("this session belongs to another process; connect again after a fork")
 
-    def _release_dropped(self, batch: list[Message]) -> None:
+    def _release_dropped(self, batch: list[list[Any]]) -> None:
         take = self.dropped.get_nowait
         dropped = {take() for _ in range(self.dropped.qsize())}
         for position in range(len(batch) - 1, -1, -1):
@@ -175,7 +175,7 @@ class Outbox:
         self._seen_flushes = self._flushes
         return True
 
-    def ask(self, build: Callable[[int, int], Message]) -> Reply:
+    def ask(self, build: Callable[[int, int], list[Any]]) -> Reply:
         """Send a message that asks for a reply, behind everything unsent. `build` gets request and location."""
         with self.lock:
             number, reply = self.transport.request()
@@ -205,25 +205,25 @@ class Outbox:
         transport.close()
 
 
-class Closed(list[Message]):
+class Closed(list[list[Any]]):
     """The messages of a closed session: it takes no more."""
 
-    def append(self, _message: Message) -> None:
+    def append(self, _message: list[Any]) -> None:
         """Raise ConnectionLost at the user's line."""
         raise session_closed()
 
 
-def ride(message: Message, dropped: set[int], scalars: Sequence[bool]) -> None:
+def ride(message: list[Any], dropped: set[int], scalars: Sequence[bool]) -> None:
     """Mark a call's operands whose handles were dropped; walking backwards, this is their last use."""
     inputs, outputs = message[2], message[3]
     for position, id_ in enumerate(inputs):
         if id_ in dropped and not scalars[position]:
             dropped.discard(id_)
-            message[4] |= 1 << position  # type: ignore[index]
+            message[4] |= 1 << position
     for position, id_ in enumerate(outputs, len(inputs)):
         if id_ in dropped:
             dropped.discard(id_)
-            message[4] |= 1 << position  # type: ignore[index]
+            message[4] |= 1 << position
 
 
 def mentions(message: Message, id_: int) -> bool:

@@ -483,7 +483,7 @@ def do_nothing() -> None:
 
 def are_tensors(values: object) -> bool:
     """A list or tuple of handles?"""
-    return type(values) in LISTS and all(type(value) is Tensor for value in values)  # type: ignore[attr-defined]
+    return isinstance(values, list | tuple) and all(type(value) is Tensor for value in values)
 
 
 def listed(op: OpDef, what: str, values: Any) -> tuple[Any, ...]:

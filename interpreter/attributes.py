@@ -71,13 +71,6 @@ def number(normal: int | tuple[str, float]) -> int | float:
     return normal[1] if isinstance(normal, tuple) else normal
 
 
-def check_str(value: Any) -> str:
-    """A string."""
-    if not isinstance(value, str):
-        raise TypeError(f"expected a str, got {_kind(value)}")
-    return value
-
-
 def check_dtype(value: Any) -> str:
     """The name of a dtype, given as its name, a NumPy dtype or scalar type, or bool, int, float, complex."""
     if isinstance(value, str):

@@ -67,18 +67,3 @@ class ProtocolError(TensordError):
 
 class QuotaError(TensordError):
     """The session holds more than it may."""
-
-
-ERROR_TYPES: dict[str, type[TensordError]] = {
-    kind.__name__: kind
-    for kind in (
-        TensordError,
-        MetadataError,
-        KernelError,
-        CancelledError,
-        DeviceMemoryError,
-        ConnectionLost,
-        ProtocolError,
-        QuotaError,
-    )
-}

@@ -14,7 +14,7 @@ from ..interpreter.errors import TensordError
 from ..interpreter.meta import Meta, OperandMeta
 from .instruction import Instruction
 from .residency import Binding
-from .tensor import Tensor
+from .tensor import Copy, Tensor
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -81,11 +81,9 @@ def learn_size(tensor: Tensor, nbytes: int) -> None:
             learn_copy_size(copy, nbytes)
 
 
-def learn_copy_size(copy: object, nbytes: int) -> None:
+def learn_copy_size(copy: Copy, nbytes: int) -> None:
     """Fill in one copy's size and plan for it."""
-    from .tensor import Copy
-
-    if isinstance(copy, Copy) and copy.nbytes < 0:
+    if copy.nbytes < 0:
         copy.nbytes = nbytes
         if copy.current:
             copy.lane.planned += nbytes
