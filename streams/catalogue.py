@@ -31,14 +31,7 @@ _NAME: Final = re.compile(r"([a-z]+):(0|[1-9]\d{0,2})")
 
 def open_devices(specs: Sequence[str | Mapping[str, object]], sink: Sink) -> dict[str, Device]:
     """Open the devices, ["cpu:0"] if none are given; by name, in the order given. MetadataError says what is wrong."""
-    if isinstance(specs, str):
-        raise MetadataError(f'devices are given as a list, such as ["{specs}"]')
-    planned: dict[str, tuple[str, Any]] = {}
-    for spec in specs or DEFAULT:
-        name, kind, options = _parse(spec)
-        if name in planned:
-            raise MetadataError(f"device {name!r} is given twice")
-        planned[name] = (kind, options)
+    planned = check_devices(specs)
     devices: dict[str, Device] = {}
     try:
         for name, (kind, options) in planned.items():
@@ -47,6 +40,19 @@ def open_devices(specs: Sequence[str | Mapping[str, object]], sink: Sink) -> dic
         close_devices(devices, 1.0)
         raise
     return devices
+
+
+def check_devices(specs: Sequence[str | Mapping[str, object]]) -> dict[str, tuple[str, Any]]:
+    """What would be opened: name -> (kind, checked options). MetadataError as from `open_devices`."""
+    if isinstance(specs, str):
+        raise MetadataError(f'devices are given as a list, such as ["{specs}"]')
+    planned: dict[str, tuple[str, Any]] = {}
+    for spec in specs or DEFAULT:
+        name, kind, options = _parse(spec)
+        if name in planned:
+            raise MetadataError(f"device {name!r} is given twice")
+        planned[name] = (kind, options)
+    return planned
 
 
 def close_devices(devices: Mapping[str, Device], timeout: float) -> bool:
@@ -152,6 +158,7 @@ _CHECKS: Final[dict[str, Callable[[object], object]]] = {
     "memory": _memory,
     "cache": parse_size,
     "blas_threads": lambda value: _count(value, low=0),
+    "shared": _flag,
     "missing": _ops,
     "late_errors": _flag,
     "faults": _faults,

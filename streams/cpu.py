@@ -12,7 +12,8 @@ from ..interpreter.opdef import Array
 from .blas import BLAS
 from .device import Device
 from .faults import Fault
-from .host import GIB, HostDevice, physical_memory
+from .host import GIB, HostDevice, Memory, physical_memory
+from .shared import shared_block
 from .stream import Sink, StreamKind
 from .worker import WorkerStream
 
@@ -27,14 +28,16 @@ class CpuOptions:
     """Options of a cpu device.
 
     `workers`: compute streams. `memory`: bytes that may be allocated. `cache`: bytes of freed memory kept for reuse,
-    at most. `blas_threads`: threads of one BLAS call, 0 for the library's own choice. `missing`: ops without a kernel
-    here. `late_errors`, `faults`: for tests of the virtual machine, as in `SimOptions`.
+    at most. `blas_threads`: threads of one BLAS call, 0 for the library's own choice. `shared`: other processes may map
+    its larger blocks. `missing`: ops without a kernel here. `late_errors`, `faults`: for tests of the virtual machine,
+    as in `SimOptions`.
     """
 
     workers: int = field(default_factory=usable_cores)
     memory: int = field(default_factory=physical_memory)
     cache: int = 2 * GIB
     blas_threads: int = 0
+    shared: bool = False
     missing: frozenset[str] = frozenset()
     late_errors: bool = False
     faults: tuple[Fault, ...] = ()
@@ -47,6 +50,7 @@ class CpuDevice(HostDevice):
         self.options = options = options or CpuOptions()
         super().__init__(name, options.memory, options.missing, options.cache, late_errors=options.late_errors)
         self.host = True
+        self.shared = options.shared
         compute = [self._stream(StreamKind.COMPUTE, i, sink) for i in range(options.workers)]
         copies = self._stream(StreamKind.P2P, 0, sink)
         self._set_streams(compute, dict.fromkeys((StreamKind.H2D, StreamKind.D2H, StreamKind.P2P), copies))
@@ -60,6 +64,9 @@ class CpuDevice(HostDevice):
         stream = WorkerStream(self.name, kind, index, sink, self.faults)
         stream.late_errors = self.options.late_errors
         return stream
+
+    def _new_memory(self, nbytes: int) -> Memory:
+        return shared_block(nbytes) if self.shared else super()._new_memory(nbytes)
 
     def reaches(self, other: Device) -> bool:
         return other.host

@@ -20,15 +20,23 @@ from .stream import Stream, StreamKind
 
 
 class Buffer:
-    """A piece of one device's memory. `array` is the last array bound to it, which has the meta `meta`."""
+    """A piece of one device's memory. `array` is the last array bound to it, which has the meta `meta`.
 
-    __slots__ = ("array", "meta", "nbytes", "raw")
+    `exposed`: somebody outside has this memory and may see or spoil what comes to lie there, so nothing else may.
+    """
+
+    __slots__ = ("array", "exposed", "meta", "nbytes", "raw")
 
     def __init__(self, nbytes: int, raw: Any) -> None:
         self.nbytes = nbytes  # what was asked for, and what is accounted
         self.raw = raw  # the device's own idea of the memory
         self.array: Array = None
         self.meta: Meta | None = None
+        self.exposed = False
+
+    def expose(self) -> None:
+        """It is neither handed down nor reused: its memory goes back to the system with the last array in it."""
+        self.exposed = True
 
 
 class Device(ABC):
@@ -45,6 +53,7 @@ class Device(ABC):
         self.allocated = 0
         self.lost: BaseException | None = None  # set once, from any thread: nothing works on this device any more
         self.host = False  # True: its arrays are host memory, so that the host can reach them without a transfer
+        self.shared = False  # True: other processes can map its larger blocks
 
     @property
     @abstractmethod

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ..interpreter.meta import Meta
 from ..interpreter.opdef import Array
+from ..interpreter.segments import Segment
 from .device import Buffer
 from .faults import Fault, Faults
 from .pool import PooledBuffer, PooledDevice
@@ -117,13 +118,18 @@ class HostDevice(PooledDevice):
 def _adopted(array: NDArray[np.generic]) -> PooledBuffer | None:
     """A buffer over the memory of a packed array, or None if that memory is not fit to be one.
 
-    It is not if it is read-only, or a part of a larger array, which would live as long without being counted.
+    It is not if it is read-only, or a small part of something larger, which would live as long without being counted.
+    A segment that a client has filled is: the engine never writes there (see `vm.accesses`).
     """
     flags, base = array.flags, array.base
-    if not (flags.c_contiguous and flags.writeable and flags.aligned):
+    if not (flags.c_contiguous and flags.aligned):
         return None
-    if isinstance(base, np.ndarray) and base.nbytes != array.nbytes:
+    if isinstance(base, Segment):
+        if 2 * array.nbytes < base.size:
+            return None
+    elif not flags.writeable or (isinstance(base, np.ndarray) and base.nbytes != array.nbytes):
         return None
     buffer = PooledBuffer(array.nbytes, array.reshape(-1).view(np.uint8), None)
     buffer.array, buffer.meta = array, Meta.of(array.shape, array.dtype)
+    buffer.exposed = isinstance(base, Segment)
     return buffer

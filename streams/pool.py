@@ -44,6 +44,10 @@ class PooledBuffer(Buffer):
         super().__init__(nbytes, raw)
         self.shelf = shelf
 
+    def expose(self) -> None:
+        super().expose()
+        self.shelf = None
+
 
 class Pool:
     """`keep`: bytes of free memory to keep at most. `new` makes a block. `cached`: bytes of free memory kept."""
