@@ -14,12 +14,14 @@ import numpy as np
 
 from .attributes import MAX_NDIM
 from .errors import ProtocolError
-from .messages import CALL, MessageKind
+from .messages import ATOMIC, UNGROUPED, MessageKind
 
 Check: TypeAlias = Callable[[Any], bool]
 
 LARGEST = 2**63 - 1
 SEQUENCES = frozenset({tuple, list})
+NESTED = frozenset({tuple, list, dict})
+KINDS = frozenset({int, MessageKind})
 OPERANDS = frozenset({bool, int, float, complex})
 
 
@@ -41,6 +43,21 @@ def is_text(value: Any) -> bool:
 def is_anything(_value: Any) -> bool:
     """Checked by whoever reads it."""
     return True
+
+
+def is_flag(value: Any) -> bool:
+    """True or False."""
+    return type(value) is bool
+
+
+def is_callback(value: Any) -> bool:
+    """A function, or None for a client that calls back itself."""
+    return value is None or callable(value)
+
+
+def is_sequence(value: Any) -> bool:
+    """A list; what it holds is checked by whoever reads it."""
+    return type(value) in SEQUENCES
 
 
 def is_operands(value: Any) -> bool:
@@ -88,13 +105,13 @@ FORMS: dict[int, dict[str, Check]] = {
         "payload": is_array,
         "location": is_natural,
     },
-    MessageKind.FETCH: {"id": is_id, "request": is_natural, "location": is_natural},
+    MessageKind.FETCH: {"id": is_id, "request": is_natural, "location": is_natural, "hold": is_natural},
     MessageKind.WAIT: {"ids": many(is_id, least=1), "request": is_natural, "location": is_natural},
     MessageKind.SYNC: {"request": is_natural, "location": is_natural},
     MessageKind.EFFECT: {
         "ids": IDS,
         "chain": is_id,
-        "callback": callable,
+        "callback": is_callback,
         "request": is_natural,
         "location": is_natural,
     },
@@ -109,16 +126,42 @@ FORMS: dict[int, dict[str, Check]] = {
     },
     MessageKind.LOCATION: {"number": is_natural, "text": is_text},
     MessageKind.PUBLISH: {"names": TEXTS, "ids": IDS, "request": is_natural},
-    MessageKind.LOOKUP: {"names": TEXTS, "ids": IDS, "request": is_natural},
+    MessageKind.LOOKUP: {"names": TEXTS, "ids": IDS, "request": is_natural, "snapshot": is_flag},
     MessageKind.UNPUBLISH: {"names": TEXTS, "request": is_natural},
     MessageKind.TO_DEVICE: {"id": is_id, "output": is_id, "device": is_text, "location": is_natural},
+    MessageKind.RESTART: {"generation": is_natural},
+    MessageKind.ATOMIC: {"messages": is_sequence},
+    MessageKind.NAMES: {"request": is_natural},
+    MessageKind.QUERY: {"what": is_text, "arguments": is_sequence, "request": is_natural},
 }
+
+
+CHECKS: dict[int, tuple[Check, ...]] = {int(kind): tuple(form.values()) for kind, form in FORMS.items()}
 
 
 def check_form(message: Sequence[Any]) -> None:
     """Raise ProtocolError if the message is not of its kind's form."""
-    if is_call(message):  # the frequent one, at once
-        return
+    if not has_form(message):
+        complain(message)
+    if message[0] == ATOMIC:
+        check_group(message[1])
+
+
+def has_form(message: Sequence[Any]) -> bool:
+    """Is it of its kind's form, as far as one looks into groups from outside? On the way of every message."""
+    if type(message) not in SEQUENCES or not message or type(message[0]) not in KINDS:
+        return False
+    checks = CHECKS.get(message[0])
+    if checks is None or len(message) != len(checks) + 1:
+        return False
+    for position, check in enumerate(checks, 1):  # noqa: SIM110 - a generator costs as much as the checks
+        if not check(message[position]):
+            return False
+    return True
+
+
+def complain(message: Sequence[Any]) -> None:
+    """Raise ProtocolError, saying what is wrong with the message."""
     form = form_of(message)
     if len(message) != len(form) + 1:
         kind = MessageKind(message[0]).name
@@ -131,18 +174,34 @@ def check_form(message: Sequence[Any]) -> None:
         position += 1
 
 
-def is_call(message: Sequence[Any]) -> bool:
-    """Is it a well-formed CALL?"""
-    if type(message) not in SEQUENCES or len(message) != 6 or message[0] != CALL:
-        return False
-    _, number, inputs, outputs, released, location = message
-    return is_natural(number) and is_operands(inputs) and IDS(outputs) and is_natural(released) and is_natural(location)
+def check_group(messages: Sequence[Any]) -> None:
+    """Each message of a group is of its kind's form, and of a kind that a group may hold."""
+    for message in messages:
+        form_of(message)
+        if message[0] in UNGROUPED:
+            raise ProtocolError(f"a group holds no {MessageKind(message[0]).name} message")
+        check_form(message)
+
+
+def depth_exceeds(value: Any, levels: int) -> bool:
+    """Is the value nested deeper than that many lists or dicts? Looked at level by level, so that none is too deep."""
+    found = [value]
+    for _ in range(levels):
+        found = [inner for outer in found if type(outer) in NESTED for inner in items_of(outer)]
+        if not found:
+            return False
+    return any(type(inner) in NESTED for inner in found)
+
+
+def items_of(value: Any) -> Any:
+    """What a list or a dict holds."""
+    return (*value, *value.values()) if type(value) is dict else value
 
 
 def form_of(message: Sequence[Any]) -> dict[str, Check]:
     """The form of a message's kind; ProtocolError if it has none."""
     form = None
-    if type(message) in SEQUENCES and message and type(message[0]) in {int, MessageKind}:
+    if type(message) in SEQUENCES and message and type(message[0]) in KINDS:
         form = FORMS.get(message[0])
     if form is None:
         raise ProtocolError(f"not a message of any kind: {shown(message)}")
@@ -169,7 +228,20 @@ def shown(value: Any) -> str:
 
 
 def outputs_of(message: Sequence[Any]) -> Sequence[int]:
-    """The ids that a message, which may be damaged, was to define."""
+    """The ids that a message, which may be damaged, was to define or to overwrite; those of each in a group."""
+    group = field_of(message, "messages")
+    if group is None:
+        return outputs_of_one(message)
+    return tuple(id_ for inner in group if not is_group(inner) for id_ in outputs_of_one(inner))
+
+
+def is_group(message: Any) -> bool:
+    """Is it, damaged or not, a group? One inside of another is not looked into."""
+    return type(message) in SEQUENCES and len(message) > 0 and message[0] == ATOMIC
+
+
+def outputs_of_one(message: Sequence[Any]) -> Sequence[int]:
+    """The ids that a message that is no group was to define."""
     outputs = field_of(message, "outputs")
     if outputs is not None:
         return tuple(outputs)

@@ -5,22 +5,27 @@
 | CALL | signature, inputs (ids, or scalars where the signature says so), outputs (ids), released (bits), location |
 | RELEASE | ids |
 | UPLOAD | id, shape, dtype, device, payload, location |
-| FETCH | id, request, location |
+| FETCH | id, request, location, hold (0, or a new id for the fetched value) |
 | WAIT | ids, request, location |
 | SYNC | request, location |
-| EFFECT | ids, chain, callback, request, location |
+| EFFECT | ids, chain, callback or None, request, location |
 | CHAIN | id |
 | SIGNATURE | number, op, attributes, input metas, device, target metas or None |
 | LOCATION | number, text |
 | PUBLISH | names, ids, request |
-| LOOKUP | names, ids, request |
+| LOOKUP | names, ids, request, snapshot (bool) |
 | UNPUBLISH | names, request |
 | TO_DEVICE | id, new id, device, location |
+| RESTART | generation: how many cancellations it answers |
+| ATOMIC | messages, admitted with none of another session's between them |
+| NAMES | request |
+| QUERY | what, arguments, request |
 
 Bit k of `released` says that the handle of operand k (inputs, then outputs) was dropped before the batch left: the
 operand is released by this very instruction, even if it is skipped. A meta travels as (shape, dtype name), a scalar's
 as the name of its Python type, a pending one as None. A request of 0 asks for no answer. `payload` is a packed array
-that nobody else uses; `callback` exists only in process.
+that nobody else uses; `callback` exists only in process: where it is None, the request is answered with the values.
+A message in a group is of any kind but those in `UNGROUPED`.
 """
 
 from __future__ import annotations
@@ -50,6 +55,10 @@ class MessageKind(IntEnum):
     LOOKUP = 11
     UNPUBLISH = 12
     TO_DEVICE = 13
+    RESTART = 14
+    ATOMIC = 15
+    NAMES = 16
+    QUERY = 17
 
 
 # Plain ints for the hot path: an IntEnum member costs several times an int in a comparison.
@@ -67,6 +76,13 @@ PUBLISH = int(MessageKind.PUBLISH)
 LOOKUP = int(MessageKind.LOOKUP)
 UNPUBLISH = int(MessageKind.UNPUBLISH)
 TO_DEVICE = int(MessageKind.TO_DEVICE)
+RESTART = int(MessageKind.RESTART)
+ATOMIC = int(MessageKind.ATOMIC)
+NAMES = int(MessageKind.NAMES)
+QUERY = int(MessageKind.QUERY)
+
+# What no atomic group may hold: groups, restarts, and what asks for an answer, since nobody can wait inside of one.
+UNGROUPED = frozenset({ATOMIC, RESTART, FETCH, WAIT, SYNC, QUERY, LOOKUP, NAMES})
 
 
 def encode_meta(meta: OperandMeta | None) -> Any:

@@ -21,7 +21,7 @@ SEEDS = range(2**64)
 
 def check_seed(value: int, _metas: tuple[OperandMeta, ...], _attributes: Attributes) -> None:
     """A seed has 64 bits and no sign."""
-    if value not in SEEDS:
+    if type(value) is not int or value not in SEEDS:  # a range looks at its numbers one by one for anything else
         raise ValueError(f"a seed is in [0, 2**64), not {value}")
 
 

@@ -1,0 +1,87 @@
+"""Ctrl-C while the main thread drives: kept until the engine is consistent again.
+
+Python raises KeyboardInterrupt between any two bytecodes of the main thread. Embedded, that thread drives the engine,
+and an exception in the middle of a retirement would leave edges that nobody releases. So while the main thread
+drives, SIGINT is only noted, and raised when the drive ends, which is soon: kernels that run there are small. A second
+Ctrl-C is raised at once, for the side effect that never returns.
+
+The handler is installed only over Python's own; a program with its own handler keeps it. Source: trio's protection of
+its scheduler from KeyboardInterrupt.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType, TracebackType
+
+
+class Shield:
+    """A context manager around driving. One for the process; used by whoever drives, effective in the main thread."""
+
+    __slots__ = ("_depth", "_main", "_noted", "_users")
+
+    def __init__(self) -> None:
+        self._main = threading.main_thread().ident
+        self._depth = 0
+        self._noted = False
+        self._users = 0
+
+    def install(self) -> None:
+        """Take over SIGINT, if we are in the main thread and nobody else has."""
+        self._users += 1
+        if threading.get_ident() == self._main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, self._handle)
+
+    def remove(self) -> None:
+        """Give SIGINT back with the last user."""
+        self._users -= 1
+        if not self._users and threading.get_ident() == self._main and signal.getsignal(signal.SIGINT) == self._handle:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self._depth and not self._noted:
+            self._noted = True
+        else:
+            self._noted = False
+            signal.default_int_handler(number, frame)
+
+    def __enter__(self) -> None:
+        if threading.get_ident() == self._main:
+            self._depth += 1
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if threading.get_ident() == self._main:
+            self._depth -= 1
+            if self._noted and not self._depth:
+                self._noted = False
+                if error is None:
+                    raise KeyboardInterrupt
+
+
+SHIELD = Shield()
+
+
+class ShieldedLock:
+    """A lock under which Ctrl-C is only noted. `owner` is the thread that holds it, by ident; 0 while nobody does."""
+
+    __slots__ = ("_lock", "locked", "owner")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.locked = self._lock.locked
+        self.owner = 0
+
+    def __enter__(self) -> None:
+        SHIELD.__enter__()
+        self._lock.acquire()
+        self.owner = threading.get_ident()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.owner = 0
+        self._lock.release()
+        SHIELD.__exit__(kind, error, traceback)
