@@ -1,4 +1,13 @@
-"""Admitting what crosses the border of the machine: bytes in and out, waits, side effects."""
+"""Admitting what crosses the border of the machine: bytes in and out, waits, side effects.
+
+An upload on the host becomes its tensor's memory as it is, without a copy, also where a client has put it into a
+segment that it shares with us (see `interpreter.segments`). That client can still write there, and what is computed
+from the tensor is then undefined. Nobody else may be harmed by that:
+
+- the memory is never written by us, inherited, handed down or pooled: the tensor has the strides of a view, so that
+  whoever writes to it detaches it, and the buffer is `exposed`;
+- integers and truth values are copied after all: kernels check indices first and trust them then.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +20,15 @@ from ..interpreter.errors import CancelledError, MetadataError, ProtocolError, T
 from ..interpreter.messages import decode_meta
 from ..interpreter.meta import Meta
 from ..interpreter.opcodes import Opcode
+from ..interpreter.segments import segment_of
 from ..streams.stream import StreamKind
+from .holds import answer_with_results, define_hold, define_refused, fetch_in_place, lane_to_map
 from .ids import check_new, define, describe, lane_of, refuse_cancelled, tensor_of
 from .immediate import fetch_immediately, wait_immediately
 from .instruction import Instruction
 from .lost import refuse_lost
 from .pending import await_metas
+from .quotas import check_tensors
 from .refusal import deny, poison_copy, reject
 from .residency import Binding
 from .tensor import Tensor
@@ -24,6 +36,10 @@ from .tensor import Tensor
 if TYPE_CHECKING:
     from .engine import Engine
     from .session import VmSession
+
+
+INDICES = "iub"  # kinds of dtypes that kernels use as indices, masks and counts
+PENDING_BYTES = 1 << 24  # what an answer is taken to need while its meta is pending
 
 
 class Accesses:
@@ -57,8 +73,10 @@ class Accesses:
         instruction.outputs = (Binding(copy, tensor, 0, None),)
         instruction.writes = (copy,)
         instruction.bytes_moved = meta.nbytes
-        if lane.device.host:
+        shared = lane.device.host and segment_of(payload) is not None
+        if lane.device.host and not (shared and payload.dtype.kind in INDICES):
             instruction.payload = payload
+            tensor.strides = meta.strides if shared else None
         else:
             instruction.stream = lane.device.copy_stream(StreamKind.H2D)
             instruction.kernel = lambda target: lane.device.copy_in(target, payload)
@@ -72,15 +90,34 @@ class Accesses:
         engine.admit(instruction)
 
     def fetch(self, session: VmSession, message: Sequence[Any]) -> None:
-        """AccessBlobByCallback, reading: the value at this place in program order, as a host array."""
-        _, id_, request, location = message
+        """AccessBlobByCallback, reading: the value at this place in program order, as a host array.
+
+        With a hold the array may be the tensor's memory itself: it stays as it is until the hold is released.
+        """
+        _, id_, request, location, hold = message
         engine = self.engine
         try:
             refuse_cancelled(session)
+            if hold:
+                check_new(session, (hold,))
+                check_tensors(session, 1)
             tensor = tensor_of(session, id_)
         except TensordError as error:
+            if hold:
+                define_refused(engine, session, hold, error, location)
             deny(engine, session, error, request, location, "fetch")
             return
+        if hold:
+            lane = lane_to_map(engine, tensor)
+            held = define_hold(session, hold, tensor)
+            if lane is not None:
+                fetch_in_place(engine, session, hold, held, lane, request, location)
+                return
+        self.copy_out(session, tensor, request, location)
+
+    def copy_out(self, session: VmSession, tensor: Tensor, request: int, location: int) -> None:
+        """Answer with a copy."""
+        engine = self.engine
         source = self.readable(tensor)
         if fetch_immediately(engine, session, source, request, location):
             return
@@ -101,15 +138,12 @@ class Accesses:
             instruction.bytes_moved = meta.nbytes
             return result
 
-        def answer(done: Instruction) -> None:
+        def count(done: Instruction) -> None:
             if done.error is None and not lane.device.host:
                 lane.count_move("d2h", done.bytes_moved)
-            session.reply(request, done.results, done.error)
-            done.results = None
 
         instruction.kernel = read
-        instruction.on_retire = answer
-        instruction.on_doom = lambda doomed: session.reply(request, None, doomed.error)
+        answer_with_results(instruction, session, request, count, bytes_of(tensor))
         engine.admit(instruction)
 
     def readable(self, tensor: Tensor) -> Binding:
@@ -120,8 +154,12 @@ class Accesses:
             for (lane, view), copy in storage.views.items():
                 if view == key and lane.device.host and copy.writer is None:
                     return Binding(copy, tensor, 0, None)
-        ranked = sorted(storage.copies.values(), key=lambda c: (c.writer is not None, not c.lane.device.host))
-        return Binding(ranked[0], tensor, tensor.offset, tensor.strides)
+        copies = storage.copies.values()
+        if len(copies) == 1:
+            (best,) = copies
+        else:
+            best = min(copies, key=lambda c: (c.writer is not None, not c.lane.device.host))
+        return Binding(best, tensor, tensor.offset, tensor.strides)
 
     # -- waiting ---------------------------------------------------------------------------------------------------
 
@@ -176,7 +214,10 @@ class Accesses:
         session.chains[message[1]] = copy
 
     def effect(self, session: VmSession, message: Sequence[Any]) -> None:
-        """AccessBlobByCallback, calling the user's function with host arrays, in the order of its chain."""
+        """AccessBlobByCallback, calling the user's function with host arrays, in the order of its chain.
+
+        Without a function the arrays are the answer, for a client that calls it itself.
+        """
         _, ids, chain, callback, request, location = message
         engine = self.engine
         link = session.chains.get(chain)
@@ -198,10 +239,14 @@ class Accesses:
         instruction.reads = (*dict.fromkeys(b.copy for b in bound), link)
         instruction.writes = (link,)
         instruction.kernel = lambda *arrays: call_back(callback, arrays)
-        instruction.on_control = True
-        instruction.on_doom = lambda doomed: session.reply(request, None, doomed.error)
-        instruction.on_retire = lambda done: session.reply(request, None, done.error)
+        instruction.on_control = callback is not None
+        answer_with_results(instruction, session, request, nbytes=sum(map(bytes_of, tensors)))
         engine.admit(instruction)
+
+
+def bytes_of(tensor: Tensor) -> int:
+    """Bytes of a packed copy; a guess while nobody knows."""
+    return PENDING_BYTES if tensor.meta is None else tensor.meta.nbytes
 
 
 def upload_meta(shape: Sequence[int], dtype: str, payload: NDArray[Any]) -> Meta:
@@ -216,6 +261,10 @@ def upload_meta(shape: Sequence[int], dtype: str, payload: NDArray[Any]) -> Meta
     return meta
 
 
-def call_back(callback: Callable[..., Any], arrays: Sequence[Any]) -> None:
-    """The user's function gets the values as arrays of its own: it may keep them."""
-    callback(*[array.copy() for array in arrays])
+def call_back(callback: Callable[..., Any] | None, arrays: Sequence[Any]) -> list[Any] | None:
+    """The user's function gets the values as arrays of its own: it may keep them. Without one they are returned."""
+    own = [array.copy() for array in arrays]
+    if callback is None:
+        return own
+    callback(*own)
+    return None

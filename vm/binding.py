@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..interpreter.errors import DeviceMemoryError, TensordError
+from ..interpreter.errors import DeviceMemoryError, QuotaError, TensordError
 from ..interpreter.meta import Meta
 from .instruction import Instruction
 from .pending import resolve_meta
+from .quotas import check_bytes
 from .reservation import is_stuck
 from .residency import Binding
 
@@ -53,13 +54,18 @@ def adopt_results(engine: Engine, instruction: Instruction) -> bool:
         if isinstance(array, BaseException) or binding.copy.buffer is not None:
             continue
         meta = Meta.of(tuple(array.shape), array.dtype)
+        if is_over_quota(instruction, binding, meta):
+            continue
         binding.copy.buffer = binding.copy.lane.adopt(array)
         if binding.copy.buffer is None and free_used_up(instruction):
             binding.copy.buffer = binding.copy.lane.adopt(array)
         if binding.copy.buffer is not None:
             resolve_meta(engine, binding.tensor, meta)
         elif is_stuck(instruction):
-            fail_for_memory(instruction, binding, meta.nbytes)
+            device = binding.copy.lane.device
+            text = f"{device.name}: {device.allocated} of {device.limit} bytes are in use"
+            text = f"{instruction.label}: its result of {meta.nbytes} bytes does not fit on {text}"
+            fail_result(instruction, binding, DeviceMemoryError(text))
         else:
             return False
     instruction.results = None
@@ -74,14 +80,21 @@ def free_used_up(instruction: Instruction) -> bool:
     return bool(used_up)
 
 
-def fail_for_memory(instruction: Instruction, binding: Binding, nbytes: int) -> None:
-    """One result of a dynamic op does not fit."""
-    device = binding.copy.lane.device
-    error = instruction.describe(
-        DeviceMemoryError(
-            f"{instruction.label}: its result of {nbytes} bytes does not fit on {device.name}: "
-            f"{device.allocated} of {device.limit} bytes are in use"
-        )
-    )
+def is_over_quota(instruction: Instruction, binding: Binding, meta: Meta) -> bool:
+    """Is one result of a dynamic op more than its session may have? Then it has failed."""
+    failed = instruction.failures or {}
+    if binding.copy in failed:
+        return True
+    try:
+        check_bytes(instruction.session, meta.nbytes if binding.tensor.meta is None else 0)
+    except QuotaError as error:
+        fail_result(instruction, binding, error)
+        return True
+    return False
+
+
+def fail_result(instruction: Instruction, binding: Binding, failure: TensordError) -> None:
+    """One result of a dynamic op cannot be kept."""
+    error = instruction.describe(failure)
     instruction.failures = {**(instruction.failures or {}), binding.copy: error}
     binding.copy.poison = error

@@ -9,11 +9,12 @@ from ..interpreter.errors import ProtocolError, TensordError
 from ..interpreter.meta import OperandMeta
 from ..interpreter.opcodes import Opcode
 from . import names
-from .ids import check_new, define, label_of, plan_of, refuse_cancelled, tensor_of
+from .ids import check_new, define, enter, label_of, plan_of, refuse_cancelled, tensor_of
 from .instruction import Instruction
 from .lost import refuse_lost
 from .pending import await_metas
 from .plan import Plan
+from .quotas import check_results, check_targets, check_tensors
 from .refusal import reject
 from .residency import Binding
 from .tensor import Copy, Tensor
@@ -65,8 +66,13 @@ class Calls:
             check_new(session, outputs)
         if plan.pending or (plan.in_place and None in plan.outputs):
             plan = self.resolve(plan, operands, targets)
-        if self.take_view(session, plan, operands, outputs):
+        dying = released and handles_released(plan, inputs, released)
+        if self.take_view(session, plan, operands, outputs, dying):
             return
+        if plan.in_place:
+            check_targets(session, targets)
+        else:
+            check_results(session, plan.outputs, dying)
         engine, lane = self.engine, plan.lane
         refuse_lost(lane)
         bound = [engine.residency.operand(v, lane, session, location) if isinstance(v, Tensor) else v for v in operands]
@@ -88,14 +94,17 @@ class Calls:
             return plan
         return plan.with_metas(metas, self.engine.infer, wanted)
 
-    def take_view(self, session: VmSession, plan: Plan, operands: list[Any], outputs: Sequence[int]) -> bool:
+    def take_view(
+        self, session: VmSession, plan: Plan, operands: list[Any], outputs: Sequence[int], dying: int
+    ) -> bool:
         """A view op takes effect here, without an instruction, if strides can express it."""
         if plan.op.view is None or plan.pending or plan.in_place:
             return False
+        check_tensors(session, 1 - dying)
         view = view_of(plan, operands[0])
         if view is None:
             return False
-        define(session, outputs[0], view)
+        enter(session, outputs[0], view)
         return True
 
     def targets(
@@ -144,6 +153,12 @@ class Calls:
                 tensor = session.tensors.pop(id_, None)
                 if tensor is not None:
                     names.let_go(self.engine, tensor)
+
+
+def handles_released(plan: Plan, inputs: Sequence[Any], released: int) -> int:
+    """How many of the session's handles die with a call that makes new tensors."""
+    bits = enumerate(zip(inputs, plan.scalars, strict=True))
+    return len({id_ for position, (id_, scalar) in bits if released >> position & 1 and not scalar})
 
 
 def check_counts(plan: Plan, inputs: Sequence[Any], outputs: Sequence[int]) -> None:

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 
 def cancel(engine: Engine, session: VmSession, why: str = "the session was cancelled") -> None:
-    """Cancel what the session has pending, and refuse what it sends until `restart`."""
+    """Cancel what the session has pending, and refuse what it sends until a `restart` that knows of this."""
+    session.generation += 1
     session.cancelled = CancelledError(why)
     protected = needed_by_others(engine, session)
     for instruction in list(session.live.values()):
@@ -81,3 +82,6 @@ def close(engine: Engine, session: VmSession) -> None:
         names.release(engine, session, tensor)
     session.chains.clear()
     engine.sessions.pop(session.id, None)
+    session.closed = True
+    for lane in engine.lanes.values():
+        lane.users.pop(session, None)

@@ -23,8 +23,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ..interpreter.errors import TensordError
+from ..interpreter.errors import ProtocolError, TensordError
 from ..interpreter.infer import InferCache
+from ..interpreter.limits import Limits
 from ..interpreter.messages import CALL
 from ..interpreter.opcodes import Opcode
 from ..streams.device import Device
@@ -37,10 +38,12 @@ from .instruction import Instruction, Status
 from .lane import Lane
 from .lost import abandon_lost
 from .pending import fail_metas
+from .quotas import Account
 from .refusal import refuse
 from .reservation import bequeath, is_stuck, most_of, next_waiting, out_of_memory, reserve, wait_for_memory
 from .residency import Binding, Residency
 from .session import ReplySink, VmSession
+from .shares import Backlog, Share, share_of, waiting_in
 from .spill import spill
 from .tensor import Tensor
 from .tracing.record import Reason
@@ -52,7 +55,6 @@ from .tracing.ring import Ring
 # 4 ms for the 1 ms of kernels in a training step. Whoever must answer others meanwhile sets it lower.
 INLINE_WORK = 1_200_000
 WINDOW = 256  # messages admitted per pass, so that a long pending list does not delay what finished
-DEPTH = 512  # instructions queued on one stream; more wait in its backlog
 
 
 class Engine:
@@ -82,23 +84,26 @@ class Engine:
         self.sessions: dict[int, VmSession] = {}
         self.nobody = VmSession(0, drop_reply)  # owns planned transfers and copies
         self.names: dict[str, Tensor] = {}
+        self.publishers: dict[str, Account] = {}
         self.live: dict[int, Instruction] = {}
         self.pending: deque[tuple[VmSession, Sequence[Any]]] = deque()
         self.ready: deque[Instruction] = deque()
         self.doomed: deque[Instruction] = deque()
         self.finished: deque[Any] = deque()
         self.outbox: dict[Stream, list[Instruction]] = {}
-        self.backlog: dict[Stream, deque[Instruction]] = {}
+        self.backlog: dict[Stream, Backlog] = {}
+        self.refills: dict[Share, None] = {}  # shares of streams that reported something, and have a backlog
         self.retired = 0
         self.failed = 0
         self.report: Callable[[VmSession, TensordError], None] = drop_report  # told once of each error, at its origin
+        self.query: Callable[[VmSession, str, Sequence[Any]], Any] = know_nothing  # answers QUERY messages
 
     # -- the outside -----------------------------------------------------------------------------------------------
 
-    def open_session(self, reply: ReplySink, *, strict: bool = False) -> VmSession:
+    def open_session(self, reply: ReplySink, *, strict: bool = False, limits: Limits | None = None) -> VmSession:
         """A new session; `reply` is called on the driving thread with the answers to its requests."""
         self.session_ids += 1
-        session = VmSession(self.session_ids, reply, strict=strict)
+        session = VmSession(self.session_ids, reply, strict=strict, limits=limits)
         self.sessions[session.id] = session
         return session
 
@@ -118,7 +123,7 @@ class Engine:
             self.retire_doomed()
         if self.pending:
             self.handle_pending()
-        if self.ready:
+        if self.ready or self.refills:
             self.dispatch_ready()
         if self.outbox:
             self.flush_outbox()
@@ -133,8 +138,10 @@ class Engine:
             instruction = finished.popleft()
             stream = instruction.stream
             self.lanes[stream.device].touched(stream, -1)
-            if stream in self.backlog and stream.queued < DEPTH // 2:
-                self.ready.extend(self.backlog.pop(stream))
+            share = instruction.share
+            share.leave(instruction)
+            if share.waiting:
+                self.refills[share] = None
             self.complete(instruction)
 
     def retire_doomed(self) -> None:
@@ -146,24 +153,39 @@ class Engine:
 
     def handle_pending(self) -> None:
         """Admit a window of messages."""
-        pending, handle = self.pending, self.admission.handle
+        pending, handle = self.pending, self.handle
         for _ in range(min(WINDOW, len(pending))):
             session, message = pending.popleft()
-            try:
-                if message[0] == CALL and run_immediately(self, session, message):
-                    continue
-                handle(session, message)
-            except Exception as error:  # nothing that a client sends may stop the others
-                refuse(self, session, message, error)
-            self.residency.bound.clear()
-            if self.ready:  # at once, so that the next one may find it done
-                self.dispatch_ready()
+            handle(session, message)
+
+    def handle(self, session: VmSession, message: Sequence[Any]) -> None:
+        """Admit one message, and dispatch what that made ready: at once, so that the next one may find it done."""
+        try:
+            if message[0] == CALL and run_immediately(self, session, message):
+                return
+            self.admission.handle(session, message)
+        except Exception as error:  # nothing that a client sends may stop the others
+            refuse(self, session, message, error)
+        self.residency.bound.clear()
+        if self.ready:
+            self.dispatch_ready()
 
     def dispatch_ready(self) -> None:
         """Dispatch what is ready, and what becomes so because its producer has its place on a stream now."""
+        while self.refills:  # first: what waits for its place is older
+            self.refill(self.refills.popitem()[0])
         ready = self.ready
         while ready:
             self.dispatch(ready.popleft())
+
+    def refill(self, share: Share) -> None:
+        """Dispatch from a session's backlog on one stream until its share of it is used up again."""
+        backlog = self.backlog[share.stream]
+        while share.waiting and share.has_place:
+            backlog.count -= 1
+            self.dispatch(share.waiting.popleft())
+        if not backlog.count:
+            del self.backlog[share.stream]
 
     def flush_outbox(self) -> None:
         """Hand each stream its batch."""
@@ -255,7 +277,7 @@ class Engine:
         self.ready.append(instruction)
 
     def choose_stream(self, instruction: Instruction) -> Stream | None:
-        """The stream of the latest undone producer, else the least loaded; None is the driving thread (control)."""
+        """The latest undone producer's, else an idle one or the least loaded; None is the driving thread."""
         if instruction.stream is not None or instruction.on_control or instruction.payload is not None:
             return instruction.stream
         if instruction.opcode is Opcode.BARRIER or instruction.opcode is Opcode.RELEASE:
@@ -264,7 +286,10 @@ class Engine:
         for source in reversed(instruction.soft):
             if source.stream in lane.compute:
                 return source.stream
-        return min(lane.compute, key=lambda stream: stream.queued)
+        if len(lane.compute) == 1:
+            return lane.compute[0]
+        shares = instruction.session.shares
+        return min(lane.compute, key=lambda stream: stream.queued + waiting_in(shares.get(stream)))
 
     # -- dispatch --------------------------------------------------------------------------------------------------
 
@@ -276,11 +301,17 @@ class Engine:
             return
         if instruction.status is not Status.READY or instruction.error is not None:
             return  # doomed since
-        stream = instruction.stream
-        if stream is not None and stream.queued >= DEPTH:
-            self.backlog.setdefault(stream, deque()).append(instruction)
-            return
+        stream = chosen = instruction.stream
+        share = None
+        if stream is not None and self.runs_inline(instruction, stream):
+            stream = self.overtake(instruction, stream)
+        elif stream is not None:
+            share = share_of(instruction.author, stream, self.lanes[stream.device])
+            if not share.has_place:
+                self.wait_for_place(instruction, share)
+                return
         if not reserve(instruction):
+            instruction.stream = chosen
             if is_stuck(instruction):
                 self.fail_waiting(instruction, out_of_memory(instruction))
             return
@@ -290,22 +321,38 @@ class Engine:
             bind_arguments(instruction)
         except BaseException as error:
             instruction.fail(error)
-        if stream is None or self.runs_inline(instruction, stream):
+        if stream is None or share is None:
             self.run_inline(instruction)
         else:
+            share.enter(instruction)
             self.hand_over(instruction, stream)
         if instruction.lane.waiting:
             self.retry(instruction.lane)
 
+    def wait_for_place(self, instruction: Instruction, share: Share) -> None:
+        """Its session has its share of the stream queued: it follows when something of that has retired."""
+        share.waiting.append(instruction)
+        backlog = self.backlog.get(share.stream)
+        if backlog is None:
+            backlog = self.backlog[share.stream] = Backlog()
+        backlog.count += 1
+
+    def overtake(self, instruction: Instruction, stream: Stream) -> Stream | None:
+        """It runs on the driving thread. Where that overtakes what its stream has queued, it is the stream's no more:
+        memory that is free only in the stream's order is not for it."""
+        if stream.queued:
+            instruction.stream = None
+        return instruction.stream
+
     def runs_inline(self, instruction: Instruction, stream: Stream) -> bool:
-        """Small, bounded, and its stream is drained: cheaper here than on a worker."""
+        """Small, bounded, and everything that it depends on is done: cheaper here than on a worker."""
         plan = instruction.plan
         if plan is not None:
             instruction.quick = plan.op.bounded and plan.work <= instruction.lane.inline_work
         else:
             size = sum(copy.nbytes for copy in instruction.reads + instruction.writes)
             instruction.quick = size <= 2 * INLINE_BYTES
-        return instruction.quick and stream.inline and not stream.queued and not instruction.soft
+        return instruction.quick and stream.inline and not instruction.soft
 
     def run_inline(self, instruction: Instruction) -> None:
         """Execute on the driving thread and retire at once."""
@@ -470,6 +517,11 @@ class Engine:
 
 def drop_reply(request: int, value: object, error: TensordError | None) -> None:
     """The reply sink of a session that asks nothing."""
+
+
+def know_nothing(_session: VmSession, what: str, _arguments: Sequence[Any]) -> Any:
+    """Until somebody answers questions."""
+    raise ProtocolError(f"nobody here knows about {what!r}")
 
 
 def drop_report(session: VmSession, error: TensordError) -> None:

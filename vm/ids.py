@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..interpreter.errors import MetadataError, ProtocolError, TensordError
 from .lane import Lane
 from .plan import Plan
+from .quotas import charge, check_number
 from .tensor import Tensor
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ def plan_of(session: VmSession, number: int) -> Plan:
     """The plan behind a signature's number, or the error that it inferred to."""
     plan = session.plans.get(number)
     if plan is None:
+        check_number(number, session.limits.signatures, "signature")
         raise ProtocolError(f"signature {number} was never sent")
     if isinstance(plan, TensordError):
         raise plan
@@ -50,7 +52,13 @@ def check_new(session: VmSession, ids: Sequence[int]) -> None:
 
 
 def define(session: VmSession, id_: int, tensor: Tensor) -> None:
-    """Enter a tensor under a new id."""
+    """Enter a tensor under a new id; a storage that nobody is charged for is the session's."""
+    charge(session, tensor.storage)
+    enter(session, id_, tensor)
+
+
+def enter(session: VmSession, id_: int, tensor: Tensor) -> None:
+    """Enter a tensor under a new id, whatever its storage."""
     session.tensors[id_] = tensor
     session.newest = max(session.newest, id_)
 

@@ -4,10 +4,14 @@ Most ops of a loop over small tensors find everything done that they depend on. 
 its edges would be made only to be dropped in the same pass, at several times the cost of the kernel. So the op runs
 at once on the driving thread, if all of this holds:
 
-- the plan says it is small and bounded, and a compute stream of its device that allows inline execution is drained;
+- the plan says it is small and bounded, and its device lets small ops run on the driving thread;
 - every operand has a healthy, finished copy on the device, and no unfinished access that an edge would have to wait
   for: what this leaves out is exactly what `edges.consume` would have found nothing to do for;
-- no instruction in front of it still has to reserve memory on that device, and its own result fits at once.
+- its own result fits at once, and beside all that instructions in front of it still have to reserve;
+- its session may have the result.
+
+That the device's streams are busy is no reason to wait: whoever runs there has no access in common with it that an edge
+would have ordered, so it may as well run before them or beside them (docs/decisions/0007).
 
 Otherwise nothing is changed and the op takes the long way. The record in the trace is the same, with no edges and two
 adjacent ticks, and `verify` holds it to that. This is the hottest code of the machine, and written for it: few calls,
@@ -17,14 +21,15 @@ new id; and, if no instruction was ever bound to it, the tensor and the storage 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..interpreter.meta import Meta
 from ..interpreter.opcodes import Opcode
 from .binding import bind
 from .instruction import Instruction
 from .plan import Plan
+from .quotas import charge, let_off
 from .tensor import Copy, Storage, Tensor
 
 if TYPE_CHECKING:
@@ -44,27 +49,13 @@ def run_immediately(engine: Engine, session: VmSession, message: Sequence[Any]) 
     if type(plan) is not Plan or not plan.immediate or session.cancelled is not None or len(inputs) != len(plan.metas):
         return False
     lane = plan.lane
-    if lane.unreserved or not lane.idle or not lane.compute[0].inline:
+    if not lane.compute[0].inline or type(location) is not int:  # whoever reads traces relies on the latter
         return False
     tensors = session.tensors
-    arguments: list[Any] = []
-    traced: list[int] = []
-    for value, meta in zip(inputs, plan.metas, strict=True):
-        if type(meta) is not Meta:
-            arguments.append(value)
-            continue
-        tensor = tensors.get(value)
-        if tensor is None or tensor.meta is not meta:
-            return False
-        copy = tensor.storage.copies.get(lane)
-        if copy is None or copy.writer is not None or copy.poison is not None:
-            return False
-        buffer = copy.buffer
-        if buffer is None:
-            return False
-        plain = buffer.meta is meta and tensor.strides is None
-        arguments.append(buffer.array if plain else bind_operand(lane, buffer, tensor, meta))
-        traced += (copy.id, copy.version)
+    bound = (bind_two if plan.two else bind_operands)(lane, tensors, inputs, plan.metas)
+    if bound is None:
+        return False
+    arguments, traced = bound
     if lane.replicas:
         for value, meta in zip(inputs, plan.metas, strict=True):
             if type(meta) is Meta:
@@ -96,7 +87,56 @@ def run_immediately(engine: Engine, session: VmSession, message: Sequence[Any]) 
     return True
 
 
-def bind_operand(lane: Lane, buffer: Buffer, tensor: Tensor, meta: Meta) -> Any:
+# The arrays of a call's operands, and what the trace keeps of them: (copy, version) of each tensor, flat.
+Bound: TypeAlias = tuple[list[Any], list[int]]
+
+
+def bind_operands(
+    lane: Lane, tensors: Mapping[int, Tensor], inputs: Sequence[Any], metas: Sequence[Any]
+) -> Bound | None:
+    """The operands, if each of them is there, healthy and finished; else None."""
+    arguments: list[Any] = []
+    traced: list[int] = []
+    for value, meta in zip(inputs, metas, strict=True):
+        if type(meta) is not Meta:
+            if type(value) is not meta:
+                return None  # the long way tells what is wrong
+            arguments.append(value)
+            continue
+        tensor = tensors.get(value)
+        if tensor is None or tensor.meta is not meta:
+            return None
+        copy = tensor.storage.copies.get(lane)
+        if copy is None or copy.writer is not None or copy.poison is not None:
+            return None
+        buffer = copy.buffer
+        if buffer is None:
+            return None
+        plain = buffer.meta is meta and tensor.strides is None
+        arguments.append(buffer.array if plain else bind_operand(lane, buffer, tensor, meta))
+        traced += (copy.id, copy.version)
+    return arguments, traced
+
+
+def bind_two(lane: Lane, tensors: Mapping[int, Tensor], inputs: Sequence[Any], metas: Sequence[Any]) -> Bound | None:
+    """`bind_operands` for two tensors, which most calls have: without loop and growing lists."""
+    first, second = inputs
+    m, n = metas
+    x, y = tensors.get(first), tensors.get(second)
+    if x is None or y is None or x.meta is not m or y.meta is not n:
+        return None
+    a, b = x.storage.copies.get(lane), y.storage.copies.get(lane)
+    if a is None or b is None or a.writer is not None or b.writer is not None:
+        return None
+    p, q = a.buffer, b.buffer
+    if p is None or q is None or a.poison is not None or b.poison is not None:
+        return None
+    left = p.array if p.meta is m and x.strides is None else bind_operand(lane, p, x, m)
+    right = q.array if q.meta is n and y.strides is None else bind_operand(lane, q, y, n)
+    return [left, right], [a.id, a.version, b.id, b.version]
+
+
+def bind_operand(lane: Lane, buffer: Buffer, tensor: Tensor, meta: Any) -> Any:
     """The array of an operand that is not bound as it was last time."""
     if tensor.strides is not None:
         return lane.device.bind_view(buffer, meta, tensor.offset, tensor.strides)
@@ -134,7 +174,7 @@ def inherit(
 ) -> int:
     """Forwarding: let the result have an input that dies here. Returns that input's release bit, 0 for none."""
     _, _, inputs, outputs, released, _ = message
-    tensors = session.tensors
+    tensors, account = session.tensors, session.account
     lane = plan.lane
     meta = plan.outputs[0]
     for position in plan.forward:
@@ -154,19 +194,24 @@ def inherit(
             or copy.readers
             or copy in lane.replicas
             or buffer is None
+            or buffer.exposed
             or meta is None
             or inputs.count(inputs[position]) != 1
             or outputs[0] <= session.newest
             or len(outputs) != 1
+            or (storage.account is not account and account.bytes + storage.nbytes > account.limit)
         ):
             continue
         del tensors[inputs[position]]
         engine.copies += 1
         copy.id = engine.copies
         copy.version = storage.version = 1
+        if storage.account is not account:
+            let_off(storage)
+            charge(session, storage)
         if tensor.bound:  # somebody may still read an older copy, by this tensor's meta
             storage.copies = {}
-            tensor = Tensor(meta, Storage(meta.nbytes, lane, copy), lane)
+            tensor = Tensor(meta, Storage(meta.nbytes, lane, copy, storage.account), lane)
         tensor.meta = meta
         tensor.home = lane
         tensors[outputs[0]] = tensor
@@ -189,7 +234,11 @@ def make_result(
     lane, meta = plan.lane, plan.outputs[0]
     if meta is None or len(outputs) != 1 or outputs[0] <= session.newest:
         return False
-    nbytes, device = meta.nbytes, lane.device
+    nbytes, device, account = meta.nbytes, lane.device, session.account
+    if account.bytes + nbytes > account.limit or len(session.tensors) >= account.tensors:
+        return False
+    if lane.unreserved and not lane.has_spare(nbytes):
+        return False
     buffer = device.allocate(nbytes)
     if buffer is None:
         return False
@@ -197,7 +246,8 @@ def make_result(
     copy = Copy(engine.copies, lane, nbytes, 1)
     copy.buffer = buffer
     lane.planned += nbytes
-    session.tensors[outputs[0]] = Tensor(meta, Storage(nbytes, lane, copy), lane)
+    account.bytes += nbytes
+    session.tensors[outputs[0]] = Tensor(meta, Storage(nbytes, lane, copy, account), lane)
     session.newest = outputs[0]
     arguments.append(buffer.array if buffer.meta is meta else device.bind(buffer, meta))
     traced += (copy.id, 1)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .plan import Plan
     from .residency import Binding
     from .session import VmSession
+    from .shares import Share
     from .tensor import Copy
 
 
@@ -108,6 +109,7 @@ class Instruction:
         "results",
         "revoked",
         "session",
+        "share",
         "soft",
         "started",
         "status",
@@ -142,6 +144,7 @@ class Instruction:
         self.soft: dict[Instruction, None] = {}
         self.unlaunched = 0
         self.handed = False  # a stream has it; soft successors may follow
+        self.share: Share | None = None  # of its stream, that its author had when it was handed over
         self.quick = False  # small and bounded: certain to end within tens of microseconds
         self.on_control = False  # runs on the driving thread, whatever its size
         self.forwarded: Copy | None = None  # the input whose memory its result took over

@@ -25,6 +25,7 @@ from ..streams.stream import Stream
 
 if TYPE_CHECKING:
     from .instruction import Instruction
+    from .session import VmSession
     from .tensor import Copy, Storage
 
 
@@ -35,17 +36,18 @@ class Lane:
         "compute",
         "device",
         "hand_me_downs",
-        "idle",
         "inline_work",
         "live",
         "lost",
         "moved",
         "name",
+        "pinned",
         "planned",
         "replicas",
         "unknown",
         "unreserved",
         "unreserved_bytes",
+        "users",
         "waiting",
     )
 
@@ -54,15 +56,16 @@ class Lane:
         self.inline_work = inline_work  # bounded kernels up to this may run on the driving thread
         self.name = device.name
         self.compute = list(device.compute)
-        self.idle = len(self.compute)  # compute streams with nothing queued
         self.planned = 0
         self.unreserved: dict[Instruction, int] = {}
         self.unreserved_bytes = 0
         self.unknown = 0  # unreserved instructions whose needs are not known yet (pending meta)
         self.waiting: list[tuple[int, Instruction]] = []  # a heap by id
         self.live: dict[Instruction, None] = {}  # instructions that touch this device's memory, in program order
+        self.users: dict[VmSession, None] = {}  # open sessions that have ever had something on one of its streams
         self.lost: TensordError | None = None  # the device is: nothing is admitted here any more
         self.replicas: dict[Copy, Storage] = {}  # least recently used first
+        self.pinned: dict[Copy, int] = {}  # copies that clients have mapped -> how many holds
         self.moved: dict[str, list[int]] = {}  # kind of transfer -> [count, bytes]
         self.hand_me_downs: dict[Stream, list[Buffer]] = {}  # free for later instructions of that stream, not for all
 
@@ -107,6 +110,10 @@ class Lane:
             return True
         # Someone in front does not know its needs: leave it half of the device.
         return self.unknown > 0 and free - nbytes >= max(self.unreserved_bytes, device.limit // 2)
+
+    def has_spare(self, nbytes: int) -> bool:
+        """Is so much free beside all that instructions in front still have to reserve?"""
+        return not self.unknown and self.device.limit - self.device.allocated - nbytes >= self.unreserved_bytes
 
     def allocate(self, nbytes: int, stream: Stream | None) -> Buffer | None:
         """A buffer for an instruction of that stream, after dropping idle replicas if need be; None if none fits."""
@@ -157,8 +164,8 @@ class Lane:
                     return
 
     def may_forget(self, copy: Copy, storage: Storage) -> bool:
-        """Is it in its storage's map, and another whole copy, too?"""
-        return copy.current and (copy.view is not None or len(storage.copies) > 1)
+        """Is it in its storage's map, and another whole copy, too, and has no client mapped it?"""
+        return copy.current and copy not in self.pinned and (copy.view is not None or len(storage.copies) > 1)
 
     def forget(self, copy: Copy, storage: Storage) -> None:
         """Take a copy out of its storage's map."""
@@ -187,6 +194,8 @@ class Lane:
         if copy.buffer is not None and copy.queued == copy.uses and stream is not None and stream.device == self.name:
             if not stream.queued:  # all have been executed; they only wait for the statuses of their sources
                 self.free(copy)
+                return
+            if copy.buffer.exposed:
                 return
             self.hand_me_downs.setdefault(stream, []).append(copy.buffer)
             copy.buffer = None
@@ -217,17 +226,11 @@ class Lane:
 
     def inline(self) -> bool:
         """May a small op run on the driving thread now?"""
-        return self.idle > 0 and self.compute[0].inline
+        return self.compute[0].inline
 
     def touched(self, stream: Stream, step: int) -> None:
         """A stream's queue grew or shrank by `step`."""
-        before = stream.queued
-        stream.queued = before + step
-        if stream in self.compute:
-            if before == 0:
-                self.idle -= 1
-            elif stream.queued == 0:
-                self.idle += 1
+        stream.queued += step
         if stream.queued == 0 and self.hand_me_downs:
             for buffer in self.hand_me_downs.pop(stream, ()):
                 self.device.free(buffer)

@@ -1,6 +1,7 @@
 """The machine's log: structlog over the standard library's logger "tensord".
 
-So an embedded machine is as quiet as any library: warnings appear, the rest is for whoever configures logging.
+So an embedded machine is as quiet as any library: warnings appear, the rest is for whoever configures logging. The
+daemon exchanges the processors in place (vm/service/logs.py), also for loggers that were made before.
 """
 
 from __future__ import annotations
@@ -9,10 +10,16 @@ import logging
 from typing import Any
 
 import structlog
+from structlog.typing import Processor
+
+PROCESSORS: list[Processor] = [
+    structlog.stdlib.filter_by_level,
+    structlog.processors.KeyValueRenderer(key_order=["event"]),
+]
 
 log: Any = structlog.wrap_logger(
     logging.getLogger("tensord"),
-    processors=[structlog.stdlib.filter_by_level, structlog.processors.KeyValueRenderer(key_order=["event"])],
+    processors=PROCESSORS,
     wrapper_class=structlog.stdlib.BoundLogger,
     cache_logger_on_first_use=True,
 )

@@ -31,22 +31,18 @@ from weakref import WeakSet
 
 import numpy as np
 
-from ..interpreter.errors import ConnectionLost, ProtocolError, TensordError
-from ..streams.catalogue import close_devices, open_devices
+from ..interpreter.errors import ConnectionLost, ProtocolError
+from ..interpreter.interrupts import SHIELD, ShieldedLock
 from ..streams.stream import Task
 from . import cancel
-from .engine import Engine
-from .interrupts import SHIELD, ShieldedLock
 from .log import log
-from .report import residency_of, statistics
+from .queries import whole
+from .runtime import HANG_AFTER, Runtime
 from .session import ReplySink, VmSession
-from .tracing.trace import Trace
 
 IDLE_FLUSH = 0.01  # seconds after which a background flush sends what a session left unsent
 AWAKE_ROUNDS = 50  # background rounds without unsent work before it sleeps for good
 DOZE = 0.1  # seconds between looks at what idle sessions dropped
-HANG_CHECK = 1.0
-HANG_AFTER = 3.0
 SWITCH_INTERVAL = 1e-4
 WINDOW = 8192  # unfinished instructions a session may have
 WINDOW_BYTES = 1 << 30  # bytes of uploads it may have unconsumed
@@ -81,7 +77,7 @@ class Waiter:
         self.bell = Bell()
 
 
-class VirtualMachine:
+class VirtualMachine(Runtime):
     """An engine with devices, driven by its callers and a background thread."""
 
     def __init__(
@@ -102,13 +98,7 @@ class VirtualMachine:
         self.awake = False
         self.closed = True  # until it is complete
         self.dozing = False  # the background sleeps until it is rung
-        self.hang_after = hang_after
-        self.watch_period = min(HANG_CHECK, hang_after / 3)
-        self.hung: dict[int, dict[str, object]] = {}
-        self.devices = open_devices(devices, self.sink)
-        self.engine = Engine(self.devices, time.perf_counter_ns, tracing=tracing)
-        self.engine.report = self.report
-        self.recent_errors: list[TensordError] = []
+        super().__init__(devices, self.sink, tracing=tracing, hang_after=hang_after)
         SHIELD.install()
         self._interval = sys.getswitchinterval()
         sys.setswitchinterval(min(self._interval, SWITCH_INTERVAL))
@@ -128,6 +118,7 @@ class VirtualMachine:
         """End a session: what it has pending is cancelled, its tensors are released."""
         self.hooks.pop(session.id, None)
         with self.inside():
+            self.places.ended(session)
             cancel.close(self.engine, session)
         self.drive()
 
@@ -159,11 +150,6 @@ class VirtualMachine:
         with self.inside():
             cancel.cancel(self.engine, session)
         self.drive()
-
-    def restart(self, session: VmSession) -> None:
-        """Take the session's instructions again."""
-        with self.inside():
-            cancel.restart(self.engine, session)
 
     @contextmanager
     def inside(self) -> Iterator[None]:
@@ -303,68 +289,18 @@ class VirtualMachine:
         """Something runs that may hang, or there are handles that may be dropped, which rings nobody."""
         return bool(self.engine.live) or any(session.tensors for session in list(self.engine.sessions.values()))
 
-    def watch(self) -> None:
-        """Name kernels that have been running for suspiciously long, once each."""
-        now = time.perf_counter_ns()
-        hung = {}
-        for device in self.devices.values():
-            for stream in device.streams:
-                running = stream.running()
-                if running is not None and now - running[1] > self.hang_after * 1e9:
-                    hung[running[0].id] = self.describe_hang(running[0], stream.name, (now - running[1]) / 1e9)
-        before, self.hung = self.hung, hung
-        for id_, entry in hung.items():
-            if id_ not in before:
-                log.warning("an instruction has been running for long", **entry)
-        if hung.keys() != before.keys():
-            self.drive()  # somebody may wait for just that
-
-    def describe_hang(self, task: Any, stream: str, seconds: float) -> dict[str, object]:
-        """What hangs, where, since when, and whose line it was."""
-        location = task.author.where(task.location) if hasattr(task, "author") else None
-        return {
-            "instruction": task.id,
-            "op": task.label,
-            "stream": stream,
-            "seconds": round(seconds, 1),
-            "location": location,
-        }
-
-    def report(self, session: VmSession, error: TensordError) -> None:
-        """Log an error once, at its origin."""
-        self.recent_errors = [*self.recent_errors[-19:], error]
-        log.debug(
-            "instruction failed", session=session.id, error=str(error), op=error.op, instruction=error.instruction
-        )
+    def watch(self) -> bool:
+        """Name kernels that hang; somebody may wait for just that."""
+        changed = super().watch()
+        if changed:
+            self.drive()
+        return changed
 
     # -- looking inside --------------------------------------------------------------------------------------------
 
-    def stats(self, session: VmSession | None = None) -> dict[str, Any]:
-        """Counters of the engine, the devices and a session."""
-        with self.inside():
-            found = statistics(self.engine, session)
-        found["hung"] = list(self.hung.values())
-        found["recent_errors"] = [f"{type(e).__name__}: {e}" for e in self.recent_errors]
-        return found
-
-    def residency(self, session: VmSession, id_: int) -> dict[str, str]:
-        """Where the current copies of a tensor are, or will be."""
-        with self.inside():
-            return residency_of(session, id_)
-
-    def trace(self) -> Trace:
-        """The ring and the live instructions."""
-        with self.inside():
-            engine = self.engine
-            where = self.where
-            records = engine.ring.records(where) + engine.ring.live_records(engine.live.values(), where)
-            dropped = engine.retired - len(engine.ring.entries) if engine.ring.enabled else 0
-            return Trace(records, devices=tuple(engine.lanes), dropped=dropped, taken=time.perf_counter_ns())
-
-    def where(self, session: int, location: int) -> str:
-        """The user's line behind a session's location number."""
-        found = self.engine.sessions.get(session)
-        return (found.where(location) if found is not None else None) or ""
+    def answer(self, session: VmSession, what: str, arguments: Sequence[Any]) -> Any:
+        """What a session asks about the machine, at once. Called by the engine, so while somebody drives it."""
+        return whole(super().answer(session, what, arguments))
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
@@ -382,13 +318,11 @@ class VirtualMachine:
             self.wake_waiters()
         self.bell.ring()
         self.background_bell.ring()
-        ended = close_devices(self.devices, max(deadline - time.monotonic(), 0.1))
+        ended = super().close(max(deadline - time.monotonic(), 0.1))
         if self._background is not threading.current_thread():
             self._background.join(max(deadline - time.monotonic(), 0.1))
         sys.setswitchinterval(self._interval)
         SHIELD.remove()
-        if not ended:
-            log.warning("closed with a kernel that does not end; its thread is given up", hung=list(self.hung.values()))
         return ended
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..interpreter.errors import MetadataError
 from ..interpreter.opcodes import Opcode
 from .immediate import leave_record
+from .quotas import check_names
 from .tensor import Tensor
 
 if TYPE_CHECKING:
@@ -15,12 +16,16 @@ if TYPE_CHECKING:
     from .session import VmSession
 
 
-def publish(engine: Engine, given: Sequence[str], tensors: Sequence[Tensor]) -> None:
-    """Bind names to tensors, replacing what they named before."""
+def publish(engine: Engine, session: VmSession, given: Sequence[str], tensors: Sequence[Tensor]) -> None:
+    """Bind names to tensors, replacing what they named before. They count against the quota of who did it last."""
+    check_names(engine, session, given)
     for name, tensor in zip(given, tensors, strict=True):
         tensor.holders += 1
         before = engine.names.get(name)
         engine.names[name] = tensor
+        unlist(engine, name)
+        engine.publishers[name] = session.account
+        session.account.names += 1
         if before is not None:
             let_go(engine, before)
 
@@ -39,7 +44,15 @@ def unpublish(engine: Engine, given: Sequence[str]) -> None:
     distinct = tuple(dict.fromkeys(given))
     for name, tensor in zip(distinct, lookup(engine, distinct), strict=True):
         del engine.names[name]
+        unlist(engine, name)
         let_go(engine, tensor)
+
+
+def unlist(engine: Engine, name: str) -> None:
+    """The name counts against nobody's quota."""
+    account = engine.publishers.pop(name, None)
+    if account is not None:
+        account.names -= 1
 
 
 def let_go(engine: Engine, tensor: Tensor) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ..interpreter.errors import TensordError
 from ..interpreter.meta import Meta, OperandMeta
 from .instruction import Instruction
+from .quotas import check_bytes
 from .residency import Binding
 from .tensor import Copy, Tensor
 
@@ -77,6 +78,8 @@ def learn_size(tensor: Tensor, nbytes: int) -> None:
     storage = tensor.storage
     if storage.nbytes < 0:
         storage.nbytes = nbytes
+        if storage.account is not None:
+            storage.account.bytes += nbytes
         for copy in storage.copies.values():
             learn_copy_size(copy, nbytes)
 
@@ -94,6 +97,7 @@ def resolve_instruction(engine: Engine, instruction: Instruction) -> list[tuple[
     resolved: list[tuple[Tensor, Meta]] = []
     try:
         metas = infer_outputs(engine, instruction)
+        check_sizes(instruction, metas)
     except TensordError as error:
         engine.fail_waiting(instruction, error)
         return resolved
@@ -108,6 +112,13 @@ def resolve_instruction(engine: Engine, instruction: Instruction) -> list[tuple[
     instruction.lane.learn(instruction, need + most)
     engine.try_ready(instruction)
     return resolved
+
+
+def check_sizes(instruction: Instruction, metas: Iterable[Meta | None]) -> None:
+    """QuotaError if what data have decided is more than the session may have."""
+    if instruction.plan is not None:
+        made = zip(instruction.outputs, metas, strict=True)
+        check_bytes(instruction.session, sum(m.nbytes for b, m in made if b.tensor.meta is None and m is not None))
 
 
 def infer_outputs(engine: Engine, instruction: Instruction) -> tuple[Meta | None, ...]:

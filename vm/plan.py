@@ -38,6 +38,7 @@ class Plan:
         "scalars",
         "session",
         "traits",
+        "two",
         "work",
     )
 
@@ -59,6 +60,7 @@ class Plan:
         self.lane = lane
         self.in_place = targets is not None
         self.scalars = tuple(isinstance(meta, type) for meta in metas)
+        self.two = len(metas) == 2 and all(type(meta) is Meta for meta in metas)  # two tensors
         self.pending = None in metas
         if op.name in lane.device.missing:
             raise MetadataError(f"{op.name} has no kernel on {lane.name}", op=op.name)

@@ -11,8 +11,9 @@ from ..interpreter.forms import check_form, field_of, outputs_of
 from ..interpreter.messages import MessageKind
 from ..interpreter.meta import Meta
 from ..interpreter.opcodes import Opcode
-from .ids import define
+from .ids import enter
 from .lane import Lane
+from .quotas import let_off, may_name
 from .tensor import Copy, Tensor
 
 if TYPE_CHECKING:
@@ -84,8 +85,8 @@ def reject(
         tensor = session.tensors.get(id_)
         if tensor is not None:
             poison_existing(engine, session, tensor, error)
-        elif isinstance(id_, int) and id_ > session.newest:
-            define(session, id_, poisoned(engine, error, meta, home))
+        elif isinstance(id_, int) and id_ > session.newest and may_name(session):
+            enter(session, id_, poisoned(engine, error, meta, home))
     if not isinstance(error, CancelledError):
         engine.tell(session, error)
 
@@ -95,6 +96,7 @@ def poison_existing(engine: Engine, session: VmSession, tensor: Tensor, error: T
     if tensor.holders > 1 and isinstance(error, CancelledError):
         return
     poison_copy(engine, session, engine.residency.target(tensor, tensor.home, False, session, 0).copy, error)
+    let_off(tensor.storage)
 
 
 def poison_copy(engine: Engine, session: VmSession, copy: Copy, error: TensordError) -> None:

@@ -11,6 +11,7 @@ from .lane import Lane
 if TYPE_CHECKING:
     from .engine import Engine
     from .session import VmSession
+    from .tensor import Tensor
 
 
 def statistics(engine: Engine, session: VmSession | None) -> dict[str, Any]:
@@ -57,6 +58,11 @@ def residency_of(session: VmSession, id_: int) -> dict[str, str]:
     tensor = session.tensors.get(id_)
     if tensor is None:
         raise ProtocolError(f"tensor {id_} was released")
+    return residency(tensor)
+
+
+def residency(tensor: Tensor) -> dict[str, str]:
+    """Device names to "valid", "planned" or "poisoned", for its current copies."""
     storage = tensor.storage
     copies = dict(storage.copies)
     key = tensor.view_key()

@@ -45,9 +45,10 @@ def forward(instruction: Instruction, needy: list[Binding]) -> bool:
     target = needy[0].copy
     for copy in instruction.aliases:
         others = copy.uses - 1
-        sole = others == 0 or (copy.queued == others and copy.stream is instruction.stream)
-        if sole and not copy.current and copy.buffer is not None and copy.buffer.nbytes == target.nbytes:
-            target.buffer = copy.buffer
+        sole = others == 0 or (copy.queued == others and copy.stream is instruction.stream is not None)
+        buffer = copy.buffer
+        if sole and not copy.current and buffer is not None and buffer.nbytes == target.nbytes and not buffer.exposed:
+            target.buffer = buffer
             instruction.forwarded = copy
             return True
     return False

@@ -18,6 +18,8 @@ from ..interpreter.opcodes import Opcode
 from ..streams.stream import StreamKind
 from .instruction import Instruction
 from .lane import Lane
+from .pins import unpin
+from .quotas import charge, let_off
 from .tensor import Copy, Storage, Tensor
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ class Residency:
         self.planned: list[Instruction] | None = None  # collects the transfers that `place` plans
         self.host = host  # where data stops over between devices without peer access
         self.bound: list[Copy] = []  # operands of what is being admitted: no room is made by dropping these
+        self.holds: dict[Tensor, tuple[Copy, Storage]] = {}  # fetched values, and the copies that clients have mapped
         self.orphans: list[Storage] = []  # left by their last tensor, but an operand of what is being admitted
 
     def new_copy(self, lane: Lane, nbytes: int, version: int) -> Copy:
@@ -200,6 +203,7 @@ class Residency:
         storage = tensor.storage
         if storage.sharers > 1 or tensor.strides is not None:
             return self.detach(tensor, lane, partial, session, location)
+        charge(session, storage)
         copy = self.operand(tensor, lane, session, location).copy if partial else self.written_copy(storage, lane)
         for other in storage.current():
             if other is not copy:
@@ -229,6 +233,7 @@ class Residency:
         if tensor.storage.sharers == 0:
             self.orphans.append(tensor.storage)
         tensor.storage = Storage(nbytes, lane, copy)
+        charge(session, tensor.storage)
         tensor.offset, tensor.strides = 0, None
         target = Binding(copy, tensor, 0, None)
         if old is not None:
@@ -258,6 +263,8 @@ class Residency:
         storage.sharers -= 1
         if storage.sharers == 0:
             drop_copies(storage)
+        if self.holds and tensor in self.holds:
+            unpin(self.engine, tensor)
 
     def drop_orphans(self) -> None:
         """What was being admitted has its accesses now: they keep what it needs."""
@@ -268,6 +275,7 @@ class Residency:
 
 def drop_copies(storage: Storage) -> None:
     """Nothing names the storage any more: each copy goes with its last use."""
+    let_off(storage)
     for copy in storage.current():
         copy.lane.replicas.pop(copy, None)
         copy.lane.drop(copy)

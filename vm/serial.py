@@ -44,6 +44,7 @@ from .serial_values import (
     settle,
     summary,
     tensor_of,
+    twin,
 )
 from .session import ReplySink
 
@@ -75,6 +76,10 @@ class SerialEngine:
             MessageKind.LOOKUP: self.lookup,
             MessageKind.UNPUBLISH: self.unpublish,
             MessageKind.TO_DEVICE: self.to_device,
+            MessageKind.RESTART: lambda session, message: self.restart(session, message[1]),
+            MessageKind.ATOMIC: lambda session, message: self.receive(session, message[1]),
+            MessageKind.NAMES: self.list_names,
+            MessageKind.QUERY: lambda session, message: session.reply(message[3], None, None),
         }
 
     # -- the engine's interface ------------------------------------------------------------------------------------
@@ -98,6 +103,7 @@ class SerialEngine:
 
     def cancel(self, session: SerialSession, why: str = "the session was cancelled") -> None:
         """Refuse what the session sends until `restart`; what it sent before may have been cancelled."""
+        session.generation += 1
         session.cancelled = error = CancelledError(why)
         own: dict[int, int] = {}
         for tensor in session.tensors.values():
@@ -109,8 +115,10 @@ class SerialEngine:
         for value in (*session.chains.values(), *session.answers.values()):
             value.add(error)
 
-    def restart(self, session: SerialSession) -> None:
-        """Take the session's messages again, and side effects on chains that were stopped."""
+    def restart(self, session: SerialSession, generation: int) -> None:
+        """Take the session's messages again, and side effects on chains, unless it was cancelled once more since."""
+        if generation != session.generation:
+            return
         if session.cancelled is not None:
             session.chains = {id_: Value(()) for id_ in session.chains}
         session.cancelled = None
@@ -232,9 +240,7 @@ class SerialEngine:
             home = device if device in self.devices else None
             self.reject(session, error, (new,), location, "to_device", metas, home)
             return
-        moved = SerialTensor(Value(base.value.array, base.value.errors), base.meta, device)
-        moved.meta_pending, moved.meta_errors = base.meta_pending, base.meta_errors
-        define(session, new, moved)
+        define(session, new, twin(base, device))
 
     # -- release ---------------------------------------------------------------------------------------------------
 
@@ -269,12 +275,18 @@ class SerialEngine:
         define(session, id_, SerialTensor(Value(array), meta, device))
 
     def fetch(self, session: SerialSession, message: Sequence[Any]) -> None:
-        """The value at this place in program order."""
-        _, id_, request, location = message
+        """The value at this place in program order; under another id, it is a tensor like any other."""
+        _, id_, request, location, hold = message
         try:
             refuse_cancelled(session)
-            value = tensor_of(session, id_).value
+            tensor = tensor_of(session, id_)
+            if hold:
+                check_new(session, (hold,))
+                define(session, hold, twin(tensor, tensor.home))
+            value = tensor.value
         except TensordError as error:
+            if hold:
+                self.reject(session, error, (hold,), location, "fetch")
             value = denial(session, error, location, "fetch")
         session.answer(request, value)
 
@@ -314,11 +326,12 @@ class SerialEngine:
             return
         errors = tuple(dict.fromkeys(error for value in read for error in value.errors))
         link.errors = errors
+        arrays = [value.array for value in read[:-1]]
         if any(value.array is None for value in read):
             link.array = None
-        else:
-            self.call_back(session, callback, [value.array for value in read[:-1]], link, location)
-        session.answer(request, link)
+        elif callback is not None:
+            self.call_back(session, callback, arrays, link, location)
+        session.answer(request, Value(arrays, errors) if callback is None and link.array is not None else link)
 
     def call_back(
         self, session: SerialSession, callback: Callable[..., Any], arrays: list[Host], link: Value, location: int
@@ -366,16 +379,18 @@ class SerialEngine:
         session.reply(request, None, None)
 
     def lookup(self, session: SerialSession, message: Sequence[Any]) -> None:
-        """Handles to named tensors, all or none."""
-        _, wanted, ids, request = message
+        """Handles to named tensors, or tensors with their present values: all or none."""
+        _, wanted, ids, request, snapshot = message
         try:
             tensors = self.named(wanted)
             check_new(session, ids)
         except TensordError as error:
             session.answer(request, denial(session, error, 0, "lookup"))
             return
+        if snapshot:
+            tensors = [twin(tensor, tensor.home) for tensor in tensors]
         for id_, tensor in zip(ids, tensors, strict=True):
-            tensor.holders += 1
+            tensor.holders += not snapshot
             define(session, id_, tensor)
         session.answer(request, Value([summary(tensor) for tensor in tensors]))
 
@@ -391,6 +406,10 @@ class SerialEngine:
         for name in given:
             del self.names[name]
         session.reply(request, None, None)
+
+    def list_names(self, session: SerialSession, message: Sequence[Any]) -> None:
+        """Which names there are."""
+        session.answer(message[1], Value(sorted(self.names)))
 
     def named(self, wanted: Sequence[str]) -> list[SerialTensor]:
         """The tensors behind names; MetadataError if one is missing."""

@@ -82,6 +82,7 @@ class SerialSession:
         self.signatures: dict[int, Signature | TensordError] = {}
         self.locations: dict[int, str] = {}
         self.newest = 0
+        self.generation = 0
         self.cancelled: TensordError | None = None
         self.answers: dict[int, Value] = {}
 
@@ -149,6 +150,13 @@ def decode_target(wire: Any) -> Meta | None:
 def meta_of(array: Host) -> Meta:
     """An array's meta."""
     return Meta.of(array.shape, array.dtype)
+
+
+def twin(base: SerialTensor, home: str) -> SerialTensor:
+    """Another tensor with the same value."""
+    tensor = SerialTensor(Value(base.value.array, base.value.errors), base.meta, home)
+    tensor.meta_pending, tensor.meta_errors = base.meta_pending, base.meta_errors
+    return tensor
 
 
 def tensor_of(session: SerialSession, id_: int) -> SerialTensor:

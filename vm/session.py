@@ -6,10 +6,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from ..interpreter.errors import TensordError
+from ..interpreter.limits import Limits
+from ..streams.stream import Stream
+from .quotas import Account
 
 if TYPE_CHECKING:
     from .instruction import Instruction
     from .plan import Plan
+    from .shares import Share
     from .tensor import Copy, Tensor
 
 # (request, value, error): the answer to a session's request. Called on the driving thread; must not block.
@@ -20,15 +24,21 @@ class VmSession:
     """What the engine keeps for one session.
 
     `live` are its unfinished instructions in program order; `tensors` what its ids name; `newest` the highest id it
-    ever defined, since ids rise and are never reused.
+    ever defined, since ids rise and are never reused; `generation` the number of its cancellations, so that a restart
+    that was sent before the latest one does not undo it; `shares` what it has on each stream.
     """
 
     __slots__ = (
+        "account",
+        "answering",
         "barrier",
         "cancelled",
         "chains",
+        "closed",
         "errors",
+        "generation",
         "id",
+        "limits",
         "live",
         "locations",
         "moves",
@@ -36,14 +46,17 @@ class VmSession:
         "payload",
         "plans",
         "reply",
+        "shares",
         "strict",
         "tensors",
     )
 
-    def __init__(self, id_: int, reply: ReplySink, *, strict: bool = False) -> None:
+    def __init__(self, id_: int, reply: ReplySink, *, strict: bool = False, limits: Limits | None = None) -> None:
         self.id = id_
         self.reply = reply
         self.strict = strict
+        self.limits = limits or Limits()
+        self.account = Account(self.limits)
         self.tensors: dict[int, Tensor] = {}
         self.chains: dict[int, Copy] = {}
         self.plans: dict[int, Plan | TensordError] = {}
@@ -52,9 +65,13 @@ class VmSession:
         self.barrier: Instruction | None = None  # the latest live Barrier over the whole session
         self.moves: dict[Instruction, None] = {}  # live transfers that it asked for
         self.newest = 0
+        self.generation = 0
+        self.closed = False
+        self.shares: dict[Stream, Share] = {}
         self.cancelled: TensordError | None = None
         self.errors = 0
         self.payload = 0  # bytes of uploads not yet consumed
+        self.answering = 0  # bytes of answers that are being made
 
     def where(self, location: int) -> str | None:
         """The user's line behind a location number; None for one that was never sent."""

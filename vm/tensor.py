@@ -30,6 +30,7 @@ from ..streams.stream import Stream
 if TYPE_CHECKING:
     from .instruction import Instruction
     from .lane import Lane
+    from .quotas import Account
 
 # What a copy mirrors: None for the whole storage, else the layout of the one view whose bytes it holds, packed.
 ViewKey: TypeAlias = tuple[int, Shape, tuple[int, ...]]
@@ -85,13 +86,15 @@ class Storage:
     """The logical object behind one or more tensors.
 
     `copies` maps a device's lane to its whole current copy; `views` (rarely there) maps (lane, view) to a current
-    copy of that view's bytes alone. `sharers` counts the live tensors on it, in program order.
+    copy of that view's bytes alone. `sharers` counts the live tensors on it, in program order. `account` is that of the
+    session that made it; None for one that has never had a value, since what was to make it was refused.
     """
 
-    __slots__ = ("copies", "nbytes", "sharers", "version", "views")
+    __slots__ = ("account", "copies", "nbytes", "sharers", "version", "views")
 
-    def __init__(self, nbytes: int, lane: Lane, copy: Copy) -> None:
+    def __init__(self, nbytes: int, lane: Lane, copy: Copy, account: Account | None = None) -> None:
         self.nbytes = nbytes
+        self.account = account
         self.copies: dict[Lane, Copy] = {lane: copy}
         self.views: dict[tuple[Lane, ViewKey], Copy] | None = None
         self.version = copy.version

@@ -40,6 +40,15 @@ def lay_out(plan: Plan, meta: Meta, output: Meta, base: Tensor) -> Layout | None
     return plan.op.view(meta, (base.offset, strides), output, dict(plan.attributes))
 
 
+def twin(base: Tensor, home: Lane) -> Tensor:
+    """Another tensor with the present value of the base, and a home of its own; writes to either leave the other."""
+    tensor = Tensor(base.meta, base.storage, home)
+    tensor.offset, tensor.strides = base.offset, base.strides
+    base.storage.sharers += 1
+    tensor.follow(base)
+    return tensor
+
+
 def share(base: Tensor, meta: Meta, offset: int, strides: tuple[int, ...], home: Lane) -> Tensor:
     """Another tensor on the base's storage, at home where the op runs."""
     storage = base.storage

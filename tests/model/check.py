@@ -122,14 +122,18 @@ def differs(wanted: Value, value: Any, error: TensordError | None, *, faulty: bo
 
 
 def same(wanted: Any, value: Any) -> bool:
-    """Equal in shape, dtype and bits; all NaNs are one."""
+    """Equal in shape, dtype and bits; all NaNs are one. Or equal lists of names."""
+    if isinstance(wanted, list):
+        return bool(wanted == value)
     if not isinstance(value, np.ndarray) or (value.shape, value.dtype) != (wanted.shape, wanted.dtype):
         return False
     return bool(np.array_equal(value, wanted, equal_nan=wanted.dtype.kind == "f"))
 
 
 def same_metas(wanted: Any, value: Any) -> bool:
-    """A meta that data decide may still be pending."""
+    """A meta that data decide may still be pending. Or equal lists of names."""
+    if wanted == value:
+        return True
     return len(wanted) == len(value) and all(
         home == home_ and meta_ in (meta, None) for (meta, home), (meta_, home_) in zip(wanted, value, strict=True)
     )
@@ -177,7 +181,19 @@ def compare_chain(sure: set[int], wanted: list[Any], found: list[Any], chain: st
 # -- what is left ------------------------------------------------------------------------------------------------------
 
 
-ENGINE = ("live", "pending", "ready", "doomed", "finished", "outbox", "backlog", "names", "sessions")
+ENGINE = (
+    "live",
+    "pending",
+    "ready",
+    "doomed",
+    "finished",
+    "outbox",
+    "backlog",
+    "refills",
+    "names",
+    "publishers",
+    "sessions",
+)
 LANE = ("planned", "unreserved", "unreserved_bytes", "unknown", "live", "replicas")
 
 
@@ -199,6 +215,5 @@ def suspicions(lane: Any) -> dict[str, bool]:
         "an instruction waits for memory": any(not i.retired for _, i in lane.waiting),
         "memory is kept for a stream": any(lane.hand_me_downs.values()),
         f"{lane.device.allocated} bytes are allocated": lane.device.allocated != 0,
-        f"{lane.idle} streams count as idle": lane.idle != len(lane.compute),
         "a stream counts as busy": any(stream.queued for stream in lane.device.streams),
     }

@@ -50,8 +50,7 @@ class Clients:
     def run(self, program: Program) -> list[str]:
         """Do every step; what was read and is wrong."""
         for step in program.steps:
-            kind = "await_" if step.kind == "await" else step.kind.lower()
-            getattr(self, kind)(self.sessions[step.session], self.handles[step.session], step)
+            self.do(self.sessions[step.session], self.handles[step.session], step)
         trace = next(s for n, s in enumerate(self.sessions) if n not in self.closed).trace()
         self.handles.clear()
         for session in self.sessions:
@@ -60,6 +59,15 @@ class Clients:
         return [*wrong, *self.compare_reads(), *self.compare_effects()]
 
     # -- steps -----------------------------------------------------------------------------------------------------
+
+    def do(self, session: Any, handles: dict[int, Tensor], step: Step) -> None:
+        kind = "await_" if step.kind == "await" else step.kind.lower()
+        getattr(self, kind)(session, handles, step)
+
+    def atomic(self, session: Any, handles: dict[int, Tensor], step: Step) -> None:
+        with session.atomic():
+            for inner in step.fields:
+                self.do(session, handles, inner)
 
     def call(self, session: Any, handles: dict[int, Tensor], step: Step) -> None:
         op, attributes, metas, device, targets, inputs, outputs, released = step.fields
@@ -123,13 +131,16 @@ class Clients:
         session.publish(step.fields[0][0], handles[step.fields[1][0]])
 
     def lookup(self, session: Any, handles: dict[int, Tensor], step: Step) -> None:
-        (name,), (id_,) = step.fields
-        tensor, error = attempt(lambda: session.lookup(name))
+        (name,), (id_,), snapshot = step.fields
+        tensor, error = attempt(lambda: session.lookup(name, snapshot=snapshot))
         if error is None:
             handles[id_] = tensor
 
     def unpublish(self, session: Any, _handles: dict[int, Tensor], step: Step) -> None:
         session.unpublish(*step.fields[0])
+
+    def names(self, session: Any, _handles: dict[int, Tensor], step: Step) -> None:
+        self.read[step.session, step.number] = (session.names(), None)
 
     def cancel(self, session: Any, _handles: dict[int, Tensor], _step: Step) -> None:
         session.flush()  # a cancellation overtakes what was not sent; the program's comes after what was before it

@@ -67,6 +67,7 @@ class Client:
         self.gone: list[int] = []
         self.chains: list[int] = []
         self.cancelled = False
+        self.cancels = 0
         self.closed = False
 
     def new(self) -> int:
@@ -85,6 +86,8 @@ class Generator:
         if honest:
             self.world = replace(self.world, tight=0.0, faults=())
         self.steps: list[Step] = []
+        self.group: list[Step] | None = None  # the steps of the atomic group that is being made
+        self.count = 0  # of steps, those in groups, too
         self.failing: set[tuple[int, int]] = set()
         self.clients = [Client(n) for n in range(self.world.sessions)]
         self.names: dict[str, Handle] = {}
@@ -136,6 +139,8 @@ class Generator:
             (0.6, self.publish),
             (0.6, self.lookup),
             (0.2, self.unpublish),
+            (0.1, self.list_names),
+            (1.2, self.atomic),
         ]
         risks = [
             (0.8, self.boom),
@@ -165,10 +170,21 @@ class Generator:
 
     def add(self, client: Client, kind: str, *fields: Any) -> Step:
         """Append a step, and have the oracle execute it."""
-        step = Step(len(self.steps) + 1, client.number, kind, fields)
-        self.steps.append(step)
+        self.count += 1
+        step = Step(self.count, client.number, kind, fields)
         execute(self.oracle, self.sessions, self.encoder, step)
+        (self.steps if self.group is None else self.group).append(step)
         return step
+
+    def atomic(self, client: Client) -> None:
+        """A group, often of writes to what several sessions hold; the oracle has executed its steps one by one."""
+        self.group = []
+        emits = (self.in_place, self.in_place, self.setitem, self.binary, self.view, self.release, self.upload)
+        for _ in range(self.rng.randint(0, 6)):
+            self.rng.choice((*emits, self.move, self.publish))(client)
+        steps, self.group = self.group, None
+        self.count += 1
+        self.steps.append(Step(self.count, client.number, "ATOMIC", tuple(steps)))
 
     def pick(self, client: Client) -> int | None:
         """One of its handles, rather a recent one."""
@@ -217,7 +233,7 @@ class Generator:
             and definition.view is None
             and self.rng.random() < 0.05
         ):
-            self.failing.add((client.number + 1, len(self.steps) + 1))
+            self.failing.add((client.number + 1, self.count + 1))
         released = self.riding(client, inputs, ids, scalars, in_place=out is not None)
         self.add(client, "CALL", op, frozen, metas, device, targets, inputs, ids, released)
         if out is None:
@@ -404,17 +420,20 @@ class Generator:
         x = self.pick(client)
         if x is not None and not (self.honest and client.handles[x].meta is None):
             name = self.rng.choice(NAMES)
-            self.add(client, "PUBLISH", (name,), (x,))
+            self.add(client, "PUBLISH", (name,), (x,), self.group is None)
             self.names[name] = Handle(client.handles[x].meta, client.handles[x].home)
 
     def lookup(self, client: Client) -> None:
         name = self.rng.choice(NAMES)
         if name in self.names:
             id_ = client.new()
-            self.add(client, "LOOKUP", (name,), (id_,))
+            self.add(client, "LOOKUP", (name,), (id_,), self.rng.random() < 0.4)
             client.handles[id_] = Handle(self.names[name].meta, self.names[name].home)
         elif self.risky and not self.honest:
-            self.add(client, "LOOKUP", (name,), (client.new(),))
+            self.add(client, "LOOKUP", (name,), (client.new(),), self.rng.random() < 0.4)
+
+    def list_names(self, client: Client) -> None:
+        self.add(client, "NAMES")
 
     def unpublish(self, client: Client) -> None:
         if self.names:
@@ -466,9 +485,12 @@ class Generator:
         else:
             self.add(client, "cancel")
             client.cancelled = True
+            client.cancels += 1
+            if not self.honest and self.rng.random() < 0.3:  # it was sent before the cancellation, which overtook it
+                self.add(client, "RESTART", client.cancels - 1)
 
     def restart(self, client: Client) -> None:
-        self.add(client, "restart")
+        self.add(client, "RESTART", client.cancels)
         client.cancelled = False
 
     def close(self, client: Client) -> None:
@@ -481,7 +503,7 @@ class Generator:
 def execute(oracle: SerialEngine, sessions: Any, encoder: Encoder, step: Step) -> None:
     """One step, on the oracle."""
     session = sessions[step.session]
-    if step.kind in {"cancel", "restart", "close"}:
+    if step.kind in {"cancel", "close"}:
         getattr(oracle, step.kind)(session)
     elif step.kind != "await":
         oracle.receive(session, encoder.messages(step))

@@ -144,7 +144,7 @@ class Machine:
             raise Stuck(f"nothing can happen, but {list(self.engine.live.values())[:8]} are live")
 
     def admit_all(self) -> None:
-        """Cancel and restart find everything admitted that was sent before."""
+        """A cancellation finds everything admitted that was sent before."""
         while self.engine.pending:
             self.engine.schedule()
 
@@ -155,7 +155,7 @@ class Machine:
         batch: list[Any] = []
         owner = 0
         for step in steps:
-            outside = step.kind in {"cancel", "restart", "close", "await"}
+            outside = step.kind in {"cancel", "close", "await"}
             if batch and (outside or serially or step.session != owner or len(batch) >= self.habits.batch):
                 self.send(owner, batch, serially=serially)
                 batch = []
@@ -181,8 +181,6 @@ class Machine:
         self.admit_all()
         if step.kind == "cancel":
             cancel.cancel(self.engine, session)
-        elif step.kind == "restart":
-            cancel.restart(self.engine, session)
         elif step.kind == "close":
             cancel.close(self.engine, session)
         else:

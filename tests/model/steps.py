@@ -18,7 +18,10 @@ from tensord.interpreter.messages import encode_meta
 
 @dataclass(frozen=True)
 class Step:
-    """`kind` is that of a message, or "cancel", "restart", "close", "await"; `fields` are what it is about."""
+    """`kind` is that of a message, or "cancel", "close", "await"; `fields` are what it is about.
+
+    Those of a group ("ATOMIC") are steps.
+    """
 
     number: int
     session: int
@@ -69,6 +72,8 @@ class Encoder:
     def messages(self, step: Step) -> list[list[Any]]:
         """The messages of one step, the last one being what it is about."""
         before = [[int(M.LOCATION), step.number, f"step {step.number}"]]
+        if step.kind == "ATOMIC":
+            return [*before, [int(M.ATOMIC), [message for inner in step.fields for message in self.messages(inner)]]]
         if step.kind == "CALL":
             return before + self.call(step)
         make: Callable[[Step], list[Any]] = getattr(self, step.kind.lower())
@@ -91,7 +96,7 @@ class Encoder:
         return [id_, payload.shape, payload.dtype.name, device, payload, step.number]
 
     def fetch(self, step: Step) -> list[Any]:
-        return [step.fields[0], step.number, step.number]
+        return [step.fields[0], step.number, step.number, 0]
 
     def wait(self, step: Step) -> list[Any]:
         return [step.fields[0], step.number, step.number]
@@ -116,10 +121,18 @@ class Encoder:
         return [ids, chain, callback, step.number, step.number]
 
     def publish(self, step: Step) -> list[Any]:
-        return [step.fields[0], step.fields[1], step.number]
+        given, ids, asks = step.fields
+        return [given, ids, step.number if asks else 0]
 
     def lookup(self, step: Step) -> list[Any]:
-        return [step.fields[0], step.fields[1], step.number]
+        names, ids, snapshot = step.fields
+        return [names, ids, step.number, snapshot]
+
+    def names(self, step: Step) -> list[Any]:
+        return [step.number]
+
+    def restart(self, step: Step) -> list[Any]:
+        return [step.fields[0]]
 
     def unpublish(self, step: Step) -> list[Any]:
         return [step.fields[0], step.number]

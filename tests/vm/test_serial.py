@@ -53,7 +53,7 @@ class Client:
         self.send([CALL, self.signatures, ids, outputs, 0, 1])
 
     def fetch(self, id_: int) -> Any:
-        self.send([FETCH, id_, 1, 0])
+        self.send([FETCH, id_, 1, 0, 0])
         value, error = self.answer
         if error is not None:
             raise error
@@ -100,7 +100,7 @@ def test_cancel_leaves_open_what_was_pending_but_not_what_others_hold(client: Cl
     assert not client.session.tensors[2].value.errors
     with pytest.raises(CancelledError):
         client.fetch(1)
-    client.engine.restart(client.session)
+    client.engine.restart(client.session, 1)
     assert client.fetch(1).tolist() == [1.0]
 
 
@@ -122,7 +122,7 @@ def test_a_published_tensor_is_the_same_one_in_another_session(client: Client) -
     other = Client(client.engine)
     client.upload(1, [1.0])
     client.send([PUBLISH, ("name",), (1,), 1], [TO_DEVICE, 1, 2, "sim:0", 0])
-    other.send([LOOKUP, ("name",), (1,), 1])
+    other.send([LOOKUP, ("name",), (1,), 1, False])
     other.call("negative", (1,), (1,), in_place=True)
     assert client.fetch(1).tolist() == [-1.0]
     assert client.fetch(2).tolist() == [1.0]

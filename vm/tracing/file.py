@@ -9,14 +9,15 @@ Whoever opens a file trusts none of its bytes: `load` either returns records who
 range, or raises ProtocolError with the file, the line and what to do. What the records claim is another question,
 which `verify` answers; so a file may well hold two instructions with the same id.
 
-Version 1 lacks `taken`, the time of recording in the clock of the records; its files are read with 0 for unknown.
+Files are written by `recording`. Version 1 lacks `taken`, the time of recording in the clock of the records; its files
+are read with 0 for unknown.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import IO, NoReturn, TypeVar
 
@@ -37,38 +38,37 @@ _REASONS = {reason.value for reason in Reason}
 _T = TypeVar("_T")
 
 
-def save(trace: Trace, path: str | Path) -> None:
-    """Write `trace` to a file, replacing it. A file whose writing was interrupted lacks the last line."""
-    digest = hashlib.sha256()
-    with Path(path).open("wb") as file:
-        for value in _lines(trace):
-            line = _encode(value)
-            digest.update(line)
-            file.write(line)
-        file.write(_encode({"records": len(trace), "sha256": digest.hexdigest()}))
-
-
 def load(path: str | Path) -> Trace:
     """Read a trace. Raises OSError if the file cannot be read, ProtocolError if it is not a whole, valid trace."""
     with Path(path).open("rb") as file:
         return _Reader(file, str(path)).read()
 
 
-def _lines(trace: Trace) -> Iterator[object]:
-    yield {
+def header(devices: Iterable[str], records: int, dropped: int, base_tick: int, taken: int) -> dict[str, object]:
+    """The first line."""
+    return {
         "format": FORMAT,
         "version": VERSION,
-        "devices": [_writable(device) for device in trace.devices],
-        "records": len(trace),
-        "dropped": trace.dropped,
-        "base_tick": trace.base_tick,
-        "taken": trace.taken,
+        "devices": [_writable(device) for device in devices],
+        "records": records,
+        "dropped": dropped,
+        "base_tick": base_tick,
+        "taken": taken,
     }
-    for record in trace.records:
-        yield [_writable(field) if isinstance(field, str) else field for field in record]
 
 
-def _encode(value: object) -> bytes:
+def plain(record: Record) -> list[object]:
+    """The line of a record."""
+    return [_writable(field) if isinstance(field, str) else field for field in record]
+
+
+def footer(records: int, sha256: str) -> dict[str, object]:
+    """The last line."""
+    return {"records": records, "sha256": sha256}
+
+
+def encode(value: object) -> bytes:
+    """A line."""
     return json.dumps(value, separators=(",", ":")).encode("ascii") + b"\n"
 
 

@@ -113,6 +113,8 @@ def build(trace: Trace) -> Graph:
         for (source, copy), reason in (found | {key: edge.reason for key, edge in made.items()}).items():
             edge = made.get((source, copy))
             mark = _unmade(trace, source, record) if edge is None else Mark.ELIDED if edge.elided else Mark.WAITED
+            if mark is Mark.MISSING and record.admitted <= trace.base_tick:
+                continue  # a recording's gap: what was lost in between would say why
             edges.append(Dependence(source, record.id, reason, copy, mark))
     return Graph(trace.records, tuple(edges), trace.until)
 

@@ -3,24 +3,21 @@
 What is kept are tuples of atoms, since whatever lives is walked by the garbage collector: with the finished
 instruction objects themselves in the ring, an op that took 5.1 us took 13.9. `records` gives them names.
 
-Two forms: `add` keeps an instruction that was admitted the long way; `add_immediate`'s callers keep the short form of
+Two forms, see `flat`: `add` keeps an instruction that was admitted the long way; `immediate` appends the short form of
 one that ran at admission and never had an edge.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from ..instruction import Instruction
-from .record import EdgeRecord, Kind, OperandRecord, Record
+from .flat import Where, inflate
+from .record import Record
 
 CAPACITY = 1 << 14
-IMMEDIATE = 9  # fields of the short form
-KINDS = {"r": Kind.CONST.value, "w": Kind.MUT.value, "2": Kind.MUT2.value}
-
-Where = Callable[[int, int], str]
 
 
 class Ring:
@@ -82,68 +79,3 @@ def operands_of(i: Instruction) -> tuple[str, tuple[int, ...]]:
     write = "2" if i.plan is not None and i.plan.op.dynamic else "w"
     kinds = "r" * len(i.reads) + write * len(i.writes)
     return kinds, tuple([copy.id for copy in i.reads] + [copy.id for copy in i.writes])
-
-
-def inflate(entry: tuple[Any, ...], where: Where) -> Record:
-    """A flat entry as a record."""
-    if len(entry) == IMMEDIATE:
-        return inflate_immediate(entry, where)
-    id_, session, opcode, op, status, device, stream, kinds, copies, versions, edges, admitted, erased, times, *rest = (
-        entry
-    )
-    nbytes, author, location, error = rest
-    received, ready, dispatched, started, finished = times
-    return Record(
-        id_,
-        session,
-        opcode,
-        op,
-        status,
-        device,
-        stream,
-        operands(kinds, copies, versions),
-        tuple(EdgeRecord(*edges[n : n + 4]) for n in range(0, len(edges), 4)),
-        admitted,
-        erased,
-        received,
-        ready,
-        dispatched,
-        started,
-        finished,
-        nbytes,
-        where(author, location),
-        error,
-    )
-
-
-def inflate_immediate(entry: tuple[Any, ...], where: Where) -> Record:
-    """The short form: it ran where it was admitted, between two ticks, and nothing stood in its way."""
-    id_, (session, opcode, op, device, kinds), copies, erased, received, started, finished, location, nbytes = entry
-    ids, versions = copies[::2], copies[1::2]
-    return Record(
-        id_,
-        session,
-        opcode,
-        op,
-        "DONE",
-        device,
-        f"{device}/control",
-        operands(kinds, ids, versions),
-        (),
-        erased - 1,
-        erased,
-        received,
-        received,
-        received,
-        started,
-        finished,
-        nbytes,
-        where(session, location),
-        "",
-    )
-
-
-def operands(kinds: str, copies: tuple[int, ...], versions: tuple[int, ...]) -> tuple[OperandRecord, ...]:
-    """Named operands; the version is 0 where an instruction was made without one."""
-    padded = versions + (0,) * (len(copies) - len(versions))
-    return tuple(OperandRecord(c, KINDS[k], v) for k, c, v in zip(kinds, copies, padded, strict=True))

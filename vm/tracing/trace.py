@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from ...interpreter.errors import ProtocolError
 from .record import Record, times
@@ -28,9 +28,10 @@ class Selection(TypedDict, total=False):
 
 
 class Trace:
-    """Records sorted by admission. `dropped` is how many the ring had lost before the oldest of them, `base_tick` the
-    tick before which records may be missing, `devices` the names of the machine's devices (by default those that
-    the records mention), `taken` the time of recording in the clock of the records, 0 if unknown.
+    """Records sorted by admission. `dropped` is how many were lost, before the oldest of them or in gaps; `base_tick`
+    the end of the last gap, up to which records may be missing in between (0: they are all there, from the oldest on);
+    `devices` the names of the machine's devices (by default those that the records mention), `taken` the time of
+    recording in the clock of the records, 0 if unknown.
 
     The tools import this class, so the methods that lead to them import late.
     """
@@ -82,8 +83,8 @@ class Trace:
         return f"it holds {len(self)} between #{min(self._by_id)} and #{max(self._by_id)}{lost}"
 
     def save(self, path: str | Path) -> None:
-        """Write the trace to a file; raises OSError."""
-        from .file import save
+        """Write the trace to a file, whole or not at all; raises OSError."""
+        from .recording import save
 
         save(self, path)
 
@@ -93,6 +94,13 @@ class Trace:
         from .file import load
 
         return load(path)
+
+    @staticmethod
+    def from_parts(parts: Iterable[Sequence[Any]]) -> Trace:
+        """The trace that a machine sent in slices (see `picture`). Raises ProtocolError for what is none."""
+        from .parts import read_parts
+
+        return read_parts(parts).trace()
 
     def graph(self) -> Graph:
         """The logical DAG, for people."""

@@ -1,0 +1,132 @@
+"""An engine without threads, and clients that send it messages: streams execute when a test says so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tensord.interpreter.errors import TensordError
+from tensord.interpreter.limits import Limits
+from tensord.interpreter.messages import CALL, FETCH, LOCATION, LOOKUP, PUBLISH, RELEASE, SIGNATURE, TO_DEVICE, UPLOAD
+from tensord.streams.cpu import CpuOptions
+from tensord.vm.engine import Engine
+from tests.model.streams import ModelCpu, Steering
+
+ONE = ((1,), "float64")
+
+
+class Bare:
+    """An engine on one cpu device with that many streams; by itself nothing on them ever runs."""
+
+    def __init__(self, *, workers: int = 1, inline: bool = True, **options: Any) -> None:
+        self.now = 0
+        steering = Steering(self.clock, frozenset(), inline=inline, events=False)
+        cpu = CpuOptions(workers=workers, memory=1 << 24)
+        self.device: Any = ModelCpu("cpu:0", self.sink, cpu, steering)
+        self.engine: Engine = Engine({"cpu:0": self.device}, self.clock, **options)
+        self.errors: list[TensordError] = []
+        self.engine.report = lambda _session, error: self.errors.append(error)
+
+    def sink(self, tasks: Sequence[Any]) -> None:
+        self.engine.finished.extend(tasks)
+
+    def clock(self) -> int:
+        self.now += 1
+        return self.now
+
+    def client(self, **limits: int) -> Client:
+        return Client(self, Limits(**limits))
+
+    def schedule(self) -> None:
+        while self.engine.schedule():
+            pass
+
+    def step(self, stream: Any) -> Any:
+        """One task of a stream executes and is reported; whose it was."""
+        author = stream.waiting[0].author
+        stream.execute()
+        stream.report(1)
+        self.schedule()
+        return author
+
+    def drain(self) -> None:
+        """Everything executes."""
+        self.schedule()
+        while busy := [stream for stream in self.device.streams if stream.can_execute()]:
+            self.step(busy[0])
+
+
+class Client:
+    """A session of a bare engine, its answers by request, and what is frequent in tests."""
+
+    def __init__(self, bare: Bare, limits: Limits) -> None:
+        self.bare = bare
+        self.answers: dict[int, tuple[Any, TensordError | None]] = {}
+        self.session = bare.engine.open_session(self.keep, limits=limits)
+        self.ids = 0
+        self.requests = 0
+        self.signatures = 0
+        self.send([LOCATION, 1, "user.py:1"])
+
+    def keep(self, request: int, value: object, error: TensordError | None) -> None:
+        self.answers[request] = (value, error)
+
+    def send(self, *messages: list[Any]) -> None:
+        """Send a batch and have it admitted."""
+        self.bare.engine.receive(self.session, messages)
+        self.bare.schedule()
+
+    def new(self) -> int:
+        self.ids += 1
+        return self.ids
+
+    def upload_message(self, values: Any) -> list[Any]:
+        array = np.array(values, np.float64)
+        return [UPLOAD, self.new(), array.shape, "float64", "cpu:0", array, 1]
+
+    def upload(self, values: Any) -> int:
+        self.send(self.upload_message(values))
+        return self.ids
+
+    def signature(self, op: str, metas: Sequence[Any], attributes: Any = (), targets: Any = None) -> int:
+        self.signatures += 1
+        self.send([SIGNATURE, self.signatures, op, attributes, metas, "cpu:0", targets])
+        return self.signatures
+
+    def call(self, op: str, *ids: int, out: int = 0, meta: Any = ONE, released: int = 0) -> int:
+        """An op on operands of one meta; the id of its result."""
+        number = self.signature(op, (meta,) * len(ids), (), (meta,) if out else None)
+        result = out or self.new()
+        self.send([CALL, number, ids, (result,), released, 1])
+        return result
+
+    def ask(self, message: list[Any]) -> Any:
+        """Send a message with R in the place of its request; the answer, once everything has run."""
+        self.requests += 1
+        self.send([self.requests if field == "R" else field for field in message])
+        self.bare.drain()
+        value, error = self.answers[self.requests]
+        if error is not None:
+            raise error
+        return value
+
+    def fetch(self, id_: int) -> list[float]:
+        found: list[float] = self.ask([FETCH, id_, "R", 1, 0]).tolist()
+        return found
+
+    def publish(self, *names: str, ids: Sequence[int]) -> None:
+        self.ask([PUBLISH, names, tuple(ids), "R"])
+
+    def lookup(self, name: str, *, snapshot: bool = False) -> int:
+        self.ask([LOOKUP, (name,), (self.new(),), "R", snapshot])
+        return self.ids
+
+    def to_device(self, id_: int) -> int:
+        self.send([TO_DEVICE, id_, self.new(), "cpu:0", 1])
+        return self.ids
+
+    def release(self, *ids: int) -> None:
+        self.send([RELEASE, ids])
+        self.bare.drain()

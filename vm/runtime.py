@@ -1,0 +1,106 @@
+"""An engine with its devices, and the watch over them: what the embedded machine and the daemon have in common.
+
+Whoever drives it, and from which thread, is the business of `machine` and of `service.loop`; every method here but
+`watch` is called by the driving thread, or while nobody drives.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ..interpreter.errors import TensordError
+from ..streams.catalogue import close_devices, open_devices
+from ..streams.stream import Sink
+from .engine import INLINE_WORK, Engine
+from .log import log
+from .queries import About, answer
+from .session import VmSession
+from .tracing.picture import trace_parts
+from .tracing.places import Places
+from .tracing.ring import CAPACITY, Ring
+from .tracing.trace import Trace
+
+HANG_CHECK = 1.0
+HANG_AFTER = 3.0
+ERRORS_KEPT = 20
+
+
+class Runtime:
+    """Opens the devices and makes the engine; reports errors and hangs; answers questions."""
+
+    def __init__(
+        self,
+        devices: Sequence[str | Mapping[str, object]],
+        sink: Sink,
+        *,
+        tracing: bool = True,
+        trace_capacity: int = CAPACITY,
+        hang_after: float = HANG_AFTER,
+        inline_work: int = INLINE_WORK,
+    ) -> None:
+        self.hang_after = hang_after
+        self.watch_period = min(HANG_CHECK, hang_after / 3)
+        self.hung: dict[int, dict[str, object]] = {}
+        self.recent_errors: list[TensordError] = []
+        self.devices = open_devices(devices, sink)
+        self.engine = Engine(self.devices, time.perf_counter_ns, tracing=tracing, inline_work=inline_work)
+        self.engine.ring = Ring(enabled=tracing, capacity=trace_capacity)
+        self.engine.report = self.report
+        self.engine.query = self.answer
+        self.places = Places(self.engine)
+        self.about = About(self.places, hung=self.list_hung, errors=lambda: self.recent_errors)
+
+    def answer(self, session: VmSession, what: str, arguments: Sequence[Any]) -> Any:
+        """What a session asks about the machine: a plain value, or an iterator of slices."""
+        return answer(self.engine, session, what, arguments, self.about)
+
+    def trace(self) -> Trace:
+        """The ring and the live instructions."""
+        return Trace.from_parts(trace_parts(self.engine, self.places))
+
+    def list_hung(self) -> Iterable[Mapping[str, Any]]:
+        """What hangs now."""
+        return self.hung.values()
+
+    def report(self, session: VmSession, error: TensordError) -> None:
+        """Log an error once, at its origin."""
+        self.recent_errors = [*self.recent_errors[1 - ERRORS_KEPT :], error]
+        log.debug(
+            "instruction failed", session=session.id, error=str(error), op=error.op, instruction=error.instruction
+        )
+
+    def watch(self) -> bool:
+        """Name kernels that have been running for suspiciously long, once each. Are they others than last time?"""
+        now = time.perf_counter_ns()
+        hung = {}
+        for device in self.devices.values():
+            for stream in device.streams:
+                running = stream.running()
+                if running is not None and now - running[1] > self.hang_after * 1e9:
+                    hung[running[0].id] = describe_hang(running[0], stream.name, (now - running[1]) / 1e9)
+        before, self.hung = self.hung, hung
+        for id_, entry in hung.items():
+            if id_ not in before:
+                log.warning("an instruction has been running for long", **entry)
+        return hung.keys() != before.keys()
+
+    def close(self, timeout: float) -> bool:
+        """Close the devices; False if a kernel did not end in time."""
+        ended = close_devices(self.devices, timeout)
+        if not ended:
+            log.warning("closed with a kernel that does not end; its thread is given up", hung=list(self.hung.values()))
+        return ended
+
+
+def describe_hang(task: Any, stream: str, seconds: float) -> dict[str, object]:
+    """What hangs, where, since when, and whose line it was."""
+    location = task.author.where(task.location) if hasattr(task, "author") else None
+    return {
+        "instruction": task.id,
+        "op": task.label,
+        "stream": stream,
+        "seconds": round(seconds, 1),
+        "location": location,
+    }

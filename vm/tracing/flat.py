@@ -1,0 +1,85 @@
+"""Flat entries of the ring, and how they become records again. Knows nothing of the engine: clients inflate, too.
+
+Two forms. The long one has `Record`'s fields with operands and edges flat and the location still a number of its
+session; the short one is of an instruction that ran at admission and never had an edge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .record import EdgeRecord, Kind, OperandRecord, Record
+
+LONG = 18  # fields of the long form
+IMMEDIATE = 9  # fields of the short form
+ERASED = {LONG: 12, IMMEDIATE: 3}  # where they hold the tick of their erasure
+KINDS = {"r": Kind.CONST.value, "w": Kind.MUT.value, "2": Kind.MUT2.value}
+
+# (session, location number) -> the user's line, "" if unknown
+Where = Callable[[int, int], str]
+
+
+def inflate(entry: Sequence[Any], where: Where) -> Record:
+    """A flat entry as a record."""
+    if len(entry) == IMMEDIATE:
+        return inflate_immediate(entry, where)
+    id_, session, opcode, op, status, device, stream, kinds, copies, versions, edges, admitted, erased, times, *rest = (
+        entry
+    )
+    nbytes, author, location, error = rest
+    received, ready, dispatched, started, finished = times
+    return Record(
+        id_,
+        session,
+        opcode,
+        op,
+        status,
+        device,
+        stream,
+        operands(kinds, copies, versions),
+        tuple(EdgeRecord(*edges[n : n + 4]) for n in range(0, len(edges), 4)),
+        admitted,
+        erased,
+        received,
+        ready,
+        dispatched,
+        started,
+        finished,
+        nbytes,
+        where(author, location),
+        error,
+    )
+
+
+def inflate_immediate(entry: Sequence[Any], where: Where) -> Record:
+    """The short form: it ran where it was admitted, between two ticks, and nothing stood in its way."""
+    id_, (session, opcode, op, device, kinds), copies, erased, received, started, finished, location, nbytes = entry
+    ids, versions = copies[::2], copies[1::2]
+    return Record(
+        id_,
+        session,
+        opcode,
+        op,
+        "DONE",
+        device,
+        f"{device}/control",
+        operands(kinds, ids, versions),
+        (),
+        erased - 1,
+        erased,
+        received,
+        received,
+        received,
+        started,
+        finished,
+        nbytes,
+        where(session, location),
+        "",
+    )
+
+
+def operands(kinds: str, copies: Sequence[int], versions: Sequence[int]) -> tuple[OperandRecord, ...]:
+    """Named operands; the version is 0 where an instruction was made without one."""
+    padded = (*versions, *[0] * (len(copies) - len(versions)))
+    return tuple(OperandRecord(c, KINDS[k], v) for k, c, v in zip(kinds, copies, padded, strict=True))
