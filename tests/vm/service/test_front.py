@@ -1,0 +1,195 @@
+"""The socket front end in process: turns, connections that come and go, clients that take nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tensord.interpreter.errors import TensordError
+from tensord.interpreter.wire import REFUSED, WELCOME
+
+from ...fuzz.harness import Harness
+from ...fuzz.programs import pack
+
+ME, OTHER = b"me", b"other"
+SYNC, QUERY, UPLOAD, FETCH = 5, 17, 2, 3
+
+
+def sync(number: int, request: int = 1) -> list[Any]:
+    """A BATCH with a SYNC."""
+    return [1, number, [[SYNC, request, 0]], []]
+
+
+@pytest.fixture
+def harness() -> Harness:
+    found = Harness()
+    found.hello(ME)
+    return found
+
+
+def test_a_client_that_takes_nothing_has_one_place_in_the_ring(harness: Harness) -> None:
+    """However often it stops and goes on."""
+    number = 0
+    for _ in range(5):
+        harness.door.full.add(ME)
+        number += 1
+        harness.say(ME, sync(number))
+        number += 1
+        harness.receive(ME, pack([1, number, [[SYNC, 2, 0]] * 3, []]))
+        harness.front.feed(harness.bare.clock)
+        assert harness.front.stuck
+        harness.door.full.clear()
+        harness.front.unstick()
+        assert len(harness.front.fresh) + len(harness.front.busy) == 1
+        harness.turn()
+    harness.check()
+
+
+def test_a_long_answer_waits_for_who_takes_it(harness: Harness) -> None:
+    harness.say(ME, [1, 1, [[SYNC, 0, 0]] * 1000, []])
+    harness.door.full.add(ME)
+    harness.say(ME, [1, 2, [[QUERY, "trace", [], 1]], []])
+    peer = harness.lobby.peers[harness.door, ME]
+    assert peer.parts
+    assert len(peer.unsent) <= 2
+    harness.door.full.clear()
+    harness.turn()
+    assert not peer.parts
+    assert sum(header[0] == 17 for header in harness.headers(ME)) > 3
+    harness.check()
+
+
+def test_a_long_answer_that_fails_in_the_middle_is_an_error(harness: Harness) -> None:
+    def slices() -> Any:
+        yield ["a"]
+        raise KeyError("gone meanwhile")
+
+    harness.engine.query = lambda *_: slices()
+    harness.receive(ME, pack([1, 1, [[QUERY, "trace", [], 1]], []]))
+    with pytest.raises(KeyError):  # the harness shows what the daemon would log
+        harness.turn()
+    harness.turn()
+    kinds = [kind for header in harness.headers(ME) if header[0] == 17 for _, kind, _ in header[4]]
+    assert kinds[0] == 4
+    harness.check()
+
+
+def test_what_a_dead_client_had_sent_is_dropped_without_a_word(harness: Harness) -> None:
+    """libzmq hands it out later; its descriptor may be another's by then, who is not to be cut for it."""
+    harness.disconnect(7)
+    harness.say(ME, sync(1))
+    assert not list(harness.headers(ME))
+    assert not harness.cut
+    harness.check()
+
+
+def test_who_was_refused_is_told_once(harness: Harness) -> None:
+    for _ in range(3):
+        harness.send(OTHER, b"noise", fd=8)
+    assert [header[0] for header in harness.headers(OTHER)] == [REFUSED]
+    assert len(harness.cut) == 1
+    harness.check()
+
+
+def test_a_routing_id_may_be_used_again(harness: Harness) -> None:
+    harness.disconnect(7)
+    assert harness.hello(ME)[0] == WELCOME
+    harness.check()
+
+
+def test_a_lost_session_goes_to_the_token_and_not_to_the_routing_id() -> None:
+    harness = Harness(local=False)
+    token = harness.hello(ME)[3]
+    harness.disconnect(7)
+    assert list(harness.lobby.sessions.values())
+    session = harness.hello(ME)[2]
+    assert session == 2
+    assert harness.hello(OTHER, token=token)[2] == 1
+    harness.check()
+
+
+def test_what_a_lost_session_has_sent_goes_on() -> None:
+    harness = Harness(local=False)
+    token = harness.hello(ME)[3]
+    harness.receive(ME, pack(sync(1)))
+    harness.lobby.disconnected(harness.door, 7)
+    harness.turn()
+    assert not harness.front.busy
+    assert not harness.front.stuck
+    assert harness.hello(OTHER, token=token)[6] == 1
+    assert harness.answers(OTHER) == {1: (0, None)}
+    harness.check()
+
+
+def test_replies_that_nobody_acknowledges_hold_up_their_client() -> None:
+    harness = Harness(local=False, window_bytes=1 << 16)
+    harness.hello(ME)
+    upload = [UPLOAD, 1, [512], "float64", "cpu:0", None, 0]
+    harness.say(ME, [1, 1, [upload], [[0, -1, bytes(4096)]]])
+    for number in range(2, 42):
+        harness.receive(ME, pack([1, number, [[FETCH, 1, number, 0, 0]], []]))
+        harness.front.feed(harness.bare.clock)
+        harness.bare.drain()
+        harness.front.flush()
+    told = harness.answers(ME)
+    assert 10 < len(told) < 20
+    assert harness.front.stuck
+    harness.say(ME, [4, 100])
+    assert len(harness.answers(ME)) > 10
+    harness.say(ME, [5])
+    harness.check()
+
+
+def test_what_is_decoded_of_one_client_is_bounded() -> None:
+    """One large header; what comes behind it waits as it is, in its order."""
+    harness = Harness(header=4096)
+    harness.hello(ME)
+    filler = [[9, 1, "x" * 1000]] * 3
+    for number in range(1, 9):
+        harness.receive(ME, pack([1, number, [*filler, [SYNC, number, 0]], []]))
+    peer = harness.lobby.peers[harness.door, ME]
+    assert len(peer.packed) > 5
+    assert peer.batch == 8 - len(peer.packed)
+    harness.turn()
+    assert list(harness.answers(ME)) == list(range(1, 9))
+    assert (len(peer.packed), peer.packed_bytes, peer.packed_payload, peer.decoded) == (0, 0, 0, 0)
+    harness.check()
+
+
+def test_what_is_kept_of_a_signature_that_does_not_infer_is_short(harness: Harness) -> None:
+    long = "y" * 400_000
+    signatures = [
+        [8, 1, long, [], [], "cpu:0", None],
+        [8, 2, "ones", {long: 1}, [], "cpu:0", None],
+        [8, 3, "ones", {"shape": long}, [], "cpu:0", None],
+        [8, 4, "ones", {"shape": [1]}, [], long, None],
+        [8, 5, "add", [], [long, long], "cpu:0", None],
+    ]
+    for number, signature in enumerate(signatures, 1):
+        harness.say(ME, [1, number, [signature], []])
+    session = harness.engine.sessions[1]
+    assert len(session.plans) == 5
+    for error in session.plans.values():
+        assert isinstance(error, TensordError)
+        assert error.__traceback__ is None
+        assert len(str(error)) + len(error.op or "") < 3000
+    harness.check()
+
+
+def test_fetches_on_their_way_hold_up_their_client() -> None:
+    harness = Harness(window_bytes=1 << 20)
+    harness.hello(ME)
+    ones = [8, 1, "ones", {"shape": [1 << 17]}, [], "cpu:0", None]  # a MiB, which is copied on a stream
+    harness.say(ME, [1, 1, [ones, [0, 1, [], [1], 0, 0]], []])
+    harness.receive(ME, pack([1, 2, [[FETCH, 1, request, 0, 0] for request in range(1, 6)], []]))
+    for _ in range(10):
+        harness.front.feed(harness.bare.clock)
+        harness.engine.schedule()
+    peer = harness.lobby.peers[harness.door, ME]
+    assert peer.inbox
+    assert peer.session is not None
+    assert peer.session.answering <= 2 << 20
+    harness.turn()
+    assert list(harness.answers(ME)) == [1, 2, 3, 4, 5]
+    harness.check()

@@ -1,0 +1,282 @@
+"""The daemon: what starts, in which order, and how it ends.
+
+The end has three stages. Asked to stop (SIGTERM, SIGINT), it takes no more connections and no more messages, and what
+was admitted goes on. When all of that is finished, or the grace period is over, or it is asked again, what is left is
+cancelled. Then everybody is told goodbye, and sockets, threads, and locks go, in this order. Memory files have no
+names: the last one that has them mapped takes them along.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from importlib.metadata import version
+from types import FrameType
+from typing import Any
+
+import zmq
+
+from ...interpreter.wire import GOODBYE
+from ...streams.stream import Task
+from .. import cancel
+from ..log import log
+from ..queries import Client
+from ..runtime import Runtime
+from . import zap
+from .config import Config
+from .door import Door
+from .entrance import Guards, guards
+from .errors import StartError
+from .front import Front
+from .guard import PERIOD, MemoryGuard
+from .instance import Instance, private
+from .lobby import Lobby
+from .logs import logging_to
+from .loop import Loop
+from .notify import Notifier
+from .outbound import encode, try_send
+from .strangers import PERIOD as STRANGERS
+from .strangers import Strangers
+
+SWITCH_INTERVAL = 1e-4
+LAST_WORDS = 0.1  # seconds for a refusal to leave before its connection is cut
+CANCELLED = 2.0  # seconds for what runs to end, once the rest was cancelled
+LEASES = 0.5
+COLLECTOR = (50_000, 20, 50)  # nothing on the hot path makes cycles; what a batch decodes to is not worth a look
+
+
+def run(config: Config) -> int:
+    """Serve until SIGTERM or SIGINT; the exit status. StartError says why it cannot start."""
+    raise_descriptor_limit()
+    with ExitStack() as stack:
+        stack.enter_context(logging_to(config.log.file, level=config.log.level, form=config.log.format))
+        keepers = guards(config.listen, config.security.server_secret, config.security.allow)
+        for address in config.listen:
+            stack.enter_context(Instance(address))
+        notifier = Notifier()
+        stack.callback(notifier.close)
+        service = Service(config, keepers, notifier)
+        stack.callback(service.close)
+        with signals(service):
+            service.run()
+        return 0 if service.ended_well else 1
+
+
+def raise_descriptor_limit() -> None:
+    """Shared blocks of memory have a descriptor each; the default limit is for programs that use `select`."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+@contextmanager
+def signals(service: Service) -> Iterator[None]:
+    """SIGTERM and SIGINT ask the service to stop."""
+
+    def ask(number: int, _frame: FrameType | None) -> None:
+        service.stop(signal.Signals(number).name)
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class Service:
+    """Everything that one daemon consists of."""
+
+    def __init__(self, config: Config, keepers: Guards, notifier: Notifier) -> None:
+        self.config = config
+        self.notifier = notifier
+        self.gatekeeper = keepers.gatekeeper
+        self.asked = 0
+        self.ended_well = True
+        self.runtime = Runtime(
+            config.opened,
+            self.sink,
+            tracing=config.trace.on,
+            trace_capacity=config.trace.capacity,
+        )
+        self.context: zmq.Context[Any] = zmq.Context()
+        self.zap = self.context.socket(zmq.REP)
+        self.zap.linger = 0
+        self.zap.bind(zap.ENDPOINT)
+        self.doors: list[Door] = []
+        try:
+            self.open_doors(keepers)
+        except BaseException:
+            self.close_sockets()
+            self.runtime.close(1.0)
+            raise
+        self.lobby = lobby = Lobby(
+            self.runtime.engine,
+            config.limits,
+            time.monotonic,
+            lease=config.lease,
+            about={"version": version("tensord"), "pid": os.getpid()},
+        )
+        lobby.departed = self.runtime.places.ended
+        self.cuts: deque[tuple[float, Door, int, int]] = deque()
+        self.front = Front(self.runtime.engine, lobby, self.end_connection)
+        self.loop = Loop(self.runtime.engine, self.front, self.doors)
+        self.loop.watch_socket(self.zap, self.authenticate)
+        self.guard = MemoryGuard(config.memory)
+        self.front.heard = self.guard.heard
+        for door in self.doors:
+            door.accepted.append(self.guard.accepted)
+            door.disconnected += [self.guard.closed, partial(lobby.disconnected, door)]
+        self.strangers = Strangers(lobby, self.doors)
+        self.describe()
+        self.set_timers()
+
+    def sink(self, tasks: Sequence[Task]) -> None:
+        """Streams are made before the loop that they report to."""
+        self.loop.sink(tasks)
+
+    def open_doors(self, keepers: Guards) -> None:
+        """Listen on every address; a socket in the file system is this user's alone."""
+        for entrance in keepers.entrances:
+            try:
+                with private():
+                    door = Door(self.context, entrance, self.config.limits, heartbeat=self.config.heartbeat)
+                self.doors.append(door)
+            except zmq.ZMQError as error:
+                raise StartError(f"cannot listen on {entrance.address}: {error.strerror}") from None
+
+    def set_timers(self) -> None:
+        """What is done now and then."""
+        self.loop.every(LEASES, self.lobby.end_leases)
+        self.loop.every(LAST_WORDS, self.cut_connections)
+        self.loop.every(STRANGERS, self.strangers.look)
+        self.loop.every(self.runtime.watch_period, self.watch)
+        self.loop.every(PERIOD, self.check_memory)
+        if self.notifier.watchdog_period is not None:
+            self.loop.every(self.notifier.watchdog_period, self.notifier.watchdog)
+
+    def describe(self) -> None:
+        """What `tensord status` tells of us."""
+        about = self.runtime.about
+        about.address = " ".join(door.bound for door in self.doors)
+        about.client = self.client
+
+    def client(self, session: int) -> Client | None:
+        """Who is behind a session."""
+        peer = self.lobby.sessions.get(session)
+        if peer is None:
+            return None
+        return Client(
+            peer.name,
+            peer.credentials.pid,
+            peer.credentials.uid,
+            "ipc" if peer.door.local else "tcp",
+            self.lobby.clock() - peer.since,
+            peer.state.value,
+            len(peer.inbox),
+            peer.consumed(),
+        )
+
+    # -- running ---------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Serve until asked to stop, and a grace period longer."""
+        sys.setswitchinterval(SWITCH_INTERVAL)
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*COLLECTOR)
+        addresses = ", ".join(door.bound for door in self.doors)
+        log.info("serving", address=addresses, pid=os.getpid(), devices=list(self.runtime.devices))
+        self.notifier.ready(f"serving on {addresses}")
+        self.loop.run()
+        self.finish()
+
+    def stop(self, why: str) -> None:
+        """Asked to stop: begin with it, or hurry. From a signal handler."""
+        self.asked += 1
+        self.why = why
+        self.loop.end()
+
+    def authenticate(self) -> None:
+        """Somebody knocks: ZAP asks whether to let him in."""
+        while int(self.zap.get(zmq.EVENTS)) & zmq.POLLIN:
+            self.zap.send_multipart(self.gatekeeper.answer(self.zap.recv_multipart(zmq.NOBLOCK)))
+
+    def watch(self) -> None:
+        """Name kernels that hang."""
+        self.runtime.watch()
+
+    # -- connections that have to go -------------------------------------------------------------------------------
+
+    def end_connection(self, door: Door, fd: int) -> None:
+        """Cut a connection once what it was told has left."""
+        number = door.connections.get(fd)
+        if number is not None:
+            self.cuts.append((time.monotonic() + LAST_WORDS, door, fd, number))
+
+    def cut_connections(self) -> None:
+        """Cut those that have had their last words."""
+        now = time.monotonic()
+        while self.cuts and self.cuts[0][0] <= now:
+            _, door, fd, number = self.cuts.popleft()
+            door.cut(fd, number)
+
+    def check_memory(self) -> None:
+        """Cut those that make libzmq buffer without end."""
+        for fd in self.guard.check():
+            log.warning("memory is short: a connection that completes no message was cut", connection=fd)
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Let what was admitted end, cancel the rest, say goodbye."""
+        log.info("stopping", why=self.why, grace=self.config.grace)
+        self.notifier.stopping(f"asked by {self.why}")
+        self.lobby.closing = True  # refuses who says HELLO. Unbinding would cut everybody: sessions die with a listener
+        asked = self.asked
+        self.turn_until(lambda: self.is_idle() or self.asked > asked, self.config.grace)
+        if not self.is_idle():
+            for peer in list(self.lobby.sessions.values()):
+                peer.inbox.clear()
+                if peer.session is not None:
+                    cancel.cancel(self.runtime.engine, peer.session)
+            self.turn_until(self.is_idle, CANCELLED)
+        self.front.flush()
+        for peer in list(self.lobby.sessions.values()):
+            try_send(peer, [encode([GOODBYE, f"it was stopped by {self.why}"])])
+            self.lobby.end(peer, "the daemon ends")
+
+    def is_idle(self) -> bool:
+        """Is everything done that was admitted, and everybody told?"""
+        engine, front = self.runtime.engine, self.front
+        return not (engine.live or engine.pending or engine.outbox or front.fresh or front.busy or front.dirty)
+
+    def turn_until(self, done: Any, seconds: float) -> None:
+        """Go on for a while."""
+        deadline = time.monotonic() + seconds
+        self.loop.every(0.02, lambda: None)  # so that no turn sleeps for long
+        while not done() and time.monotonic() < deadline:
+            self.loop.turn()
+
+    def close(self) -> None:
+        """Give everything back."""
+        self.close_sockets()
+        self.loop.close()
+        self.ended_well = self.runtime.close(CANCELLED) and self.ended_well
+        log.info("stopped", well=self.ended_well)
+
+    def close_sockets(self) -> None:
+        """Close every socket; what was sent has a moment to leave."""
+        for door in self.doors:
+            door.close()
+        self.zap.close()
+        self.context.term()

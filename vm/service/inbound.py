@@ -1,0 +1,116 @@
+"""From frames to what admission takes: headers decoded, the bytes of uploads found. Nothing here trusts its input."""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from numpy.typing import NDArray
+
+from ...interpreter.codec import decode
+from ...interpreter.errors import ProtocolError
+from ...interpreter.forms import is_natural, is_shape, is_text, shown
+from ...interpreter.limits import Limits
+from ...interpreter.messages import ATOMIC, UPLOAD
+from ...interpreter.segments import Segment, array_at, new_number
+from ...interpreter.wire import array_of, dtype_of
+from .peer import Peer
+
+Freed = deque[tuple["weakref.ref[Any]", int]]
+UPLOAD_FIELDS = 7  # kind, id, shape, dtype, device, payload, location
+
+
+def decode_header(frame: Any, limits: Limits) -> tuple[Any, ...]:
+    """The header in a ZeroMQ frame."""
+    return decode(frame.buffer, limits.header)
+
+
+def place_uploads(
+    peer: Peer, messages: Sequence[Any], uploads: Sequence[Any], payloads: Sequence[Any], freed: Freed
+) -> list[Any]:
+    """The messages of a batch with the payloads of its uploads in their places. ProtocolError if one is not there."""
+    found = list(messages)
+    for entry in uploads:
+        if type(entry) is not tuple or len(entry) != 3:
+            raise ProtocolError("an upload's place is [position, position in its group or -1, place]")
+        position, inner, place = entry
+        message = message_at(found, position, inner)
+        payload = payload_of(peer, message, place, payloads, freed)
+        filled = [*message[:5], payload, message[6]]
+        if inner == -1:
+            found[position] = filled
+        else:
+            group = list(found[position][1])
+            group[inner] = filled
+            found[position] = [found[position][0], group]
+        peer.uploaded += payload.nbytes
+        peer.uploads.append((peer.taken + position + 1, payload.nbytes))
+    return found
+
+
+def message_at(messages: Sequence[Any], position: Any, inner: Any) -> Sequence[Any]:
+    """The UPLOAD message at that place of a batch."""
+    message: Any = element(messages, position)
+    if inner != -1:
+        if type(message) not in {tuple, list} or len(message) != 2 or message[0] != ATOMIC:
+            raise ProtocolError(f"message {position} of the batch is no group")
+        message = element(message[1], inner)
+    if type(message) is not tuple or len(message) != UPLOAD_FIELDS or message[0] != UPLOAD:
+        raise ProtocolError(f"message {position} of the batch is no upload whose payload is still to come")
+    return message
+
+
+def element(values: Any, position: Any) -> Any:
+    """An element of a sequence from outside."""
+    if type(values) not in {tuple, list} or not is_natural(position) or position >= len(values):
+        raise ProtocolError(f"there is no message {shown(position)} in the batch")
+    return values[position]
+
+
+def payload_of(peer: Peer, message: Sequence[Any], place: Any, payloads: Sequence[Any], freed: Freed) -> NDArray[Any]:
+    """The array of an upload, where its sender has put it."""
+    shape, name = message[2], message[3]
+    if not is_shape(shape) or not is_text(name):
+        raise ProtocolError("an upload without a shape and a dtype")
+    dtype = dtype_of(name)
+    if type(place) is bytes:
+        return array_of(bytearray(place), shape, dtype)
+    if is_natural(place):
+        if place >= len(payloads):
+            raise ProtocolError(f"an upload in frame {place} of {len(payloads)}")
+        return array_of(payloads[place].buffer, shape, dtype)
+    if type(place) is not tuple or len(place) != 2 or not all(map(is_natural, place)):
+        raise ProtocolError("an upload's bytes are at a place: bytes, a frame's number, or [segment, offset]")
+    segment = peer.segments.get(place[0])
+    if segment is None:
+        raise ProtocolError(f"an upload in segment {place[0]}, which was never announced")
+    array: NDArray[Any] = array_at(segment, place[1], shape, dtype)
+    weakref.finalize(array, freed.append, (weakref.ref(peer), place[0])).atexit = False
+    return array
+
+
+def take_segment(peer: Peer, header: Sequence[Any]) -> None:
+    """Open an upload segment of the peer, or forget one."""
+    _, number, fd, nbytes = header
+    if not is_natural(number) or type(fd) is not int or not is_natural(nbytes):
+        raise ProtocolError("a SEGMENT is [6, number, fd, bytes]")
+    if fd < 0:
+        peer.segments.pop(number, None)  # arrays in it keep it mapped
+        return
+    limits = peer.limits
+    if not peer.shared:
+        raise ProtocolError("this connection shares no memory")
+    if number in peer.segments:
+        raise ProtocolError(f"segment {number} is there already")
+    mapped = sum(segment.size for segment in peer.segments.values())
+    if len(peer.segments) >= limits.segments or mapped + nbytes > limits.mapped:
+        raise ProtocolError(f"more than {limits.segments} upload segments, or {limits.mapped} bytes of them")
+    # Under a number of ours: it is what other clients know the segment by, if they fetch what lies in it.
+    segment = Segment.open_peer(peer.credentials.pid, fd, nbytes, new_number(), writable=True)
+    try:
+        segment.seal_future_writes()
+    except OSError as error:
+        raise ProtocolError(f"segment {number} takes no seal ({error.strerror}): make it without F_SEAL_SEAL") from None
+    peer.segments[number] = segment

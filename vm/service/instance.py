@@ -1,0 +1,187 @@
+"""One daemon per address: the lock, the socket's directory and mode, and what is left when it ends.
+
+Theory of operation. Whoever has the flock on an address's lock file owns the address: it alone may remove the socket
+file, bind, and remove the socket file again. The kernel gives the lock back however the process ends, so a crash leaves
+a stale socket file and a stale lock file, and neither is in anybody's way.
+
+**The unlink race.** A lock file that is unlinked on the way out invites two owners: a second starter has opened the
+file and waits for the lock, the first unlinks it and leaves, the second gets the lock of a file without a name, a
+third makes a new file and locks that. So the lock file is unlinked only while its lock is held, and whoever gets a lock
+looks whether the path still leads to the file it locked; if not, it lets go and begins again.
+
+**Looks.** Clients look whether a daemon runs by asking for a *shared* lock for a moment (interpreter/addresses.py). A
+starter that meets one of those would take it for a daemon. So when it is refused the exclusive lock it asks for the
+shared one: a looker lets it have that, a daemon does not.
+
+**Modes.** The directory is this user's and 0700; libzmq makes the socket with the mode that the umask leaves, so it is
+bound under `private()`, and the mode is checked by whoever is in doubt with `tensord doctor`. A umask belongs to the
+process: bind before threads exist that make files. libzmq unlinks whatever lies at the path before it binds, so
+anything but a socket is refused here first.
+
+Rejected: a pid file without a lock (pids are reused), connecting to the socket to see who answers (a busy daemon does
+not), fcntl locks (lost when any descriptor of the file is closed).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ...interpreter.addresses import Address, lock_path, parse, pid_of
+from .errors import StartError
+
+LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+PAUSE = 0.001  # seconds until a look at the lock is over
+
+
+class Instance:
+    """An address that this process holds; a context manager. Close it after the sockets, and after their context."""
+
+    def __init__(self, address: str) -> None:
+        """Take the address; StartError if somebody has it or its directory is not private."""
+        self.address = address
+        self.parsed = parse(address)
+        self.lock: Path | None = None if _is_unnamed(self.parsed) else lock_path(address)
+        self._descriptor: int | None = None
+        if self.lock is not None:
+            make_private(self.lock.parent)
+            self._descriptor = _locked(self.lock, address)
+        try:
+            self._clear()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Remove socket and lock file, in this order, and let go."""
+        if self._descriptor is None or self.lock is None:
+            return
+        with suppress(StartError):  # somebody put another file there: not ours to remove
+            self._clear()
+        if _leads_to(self.lock, self._descriptor):
+            self.lock.unlink()
+        os.close(self._descriptor)
+        self._descriptor = None
+
+    def _clear(self) -> None:
+        """Remove a socket file. Only under the lock: it is stale then, or our own."""
+        if self.parsed.kind != "ipc":
+            return
+        path = Path(self.parsed.path)
+        with suppress(FileNotFoundError):
+            if not stat.S_ISSOCK(path.lstat().st_mode):
+                raise StartError(f"{path} exists and is no socket: remove it, or choose another --address")
+            path.unlink()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+@contextmanager
+def private() -> Iterator[None]:
+    """Files and sockets made inside are this user's alone. For the whole process: enter it before threads exist."""
+    before = os.umask(0o177)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def make_private(directory: Path) -> None:
+    """Make a directory 0700, or see that an existing one is; StartError says which chmod to run."""
+    with suppress(FileExistsError):
+        try:
+            directory.mkdir(mode=0o700)
+            directory.chmod(0o700)  # whatever the umask took away
+        except OSError as error:
+            if isinstance(error, FileExistsError):
+                raise
+            raise StartError(
+                f"cannot make the directory {directory} ({error.strerror}): make it with mode 0700, "
+                "set XDG_RUNTIME_DIR, or choose another --address"
+            ) from None
+    found = directory.lstat()
+    if stat.S_ISLNK(found.st_mode) and found.st_uid == os.getuid():
+        found = directory.stat()
+    _check(directory, found)
+
+
+def _check(directory: Path, found: os.stat_result) -> None:
+    another = f"choose another directory, as in --address ipc:///tmp/tensord-{os.getuid()}/socket"
+    if not stat.S_ISDIR(found.st_mode):
+        raise StartError(f"{directory} is no directory: {another}")
+    if found.st_uid != os.getuid():
+        raise StartError(f"{directory} belongs to uid {found.st_uid}, not to {os.getuid()}: {another}")
+    if found.st_mode & stat.S_ISVTX:
+        raise StartError(f"{directory} is shared by everybody: {another}")
+    if found.st_mode & 0o077:
+        mode = stat.S_IMODE(found.st_mode)
+        raise StartError(f"{directory} may be entered by others (mode {mode:04o}): run chmod 700 {directory}")
+    if found.st_mode & 0o700 != 0o700:
+        raise StartError(f"{directory} cannot be used by its owner: run chmod 700 {directory}")
+
+
+def _is_unnamed(address: Address) -> bool:
+    """A tcp port that the system chooses is nobody else's."""
+    return address.kind == "tcp" and not address.port
+
+
+def _locked(path: Path, address: str) -> int:
+    """The descriptor of the lock file, locked, with our pid in it."""
+    while True:
+        try:
+            descriptor = os.open(path, LOCK_FLAGS, 0o600)
+        except OSError as error:
+            raise StartError(f"cannot open the lock file {path}: {error.strerror}") from None
+        taken = False
+        try:
+            taken = _take(descriptor, address) and _leads_to(path, descriptor)
+            if taken:
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+                return descriptor
+        finally:
+            if not taken:
+                os.close(descriptor)
+
+
+def _take(descriptor: int, address: str) -> bool:
+    """Get the exclusive lock; False if it has to be tried again; StartError if a daemon has it."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        pass
+    else:
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        pid = pid_of(address)
+        if pid is None:  # it ended just now
+            return False
+        who = f"process {pid}" if pid else "another process"
+        raise StartError(
+            f"a daemon listens on {address} already: {who}. Stop it, or choose another --address"
+        ) from None
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    time.sleep(PAUSE)  # somebody only looked
+    return False
+
+
+def _leads_to(path: Path, descriptor: int) -> bool:
+    """Whether the path still names the file that is open."""
+    with suppress(OSError):
+        return os.path.samestat(path.lstat(), os.fstat(descriptor))
+    return False

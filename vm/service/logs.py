@@ -1,0 +1,98 @@
+"""The service's log: structlog, for people on stderr or for programs as JSON lines.
+
+The machine's own log (vm/log.py) and whatever the standard library's loggers say end up in one handler on the logger
+"tensord", or on the root. What clients name reaches the log only quoted, so that nobody can write lines or escape
+sequences into a terminal with a session's name. `bound(session=..., instruction=...)` puts ids on every line inside.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+import structlog
+from structlog.typing import Processor
+
+from ..log import PROCESSORS
+
+Format: TypeAlias = Literal["console", "json"]
+
+LEVELS: Final = ("debug", "info", "warning", "error")
+FORMATS: Final[tuple[Format, ...]] = ("console", "json")
+
+bound = structlog.contextvars.bound_contextvars
+
+_SHARED: Final[list[Processor]] = [
+    structlog.contextvars.merge_contextvars,
+    structlog.stdlib.add_log_level,
+    structlog.stdlib.add_logger_name,
+]
+
+
+@contextmanager
+def logging_to(file: Path | None = None, *, level: str = "info", form: Format = "console") -> Iterator[None]:
+    """Send every log to stderr or to the end of a file while entered; OSError if that cannot be opened."""
+    handler = _handler(file, form)
+    root, before = logging.getLogger(), list(PROCESSORS)
+    ours = logging.getLogger("tensord")
+    levels = root.level, ours.level
+    root.addHandler(handler)
+    root.setLevel(logging.WARNING)  # of libraries; what we say ourselves is at the level asked for
+    ours.setLevel(level.upper())
+    PROCESSORS[:] = [
+        structlog.stdlib.filter_by_level,
+        *_SHARED,
+        structlog.stdlib.PositionalArgumentsFormatter(),
+        structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+    ]
+    try:
+        yield
+    finally:
+        PROCESSORS[:] = before
+        root.setLevel(levels[0])
+        ours.setLevel(levels[1])
+        root.removeHandler(handler)
+        handler.close()
+
+
+def _handler(file: Path | None, form: Format) -> logging.Handler:
+    handler: logging.Handler
+    if file is None:
+        handler = logging.StreamHandler(sys.stderr)
+    else:
+        from logging.handlers import WatchedFileHandler
+
+        handler = WatchedFileHandler(file, encoding="utf-8")  # logrotate may take it away
+    colours = file is None and sys.stderr.isatty()
+    final = _json() if form == "json" else _console(colours=colours)
+    remove = structlog.stdlib.ProcessorFormatter.remove_processors_meta
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(processors=[remove, *final], foreign_pre_chain=[*_SHARED]))
+    return handler
+
+
+def _json() -> list[Processor]:
+    return [
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.StackInfoRenderer(),
+        structlog.processors.format_exc_info,
+        structlog.processors.JSONRenderer(default=str),
+    ]
+
+
+def _console(*, colours: bool) -> list[Processor]:
+    # Tracebacks plain: rich ones print local variables, which may be anybody's.
+    renderer = structlog.dev.ConsoleRenderer(
+        colors=colours, exception_formatter=structlog.dev.plain_traceback, repr_native_str=True
+    )
+    return [structlog.processors.TimeStamper(fmt="%Y-%m-%d %H:%M:%S", utc=False), _quoted_event, renderer]
+
+
+def _quoted_event(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:  # noqa: ARG001 - structlog's
+    """The renderer quotes values, but not the event."""
+    text = str(event.get("event", ""))
+    event["event"] = text if text.isprintable() else repr(text)
+    return event

@@ -1,0 +1,71 @@
+"""Telling systemd how the service is doing: sd_notify(3), one datagram per message, without a dependency.
+
+Nothing is said where $NOTIFY_SOCKET is unset. What cannot be said is not worth a failure: errors are dropped.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+
+
+class Notifier:
+    """Speaks to the service manager.
+
+    `watchdog_period`: seconds between two calls of `watchdog`; None if nobody waits for them.
+    """
+
+    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+        self.watchdog_period = _period(environment)
+        self._address = _address(environment.get("NOTIFY_SOCKET", ""))
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) if self._address else None
+        if self._socket is not None:
+            self._socket.setblocking(False)  # a full queue must not stop the service
+
+    def ready(self, status: str = "") -> None:
+        """The service takes clients."""
+        self._send("READY=1", f"MAINPID={os.getpid()}", *_status(status))
+
+    def status(self, text: str) -> None:
+        """One line for `systemctl status`."""
+        self._send(*_status(text))
+
+    def watchdog(self) -> None:
+        """The loop turns."""
+        self._send("WATCHDOG=1")
+
+    def stopping(self, status: str = "") -> None:
+        """The service ends."""
+        self._send("STOPPING=1", *_status(status))
+
+    def close(self) -> None:
+        """Nothing more will be said."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def _send(self, *lines: str) -> None:
+        if self._socket is not None:
+            with suppress(OSError):
+                self._socket.sendto("\n".join(lines).encode(), self._address)
+
+
+def _address(named: str) -> str:
+    """A path, or a name in the abstract namespace, which the environment writes with an @."""
+    if named.startswith("@"):
+        return f"\0{named[1:]}"
+    return named if named.startswith("/") else ""
+
+
+def _status(text: str) -> tuple[str, ...]:
+    return (f"STATUS={' '.join(text.split())}",) if text else ()
+
+
+def _period(environment: Mapping[str, str]) -> float | None:
+    """Half of what the manager waits, if it is this process that it waits for."""
+    limit, pid = environment.get("WATCHDOG_USEC", ""), environment.get("WATCHDOG_PID", "")
+    if not limit.isdigit() or int(limit) <= 0 or (pid and pid != str(os.getpid())):
+        return None
+    return int(limit) / 2e6

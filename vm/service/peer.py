@@ -1,0 +1,204 @@
+"""A connection to the daemon: its state, what it has sent, what it is to be told.
+
+    STRANGER  --greeted-->  OPEN  --lost, resumable-->  AWAY  --resumed-->  OPEN
+       any state  --ended-->  CLOSED
+
+A STRANGER may only say HELLO. OPEN has a session. AWAY is a session whose connection broke and that may come back with
+its token until its lease is over; only connections that are no ipc are like that, since on ipc a disconnect is death.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...interpreter.errors import ProtocolError, TensordError
+from ...interpreter.limits import Limits
+from ...interpreter.segments import Segment
+
+if TYPE_CHECKING:
+    from ..session import VmSession
+    from .door import Door
+
+
+class State(Enum):
+    """Where a connection is in its life."""
+
+    STRANGER = "stranger"
+    OPEN = "open"
+    AWAY = "away"
+    CLOSED = "closed"
+
+
+class Event(Enum):
+    """What happens to a connection."""
+
+    GREETED = "greeted"
+    LOST = "lost"
+    RESUMED = "resumed"
+    ENDED = "ended"
+
+
+TRANSITIONS: dict[State, dict[Event, State]] = {
+    State.STRANGER: {Event.GREETED: State.OPEN, Event.ENDED: State.CLOSED},
+    State.OPEN: {Event.LOST: State.AWAY, Event.ENDED: State.CLOSED},
+    State.AWAY: {Event.RESUMED: State.OPEN, Event.ENDED: State.CLOSED},
+    State.CLOSED: {},
+}
+
+
+class Credentials(NamedTuple):
+    """Whose connection it is, as the kernel says; zeros where it cannot (tcp)."""
+
+    uid: int = -1
+    pid: int = 0
+    fd: int = -1  # of our end: what the socket monitor calls it
+
+
+class Answer(NamedTuple):
+    """An answer to a request, not yet encoded."""
+
+    request: int
+    value: Any
+    error: TensordError | None
+
+
+class Peer:
+    """One connection and its session.
+
+    `inbox` holds messages that were received and not yet admitted; `taken` counts those received in all, `uploads`
+    remembers (number of the message, bytes) of uploads among them, for credit, `admitted` counts the bytes of those
+    that were admitted. `decoded`: bytes of headers whose messages are in the inbox; `packed` are frames behind these
+    that nobody has decoded yet, with so many bytes of headers and of payloads. `answers` is what it is to be told in
+    the next REPLIES; `unsent` are frames that its queue had no room for, `unacknowledged` what a resumable session may
+    have missed. `parts` are long answers that leave slice by slice. `owed` counts bytes that are kept for
+    it: what libzmq still has to send, and what it has to acknowledge.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "admitted",
+        "answers",
+        "away_since",
+        "batch",
+        "credentials",
+        "decoded",
+        "door",
+        "generation",
+        "identity",
+        "inbox",
+        "limits",
+        "name",
+        "number",
+        "owed",
+        "packed",
+        "packed_bytes",
+        "packed_payload",
+        "parts",
+        "pidfd",
+        "segments",
+        "session",
+        "settled",
+        "shared",
+        "since",
+        "state",
+        "taken",
+        "token",
+        "told",
+        "told_bytes",
+        "unacknowledged",
+        "unsent",
+        "uploaded",
+        "uploads",
+    )
+
+    def __init__(self, door: Door, identity: bytes, credentials: Credentials, limits: Limits, now: float) -> None:
+        self.door = door
+        self.identity = identity
+        self.credentials = credentials
+        self.limits = limits
+        self.state = State.STRANGER
+        self.session: VmSession | None = None
+        self.name = ""
+        self.token: bytes | None = None
+        self.shared = False
+        self.since = now
+        self.away_since = 0.0
+        self.pidfd = -1
+        self.batch = 0  # the last one received
+        self.number = 0  # of the last REPLIES sent
+        self.inbox: deque[Sequence[Any]] = deque()
+        self.decoded = 0
+        self.packed: deque[Sequence[Any]] = deque()
+        self.packed_bytes = 0
+        self.packed_payload = 0
+        self.taken = 0
+        self.told = 0
+        self.told_bytes = 0
+        self.uploaded = 0
+        self.admitted = 0
+        self.uploads: deque[tuple[int, int]] = deque()
+        self.answers: list[Answer] = []
+        self.parts: deque[tuple[int, Iterator[list[Any]]]] = deque()
+        self.unsent: deque[list[Any]] = deque()
+        self.unacknowledged: deque[tuple[int, list[Any]]] = deque()
+        self.owed = 0
+        self.settled: deque[int] = deque()
+        self.segments: dict[int, Segment] = {}
+        self.generation = 0
+
+    def on(self, event: Event) -> None:
+        """Take the transition; ProtocolError, and nothing changed, if there is none."""
+        after = TRANSITIONS[self.state].get(event)
+        if after is None:
+            raise ProtocolError(f"a connection that is {self.state.value} cannot be {event.value}")
+        self.state = after
+
+    @property
+    def resumable(self) -> bool:
+        """May its session come back on another connection?"""
+        return self.token is not None
+
+    def consumed(self) -> int:
+        """How many of its messages have been dealt with. Never sinks."""
+        session = self.session
+        unfinished = len(self.inbox) + (len(session.live) if session is not None else 0)
+        return max(self.taken - unfinished, self.told)
+
+    def consumed_bytes(self) -> int:
+        """How many bytes of its uploads have been dealt with."""
+        admitted = self.taken - len(self.inbox)
+        while self.uploads and self.uploads[0][0] <= admitted:
+            self.admitted += self.uploads.popleft()[1]
+        return self.admitted - (self.session.payload if self.session is not None else 0)
+
+    def may_go_on(self) -> bool:
+        """Does it take its answers? Else nothing more of it is admitted, so that what it is owed stays bounded."""
+        while self.settled:
+            self.owed -= self.settled.popleft()
+        making = self.session.answering if self.session is not None else 0
+        return not self.unsent and self.owed + making <= self.limits.window_bytes and self.state is not State.CLOSED
+
+    def drop_packed(self) -> None:
+        """Forget what was not decoded yet."""
+        self.packed.clear()
+        self.packed_bytes = self.packed_payload = 0
+
+    def __repr__(self) -> str:
+        return f"<peer {self.name or self.identity.hex()} {self.state.value}>"
+
+
+def session_of(peer: Peer) -> VmSession:
+    """Its session."""
+    if peer.session is None:
+        raise ProtocolError("this connection has no session")
+    return peer.session
+
+
+def fields(header: Sequence[Any], count: int) -> Sequence[Any]:
+    """The header, if it has as many fields."""
+    if len(header) != count:
+        raise ProtocolError(f"a header of kind {header[0]} has {count} fields, not {len(header)}")
+    return header
