@@ -11,9 +11,13 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..interpreter.errors import ConnectionLost, MetadataError, TensordError
+from ..interpreter.interrupts import SHIELD
 from ..interpreter.messages import Message
-from ..vm.interrupts import SHIELD
+from ..interpreter.meta import Meta
 from ..vm.machine import VirtualMachine
 from .transport import Reply
 
@@ -42,12 +46,20 @@ class EmbeddedTransport:
         self.machine = machine
         self.devices = {name: device.missing for name, device in machine.devices.items()}
         self.inline_work = machine.engine.inline_work
+        self.maps = self.eager = False
         self.shield = SHIELD
         self._release = release
         self._replies: dict[int, Reply] = {}
         self._numbers = itertools.count(1)
         self._session = machine.attach(self._answer, strict=strict)
         self._closed = False
+
+    def new_array(self, meta: Meta) -> NDArray[Any]:
+        """Plain memory; the machine adopts it."""
+        return np.empty(meta.shape, meta.dtype)
+
+    def let_go_with(self, drop: Callable[[int], None]) -> None:
+        """Results are copies."""
 
     def send(self, messages: Sequence[Message]) -> None:
         """Hand the batch over; the calling thread drives the machine."""
@@ -72,6 +84,9 @@ class EmbeddedTransport:
         """Drive the machine until the reply is there."""
         return reply.done or self.machine.wait_until(lambda: reply.done, timeout)
 
+    def attend(self, reply: Reply) -> None:
+        """Whatever completes is looked after by the machine's background thread."""
+
     def rouse(self, idle_flush: Callable[[], bool]) -> None:
         """Have the background thread look after unsent messages."""
         machine = self.machine
@@ -80,24 +95,9 @@ class EmbeddedTransport:
         if not machine.awake:
             machine.rouse()
 
-    def query(self, what: str, *arguments: Any) -> Any:
-        """Look inside."""
-        machine = self.machine
-        if machine.closed:
-            raise ConnectionLost("the virtual machine is closed")
-        if what == "stats":
-            return machine.stats(self._session)
-        if what == "residency":
-            return machine.residency(self._session, *arguments)
-        return machine.trace()
-
     def cancel(self) -> None:
         """Cancel the session's pending instructions."""
         self.machine.cancel(self._session)
-
-    def restart(self) -> None:
-        """Take the session's instructions again."""
-        self.machine.restart(self._session)
 
     def close(self) -> None:
         """End the session, and the machine with its last one."""

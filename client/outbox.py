@@ -1,12 +1,15 @@
 """The outbox: what a session has issued and not yet sent.
 
-A batch leaves when it is full, before every wait, when a second heavy op joins it, or when it has lain idle for
-10 ms. Handles that were dropped by then ride along: as a bit on the last call that uses them, else as a message
-behind whatever else does.
+A batch leaves when it is full, before every wait, when a second heavy op joins it, or when it has lain idle for some
+milliseconds. To another process batches clock themselves: what is issued into silence leaves at once, and the more
+follows it without a pause, the more of it travels together (1, 8, 64, 256 messages). Handles that were dropped by then
+ride along: as a bit on the last call that uses them, else as a message behind whatever else does. A group (`atomic`)
+leaves as one message when its block ends.
 
 Threads. `lock` guards the messages and the session's tables; it is re-entrant, since a signal handler may issue ops on
 the very thread that holds it. (It may not send or wait while its thread drives the machine: that is a ProtocolError,
 and the messages stay here. Nor may it raise there, but for Ctrl-C, which is kept back.) It is never held while waiting.
+An atomic block holds it from its first line to its last: what other threads issue meanwhile comes after the group.
 `Tensor.__del__` runs anywhere, also inside the lock, so all it does is put the id on a `queue.SimpleQueue`.
 """
 
@@ -14,12 +17,15 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import Any
 
 from ..interpreter.errors import ConnectionLost, ProtocolError, TensordError
+from ..interpreter.limits import Limits
 from ..interpreter.messages import (
+    ATOMIC,
     CALL,
     EFFECT,
     FETCH,
@@ -37,6 +43,9 @@ from .locations import Locations, describe, user_frame
 from .transport import ClosedTransport, Reply, session_closed
 
 BATCH = 256
+GROWTH = 8
+GROUP = Limits().batch  # messages in an atomic group
+LONGEST = Limits().text  # characters of a location
 # Where the messages other than calls hold tensor ids, one or a tuple.
 ID_FIELDS = {
     RELEASE: (1,),
@@ -57,13 +66,17 @@ class Outbox:
     """
 
     __slots__ = (
+        "_depth",
+        "_first",
         "_flushes",
         "_pid",
+        "_riding",
         "_seen_flushes",
         "drop",
         "dropped",
         "heavy",
         "ids",
+        "limit",
         "locations",
         "lock",
         "messages",
@@ -81,9 +94,16 @@ class Outbox:
         self.heavy = False
         self.dropped: SimpleQueue[int] = SimpleQueue()
         self.drop = self.dropped.put
+        transport.let_go_with(self.drop)
+        self._first = 1 if transport.eager else BATCH
+        self.limit = self._first  # messages that the next batch waits for
         self._flushes = 0
         self._seen_flushes = -1
         self._pid = os.getpid()
+        self._depth = 0  # of atomic blocks, one inside the other
+        self._riding = True  # may releases be marked on the calls of this batch?
+        if transport.eager:  # nothing is unsent, but handles will be dropped
+            transport.rouse(self.idle_flush)
 
     def new_id(self) -> int:
         """The next id; the caller holds the lock."""
@@ -93,7 +113,10 @@ class Outbox:
     def appended(self) -> None:
         """Something was added: send a full batch, have a lone message looked after."""
         size = len(self.messages)
-        if size >= BATCH:
+        if self._depth:
+            return
+        if size >= self.limit:
+            self.limit = min(self.limit * GROWTH, BATCH)
             self.flush()
         elif size:
             self.transport.rouse(self.idle_flush)
@@ -117,20 +140,22 @@ class Outbox:
             transport.await_credit()
 
     def send(self) -> bool:
-        """Hand over what is unsent, and say whether there was anything; the caller holds the lock.
+        """Hand over what is unsent, and say whether there was anything; the caller holds the lock. Not half of a group.
 
         Under the transport's shield: Ctrl-C between taking the batch and handing it over would lose it.
         """
         self._check_process()
+        if self._depth:
+            return False
         with self.transport.shield:
-            batch, self.messages = self.messages, type(self.messages)()
+            batch, self.messages = self.messages, Closed() if type(self.messages) is Closed else []
             self.heavy = False
             self._flushes += 1
             if not self.dropped.empty():
                 self._release_dropped(batch)
             if self.locations.unsent:
                 sites, self.locations.unsent = self.locations.unsent, []
-                batch[:0] = [[LOCATION, number, text] for number, text in sites]
+                batch[:0] = [[LOCATION, number, text[-LONGEST:]] for number, text in sites]
             if batch:
                 try:
                     self.transport.send(batch)
@@ -139,6 +164,39 @@ class Outbox:
                     raise
         return bool(batch)
 
+    def renumber(self) -> None:
+        """A signature's number is to mean another one; the unsent calls still mean the old one. Holding the lock."""
+        self._riding = not self._depth  # in a group nobody could tell any more which of their operands are scalars
+        self.send()
+
+    @contextmanager
+    def atomic(self) -> Iterator[None]:
+        """What is issued inside leaves as one message at the end, also if the block raises."""
+        with self.lock:
+            if not self._depth:
+                self.send()
+                self.messages = self.messages if type(self.messages) is Closed else Group()
+            self._depth += 1
+            try:
+                yield
+            finally:
+                self._depth -= 1
+                whole = not self._depth and type(self.messages) is Group  # else the session was closed inside
+                if whole:
+                    self._send_group()
+        if whole:
+            self.transport.await_credit()
+
+    def _send_group(self) -> None:
+        group = self.messages
+        if not self.dropped.empty():
+            self._release_dropped(group)
+        releases = [message for message in group if message[0] == RELEASE]
+        inside = [message for message in group if message[0] != RELEASE]
+        self._riding = True
+        self.messages = [[ATOMIC, inside], *releases] if inside else releases
+        self.send()
+
     def _check_process(self) -> None:
         if os.getpid() != self._pid:
             raise ConnectionLost("this session belongs to another process; connect again after a fork")
@@ -146,6 +204,9 @@ class Outbox:
     def _release_dropped(self, batch: list[list[Any]]) -> None:
         take = self.dropped.get_nowait
         dropped = {take() for _ in range(self.dropped.qsize())}
+        if not self._riding:
+            list.append(batch, [RELEASE, tuple(sorted(dropped))])
+            return
         for position in range(len(batch) - 1, -1, -1):
             message = batch[position]
             if message[0] == CALL:
@@ -164,6 +225,7 @@ class Outbox:
     def idle_flush(self) -> bool:
         """Called now and then by the transport: send what nobody has sent since the last time."""
         if not self.messages and self.dropped.empty():
+            self.limit = self._first
             return False
         if self._flushes == self._seen_flushes and self.lock.acquire(blocking=False):
             try:
@@ -175,15 +237,35 @@ class Outbox:
         self._seen_flushes = self._flushes
         return True
 
-    def ask(self, build: Callable[[int, int], list[Any]]) -> Reply:
-        """Send a message that asks for a reply, behind everything unsent. `build` gets request and location."""
+    def tell(self, build: Callable[[int], list[Any]]) -> Reply | None:
+        """Like `ask`, without location; but inside an atomic block nobody is to answer, and there is no reply."""
         with self.lock:
+            if self._depth:
+                self.messages.append(build(0))
+                return None
+            return self.ask(lambda request, _: build(request), located=False)
+
+    def ask(self, build: Callable[[int, int], list[Any]], *, located: bool = True) -> Reply:
+        """Send a message that asks for a reply, behind everything unsent. `build` gets request and location, if any."""
+        with self.lock:
+            self.refuse_inside()
             number, reply = self.transport.request()
-            location = self.locations.number(user_frame(2))
+            location = self.locations.number(user_frame(2)) if located else 0
             self.messages.append(build(number, location))
         self.flush(patient=False)  # a question needs no credit
+        self.limit = self._first
         answer: Reply = reply
         return answer
+
+    def refuse_inside(self) -> None:
+        """ProtocolError at the user's line inside an atomic block; holding the lock."""
+        if self._depth:
+            where = describe(user_frame(2))
+            raise ProtocolError(
+                "inside atomic() nothing has been sent yet, so nothing can be asked or waited for: "
+                "do that behind the block",
+                location=where,
+            )
 
     def await_reply(self, reply: Reply, timeout: float | None = None) -> Any:
         """The reply's value; raises its error, or TimeoutError."""
@@ -213,6 +295,17 @@ class Closed(list[list[Any]]):
         raise session_closed()
 
 
+class Group(list[list[Any]]):
+    """The messages of an atomic block: they leave together, so they must not be too many."""
+
+    def append(self, message: list[Any]) -> None:
+        """Raise ProtocolError at the user's line for one too many; it is not in the group then."""
+        if len(self) >= GROUP:
+            where = describe(user_frame(2))
+            raise ProtocolError(f"an atomic block holds at most {GROUP} messages; make several of it", location=where)
+        super().append(message)
+
+
 def ride(message: list[Any], dropped: set[int], scalars: Sequence[bool]) -> None:
     """Mark a call's operands whose handles were dropped; walking backwards, this is their last use."""
     inputs, outputs = message[2], message[3]
@@ -227,7 +320,11 @@ def ride(message: list[Any], dropped: set[int], scalars: Sequence[bool]) -> None
 
 
 def mentions(message: Message, id_: int) -> bool:
-    """Does a message other than a call name that tensor?"""
+    """Does a message other than a call name that tensor? A group that could not be sent yet: may it?"""
+    if message[0] == ATOMIC:
+        return any(
+            id_ in inner[2] or id_ in inner[3] if inner[0] == CALL else mentions(inner, id_) for inner in message[1]
+        )
     for field in ID_FIELDS.get(message[0], ()):
         ids = message[field]
         if ids == id_ if isinstance(ids, int) else id_ in ids:

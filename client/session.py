@@ -8,8 +8,10 @@ seen before one dictionary lookup.
 from __future__ import annotations
 
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Self
 
@@ -23,7 +25,10 @@ from ..interpreter.messages import (
     EFFECT,
     FETCH,
     LOOKUP,
+    NAMES,
     PUBLISH,
+    QUERY,
+    RESTART,
     SYNC,
     TO_DEVICE,
     UNPUBLISH,
@@ -33,14 +38,16 @@ from ..interpreter.messages import (
 from ..interpreter.meta import Meta, OperandMeta, Scalar
 from ..interpreter.opdef import OpDef, find
 from ..interpreter.promotion import check_scalar
+from ..interpreter.segments import SHARED_FROM
 from .handlers import DEFAULT_HANDLER, Handler, Invocation
 from .locations import describe, user_frame
-from .outbox import BATCH, Outbox
+from .outbox import Outbox
 from .signatures import Entry, SignatureKey, Signatures
 from .tensor import Tensor
 from .transport import ClosedTransport, Reply, Transport
 
 SCALARS = (bool, int, float, complex)
+SMALL = 127  # ints up to this fit every dtype
 LISTS = frozenset((list, tuple))
 PLAIN = frozenset((bool, int, float, str, type(None)))
 
@@ -59,6 +66,8 @@ class Session:
         self._handler: Handler = DEFAULT_HANDLER
         self._native = True  # the default handlers: calls may go straight to the outbox
         self._chains: set[int] = set()
+        self._cancels = 0
+        self._counting = threading.RLock()  # a signal handler may cancel, too
         self._chain = self.chain()
 
     @property
@@ -78,8 +87,10 @@ class Session:
             moved = self._own(values).to_device(home)
             return moved if dtype is None else moved.astype(dtype)
         try:
-            array = np.array(values, dtype=dtype, order="C", copy=True)
-            meta = Meta.of(array.shape, array.dtype)
+            source = values if isinstance(values, np.ndarray) else np.asarray(values, dtype=dtype)
+            meta = Meta.of(source.shape, np.dtype(source.dtype if dtype is None else dtype))
+            array = self._transport.new_array(meta)
+            np.copyto(array, source, casting="unsafe")  # as `numpy.asarray` does
         except (TypeError, ValueError) as error:
             raise self._at_user(MetadataError(f"asarray: {error}", op="asarray"), 1) from None
         outbox = self._outbox
@@ -109,7 +120,7 @@ class Session:
         """
         key = self._call_key(name, inputs, attributes, out, device) if self._native else None
         entry = None if key is None else self._entries.get(key)
-        if entry is not None:
+        if entry is not None and not (entry.integers and has_large(inputs)):
             issued = self._issue(entry, inputs, out, self._outbox.locations.number(user_frame(1)))
             if issued is not None:
                 return issued
@@ -161,7 +172,7 @@ class Session:
         if self._native and self.supports(invocation.op, device):
             with self._outbox.lock:
                 entry = self._entries.get(self._signature(invocation, device))
-                if entry is not None and not entry.integers:
+                if entry is not None:
                     self._signatures.alias(key, entry)
 
     def supports(self, op: OpDef, device: str) -> bool:
@@ -230,7 +241,7 @@ class Session:
             key = (op, x._meta, type(y), x._home, in_place)
             operands = (x._id, y)
         entry = self._entries.get(key)
-        if entry is None or not self._native:
+        if entry is None or not self._native or (entry.integers and not 0 <= y <= SMALL):  # type: ignore[operator]
             return self._operate_slowly(op, x, y, in_place, key)
         outbox = self._outbox
         if entry.heavy:
@@ -248,7 +259,7 @@ class Session:
             messages = outbox.messages
             messages.append([CALL, entry.number, operands, (id_,), 0, location])
             size = len(messages)
-        if size >= BATCH or size == 1:
+        if size >= outbox.limit or size == 1:
             outbox.appended()
         return x if in_place else Tensor(self, id_, entry.output, entry.home)
 
@@ -281,8 +292,23 @@ class Session:
         return self._outbox.await_reply(reply, timeout)
 
     def _fetch(self, tensor: Tensor) -> NDArray[Any]:
-        result: NDArray[Any] = self._await(self._outbox.ask(lambda request, at: [FETCH, tensor._id, request, at]))
+        outbox, meta = self._outbox, tensor._meta
+        holds = self._transport.maps and type(meta) is Meta and meta.nbytes >= SHARED_FROM
+
+        def build(request: int, location: int) -> list[Any]:
+            return [FETCH, tensor._id, request, location, outbox.new_id() if holds else 0]
+
+        result: NDArray[Any] = self._await(outbox.ask(build))
         return result
+
+    def _query(self, what: str, *arguments: Any) -> Any:
+        return self._await(self._outbox.ask(lambda request, _: [QUERY, what, arguments, request], located=False))
+
+    def _tell(self, build: Callable[[int], list[Any]]) -> None:
+        """Send a message and wait for its answer; inside `atomic` neither."""
+        reply = self._outbox.tell(build)
+        if reply is not None:
+            self._await(reply)
 
     def _ask_ready(self, tensor: Tensor) -> Reply:
         return self._outbox.ask(lambda request, at: [WAIT, (tensor._id,), request, at])
@@ -350,17 +376,22 @@ class Session:
             raise self._at_user(MetadataError("publish: takes a name and a tensor, or a dict of tensors by name"), 1)
         tensors = [self._own(value) for value in given.values()]
         ids = tuple(value._id for value in tensors)
-        self._await(self._outbox.ask(lambda request, _: [PUBLISH, tuple(given), ids, request]))
+        self._tell(lambda request: [PUBLISH, tuple(given), ids, request])
 
-    def lookup(self, name: str | Sequence[str]) -> Any:
-        """The tensor of that name, or a dict of those of several names, taken at once."""
+    def lookup(self, name: str | Sequence[str], *, snapshot: bool = False) -> Any:
+        """The tensor of that name, or a dict of those of several names, taken at once.
+
+        With `snapshot`, tensors of their own with the present values: what is written to the named ones later, they do
+        not see. Nothing is copied before that.
+        """
         names = (name,) if isinstance(name, str) else listed_names(name)
-        outbox = self._outbox
-        with outbox.lock:
-            ids = tuple(outbox.new_id() for _ in names)
-            number, reply = outbox.transport.request()
-            outbox.messages.append([LOOKUP, names, ids, number])
-        self.flush()
+        ids: list[int] = []
+
+        def build(request: int, _location: int) -> list[Any]:
+            ids.extend(self._outbox.new_id() for _ in names)
+            return [LOOKUP, names, tuple(ids), request, bool(snapshot)]
+
+        reply = self._outbox.ask(build, located=False)
         tensors = {
             key: Tensor(self, id_, None if meta is None else Meta.of(*meta), home)
             for key, id_, (meta, home) in zip(names, ids, self._await(reply), strict=True)
@@ -369,7 +400,22 @@ class Session:
 
     def unpublish(self, *names: str) -> None:
         """Take names away; handles to their tensors stay."""
-        self._await(self._outbox.ask(lambda request, _: [UNPUBLISH, names, request]))
+        self._tell(lambda request: [UNPUBLISH, names, request])
+
+    def names(self) -> list[str]:
+        """The names under which something is published, sorted."""
+        return list(self._await(self._outbox.ask(lambda request, _: [NAMES, request], located=False)))
+
+    def atomic(self) -> AbstractContextManager[None]:
+        """`with session.atomic():` what is issued inside, no other session sees half of.
+
+        The machine takes it as one group: what others issue comes before all of it, or after. It is sent when the block
+        ends; so nothing inside can wait for a value or ask for anything (ProtocolError), and `publish` and `unpublish`
+        return at once, their errors only logged. Blocks inside of one another are one group. Other threads that use the
+        session wait until the block is over. If the block raises, what it has issued until then is sent all the same,
+        as a group: there are handles to it. It is about interleaving, not about errors: what fails, fails alone.
+        """
+        return self._outbox.atomic()
 
     # -- the session itself ----------------------------------------------------------------------------------------
 
@@ -392,23 +438,29 @@ class Session:
 
     def cancel(self) -> None:
         """Turn everything pending into cancellation errors, and everything issued later until `restart`."""
-        self._transport.cancel()
+        transport = self._transport
+        with transport.shield:
+            with self._counting:
+                self._cancels += 1
+            transport.cancel()
 
     def restart(self) -> None:
-        """After `cancel`: take instructions again."""
+        """After `cancel`: take instructions again. A cancellation that comes after this one stays."""
+        with self._outbox.lock:
+            self._outbox.refuse_inside()
+            self._outbox.messages.append([RESTART, self._cancels])
         self.flush()
-        self._transport.restart()
 
     def stats(self) -> dict[str, Any]:
-        """Counters: instructions, memory, transfers per device and kind, errors, what hangs. Never waits."""
-        self._outbox.flush(patient=False)
-        found: dict[str, Any] = self._transport.query("stats")
+        """Counters: instructions, memory, transfers per device and kind, errors, what hangs. Waits for no result."""
+        found: dict[str, Any] = as_lists(self._query("stats"))
         return found
 
     def trace(self) -> Any:
         """The trace so far: records of finished and live instructions (`records`), `save(path)`, `graph()`."""
-        self._outbox.flush(patient=False)
-        return self._transport.query("trace")
+        from .tracing import trace_of
+
+        return trace_of(self._query("trace"))
 
     def close(self) -> None:
         """End the session: what is pending is cancelled, its tensors are released. Closing twice is fine."""
@@ -475,6 +527,18 @@ def check_scalars(key: SignatureKey, inputs: Sequence[Any]) -> None:
     for value in inputs:
         if type(value) is int:
             check_scalar(key.op.name, value, key.metas, dict(key.attributes))
+
+
+def has_large(inputs: Sequence[Any]) -> bool:
+    """Is there an int that some dtype might not hold?"""
+    return any(type(value) is int and not 0 <= value <= SMALL for value in inputs)
+
+
+def as_lists(value: Any) -> Any:
+    """A plain value with lists for tuples: what comes over a wire has only one kind of sequence."""
+    if isinstance(value, dict):
+        return {key: as_lists(item) for key, item in value.items()}
+    return [as_lists(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def do_nothing() -> None:

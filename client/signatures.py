@@ -90,7 +90,7 @@ class Signatures:
         number = self._newest % KNOWN
         forgotten = self._keys.pop(number, None)
         if forgotten is not None:
-            self._outbox.send()  # calls in it still mean the old signature
+            self._outbox.renumber()
             for key in forgotten:
                 entry = self.entries.pop(key, None)
                 if entry is not None:

@@ -98,8 +98,7 @@ class Tensor(Operators):
 
     def residency(self) -> dict[str, str]:
         """Devices that hold a current copy ("valid"), or will ("planned")."""
-        self._session.flush()
-        found: dict[str, str] = self._session._transport.query("residency", self._own()._id)
+        found: dict[str, str] = self._session._query("residency", self._own()._id)
         return found
 
     # -- waiting ---------------------------------------------------------------------------------------------------
@@ -146,6 +145,8 @@ class Tensor(Operators):
             self._probe = probe
         else:
             self._session.flush()
+        if not probe.done and self._session._transport.eager:
+            self._session._query("names", 0)  # a daemon answers this at once, and before it whatever is ready
         return probe
 
     def __await__(self) -> Generator[Any, None, Self]:
@@ -165,6 +166,7 @@ class Tensor(Operators):
                 loop.call_soon_threadsafe(finish)
 
         reply.when_done(done)
+        self._session._transport.attend(reply)
         await future
         self._learn(reply.result())
         return self

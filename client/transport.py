@@ -7,8 +7,11 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
+from numpy.typing import NDArray
+
 from ..interpreter.errors import ConnectionLost, TensordError
 from ..interpreter.messages import Message
+from ..interpreter.meta import Meta
 from .locations import describe, user_frame
 
 
@@ -57,10 +60,20 @@ class Transport(Protocol):
     devices: dict[str, frozenset[str]]
     # Ops of more work than this (element operations) leave at once, since they do not run on the scheduler's thread.
     inline_work: int
+    # A large result may be read where it lies, in the memory of the other side.
+    maps: bool
+    # What is sent is done elsewhere, beside us: a first message leaves at once, since it has not to wait for others.
+    eager: bool
 
     @property
     def shield(self) -> AbstractContextManager[None]:
         """Keeps Ctrl-C back while it is entered; effective in the main thread."""
+
+    def new_array(self, meta: Meta) -> NDArray[Any]:
+        """Memory for an upload of that meta, from where the other side takes it most cheaply. Used for nothing else."""
+
+    def let_go_with(self, drop: Callable[[int], None]) -> None:
+        """What to call, with its hold, when a result that was read where it lies is not used any more."""
 
     def send(self, messages: Sequence[Message]) -> None:
         """Hand over a batch in program order. Does not wait."""
@@ -74,17 +87,14 @@ class Transport(Protocol):
     def wait(self, reply: Reply, timeout: float | None) -> bool:
         """Wait for a reply; False after `timeout` seconds. ConnectionLost when the other side ends."""
 
+    def attend(self, reply: Reply) -> None:
+        """Somebody awaits that reply by a callback: it has to come without anybody who waits."""
+
     def rouse(self, idle_flush: Callable[[], bool]) -> None:
         """Unsent messages exist: call `idle_flush` in a while. It tells whether it found any."""
 
-    def query(self, what: str, *arguments: Any) -> Any:
-        """Look inside: "stats", "residency", "trace"."""
-
     def cancel(self) -> None:
         """Cancel the session's pending instructions."""
-
-    def restart(self) -> None:
-        """Take the session's instructions again."""
 
     def close(self) -> None:
         """End the session."""
@@ -99,6 +109,7 @@ class ClosedTransport:
     def __init__(self, devices: dict[str, frozenset[str]]) -> None:
         self.devices = devices
         self.inline_work = 0
+        self.maps = self.eager = False
         self.shield = nullcontext()
 
     def close(self) -> None:

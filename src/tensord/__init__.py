@@ -12,6 +12,7 @@ The names below, and `tensord.handlers`, are the public surface; everything else
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -54,17 +55,24 @@ def connect(
     devices: Sequence[str | Mapping[str, object]] | None = None,
     tracing: bool = True,
     strict: bool = False,
+    keys: str | PathLike[str] | None = None,
 ) -> Session:
-    """A session on a virtual machine.
+    """A session on a virtual machine: a daemon's, or one in this process.
 
-    `address`: "local" for a machine of its own in this process, "local:NAME" to share one within the process; without
-    an address, "local:default". `devices`: names ("cpu:0", "sim:0", "cuda:0") or tables of a name and options; the
-    first is the default, ["cpu:0"] if none are given. `tracing=False` keeps no records. `strict`: an op whose operand
-    is not on its device raises instead of moving it. Raises MetadataError for devices and options that do not exist.
+    `address`: "ipc:///path" or "tcp://host:port" of a daemon (`tensord serve`); "local" for a machine of its own in this
+    process, "local:NAME" to share one within the process. Without an address: $TENSORD_ADDRESS, else the daemon that
+    runs here, else "local:default". `strict`: an op whose operand is not on its device raises instead of moving it.
+    `keys`: for tcp, the client's key file or its directory (see `tensord keygen`), by default $TENSORD_KEYS.
+
+    For machines in this process only, and without an address they mean one: `devices`, names ("cpu:0", "sim:0",
+    "cuda:0") or tables of a name and options; the first is the default, ["cpu:0"] if none are given. `tracing=False`
+    keeps no records.
+
+    Raises MetadataError for addresses, devices and options that do not exist, ConnectionLost if nobody answers.
     """
     from .client.connect import connect as make
 
-    return make(address, devices=devices, tracing=tracing, strict=strict)
+    return make(address, devices=devices, tracing=tracing, strict=strict, keys=keys)
 
 
 def __getattr__(name: str) -> Any:
