@@ -1,11 +1,13 @@
 """The command line: `tensord`.
 
-Errors are one line on stderr that says what to do, and exit code 1; never a traceback, unless TENSORD_DEBUG is set.
-Start-up is part of the experience, so commands import what they need when they run.
+Errors are one line on stderr that says what to do, and exit code 1; with --json an object with "error" on stdout. Never
+a traceback, unless TENSORD_DEBUG is set. Start-up is part of the experience, so commands import what they need late.
 """
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -14,16 +16,23 @@ from typing import Annotated, NoReturn
 import typer
 
 from ..interpreter.errors import TensordError
-from . import cli_trace
+from . import cli_admin, cli_doctor, cli_keygen, cli_serve, cli_top, cli_trace
 
 app = typer.Typer(
     name="tensord",
     help="One owner for the tensors and devices of a machine.",
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+cli_serve.add(app)
+cli_admin.add(app)
+cli_top.add(app)
 app.add_typer(cli_trace.app, name="trace")
+cli_doctor.add(app)
+cli_keygen.add(app)
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -40,9 +49,18 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except Exception as error:
         if os.environ.get("TENSORD_DEBUG"):
             raise
-        typer.echo(f"tensord: {_explained(error)}", err=True)
+        _tell(_explained(error), as_json="--json" in (sys.argv if arguments is None else arguments))
         sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _tell(message: str, *, as_json: bool) -> None:
+    """Where the output is for programs, so is the error."""
+    try:
+        typer.echo(json.dumps({"error": message}) if as_json else f"tensord: {message}", err=not as_json)
+        sys.stdout.flush()
+    except OSError:  # what could not be written was stdout itself
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @app.callback(invoke_without_command=True)
@@ -66,8 +84,9 @@ def _explained(error: Exception) -> str:
         message = f"{_without_echo(usage()).rstrip('.')}. Try --help."
     elif isinstance(error, TensordError):
         message = str(error)
-    elif isinstance(error, OSError) and error.filename is not None:
-        message = f"{error.filename}: {error.strerror}. Check the path and its permissions."
+    elif isinstance(error, OSError) and error.strerror is not None:
+        what_to_do = "Make room" if error.errno in _FULL else "Check the path and its permissions"
+        message = f"{error.filename or 'the output'}: {error.strerror}. {what_to_do}."
     else:
         message = f"internal error, {type(error).__name__}: {error}. TENSORD_DEBUG=1 shows where; please report it."
     return " ".join(message.split())
@@ -77,3 +96,7 @@ def _without_echo(message: str) -> str:
     """What validators say twice, once: "Invalid value for X: Value error, ..." and "..., unable to parse ..."."""
     head, colon, reason = message.partition(": ")
     return f"{head}{colon}{reason.removeprefix('Value error, ').partition(', unable to parse')[0]}"
+
+
+if __name__ == "__main__":
+    main()

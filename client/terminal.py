@@ -33,7 +33,7 @@ def print_table(
     word, the columns `spare` are left out, in that order. The strings are shown as they are: neither markup nor
     control characters in them mean anything.
     """
-    cells = [tuple(map(_plain, row)) for row in rows]
+    cells = [tuple(map(plain_text, row)) for row in rows]
     shown = [n for n in range(len(columns)) if not cells or any(row[n] for row in cells)]
     room = Console(file=sys.stdout).width if sys.stdout.isatty() else _PIPED_WIDTH
     foldable = columns if folded is None else folded
@@ -42,16 +42,33 @@ def print_table(
             shown = [n for n in shown if columns[n] != column]
     gap = _GAP if _least_width(columns, cells, shown, foldable, _GAP) <= room else 1
     # Rich would wrap titles to the width of the table, so they stand outside.
-    table = Table(box=box.SIMPLE, pad_edge=False, padding=(0, gap - 1, 0, 0))
-    for column in (columns[n] for n in shown):
-        justify: Literal["left", "right"] = "right" if column.endswith(">") else "left"
-        table.add_column(column.rstrip(">"), justify=justify, overflow="fold", no_wrap=column not in foldable)
-    for row in cells:
-        table.add_row(*(row[n] for n in shown))
+    lines = _table([columns[n] for n in shown], [[row[n] for n in shown] for row in cells], foldable, gap)
     console = Console(file=sys.stdout, width=max(room, _least_width(columns, cells, shown, foldable, gap)))
-    for part in (title and _plain(title), table, caption and _plain(caption)):
+    for part in (title and plain_text(title), lines, caption and plain_text(caption)):
         if part:
             console.print(part)
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """The same as something to be drawn with others; where there is no room, its cells take several lines."""
+    cells = [tuple(map(plain_text, row)) for row in rows]
+    shown = [n for n in range(len(columns)) if not cells or any(row[n] for row in cells)]
+    return _table([columns[n] for n in shown], [[row[n] for n in shown] for row in cells], columns, _GAP)
+
+
+def stdout_console() -> Console:
+    """Stdout, as wide as the terminal, or wide enough for everything."""
+    return Console(file=sys.stdout, width=None if sys.stdout.isatty() else _PIPED_WIDTH)
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[Text]], foldable: Collection[str], gap: int) -> Table:
+    made = Table(box=box.SIMPLE, pad_edge=False, padding=(0, gap - 1, 0, 0))
+    for column in columns:
+        justify: Literal["left", "right"] = "right" if column.endswith(">") else "left"
+        made.add_column(column.rstrip(">"), justify=justify, overflow="fold", no_wrap=column not in foldable)
+    for row in rows:
+        made.add_row(*row)
+    return made
 
 
 def _least_width(
@@ -63,7 +80,8 @@ def _least_width(
     return sum(needed) + gap * (len(needed) - 1) + 2  # rich begins and ends a line with a space
 
 
-def _plain(text: str) -> Text:
+def plain_text(text: str) -> Text:
+    """Text that is shown as it is."""
     if not text.isprintable():
         text = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
     return Text(text)
