@@ -11,15 +11,17 @@ DEVICES ?= cpu:0 sim:0
 OUT ?= out
 SEED ?= 0
 PROGRAMS ?= 100000
+SECONDS ?= 300
 
-.PHONY: demo test lint types imports tests bench model-long clean help
+.PHONY: demo test lint types imports tests bench model-long fuzz clean help
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo         train the digits network on the virtual machine (DEVICES=\"$(DEVICES)\", results in $(OUT)/)"
 	@echo "make test         every check: ruff, mypy, import-linter, pytest"
-	@echo "make bench        the benchmarks, as a table and as $(OUT)/bench.json"
+	@echo "make bench        the benchmarks, embedded and through a daemon: tables, $(OUT)/bench.json, $(OUT)/bench-daemon.json"
 	@echo "make model-long   random programs against the serial oracle (SEED=$(SEED) PROGRAMS=$(PROGRAMS))"
+	@echo "make fuzz         hostile clients against the daemon's receiving path (SECONDS=$(SECONDS))"
 	@echo "make clean        remove the environment, caches and results"
 
 demo: $(VENV)/.examples
@@ -50,9 +52,13 @@ tests: $(VENV)/.dev
 bench: $(VENV)/.dev
 	@mkdir -p $(OUT)
 	@$(RUN) -m bench --json $(OUT)/bench.json
+	@$(RUN) -m bench --daemon --json $(OUT)/bench-daemon.json
 
 model-long: $(VENV)/.dev
 	@$(RUN) -m tests.model.run --seed $(SEED) --programs $(PROGRAMS)
+
+fuzz: $(VENV)/.dev
+	@$(RUN) -m tests.fuzz.run --seconds $(SECONDS)
 
 clean:
 	@rm -rf $(VENV) out build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -17,11 +17,16 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from zmq.utils.garbage import gc as zero_copy
 
 import tensord
 from tensord.client.session import Session
 from tensord.vm.engine import Engine
 from tensord.vm.machine import VirtualMachine
+
+from . import through_daemon
+from .daemon import Daemon
+from .through_daemon import Daemons
 
 # Several people share a machine: a deadline would measure them.
 settings.register_profile("tensord", deadline=None, max_examples=50, derandomize=True)
@@ -78,6 +83,7 @@ def nothing_leaks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         machine.close()
     assert not left_open, f"{len(left_open)} virtual machines were not closed"
     machines.clear()
+    zero_copy.stop()  # pyzmq's own thread, which it starts again when it needs it
     assert not (left := new_threads(threads)), f"threads were left behind: {left}"
     assert not (extra := shared_memory() - shared), f"shared memory was left behind: {extra}"
     if more := new_descriptors(descriptors):
@@ -105,13 +111,65 @@ def assert_empty(engine: Engine) -> None:
         assert lane.device.allocated == 0, f"{lane}: {lane.device.allocated} bytes are still allocated"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`pytest --daemon`."""
+    parser.addoption("--daemon", action="store_true", help="run what starts from session fixtures on a daemon")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Some modules run both ways."""
+    through_daemon.generate(metafunc)
+
+
+@pytest.fixture(scope="session")
+def daemons(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[Daemons]:
+    """The daemons that sessions are on if they are not in this process."""
+    running = Daemons(tmp_path_factory.mktemp, alone=pytestconfig.getoption("--daemon"))
+    yield running
+    running.close()
+
+
 @pytest.fixture
-def make_session() -> Iterator[Callable[..., Session]]:
+def machines(request: pytest.FixtureRequest) -> str:
+    """Where the test's machines are: "here" or "daemon"."""
+    if not through_daemon.is_asked_for(request):
+        return "here"
+    request.getfixturevalue("daemons")
+    return "daemon"
+
+
+@pytest.fixture
+def make_session(
+    machines: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Session]]:
     """make_session(address="local", *, devices=["cpu:0"], expect_empty=True, **options of connect) -> a session.
 
     Closed at the end of the test, and then its machine has to be empty, unless `expect_empty` is False (for kernels
     that never end). `machine_of(session)` gives its machine.
     """
+    if machines == "daemon":
+        daemons = request.getfixturevalue("daemons")
+        through_daemon.keep_outside(monkeypatch, alone=daemons.alone)
+        yield from sessions_on_daemons(daemons)
+    else:
+        yield from sessions_here()
+
+
+def sessions_on_daemons(daemons: Daemons) -> Iterator[Callable[..., Session]]:
+    """Sessions on daemons."""
+
+    def make(address: str = "local", *, expect_empty: bool = True, **options: Any) -> Session:
+        if not expect_empty:
+            through_daemon.skip()
+        options.setdefault("devices", ["cpu:0"])
+        return daemons.connect(address, **options)
+
+    yield make
+    daemons.close_sessions()
+
+
+def sessions_here() -> Iterator[Callable[..., Session]]:
+    """Sessions on machines in this process."""
     opened: list[tuple[Session, VirtualMachine, bool]] = []
 
     def make(address: str = "local", *, expect_empty: bool = True, **options: Any) -> Session:
@@ -160,3 +218,14 @@ def session(make_session: Callable[..., Session]) -> Session:
 def sim_session(make_session: Callable[..., Session]) -> Session:
     """A session on a machine of its own with cpu:0, sim:0 and sim:1."""
     return make_session(devices=["cpu:0", "sim:0", "sim:1"])
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """A daemon for the tests of one module, with cpu:0 and sim:0. At its end it stops well, and nothing went wrong."""
+    with Daemon.start(tmp_path_factory.mktemp("daemon"), "--device", "cpu:0", "--device", "sim:0") as running:
+        yield running
+        with running.connect() as last:
+            assert last.trace().verify() == []
+        assert running.stop() == 0
+        assert "Traceback" not in running.log

@@ -69,7 +69,7 @@ def test_the_machine_gives_a_foreign_client_the_same_error(session, op, metas, a
             [LOCATION, 900, "foreign.py:7 in main"],
             [SIGNATURE, 900, op, tuple(attributes.items()), tuple(metas), "cpu:0", None],
             [CALL, 900, tuple(t._id for t in tensors), (new,), 0, 900],
-            [FETCH, new, request, 0],
+            [FETCH, new, request, 0, 0],
         ]
     )
     assert reply.done

@@ -11,7 +11,7 @@ import pytest
 import tensord as td
 from tensord.client.session import Session
 
-from .looking_inside import WAIT, address, allocated, assert_sound, held, machine_of, ones, records, until
+from .looking_inside import WAIT, address, allocated, assert_sound, device_of, held, machine_of, ones, records, until
 
 DEVICES = ["cpu:0", "sim:0"]
 Pair = tuple[Session, Session]
@@ -284,3 +284,99 @@ def test_two_sessions_on_a_tight_device_share_its_memory(make_session, request):
     assert sessions[0].stats()["failed"] == 0
     for s in sessions:
         assert_sound(s)
+
+
+def test_nobody_sees_half_of_an_atomic_group(pair):
+    """Two tensors are always written together: whoever looks at both at once finds them equal."""
+    a, b = pair
+    names = ["x", "y"]
+    a.publish({name: a.asarray(ones(16)) for name in names})
+    mine = a.lookup(names)
+    problems: list[BaseException] = []
+    rounds, stop = [0], threading.Event()
+
+    def read() -> None:
+        try:
+            while not stop.is_set():
+                both = b.lookup(names, snapshot=True)
+                np.testing.assert_array_equal(both["x"].numpy(), both["y"].numpy())
+                rounds[0] += 1
+        except BaseException as error:  # handed to the test
+            problems.append(error)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for step in range(100):
+        with a.atomic():
+            for tensor in mine.values():
+                a.call("add", [tensor, 1.0], out=[tensor])
+                a.call("multiply", [tensor, 1.0], out=[tensor])
+                a.call("setitem", [tensor, float(step)], {"index": (0,)}, out=[tensor])
+    stop.set()
+    reader.join(WAIT)
+    assert problems == []
+    assert rounds[0]
+    assert mine["y"].tolist() == [99.0] + [101.0] * 15
+    assert_sound(a)
+    assert_sound(b)
+
+
+def test_a_dict_published_inside_of_a_group_goes_with_what_it_holds(pair):
+    a, b = pair
+    x = a.asarray(ones(4))
+    with a.atomic():
+        total = a.asarray([0.0])
+        total += 4.0
+        a.publish({"x": x, "total": total})
+    assert b.lookup(["x", "total"])["total"].tolist() == [4.0]
+    assert_sound(b)
+
+
+def test_a_snapshot_is_untouched_by_later_writes(pair):
+    a, b = pair
+    x = a.asarray(ones(16), device="sim:0")
+    a.publish("x", x)
+    live, snapshot = b.lookup("x"), b.lookup("x", snapshot=True)
+    b.sync()
+    assert allocated(b, "sim:0") == 64
+    with held(a, "sim:0", "compute"):
+        x += 1.0
+        a.flush()
+        during = b.lookup("x", snapshot=True)
+        x += 1.0
+        a.flush()
+        a.unpublish("x")
+    assert [t.tolist()[0] for t in (live, snapshot, during)] == [3.0, 1.0, 2.0]
+    assert snapshot.device == "sim:0"
+    snapshot += 10.0
+    assert [t.tolist()[0] for t in (x, live, snapshot)] == [3.0, 3.0, 11.0]
+    assert_sound(a)
+    assert_sound(b)
+
+
+def test_who_floods_a_device_keeps_no_other_session_waiting(pair):
+    """Hundreds of kernels of one session stand on a stream; another's goes in front of all but a few of them."""
+    a, b = pair
+    big = np.ones((600, 600), np.float32)  # too large for the driving thread
+    x, y = a.asarray(big), b.asarray(big)
+    (x @ x).wait(WAIT)
+    (y @ y).wait(WAIT)
+    with held(a, "cpu:0", "compute"):
+        flood = [x @ x for _ in range(60)]
+        a.flush()
+        result = y @ y
+        b.flush()
+        queued = sum(device_of(a, "cpu:0").streams[n].queued for n in range(len(device_of(a, "cpu:0").compute)))
+        assert queued <= 5 * len(device_of(a, "cpu:0").compute)
+    result.wait(WAIT)
+    done = records(a, "matmul")
+    ahead = [r for r in done if r.started and r.session == a._transport._session.id and r.started < started_of(done, b)]
+    assert len(ahead) <= 1 + 4 * len(device_of(a, "cpu:0").compute)
+    assert [t.numpy()[0, 0] for t in flood[:1] + flood[-1:]] == [600.0, 600.0]
+    assert_sound(a)
+    assert_sound(b)
+
+
+def started_of(found, session):
+    """When the session's latest instruction among these started."""
+    return max(r.started for r in found if r.session == session._transport._session.id)

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,23 @@ ROWS = [
 ]
 
 
+DAEMON_ROWS = [
+    "chain",
+    "100 tensors",
+    "in place",
+    "one op, median",
+    "one op, p99",
+    "64 MiB up",
+    "64 MiB down",
+    "1,000,000 ops",
+    "8 clients, total",
+    "8 clients, slowest",
+    "p99 beside a flood",
+    "p99 beside a stall",
+    "training step",
+]
+
+
 def bench(*arguments: str) -> str:
     command = [sys.executable, "-W", "error", "-m", "bench", "--quick", *arguments]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=100)  # noqa: S603
@@ -31,25 +49,53 @@ def bench(*arguments: str) -> str:
     return result.stdout
 
 
+def measured(directory: Path, *arguments: str) -> tuple[str, dict[str, Any]]:
+    """The table, and the JSON."""
+    path = directory / "bench.json"
+    table = bench("--json", str(path), *arguments)
+    return table, json.loads(path.read_text())
+
+
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
-    path = tmp_path_factory.mktemp("bench") / "bench.json"
-    return bench("--json", str(path)), json.loads(path.read_text())
+    return measured(tmp_path_factory.mktemp("bench"))
 
 
-def test_the_table_has_every_row(report):
-    table, _ = report
-    for name in ROWS:
+@pytest.fixture(scope="module")
+def daemon_report(tmp_path_factory):
+    return measured(tmp_path_factory.mktemp("bench"), "--daemon")
+
+
+@pytest.fixture(params=["embedded", "daemon"])
+def either(request, report, daemon_report):
+    """What was measured, and the rows that should be there."""
+    return (*report, ROWS) if request.param == "embedded" else (*daemon_report, DAEMON_ROWS)
+
+
+def test_the_table_has_every_row(either):
+    table, _, rows = either
+    for name in rows:
         assert name in table
 
 
-def test_the_json_has_every_row_with_its_runs_and_its_verdict(report):
-    _, document = report
-    assert [row["name"] for row in document["rows"]] == ROWS
+def test_the_json_has_every_row_with_its_runs_and_its_verdict(either):
+    _, document, rows = either
+    assert [row["name"] for row in document["rows"]] == rows
     for row in document["rows"]:
         assert row["ratio"] > 0, row["name"]
         assert row["verdict"] == "not judged", row["name"]  # small sizes, for which the limits were not set
         assert len(row["runs"]["ours"]) == len(row["runs"]["baseline"]) == 2, row["name"]
+
+
+def test_the_json_tells_how_the_daemon_was_configured_and_what_both_ends_compute(daemon_report, report):
+    _, document = daemon_report
+    assert "cpu:0" in document["daemon"]
+    runs = {row["name"]: row["runs"] for row in document["rows"]}
+    assert min(runs["chain"]["client_cpu"] + runs["chain"]["daemon_cpu"]) > 0
+    assert min(runs["1,000,000 ops"]["after_mib_many"]) > 0
+    assert len(runs["64 MiB up"]["frames"]) == 2
+    _, embedded = report
+    assert embedded["daemon"] is None
 
 
 @pytest.mark.parametrize(
@@ -69,13 +115,29 @@ def test_a_row_is_judged_by_its_limits_unless_its_sizes_were_small(monkeypatch, 
     assert Row("a row", "us", ours, 1.0, must=2.0, aim=1.0, quick=quick).verdict == verdict
 
 
-def test_a_small_change_of_memory_has_no_sign(report):
-    table, _ = report
+@pytest.mark.parametrize(("ours", "verdict"), [(1.1, "aim"), (0.9, "must"), (0.7, "missed")])
+def test_where_more_is_better_limits_are_lower_ones(monkeypatch, ours, verdict):
+    monkeypatch.syspath_prepend(ROOT)
+    from bench.measure import Row
+
+    assert Row("a row", "ops/ms", ours, 1.0, must=0.8, aim=1.0, more_is_better=True).verdict == verdict
+
+
+def test_a_small_change_of_memory_has_no_sign(either):
+    table, _, _ = either
     assert "-0 MiB" not in table
 
 
-def test_the_baseline_runs_without_the_virtual_machine():
-    assert "aim" in bench("--baseline-only", "--only", "chain")
+@pytest.mark.parametrize("which", [(), ("--daemon",)])
+def test_the_baseline_runs_without_the_virtual_machine(which):
+    assert "aim" in bench("--baseline-only", "--only", "chain", *which)
+
+
+def test_a_workload_that_is_not_there_is_refused_with_those_that_are():
+    command = [sys.executable, "-m", "bench", "--only", "clients"]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=100)  # noqa: S603
+    assert result.returncode == 2
+    assert "there are chain, spread" in result.stderr
 
 
 def test_only_measures_what_was_asked_for(tmp_path):

@@ -13,14 +13,18 @@ import pytest
 import tensord as td
 from tensord.interpreter.forms import outputs_of
 from tensord.interpreter.messages import (
+    ATOMIC,
     CALL,
     CHAIN,
     EFFECT,
     FETCH,
     LOCATION,
     LOOKUP,
+    NAMES,
     PUBLISH,
+    QUERY,
     RELEASE,
+    RESTART,
     SIGNATURE,
     SYNC,
     TO_DEVICE,
@@ -128,6 +132,7 @@ def test_a_released_pending_handle_is_refused_too(session):
         lambda s, x: s.publish("x", x),
         lambda s, _x: s.lookup("x"),
         lambda s, _x: s.unpublish("x"),
+        lambda s, _x: s.names(),
         lambda s, _x: s.sync(),
         lambda s, _x: s.stats(),
         lambda s, _x: s.trace(),
@@ -223,7 +228,7 @@ def test_wrong_arguments_are_typed_errors_at_that_line(session, use, error, text
 @pytest.mark.parametrize(
     ("address", "options", "text"),
     [
-        ("tcp://nowhere", {}, "cannot connect"),
+        ("tcp://nowhere", {}, "is no tcp address"),
         ("local", {"devices": ["tpu:0"]}, "no device 'tpu:0'"),
         ("local", {"devices": ["cpu:0", "cpu:0"]}, "given twice"),
         ("local", {"devices": [{"name": "sim:0", "speed": 3}]}, "no option 'speed'"),
@@ -297,31 +302,37 @@ def ask(session: Any, *messages: list[Any]) -> Any:
 @pytest.mark.parametrize(
     "message",
     [
-        [FETCH, 77, "R", 0],
+        [FETCH, 77, "R", 0, 0],
         [WAIT, (77,), "R", 0],
         [WAIT, (77, 78), "R", 0],
         [EFFECT, (77,), 1, print, "R", 0],
         [EFFECT, (), 77, print, "R", 0],
         [PUBLISH, ("a",), (77,), "R"],
         [PUBLISH, ("a", "b"), (1,), "R"],
-        [LOOKUP, ("nothing",), (80,), "R"],
+        [LOOKUP, ("nothing",), (80,), "R", False],
         [UNPUBLISH, ("nothing",), "R"],
         [WAIT, (), "R", 0],
-        [FETCH, "77", "R", 0],
-        [FETCH, None, "R", 0],
-        [FETCH, [], "R", 0],
-        [FETCH, -1, "R", 0],
-        [FETCH, 2**70, "R", 0],
+        [FETCH, "77", "R", 0, 0],
+        [FETCH, None, "R", 0, 0],
+        [FETCH, [], "R", 0, 0],
+        [FETCH, -1, "R", 0, 0],
+        [FETCH, 2**70, "R", 0, 0],
         [WAIT, 77, "R", 0],
         [WAIT, (None,), "R", 0],
         [WAIT, ([],), "R", {}],
         [EFFECT, (), 1, "print", "R", 0],
         [PUBLISH, (1,), (1,), "R"],
         [PUBLISH, ([],), (1,), "R"],
-        [LOOKUP, ({},), (80,), "R"],
-        [LOOKUP, ("a",), ("80",), "R"],
+        [LOOKUP, ({},), (80,), "R", False],
+        [LOOKUP, ("a",), ("80",), "R", False],
         [UNPUBLISH, (3,), "R"],
         [UNPUBLISH, "nothing", "R"],
+        [LOOKUP, ("a",), (80,), "R", 1],
+        [QUERY, "nothing", (), "R"],
+        [QUERY, "residency", (77,), "R"],
+        [QUERY, "residency", (), "R"],
+        [QUERY, {}, (), "R"],
+        [QUERY, "stats", "a", "R"],
     ],
 )
 def test_a_request_that_cannot_be_answered_gets_a_typed_error(session, message):
@@ -330,7 +341,7 @@ def test_a_request_that_cannot_be_answered_gets_a_typed_error(session, message):
     assert reply.done
     assert isinstance(reply.error, td.ProtocolError | td.MetadataError)
     assert reply.error.op == {FETCH: "fetch", WAIT: "wait", EFFECT: "effect", PUBLISH: "publish"}.get(
-        message[0], {LOOKUP: "lookup", UNPUBLISH: "unpublish"}.get(message[0])
+        message[0], {LOOKUP: "lookup", UNPUBLISH: "unpublish", QUERY: "query"}.get(message[0])
     )
     assert machine_of(session).engine.names == {}
     assert_works(session)
@@ -354,6 +365,7 @@ DAMAGED = [
     [FETCH],
     [FETCH, 1],
     [FETCH, 1, "2", 3, 4],
+    [FETCH, 1, 0, 0, "5"],
     [SYNC],
     [SYNC, "x", 0],
     [CALL],
@@ -407,6 +419,22 @@ DAMAGED = [
     [LOCATION, [], "a"],
     [LOCATION, 1, 5],
     [EFFECT, (), 1, None, 0, 0],
+    [EFFECT, (), 1, 5, 0, 0],
+    [RESTART],
+    [RESTART, -1],
+    [RESTART, "1"],
+    [ATOMIC],
+    [ATOMIC, 5],
+    [ATOMIC, [5]],
+    [ATOMIC, [[CALL]]],
+    [ATOMIC, [[ATOMIC, []]]],
+    [ATOMIC, [[SYNC, 0, 0]]],
+    [ATOMIC, ((UPLOAD, N, (4,), "float32", "cpu:0", None, 0),)],
+    [NAMES],
+    [NAMES, "1"],
+    [QUERY, 5, (), 0],
+    [QUERY, "stats", 5, 0],
+    [QUERY, "nothing", (), 0],
     [EFFECT, (77,), 1, print, 0, 0],
 ]
 
@@ -494,7 +522,7 @@ def test_a_damaged_signature_is_the_error_of_each_call_that_uses_it(session, sig
     send([[LOCATION, 900, "foreign.py:3 in main"], [SIGNATURE, 900, *signature]])
     for id_ in (new, new + 1):
         send([[CALL, 900, (x._id,) * len(signature[2]) if signature[2] else (), (id_,), 0, 900]])
-        reply = ask(session, [FETCH, id_, "R", 0])
+        reply = ask(session, [FETCH, id_, "R", 0, 0])
         assert type(reply.error) in {td.MetadataError, td.ProtocolError}
         assert reply.error.location == "foreign.py:3 in main"
         assert reply.error.op == signature[0]
@@ -525,7 +553,7 @@ def test_operands_that_are_not_what_the_signature_says_are_refused(session):
         ]
     )
     for id_ in (new, new + 1, new + 2):
-        assert isinstance(ask(session, [FETCH, id_, "R", 0]).error, td.TensordError)
+        assert isinstance(ask(session, [FETCH, id_, "R", 0, 0]).error, td.TensordError)
     assert session.stats()["session"]["errors"] == 4
     session._transport.send([[RELEASE, (new, new + 1, new + 2)]])
     del x
@@ -545,8 +573,8 @@ def test_results_under_used_ids_are_refused_and_later_ones_are_not(session):
         ]
     )
     assert session.stats()["session"]["errors"] == 1
-    assert isinstance(ask(session, [FETCH, new, "R", 0]).error, td.ProtocolError)
-    np.testing.assert_array_equal(ask(session, [FETCH, new + 5, "R", 0]).result(), ones(4, value=2))
+    assert isinstance(ask(session, [FETCH, new, "R", 0, 0]).error, td.ProtocolError)
+    np.testing.assert_array_equal(ask(session, [FETCH, new + 5, "R", 0, 0]).result(), ones(4, value=2))
     session._transport.send([[RELEASE, (new + 5, new, 12345)]])  # releasing what is not there is none
     assert session.stats()["session"]["errors"] == 1
     del x
@@ -560,7 +588,7 @@ def test_damage_in_one_session_is_nothing_to_another(make_session):
     b.sync()
     for message in DAMAGED:
         a._transport.send([message])
-    a._transport.send([[FETCH, x._id, 0, 0], [RELEASE, (x._id,)], [CALL, 1, (x._id,), (x._id,), 3, 0]])
+    a._transport.send([[FETCH, x._id, 0, 0, 0], [RELEASE, (x._id,)], [CALL, 1, (x._id,), (x._id,), 3, 0]])
     assert b.stats()["session"]["errors"] == 0
     np.testing.assert_array_equal((x + x).numpy(), ones(4, value=2))
     device_of(b, "cpu:0").inject(Fault(FaultKind.FAIL, label="exp"))

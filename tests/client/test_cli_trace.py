@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
@@ -12,19 +13,6 @@ from tensord.client.cli import main
 from tensord.vm.tracing.trace import Trace
 
 from ..vm.tracing.trace_programs import random_trace, record
-
-
-@pytest.fixture
-def run(capsys):
-    """Run the command line in this process: exit code, stdout and stderr."""
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as left:
-            main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return left.value.code, captured.out, captured.err
-
-    return run
 
 
 @pytest.fixture
@@ -58,7 +46,7 @@ class TestRoot:
         assert all(command in out for command in ("verify", "dag", "timeline", "why", "show"))
 
     @pytest.mark.parametrize(
-        "arguments", [["nonsense"], ["--nonsense"], ["trace", "why", "x"], ["trace", "dag", "x", "--format", "png"]]
+        "arguments", [["nonsense"], ["--nonsense"], ["trace", "why", "x"], ["trace", "dag", "--format", "png"]]
     )
     def test_wrong_usage_is_one_line(self, run, arguments):
         code, out, err = run(*arguments)
@@ -70,7 +58,7 @@ class TestRoot:
     def test_wrong_usage_says_nothing_twice(self, run):
         _, _, err = run("trace", "dag", "x", "--format", "png")
         assert err.startswith("tensord: Invalid value for '--format': 'png' is not one of ")
-        _, _, err = run("trace", "why", "x", "y")
+        _, _, err = run("trace", "why", "y", "x")
         assert err == "tensord: Invalid value for 'ID': Input should be a valid integer. Try --help.\n"
 
     def test_an_internal_error_is_one_line_unless_debugging(self, run, good, monkeypatch):
@@ -113,7 +101,7 @@ class TestErrors:
     @pytest.mark.parametrize("command", [["verify"], ["dag"], ["timeline"], ["show"], ["why", "1"]])
     def test_a_damaged_file(self, run, good, command):
         good.write_bytes(good.read_bytes()[:-10])
-        code, out, err = run("trace", command[0], good, *command[1:])
+        code, out, err = run("trace", *command, good)
         assert (code, out) == (1, "")
         assert "the file ends here, it was cut short" in err
         assert err.count("\n") == 1
@@ -121,7 +109,7 @@ class TestErrors:
     @pytest.mark.parametrize("command", [["verify"], ["show"], ["why", "1"]])
     def test_a_damaged_file_for_programs(self, run, good, command):
         good.write_bytes(good.read_bytes()[:-10])
-        code, out, err = run("trace", command[0], good, *command[1:], "--json")
+        code, out, err = run("trace", *command, good, "--json")
         assert (code, err) == (1, "")
         parsed = json.loads(out)
         assert parsed["file"] == str(good)
@@ -132,9 +120,21 @@ class TestErrors:
         assert json.loads(out)["error"] == "No such file or directory"
 
     def test_an_unknown_instruction(self, run, good):
-        code, _, err = run("trace", "why", good, 9999)
+        code, _, err = run("trace", "why", 9999, good)
         assert code == 1
         assert "no instruction #9999: it holds" in err
+
+    def test_wrong_usage_and_unknown_instructions_for_programs(self, run, good):
+        for arguments in (["why", 9999, good], ["dag", good, "--first", 1, "--last", 1], ["nonsense"]):
+            code, out, err = run("trace", *arguments, "--json")
+            assert (code, err) == (1, "")
+            assert set(json.loads(out)) == {"error"}
+
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+    def test_a_full_disk_is_one_line(self, run, good):
+        code, out, err = run("trace", "dag", good, "-o", "/dev/full")
+        assert (code, out) == (1, "")
+        assert err == "tensord: the output: No space left on device. Make room.\n"
 
     def test_an_output_that_cannot_be_written(self, run, good, tmp_path):
         code, _, err = run("trace", "dag", good, "-o", tmp_path / "no" / "x.dot")
@@ -222,13 +222,13 @@ class TestPictures:
 
 class TestWhyAndShow:
     def test_why(self, run, good):
-        code, out, _ = run("trace", "why", good, 20)
+        code, out, _ = run("trace", "why", 20, good)
         assert code == 0
         assert out.startswith("#20 ")
         assert "critical path, " in out
 
     def test_why_as_json(self, run, good):
-        assert json.loads(run("trace", "why", good, 20, "--json")[1])["story"]["id"] == 20
+        assert json.loads(run("trace", "why", 20, good, "--json")[1])["story"]["id"] == 20
 
     def test_show_obeys_neither_markup_nor_control_characters(self, run, bad):
         code, out, _ = run("trace", "show", bad)

@@ -9,7 +9,8 @@ import msgpack
 import numpy as np
 
 from tensord.client.session import Session
-from tensord.interpreter.messages import CALL, EFFECT, UPLOAD, MessageKind
+from tensord.interpreter.codec import Encoder, decode
+from tensord.interpreter.messages import ATOMIC, CALL, EFFECT, UPLOAD, MessageKind
 
 
 def everything(session: Session) -> None:
@@ -22,8 +23,14 @@ def everything(session: Session) -> None:
     x += x
     session.call("unique_values", [y])[0].to_device("sim:0").wait()
     session.publish({"x": x})
-    session.lookup(["x"])["x"].numpy()
+    session.lookup(["x"], snapshot=True)["x"].numpy()
+    assert session.names() == ["x"]
+    with session.atomic():
+        x += 1
     session.unpublish("x")
+    assert x.residency() == {"cpu:0": "valid"}
+    session.cancel()
+    session.restart()
     session.effect(lambda _array: None, y)
     session.check_chain()
     del y
@@ -44,7 +51,24 @@ def test_messages_survive_msgpack(sim_session: Session) -> None:
             fields[5] = None
         if message[0] == EFFECT:
             fields[3] = None
+        if message[0] == ATOMIC:
+            fields[1] = tuple(map(tuple, fields[1]))
         assert msgpack.unpackb(msgpack.packb(fields), use_list=False) == tuple(fields)
+
+
+def test_complex_scalars_travel_as_the_codec_extends_msgpack(session: Session) -> None:
+    """msgpack has no complex numbers; the codec of the wire does."""
+    sent: list[Any] = []
+    transport = session._transport
+    send: Callable[[Any], None] = transport.send
+    transport.send = lambda messages: (sent.extend(messages), send(messages))[1]
+    y = session.asarray(np.ones(2, np.complex64)) * (1 + 2j)
+    assert y.tolist() == [1 + 2j] * 2
+    transport.send = send
+    (call,) = [message for message in sent if message[0] == CALL]
+    _, _, operands, *_ = decode(Encoder().encode(call), 1 << 10)
+    assert operands[1] == 1 + 2j
+    assert type(operands[1]) is complex
 
 
 def test_a_handle_dropped_before_its_last_use_left_rides_on_it(session: Session) -> None:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.vm import machine as machine_module
 
 from ..behaviours.looking_inside import WAIT, assert_sound, device_of, held, machine_of, ones
 from ..behaviours.made_ops import make_gate
@@ -167,14 +166,14 @@ def test_what_finishes_while_somebody_looks_is_not_forgotten(session, monkeypatc
 
     for stream in device.streams:
         monkeypatch.setattr(stream, "_sink", watched)
-    statistics = machine_module.statistics
+    answer = machine.engine.query
 
     def look(*arguments: Any) -> Any:
         device.resume("compute")
         assert reported.wait(WAIT)
-        return statistics(*arguments)
+        return answer(*arguments)
 
-    monkeypatch.setattr(machine_module, "statistics", look)
+    monkeypatch.setattr(machine.engine, "query", look)
     session.stats()
     assert not machine.engine.finished
     assert y.is_ready()

@@ -135,7 +135,7 @@ def test_numpy_sees_its_place_in_program_order(session):
     x = session.asarray(ones(4))
     with held(session, "cpu:0", "compute"):
         y = x * 2.0
-        before = y._session._outbox.ask(lambda request, at: [3, y._id, request, at])
+        before = y._session._outbox.ask(lambda request, at: [3, y._id, request, at, 0])
         y += 1.0
     np.testing.assert_array_equal(session._await(before), ones(4, value=2))
     np.testing.assert_array_equal(y.numpy(), ones(4, value=3))

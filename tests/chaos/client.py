@@ -1,0 +1,288 @@
+"""One client of a chaotic round: random work whose every value has a twin in NumPy, until it is done or interrupted.
+
+`python -m tests.chaos.client ADDRESS SEED STEPS PLAN` says on stdout how far it is, a line of JSON per step, and how it
+ended. `PLAN` is JSON: step -> what it does to itself there (`Act`). SIGUSR1 cancels.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import random
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+import tensord as td
+from tensord.client.session import Session
+from tensord.client.tensor import Tensor
+
+from ..puppet import cut
+
+SIZES = (1, 16, 1000, 20_000, 100_000)  # elements; the largest ones go through shared memory
+KEPT = 6  # tensors that a client has at a time
+TOTAL = 1000.0  # what the two tensors that change together add up to
+LEFT_THREADS = 5.0
+EXPECTED = (td.DeviceMemoryError, td.CancelledError)  # what may become of a value besides being right
+
+
+class Act(StrEnum):
+    """What a client does to itself."""
+
+    CUT = "cut"
+    CANCEL = "cancel"
+    VANISH = "vanish"
+    THREADS = "threads"
+
+
+class WrongError(AssertionError):
+    """A value is not what NumPy says."""
+
+
+class Work:
+    """A session and what it has made, each tensor beside its value.
+
+    `low`, `high`: how many of the increments of the shared counter have certainly, and at most, happened.
+    """
+
+    def __init__(self, session: Session, seed: int) -> None:
+        self.session = session
+        self.rng = random.Random(seed)
+        self.pairs: list[tuple[Tensor, Any]] = []
+        self.low = self.high = 0
+        self.uncertain = 0
+        self.cancelled = False
+        self.shared = session.lookup(["counter", "left", "right"])
+        self.steps: list[tuple[int, Callable[[], None]]] = [
+            (20, self.upload),
+            (30, self.compute),
+            (20, self.compute_in_place),
+            (8, self.take_view),
+            (8, self.move),
+            (6, self.write_element),
+            (8, self.check_one),
+            (10, self.count),
+            (6, self.shift),
+            (5, self.look_at_both),
+            (3, self.publish),
+            (3, self.look_up),
+            (3, self.drop),
+            (2, self.confirm),
+        ]
+
+    def step(self) -> None:
+        """One random thing."""
+        weights, actions = zip(*self.steps, strict=True)
+        self.rng.choices(actions, weights)[0]()
+        if self.cancelled:  # by the signal handler, anywhere in there
+            self.start_over()
+
+    # -- its own values --------------------------------------------------------------------------------------------
+
+    def device(self) -> str:
+        return self.rng.choice(("cpu:0", "cpu:0", "sim:0"))
+
+    def keep(self, tensor: Tensor, values: Any) -> None:
+        self.pairs.append((tensor, values))
+        if len(self.pairs) > KEPT:
+            del self.pairs[self.rng.randrange(KEPT)]
+
+    def one(self) -> tuple[Tensor, Any]:
+        if not self.pairs:
+            self.upload()
+        return self.rng.choice(self.pairs)
+
+    def upload(self) -> None:
+        values = np.full(self.rng.choice(SIZES), float(self.rng.randrange(100)), np.float32)
+        values[0] += 1.0
+        self.keep(self.session.asarray(values, device=self.device()), values.copy())
+        values[:] = -1.0  # it has been copied
+
+    def compute(self) -> None:
+        x, a = self.one()
+        match self.rng.randrange(3):
+            case 0:
+                self.keep((x + 3.0) % 101.0, (a + np.float32(3.0)) % np.float32(101.0))
+            case 1:
+                y, b = next(((y, b) for y, b in self.pairs if b.shape == a.shape), (x, a))
+                self.keep(self.session.call("maximum", [x, y])[0], np.maximum(a, b))
+            case _:
+                self.keep(x * 1.0, a.copy())
+
+    def compute_in_place(self) -> None:
+        x, a = self.one()
+        x *= 2.0
+        x %= 103.0
+        a *= np.float32(2.0)
+        a %= np.float32(103.0)
+
+    def take_view(self) -> None:
+        x, a = self.one()
+        self.keep(x[::2], a[::2].copy())
+
+    def move(self) -> None:
+        x, a = self.one()
+        self.keep(x.to_device(self.device()), a.copy())
+
+    def write_element(self) -> None:
+        x, a = self.one()
+        x[0] = 7.0
+        a[0] = 7.0
+
+    def drop(self) -> None:
+        del self.pairs[: self.rng.randrange(KEPT)]
+
+    def check_one(self) -> None:
+        self.check(*self.one())
+
+    def check(self, tensor: Tensor, values: Any) -> None:
+        """Is the value right? It may also be missing, for want of memory; what depends on it is, too, then."""
+        try:
+            found = tensor.numpy()
+        except EXPECTED as error:
+            if type(error) is td.CancelledError and not self.cancelled:
+                raise WrongError(f"cancelled after a restart: {error}") from None
+            self.pairs.clear()
+            return
+        if not self.cancelled and not np.array_equal(found, values):
+            raise WrongError(f"{found!r} and not {values!r}")
+
+    # -- what is shared --------------------------------------------------------------------------------------------
+
+    def count(self) -> None:
+        counter = self.shared["counter"]
+        self.uncertain += 1
+        self.high += 1
+        counter += 1.0
+
+    def shift(self) -> None:
+        left, right = self.shared["left"], self.shared["right"]
+        amount = float(self.rng.randrange(10))
+        with self.session.atomic():
+            left += amount
+            right -= amount
+
+    def look_at_both(self) -> None:
+        both = self.session.lookup(["left", "right"], snapshot=True)
+        try:
+            total = (both["left"] + both["right"]).numpy()
+        except td.CancelledError:
+            if not self.cancelled:
+                raise
+            return
+        if not (total == TOTAL).all():
+            raise WrongError(f"half of a group was seen: {total!r}")
+
+    def publish(self) -> None:
+        values = np.full(self.rng.choice(SIZES), float(self.rng.randrange(100)), np.float32)
+        self.session.publish(f"{os.getpid()}-{self.rng.randrange(3)}", self.session.asarray(values, device="cpu:0"))
+
+    def look_up(self) -> None:
+        names = [name for name in self.session.names() if "-" in name]
+        if not names:
+            return
+        try:
+            found = self.session.lookup(self.rng.choice(names)).numpy()
+        except (td.MetadataError, *EXPECTED):  # somebody has replaced it, or we were cancelled
+            return
+        if not (found == found[0]).all():
+            raise WrongError(f"a published tensor was changed: {found!r}")
+
+    def confirm(self) -> None:
+        """What was issued until now has happened."""
+        self.session.sync()
+        if not self.cancelled:
+            self.low += self.uncertain
+            self.uncertain = 0
+
+    # -- what it does to itself ------------------------------------------------------------------------------------
+
+    def cancel(self) -> None:
+        """From a signal handler or from here."""
+        self.cancelled = True
+        self.session.cancel()
+
+    def start_over(self) -> None:
+        """After a cancellation nobody knows what is there."""
+        self.pairs.clear()
+        self.session.restart()
+        self.cancelled, self.uncertain = False, 0
+
+    def act(self, what: str) -> None:
+        match Act(what):
+            case Act.CUT:
+                cut(self.session)
+            case Act.CANCEL:
+                self.cancel()
+                self.start_over()
+            case Act.VANISH:
+                os._exit(0)
+            case Act.THREADS:
+                threads = [threading.Thread(target=self.beside, args=(n,), daemon=True) for n in range(3)]
+                for thread in threads:
+                    thread.start()
+
+    def beside(self, number: int) -> None:
+        """Work of another thread, on tensors of its own."""
+        try:
+            x = self.session.asarray(np.full(100, float(number)))
+            for _ in range(30):
+                x += 1.0
+                found = (x * 2.0).numpy()
+                if not (found == found[0]).all():
+                    tell(wrong=f"in a thread: {found!r}")
+        except td.TensordError:
+            pass  # cancelled, or lost; the main thread tells
+
+    def finish(self) -> None:
+        """Every value is right at the end, too."""
+        for pair in list(self.pairs):
+            self.check(*pair)
+        self.confirm()
+
+
+def tell(**what: Any) -> None:
+    """A line for whoever started us."""
+    os.write(1, json.dumps(what).encode() + b"\n")
+
+
+def run(address: str, seed: int, steps: int, plan: dict[str, str]) -> None:
+    """Work until done; tells how it ended."""
+    session = work = None
+    try:
+        session = td.connect(address)
+        work = Work(session, seed)
+        signal.signal(signal.SIGUSR1, lambda *_: work.cancel())
+        for number in range(steps):
+            tell(step=number, low=work.low, high=work.high + 1)
+            if str(number) in plan:
+                work.act(plan[str(number)])
+            work.step()
+        work.finish()
+        tell(end="done", low=work.low, high=work.high)
+    except td.ConnectionLost as error:
+        tell(end="lost", why=str(error))
+    except Exception as error:
+        tell(wrong=f"{type(error).__name__}: {error}")
+        raise
+    finally:
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+        if work is not None:
+            work.pairs.clear()
+            work.shared.clear()
+        if session is not None:
+            session.close()
+    left = [thread for thread in threading.enumerate() if thread.name == "tensord-remote"]
+    if left:
+        tell(wrong=f"threads were left: {left}")
+
+
+if __name__ == "__main__":
+    faulthandler.register(signal.SIGUSR2)  # for who wonders why it hangs
+    run(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), json.loads(sys.argv[4]))

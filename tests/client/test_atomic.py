@@ -1,0 +1,262 @@
+"""`with session.atomic()`: one group, sent at the end; and what cannot be done inside."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensord as td
+from tensord.client import outbox, signatures
+from tensord.client.session import Session
+from tensord.interpreter.messages import ATOMIC, CALL, LOCATION, RELEASE, RESTART, SIGNATURE, UPLOAD
+
+WAIT = 10.0
+
+
+@pytest.fixture
+def sent(session: Session, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Every message that the session sends from now on."""
+    session.flush()
+    messages: list[Any] = []
+    send: Callable[[Any], None] = session._transport.send
+    monkeypatch.setattr(session._transport, "send", lambda batch: (messages.extend(batch), send(batch))[1])
+    return messages
+
+
+def kinds(messages: list[Any]) -> list[int]:
+    return [message[0] for message in messages if message[0] != LOCATION]
+
+
+def test_a_block_is_one_message(session: Session, sent: list[Any]) -> None:
+    x = session.asarray([1.0, 2.0])
+    with session.atomic():
+        x += 1.0
+        y = session.asarray([5.0])
+        x *= 2.0
+        session.flush()
+        assert kinds(sent) == [UPLOAD]
+    assert kinds(sent) == [UPLOAD, ATOMIC]
+    assert [message[0] for message in sent[-1][1]] == [SIGNATURE, CALL, UPLOAD, SIGNATURE, CALL]
+    assert (x.tolist(), y.tolist()) == ([4.0, 6.0], [5.0])
+
+
+def test_an_empty_block_sends_nothing(session: Session, sent: list[Any]) -> None:
+    with session.atomic():
+        pass
+    assert sent == []
+
+
+def test_blocks_inside_of_one_another_are_one_group(session: Session, sent: list[Any]) -> None:
+    x = session.asarray([1.0])
+    with session.atomic():
+        x += 1.0
+        with session.atomic():
+            x += 1.0
+        assert ATOMIC not in kinds(sent)
+        x += 1.0
+    assert kinds(sent).count(ATOMIC) == 1
+    assert x.tolist() == [4.0]
+
+
+def test_many_ops_are_still_one_group(session: Session, sent: list[Any]) -> None:
+    x = session.asarray([0.0])
+    with session.atomic():
+        for _ in range(1000):
+            x += 1.0
+    assert kinds(sent) == [UPLOAD, ATOMIC]
+    assert x.tolist() == [1000.0]
+
+
+def test_one_message_too_many_raises_at_its_line_and_the_others_are_sent(
+    session: Session, sent: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "GROUP", 5)
+    x = session.asarray([0.0])
+    with session.atomic(), pytest.raises(td.ProtocolError, match="at most 5 messages; make several") as caught:  # noqa: PT012
+        for _ in range(5):  # four, and a signature
+            x += 1.0
+    assert "test_atomic.py" in (caught.value.location or "")
+    assert x.tolist() == [4.0]
+    assert kinds(sent).count(ATOMIC) == 1
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        lambda _s, x: x.numpy(),
+        lambda _s, x: x.item(),
+        lambda _s, x: x.wait(),
+        lambda _s, x: x.is_ready(),
+        lambda _s, x: x.error,
+        lambda _s, x: x.residency(),
+        lambda s, x: s.call("unique_values", [x])[0].shape,
+        lambda s, _x: s.sync(),
+        lambda s, _x: s.lookup("x"),
+        lambda s, _x: s.names(),
+        lambda s, _x: s.stats(),
+        lambda s, _x: s.trace(),
+        lambda s, _x: s.check_chain(),
+        lambda s, _x: s.restart(),
+    ],
+)
+def test_waiting_and_asking_inside_are_errors_at_that_line(session: Session, wait: Any) -> None:
+    x = session.asarray([1.0])
+    with session.atomic():
+        x += 1.0
+        with pytest.raises(td.ProtocolError, match=r"inside atomic\(\)") as caught:
+            wait(session, x)
+        assert "test_atomic.py" in (caught.value.location or "")
+        x += 1.0
+    assert x.tolist() == [3.0]
+    assert session._transport._replies == {}
+
+
+def test_publish_inside_returns_at_once_and_takes_effect_with_the_group(make_session: Callable[..., Session]) -> None:
+    a, b = (make_session("local:atomic-publish") for _ in range(2))
+    x = a.asarray([1.0])
+    a.publish("old", x)
+    with a.atomic():
+        x += 1.0
+        a.publish("x", x)
+        a.unpublish("old")
+        assert b.names() == ["old"]
+    assert b.names() == ["x"]
+    assert b.lookup("x").tolist() == [2.0]
+
+
+def test_what_was_issued_before_an_exception_is_sent(session: Session) -> None:
+    x = session.asarray([1.0])
+    with pytest.raises(ZeroDivisionError), session.atomic():  # noqa: PT012
+        x += 1.0
+        raise ZeroDivisionError
+    assert x.tolist() == [2.0]
+    session.sync()  # and nothing is left of the block
+
+
+def test_side_effects_and_moves_go_with_the_group(sim_session: Session) -> None:
+    seen: list[Any] = []
+    x = sim_session.asarray([1.0])
+    with sim_session.atomic():
+        moved = x.to_device("sim:0")
+        chain = sim_session.chain()
+        sim_session.effect(lambda values: seen.append(values.tolist()), moved, chain=chain)
+        x += 1.0
+    sim_session.check_chain(chain)
+    assert seen == [[1.0]]
+    assert x.tolist() == [2.0]
+
+
+def test_handles_dropped_inside_are_released(session: Session, sent: list[Any]) -> None:
+    x = session.asarray([1.0])
+    with session.atomic():
+        y = x + 1.0
+        z = y * 2.0
+        del y
+        unused = session.asarray([7.0])
+        del unused
+    assert z.tolist() == [4.0]
+    group = next(message[1] for message in sent if message[0] == ATOMIC)
+    assert RELEASE not in kinds(group)
+    assert [message[4] for message in group if message[0] == CALL] == [0, 1]
+    assert session.stats()["session"]["tensors"] == 2
+
+
+def test_signatures_that_take_old_numbers_leave_the_group_whole(
+    session: Session, sent: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Calls of the group mean what their numbers meant when they were issued, also for the releases in it."""
+    monkeypatch.setattr(signatures, "KNOWN", 3)
+    x = session.asarray(np.ones((2, 2)))
+    session.call("add", [x, 1.0])
+    with session.atomic():
+        made = [session.call("add", [x, 1.0])[0]]
+        for op in ("negative", "exp", "square", "abs", "positive", "add", "multiply"):
+            made.append(session.call(op, [made[-1], made[-1]] if op in {"add", "multiply"} else [made[-1]])[0])
+        last = made[-1]
+        del made
+        gc.collect()
+    wanted = np.square(np.exp(np.full((2, 2), -2.0)))
+    np.testing.assert_allclose(last.numpy(), (2 * wanted) ** 2)
+    assert kinds(sent).count(ATOMIC) == 1
+    assert session.stats()["session"]["tensors"] == 2
+
+
+def test_other_threads_wait_until_the_block_is_over(session: Session, sent: list[Any]) -> None:
+    x = session.asarray([1.0])
+    entered = threading.Event()
+    found: list[Any] = []
+
+    def other() -> None:
+        entered.set()
+        y = session.asarray([5.0])
+        found.append((y + 1.0).tolist())
+
+    thread = threading.Thread(target=other)
+    with session.atomic():
+        thread.start()
+        entered.wait(WAIT)
+        for _ in range(100):
+            x += 1.0
+            session._outbox.idle_flush()
+        assert found == []
+        assert ATOMIC not in kinds(sent)
+    thread.join(WAIT)
+    assert found == [[6.0]]
+    group = next(message[1] for message in sent if message[0] == ATOMIC)
+    assert UPLOAD not in kinds(group)
+    assert x.tolist() == [101.0]
+
+
+def test_cancel_inside_is_possible(session: Session) -> None:
+    x = session.asarray([1.0])
+    with session.atomic():
+        x += 1.0
+        session.cancel()
+    with pytest.raises(td.CancelledError):
+        x.numpy()
+    session.restart()
+
+
+def test_closing_inside_ends_the_block(session: Session) -> None:
+    x = session.asarray([1.0])
+    with session.atomic():
+        x += 1.0
+        session.close()
+    with pytest.raises(td.ConnectionLost):
+        x.numpy()
+    with pytest.raises(td.ConnectionLost), session.atomic():
+        session.asarray([1.0])
+
+
+def test_a_group_that_cannot_be_sent_now_is_sent_later(session: Session) -> None:
+    """Inside a side effect's callback the machine takes nothing; what was issued there is not lost."""
+    x, caught = session.asarray([1.0]), []
+
+    def callback() -> None:
+        nonlocal x
+        try:
+            with session.atomic():
+                y = x + 1.0
+                x = y * 2.0
+        except td.ProtocolError as error:
+            caught.append(str(error))
+
+    session.effect(callback)
+    session.check_chain()
+    assert "neither submit nor wait" in caught[0]
+    assert x.tolist() == [4.0]
+
+
+def test_a_restart_says_how_many_cancellations_it_knows(session: Session, sent: list[Any]) -> None:
+    session.cancel()
+    session.restart()
+    session.cancel()
+    session.cancel()
+    session.restart()
+    assert [message for message in sent if message[0] == RESTART] == [[RESTART, 1], [RESTART, 3]]
+    assert session.asarray([1.0]).tolist() == [1.0]

@@ -1,0 +1,243 @@
+"""The daemon's receiving path in process, without sockets or threads: frames go in, frames come out.
+
+Front, lobby and admission are the daemon's own; the door is a fake one that keeps what is sent, and the engine's
+streams execute when told to. `Harness.check` says whether what an attacker sent has done any harm.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any, NoReturn
+from unittest.mock import patch
+
+import numpy as np
+import zmq
+
+from tensord.interpreter.codec import Encoder, decode
+from tensord.interpreter.errors import ProtocolError
+from tensord.interpreter.limits import Limits
+from tensord.interpreter.wire import BATCH, HELLO, REFUSED, REPLIES, VERSION, WELCOME, host_identity
+from tensord.vm import names
+from tensord.vm.queries import About, answer
+from tensord.vm.service import front as front_module
+from tensord.vm.service.front import Front
+from tensord.vm.service.lobby import Lobby
+from tensord.vm.service.peer import Credentials
+from tensord.vm.tracing.parts import read_parts
+from tensord.vm.tracing.picture import trace_parts
+from tensord.vm.tracing.places import Places
+
+from ..vm.bare_engine import Bare
+from .programs import CLIENTS, Writer
+
+LARGEST_HEADER = 1 << 30
+LONGEST_MESSAGE = 1000
+LIMITS = {"header": 1 << 16, "window": 64, "window_bytes": 1 << 20, "batch": 64, "tensors": 64, "bytes": 1 << 23}
+PASSES = 100_000  # of the engine, for one message: more means that it does not come to an end
+SUM = 42.0  # what the neighbour computes
+
+
+class FakeFrame:
+    """A part of a ZeroMQ message."""
+
+    def __init__(self, payload: bytes, fd: int) -> None:
+        self.buffer = memoryview(payload)
+        self.fd = fd
+
+    def __len__(self) -> int:
+        return len(self.buffer)
+
+    def get(self, name: Any) -> Any:
+        """What libzmq tells of the connection that a frame came over."""
+        return self.fd if name == zmq.SRCFD else f"localhost:{os.getuid()}:{os.getgid()}:{os.getpid()}"
+
+
+class FakeDoor:
+    """Takes the place of a door, and of its socket. `full`: identities that take nothing."""
+
+    def __init__(self, *, local: bool = True) -> None:
+        self.local = local
+        self.socket = self
+        self.connections: dict[int, int] = {}
+        self.sent: dict[bytes, list[list[bytes]]] = defaultdict(list)
+        self.full: set[bytes] = set()
+
+    def credentials(self, frame: FakeFrame) -> Credentials:
+        """Whose frame it is."""
+        return Credentials(os.getuid(), os.getpid() if self.local else 0, frame.fd)
+
+    def send_multipart(self, frames: list[Any], _flags: int, *, copy: bool = True) -> None:  # noqa: ARG002 - as zmq's
+        """Keep a message."""
+        if frames[0] in self.full:
+            raise zmq.Again
+        self.sent[frames[0]].append([bytes(frame) for frame in frames[1:]])
+
+
+class Harness:
+    """One daemon's front end, and an engine on a cpu device."""
+
+    def __init__(self, *, local: bool = True, **limits: int) -> None:
+        self.bare = Bare(workers=2)
+        self.engine = self.bare.engine
+        self.places = Places(self.engine)
+        about = About(self.places)
+        self.engine.query = lambda session, what, arguments: answer(self.engine, session, what, arguments, about)
+        self.now = 0.0
+        self.limits = Limits(**limits)
+        self.lobby = Lobby(self.engine, self.limits, lambda: self.now, lease=10.0, about={"version": "0", "pid": 1})
+        self.lobby.departed = self.places.ended
+        self.cut: list[tuple[Any, int]] = []
+        self.front = Front(self.engine, self.lobby, lambda door, fd: self.cut.append((door, fd)))
+        self.door = FakeDoor(local=local)
+        self.encoder = Encoder()
+        self.neighbours = 0
+
+    # -- what a client does ----------------------------------------------------------------------------------------
+
+    def send(self, identity: bytes, *frames: bytes, fd: int = 7) -> None:
+        """A message arrives, and everything that it leads to happens."""
+        self.receive(identity, *frames, fd=fd)
+        self.turn()
+
+    def receive(self, identity: bytes, *frames: bytes, fd: int = 7) -> None:
+        """A message arrives."""
+        with patch.object(front_module, "unexpected", fail):
+            self.front.receive(self.door, [FakeFrame(identity, fd), *(FakeFrame(frame, fd) for frame in frames)])
+
+    def say(self, identity: bytes, header: Any, *payloads: bytes) -> None:
+        """A header that is encoded first."""
+        self.send(identity, self.encoder.encode(header), *payloads)
+
+    def hello(self, identity: bytes, *, token: bytes | None = None, received: int = 0) -> tuple[Any, ...]:
+        """Open a session; WELCOME."""
+        self.door.sent[identity].clear()
+        self.say(identity, [HELLO, VERSION, "fuzz", 1, host_identity(), False, token, received])
+        welcome = decode(self.door.sent[identity].pop(0)[0], LARGEST_HEADER)
+        assert welcome[0] == WELCOME
+        return welcome
+
+    def headers(self, identity: bytes) -> Iterator[tuple[Any, ...]]:
+        """What it was told since it last asked, decoded."""
+        sent, self.door.sent[identity] = self.door.sent[identity], []
+        for frames in sent:
+            yield decode(frames[0], LARGEST_HEADER)
+
+    def answers(self, identity: bytes) -> dict[int, tuple[int, Any]]:
+        """The answers in what it was told, by request."""
+        found = [header for header in self.headers(identity) if header[0] == REPLIES]
+        return {request: (kind, body) for header in found for request, kind, body in header[4]}
+
+    def refusal(self, identity: bytes) -> tuple[Any, ...] | None:
+        """The REFUSED that it was told, if any."""
+        return next((header for header in self.headers(identity) if header[0] == REFUSED), None)
+
+    # -- what the daemon does --------------------------------------------------------------------------------------
+
+    def turn(self) -> None:
+        """Turn until there is nothing left to do."""
+        front = self.front
+        with np.errstate(all="ignore"), patch.object(front_module, "unexpected", fail):
+            for _ in range(PASSES):
+                fed = front.feed(self.bare.clock)
+                self.bare.drain()
+                if self.engine.outbox:
+                    self.engine.flush_outbox()
+                front.grant()
+                front.flush()
+                front.unstick()
+                if not (fed or front.fresh or front.busy or front.dirty or self.engine.live):
+                    return
+        raise AssertionError("the daemon does not come to rest")
+
+    def disconnect(self, fd: int = 7) -> None:
+        """The monitor says that a connection is gone."""
+        self.lobby.disconnected(self.door, fd)
+        self.turn()
+
+    # -- what has to be true ---------------------------------------------------------------------------------------
+
+    def compute_beside(self) -> None:
+        """Another session computes the right thing, whatever the others have done."""
+        self.neighbours += 1
+        identity = b"neighbour %d" % self.neighbours
+        self.say(identity, [HELLO, VERSION, "neighbour", 1, "", False, None, 0])
+        meta = [[2], "float64"]
+        place = np.array([1.0, 41.0]).tobytes()
+        messages = [
+            [2, 1, [2], "float64", "cpu:0", None, 0],
+            [8, 1, "add", [], [meta, "float"], "cpu:0", None],
+            [8, 2, "sum", [], [meta], "cpu:0", None],
+            [0, 1, [1, 0.0], [2], 1, 0],
+            [0, 2, [2], [3], 1, 0],
+            [3, 3, 1, 0, 0],
+        ]
+        self.say(identity, [BATCH, 1, messages, [[0, -1, place]]])
+        kind, body = self.answers(identity)[1]
+        assert kind == 2, body
+        assert np.frombuffer(body[3], body[0])[0] == SUM
+        self.say(identity, [5])
+
+    def check(self) -> None:
+        """A neighbour is served; after everybody has left nothing is kept, and the trace has no contradiction."""
+        assert not any(session.answering for session in self.engine.sessions.values())
+        self.compute_beside()
+        for peer in list(self.lobby.sessions.values()):
+            self.lobby.end(peer, "the end of the test")
+        self.turn()
+        names.unpublish(self.engine, list(self.engine.names))
+        self.bare.drain()
+        front, engine = self.front, self.engine
+        kept = (
+            *(front.fresh, front.busy, front.dirty, front.stuck, front.owing),
+            *(self.lobby.sessions, self.lobby.resumable, self.lobby.peers),
+            *(engine.live, engine.pending, engine.sessions, engine.residency.holds),
+        )
+        assert not any(kept), f"something is kept: {[list(one) for one in kept]}"
+        assert self.bare.device.allocated == 0, f"{self.bare.device.allocated} bytes are still allocated"
+        for lane in engine.lanes.values():
+            ledger = (lane.planned, len(lane.live), lane.unreserved_bytes, len(lane.replicas))
+            assert ledger == (0, 0, 0, 0), f"planned, live, unreserved bytes, replicas: {ledger}"
+        problems = read_parts(trace_parts(engine, self.places)).trace().verify()
+        assert not problems, "\n".join(map(str, problems[:5]))
+
+
+def fail(error: Exception) -> NoReturn:
+    """What the daemon would survive, since it expects the unexpected, is found here."""
+    raise error
+
+
+def play(writer: Writer) -> Harness:
+    """Everything of a program happens to a new daemon, and has done no harm."""
+    harness = Harness(**LIMITS)
+    fds = {identity: fd for fd, identity in enumerate(CLIENTS, 100)}
+    for step in writer.steps():
+        if step.what == "send":
+            harness.send(step.client, *step.frames, fd=fds[step.client])
+        elif step.what == "leave":
+            harness.disconnect(fds[step.client])
+        elif step.what == "deaf":
+            harness.door.full.add(step.client)
+        else:
+            harness.door.full.discard(step.client)
+            harness.turn()
+        if (harness.door, step.client) not in harness.lobby.peers:
+            writer.lost(step.client)
+    harness.door.full.clear()
+    harness.turn()
+    harness.check()
+    return harness
+
+
+def try_decoding(frame: bytes) -> None:
+    """The decoder takes any bytes: a header comes out, or a ProtocolError."""
+    message = ""
+    try:
+        header = decode(frame, 1 << 16)
+    except ProtocolError as error:
+        message = error.message
+    else:
+        assert type(header) is tuple
+        assert type(header[0]) is int
+    assert len(message) < LONGEST_MESSAGE, "the message repeats what was sent"

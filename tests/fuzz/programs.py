@@ -1,0 +1,456 @@
+"""What hostile clients send, drawn from any source of randomness: mostly sensible, and wrong in a place or two.
+
+A program is a list of steps: messages of several clients as frames, disconnects, clients that stop to read. The writer
+keeps track of ids and numbers, so that most of what it draws gets past the first check, and then breaks some of it: a
+field becomes something strange, a header loses bytes or gets others.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgpack
+import numpy as np
+
+from tensord.interpreter import ops as _ops  # noqa: F401 - fills the registry
+from tensord.interpreter.errors import TensordError
+from tensord.interpreter.messages import decode_meta, encode_meta
+from tensord.interpreter.opdef import REGISTRY, REQUIRED, OpDef
+from tensord.interpreter.wire import host_identity
+
+CLIENTS: Final = (b"a", b"b")
+STEPS: Final = 24
+BREAK_MESSAGE: Final = 0.08
+BREAK_HEADER: Final = 0.01
+BREAK_BYTES: Final = 0.02  # of a header
+DTYPES: Final = ("float64", "float32", "int64", "uint8", "bool", "complex128")
+
+USUAL: Final = ("add", "add", "multiply", "negative", "sum", "matmul", "ones", "transpose", "unique_values")
+NAMES: Final = ("x", "y", "weights")
+QUESTIONS: Final = ("stats", "residency", "trace", "status", "sessions", "tensors", "devices", "names")
+INTEGERS: Final = (-(2**63), -(2**31), -2, -1, 0, 1, 2, 3, 255, 256, 2**31, 2**32, 2**63 - 1, 2**63, 2**64 - 1)
+STRANGE: Final = (
+    None,
+    True,
+    False,
+    0.0,
+    1.0,
+    2.5,
+    float("nan"),
+    float("inf"),
+    1e308,
+    "",
+    "x",
+    "float64",
+    "cpu:0",
+    "é" * 50,
+    "y" * 3000,
+    b"",
+    bytes(8),
+    [],
+    {},
+    [[]],
+    [[1], "float64"],
+    {"axis": 0},
+    msgpack.ExtType(1, bytes(16)),
+    msgpack.Timestamp(1),
+    list(range(100)),
+)
+
+DEEP: Final = b"\x91" * 990 + b"\x90"  # beyond what Python can show, within what msgpack can decode
+
+Message = list[Any]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing that happens. `what`: "send", "leave", "deaf" or "hears"."""
+
+    what: str
+    client: bytes
+    frames: tuple[bytes, ...] = ()
+
+
+@dataclass
+class Client:
+    """What a client knows of itself."""
+
+    identity: bytes
+    number: int = 0
+    newest: int = 0
+    requests: int = 0
+    tensors: dict[int, Any] = field(default_factory=dict)  # id -> meta
+    signatures: dict[int, tuple[Any, list[Any], Any]] = field(default_factory=dict)  # metas, results, in place
+    chains: list[int] = field(default_factory=list)
+    greeted: bool = False
+
+
+class Writer:
+    """Draws steps. `rnd`: anything with the methods of `random.Random`."""
+
+    def __init__(self, rnd: random.Random) -> None:
+        self.rnd = rnd
+        self.clients = {identity: Client(identity) for identity in CLIENTS}
+        self.kinds: list[Callable[[Client], Message]] = [
+            self.signature,
+            self.signature,
+            self.call,
+            self.call,
+            self.call,
+            self.upload,
+            self.upload,
+            self.fetch,
+            self.fetch,
+            self.wait,
+            self.sync,
+            self.release,
+            self.effect,
+            self.chain,
+            self.location,
+            self.publish,
+            self.lookup,
+            self.unpublish,
+            self.to_device,
+            self.restart,
+            self.group,
+            self.names,
+            self.query,
+        ]
+
+    def steps(self) -> Iterator[Step]:
+        """A program, made while it is played: who has no session any more says HELLO again, mostly."""
+        for _ in range(self.rnd.randint(2, STEPS)):
+            client = self.clients[self.rnd.choice(CLIENTS)]
+            if not client.greeted and self.rnd.random() < 0.95:
+                yield self.hello(client)
+                yield self.opening(client)
+            yield self.step(client)
+
+    def lost(self, identity: bytes) -> None:
+        """Its session is over."""
+        self.clients[identity] = Client(identity)
+
+    def step(self, client: Client) -> Step:
+        """One step."""
+        drawn = self.rnd.random()
+        if drawn < 0.88:
+            return self.batch(client)
+        if drawn < 0.95:
+            return self.other(client)
+        if drawn < 0.96:
+            return self.hello(client)
+        return Step(self.rnd.choice(("leave", "deaf", "hears", "hears", "hears")), client.identity)
+
+    # -- headers ---------------------------------------------------------------------------------------------------
+
+    def hello(self, client: Client) -> Step:
+        """HELLO."""
+        client.greeted = True
+        host = host_identity() if self.rnd.random() < 0.5 else ""
+        return Step("send", client.identity, (pack([0, 1, "fuzz", 1, host, False, None, 0]),))
+
+    def opening(self, client: Client) -> Step:
+        """A batch in which nothing is wrong, so that there is something to work with."""
+        client.number += 1
+        messages = [self.upload(client) for _ in range(3)]
+        uploads = [[position, -1, bytes(nbytes_of(message))] for position, message in enumerate(messages)]
+        messages += [self.signature(client) for _ in range(4)]
+        return Step("send", client.identity, (pack([1, client.number, messages, uploads]),))
+
+    def other(self, client: Client) -> Step:
+        """A header that is no batch."""
+        rnd = self.rnd
+        header = rnd.choice(
+            (
+                [2, rnd.randint(0, 3)],
+                [3, rnd.choice(INTEGERS)],
+                [4, rnd.randint(0, 5)],
+                [5],
+                [6, rnd.randint(0, 3), rnd.randint(-1, 40), rnd.choice((1, 4096, 2**63 - 1))],
+                [6, rnd.randint(0, 3), -1, 0],
+                [rnd.randint(0, 30), *(self.strange() for _ in range(rnd.randint(0, 7)))],
+                [0, 1, "again", 1, "", False, rnd.choice((None, bytes(16))), 0],
+            )
+        )
+        return Step("send", client.identity, (self.bytes_of(self.broken(header, BREAK_HEADER)),))
+
+    def batch(self, client: Client) -> Step:
+        """A BATCH with its uploads."""
+        rnd = self.rnd
+        client.number += 1
+        number = client.number if rnd.random() < 0.98 else rnd.choice(INTEGERS)
+        messages, uploads, payloads = [], [], []
+        for position in range(rnd.randint(1, 6)):
+            message = self.message(client)
+            messages.append(message)
+            for inner, one in [(-1, message)] if message[:1] != [15] else list(enumerate(message[1] or ())):
+                if type(one) is list and one[:1] == [2]:
+                    uploads.append([position, inner, self.place(one, payloads)])
+        messages = [message if message[0] == 2 else self.broken(message, BREAK_MESSAGE) for message in messages]
+        uploads = [self.broken(upload, BREAK_HEADER) for upload in uploads]
+        header = self.broken([1, number, messages, uploads], BREAK_HEADER)
+        return Step("send", client.identity, (self.bytes_of(header), *payloads))
+
+    def place(self, message: Message, payloads: list[bytes]) -> Any:
+        """Where an upload's bytes are."""
+        rnd = self.rnd
+        count = nbytes_of(message) + (rnd.random() < 0.01)
+        content = bytes(rnd.getrandbits(8) for _ in range(min(count, 64))).ljust(count, b"\0")
+        drawn = rnd.random()
+        if drawn < 0.5:
+            return content
+        if drawn < 0.98:
+            payloads.append(content)
+            return len(payloads) - 1
+        return rnd.choice(([rnd.randint(0, 3), 0], [1, rnd.choice(INTEGERS)], rnd.randint(0, 3), -1, None))
+
+    # -- messages --------------------------------------------------------------------------------------------------
+
+    def message(self, client: Client) -> Message:
+        """Any message."""
+        return self.rnd.choice(self.kinds)(client)
+
+    def signature(self, client: Client) -> Message:
+        """An op that exists, on metas that are often right."""
+        rnd = self.rnd
+        number = rnd.randint(1, 8)
+        op = REGISTRY[rnd.choice(USUAL if rnd.random() < 0.6 else tuple(REGISTRY))]
+        name = op.name
+        count = op.inputs if op.inputs >= 0 else rnd.randint(1, 3)
+        meta = self.meta(client)
+        others = (None, "float", "float", "int", self.meta(client))
+        metas = [meta if rnd.random() < 0.8 else rnd.choice(others) for _ in range(count)]
+        needed = {one.name for one in op.attributes if one.default is REQUIRED}
+        attributes = {
+            one.name: self.attribute(one.name) for one in op.attributes if one.name in needed or rnd.random() < 0.3
+        }
+        results = results_of(op, metas, attributes)
+        targets = results if rnd.random() < 0.25 else None
+        client.signatures[number] = (metas, results, targets)
+        given: Any = attributes if rnd.random() < 0.5 else list(map(list, attributes.items()))
+        return [8, number, name, given, metas, "cpu:0", targets]
+
+    def attribute(self, name: str) -> Any:
+        """A value for an attribute."""
+        rnd = self.rnd
+        if rnd.random() < 0.1:
+            return self.strange()
+        if name == "dtype":
+            return rnd.choice((None, *DTYPES))
+        if name == "shape":
+            return self.shape()
+        if name in {"axis", "axes"}:
+            return rnd.choice((None, 0, -1, 1, [0], [0, 1], [1, 0]))
+        if name == "index":
+            return rnd.choice(([0], [["slice", 0, 1, None]], [None, 0], ["..."], 0, [[0, 1]]))
+        return rnd.choice((0, 1, 2, 5, -1, True, False, None, 1.5, "ij,jk->ik"))
+
+    def call(self, client: Client) -> Message:
+        """A call of a signature that there may be."""
+        rnd = self.rnd
+        number = rnd.choice((*client.signatures, 9))
+        metas, results, targets = client.signatures.get(number, ([None], [None], None))
+        inputs = [rnd.choice((1, 2.5, 0)) if isinstance(meta, str) else self.known(client, meta) for meta in metas]
+        outputs = [self.known(client, meta) for meta in targets] if targets else [self.new(client, m) for m in results]
+        released = rnd.choice((0, 0, 0, 0, 1, 2, 3, rnd.getrandbits(4)))
+        return [0, number, inputs, outputs, released, rnd.randint(0, 2)]
+
+    def upload(self, client: Client) -> Message:
+        """Bytes, which `batch` puts somewhere."""
+        meta = self.meta(client)
+        return [2, self.new(client, meta), meta[0], meta[1], "cpu:0", None, self.rnd.randint(0, 2)]
+
+    def fetch(self, client: Client) -> Message:
+        """A fetch, with or without a hold."""
+        hold = self.new(client, None) if self.rnd.random() < 0.2 else 0
+        return [3, self.known(client), self.request(client), 0, hold]
+
+    def wait(self, client: Client) -> Message:
+        """A wait for some."""
+        return [4, [self.known(client) for _ in range(self.rnd.randint(1, 3))], self.request(client), 0]
+
+    def sync(self, client: Client) -> Message:
+        """A wait for all."""
+        return [5, self.request(client), 0]
+
+    def release(self, client: Client) -> Message:
+        """Some go, perhaps twice."""
+        ids = [self.known(client) for _ in range(self.rnd.randint(0, 3))]
+        for id_ in ids:
+            if self.rnd.random() < 0.8:
+                client.tensors.pop(id_, None)
+        return [1, ids]
+
+    def effect(self, client: Client) -> Message:
+        """A side effect in a chain that there may be."""
+        chain = self.rnd.choice(client.chains or [1])
+        return [6, [self.known(client) for _ in range(self.rnd.randint(0, 2))], chain, None, self.request(client), 0]
+
+    def chain(self, client: Client) -> Message:
+        """A chain."""
+        client.chains.append(self.new(client, None))
+        return [7, client.chains[-1]]
+
+    def location(self, client: Client) -> Message:  # noqa: ARG002 - as the others
+        """A location."""
+        return [9, self.rnd.randint(0, 3), f"fuzz.py:{self.rnd.randint(1, 9)}"]
+
+    def publish(self, client: Client) -> Message:
+        """Names for tensors."""
+        names = [self.rnd.choice(NAMES) for _ in range(self.rnd.randint(0, 3))]
+        return [10, names, [self.known(client) for _ in names], self.request(client)]
+
+    def lookup(self, client: Client) -> Message:
+        """Tensors by name."""
+        names = [self.rnd.choice(NAMES) for _ in range(self.rnd.randint(0, 2))]
+        return [11, names, [self.new(client, None) for _ in names], self.request(client), self.rnd.random() < 0.5]
+
+    def unpublish(self, client: Client) -> Message:
+        """Names go."""
+        return [12, [self.rnd.choice(NAMES) for _ in range(self.rnd.randint(0, 2))], self.request(client)]
+
+    def to_device(self, client: Client) -> Message:
+        """A twin on the only device there is."""
+        return [13, self.known(client), self.new(client, None), "cpu:0", 0]
+
+    def restart(self, client: Client) -> Message:  # noqa: ARG002 - as the others
+        """Go on after a cancel."""
+        return [14, self.rnd.randint(0, 3)]
+
+    def group(self, client: Client) -> Message:
+        """A group of messages that mostly may be in one."""
+        return [15, [self.message(client) for _ in range(self.rnd.randint(0, 3))]]
+
+    def names(self, client: Client) -> Message:
+        """What is published."""
+        return [16, self.request(client)]
+
+    def query(self, client: Client) -> Message:
+        """A question."""
+        arguments = [self.rnd.choice((0, 1, 5, *STRANGE)) for _ in range(self.rnd.choice((0, 0, 1, 2, 3)))]
+        return [17, self.rnd.choice(QUESTIONS), arguments, self.request(client)]
+
+    # -- fields ----------------------------------------------------------------------------------------------------
+
+    def shape(self) -> list[int]:
+        """A small shape, or one that is beyond all memory."""
+        if self.rnd.random() < 0.02:
+            return self.rnd.choice(([0, 2**62, 2**62], [2**62], [1] * 65, [2**31, 2**31]))
+        return [self.rnd.choice((0, 1, 2, 3, 3, 3, 8, 200)) for _ in range(self.rnd.choice((0, 1, 1, 2, 2, 3)))]
+
+    def meta(self, client: Client) -> Any:
+        """The meta of a tensor that there is, or a new one."""
+        known = [meta for meta in client.tensors.values() if meta is not None]
+        if known and self.rnd.random() < 0.7:
+            return self.rnd.choice(known)
+        return [self.shape(), self.rnd.choice(DTYPES)]
+
+    def known(self, client: Client, meta: Any = None) -> int:
+        """An id that there may be, of that meta if possible."""
+        fitting = [id_ for id_, found in client.tensors.items() if meta is None or found == meta]
+        if fitting and self.rnd.random() < 0.95:
+            return self.rnd.choice(fitting)
+        return self.rnd.choice((*range(1, 20), *INTEGERS))
+
+    def new(self, client: Client, meta: Any) -> int:
+        """A new id, mostly."""
+        if self.rnd.random() < 0.03:
+            return self.rnd.choice((*range(1, 20), *INTEGERS))
+        client.newest += self.rnd.choice((1, 1, 1, 5))
+        client.tensors[client.newest] = meta
+        return client.newest
+
+    def request(self, client: Client) -> int:
+        """A request."""
+        client.requests += 1
+        return client.requests if self.rnd.random() < 0.9 else 0
+
+    # -- breaking --------------------------------------------------------------------------------------------------
+
+    def strange(self) -> Any:
+        """Anything that msgpack can carry."""
+        if self.rnd.random() < 0.1:
+            value: Any = self.rnd.choice(STRANGE)
+            for _ in range(self.rnd.choice((3, 10, 300))):
+                value = [value]
+            return value
+        return self.rnd.choice(STRANGE + INTEGERS)
+
+    def broken(self, value: Sequence[Any], chance: float) -> Any:
+        """The message, or with something wrong in it, at any depth."""
+        if self.rnd.random() >= chance:
+            return value
+        found = list(value)
+        way = self.rnd.random()
+        if way < 0.1:
+            return self.strange()
+        if way < 0.2 or not found:
+            found.insert(self.rnd.randint(0, len(found)), self.strange())
+        elif way < 0.3:
+            found.pop(self.rnd.randrange(len(found)))
+        else:
+            position = self.rnd.randrange(len(found))
+            inner = found[position]
+            deeper = isinstance(inner, list) and inner and self.rnd.random() < 0.6
+            found[position] = self.broken(inner, 1.0) if deeper else self.strange()
+        return found
+
+    def bytes_of(self, header: Any) -> bytes:
+        """The bytes of a header, perhaps not all of them, perhaps not these."""
+        packed = pack(header)
+        if self.rnd.random() >= BREAK_BYTES:
+            return packed
+        return mangled(packed, self.rnd)
+
+
+def nbytes_of(message: Message) -> int:
+    """Bytes of an upload; not all of those that are beyond all memory."""
+    count = np.dtype(message[3]).itemsize
+    for size in message[2]:
+        count *= size
+    return min(count, 1 << 16)
+
+
+def results_of(op: OpDef, metas: Sequence[Any], attributes: Any) -> list[Any]:
+    """What the op makes of these; something if it makes nothing."""
+    try:
+        decoded = tuple(decode_meta(meta) for meta in metas)
+        if None in decoded:
+            return [None] * op.outputs
+        found = op.infer(decoded, dict(op.freeze(attributes)))  # type: ignore[arg-type]  # looked at above
+        return [plain(encode_meta(meta)) for meta in found]
+    except (TensordError, TypeError, ValueError, KeyError, IndexError, OverflowError):
+        return [metas[0] if metas and type(metas[0]) is list else None]
+
+
+def plain(meta: Any) -> Any:
+    """A meta as `Writer` has them."""
+    return None if meta is None else [list(meta[0]), meta[1]]
+
+
+def mangled(packed: bytes, rnd: random.Random) -> bytes:
+    """Bytes with some changed, lost or added."""
+    found = bytearray(packed)
+    for _ in range(rnd.randint(1, 4)):
+        position = rnd.randrange(len(found) + 1)
+        way = rnd.random()
+        if way < 0.05:
+            found[position : position + 1] = DEEP
+        elif way < 0.4 and position < len(found):
+            found[position] = rnd.getrandbits(8)
+        elif way < 0.6:
+            del found[position:]
+        elif way < 0.8:
+            found[position:position] = bytes(rnd.getrandbits(8) for _ in range(rnd.randint(1, 8)))
+        else:
+            del found[position : position + rnd.randint(1, 8)]
+    return bytes(found)
+
+
+def pack(value: Any) -> bytes:
+    """msgpack of anything that it can carry."""
+    packed: bytes = msgpack.packb(value)
+    return packed
