@@ -1,18 +1,36 @@
-"""`python -m bench`: run the workloads, print the table, keep the JSON."""
+"""`python -m bench`: run the workloads, print the table, keep the JSON. With --daemon, those through a daemon."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import TypeAlias
 
 from rich.console import Console
 
-from . import elementwise, latency, overlap, small_ops, tracing, training, volume
-from .measure import Row, Settings
+from examples.own_daemon import own_daemon
+
+from . import (
+    clients,
+    elementwise,
+    fairness,
+    latency,
+    overlap,
+    roundtrip,
+    small_ops,
+    tracing,
+    training,
+    transfers,
+    volume,
+)
+from .measure import DAEMON_CONFIG, Row, Settings
 from .report import print_table, write_json
 
-WORKLOADS: dict[str, Callable[[Settings], list[Row]]] = {
+Workloads: TypeAlias = dict[str, Callable[[Settings], list[Row]]]
+
+EMBEDDED: Workloads = {
     "chain": small_ops.measure_chain,
     "spread": small_ops.measure_spread,
     "inplace": small_ops.measure_inplace,
@@ -24,26 +42,62 @@ WORKLOADS: dict[str, Callable[[Settings], list[Row]]] = {
     "tracing": tracing.measure,
 }
 
+DAEMON: Workloads = {
+    "chain": small_ops.measure_chain,
+    "spread": small_ops.measure_spread,
+    "inplace": small_ops.measure_inplace,
+    "latency": roundtrip.measure,
+    "transfers": transfers.measure,
+    "volume": volume.measure,
+    "clients": clients.measure,
+    "fairness": fairness.measure,
+    "training": training.measure,
+}
+
+WIDTH = 100  # columns, where the output is no terminal
+
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Benchmarks against NumPy in the same run.")
-    parser.add_argument("--only", action="append", choices=WORKLOADS, metavar="NAME", help=", ".join(WORKLOADS))
+    parser.add_argument("--daemon", action="store_true", help="through a daemon process, instead of in this process")
+    parser.add_argument("--only", action="append", metavar="NAME", help=", ".join(dict.fromkeys([*EMBEDDED, *DAEMON])))
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every run to FILE as well")
     parser.add_argument("--runs", type=int, default=5, help="runs per workload (default: 5)")
     parser.add_argument("--quick", action="store_true", help="small sizes and two runs: does it work, not how fast")
     parser.add_argument("--baseline-only", action="store_true", help="NumPy alone, without the virtual machine")
-    return parser.parse_args()
+    options = parser.parse_args()
+    unknown = set(options.only or ()) - set(workloads(options))
+    if unknown:
+        parser.error(f"no workload {min(unknown)!r}; there are {', '.join(workloads(options))}")
+    return options
+
+
+def workloads(options: argparse.Namespace) -> Workloads:
+    """What there is to measure."""
+    return DAEMON if options.daemon else EMBEDDED
+
+
+def run(name: str, settings: Settings) -> list[Row]:
+    """One workload, through a daemon with a daemon of its own: its memory begins where that of all of them does."""
+    if not settings.through_daemon:
+        return EMBEDDED[name](settings)
+    if settings.baseline_only:
+        return DAEMON[name](settings)
+    with own_daemon(config=DAEMON_CONFIG) as daemon:
+        return DAEMON[name](replace(settings, daemon=daemon))
 
 
 def main() -> None:
     options = parse()
     console = Console()
-    settings = Settings(2 if options.quick else options.runs, options.quick, options.baseline_only)
+    if not console.is_terminal:
+        console = Console(width=WIDTH)
+    settings = Settings(2 if options.quick else options.runs, options.quick, options.baseline_only, options.daemon)
     rows: list[Row] = []
-    for name in options.only or WORKLOADS:
+    for name in options.only or workloads(options):
         # A plain line: the thread of a spinner would take part in the measurement.
         console.print(f"measuring {name}", style="dim")
-        rows += WORKLOADS[name](settings)
+        rows += run(name, settings)
     for row in rows:
         row.quick = settings.quick
     print_table(rows, console)

@@ -12,7 +12,16 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import tensord as td
+
+if TYPE_CHECKING:
+    from examples.own_daemon import OwnDaemon
+
+# The daemon's configuration; everything else is as it is by default, the trace on among it. One BLAS thread, since the
+# daemon shares the machine with its clients: where cores are busy, a small product spread over all of them is slower.
+DAEMON_CONFIG = 'devices = [{name = "cpu:0", blas_threads = 1}]'
 
 # One run of a workload: its result in seconds, per op where the workload has ops.
 Run: TypeAlias = Callable[[], float]
@@ -20,15 +29,36 @@ Run: TypeAlias = Callable[[], float]
 
 @dataclass(frozen=True)
 class Settings:
-    """`runs` per workload. `quick`: small sizes, to see that everything works. `baseline_only`: without the VM."""
+    """`runs` per workload. `quick`: small sizes, to see that everything works. `baseline_only`: without the VM.
+
+    `through_daemon`: the machine is another process, `daemon`; it is not there where only the baseline is measured.
+    """
 
     runs: int = 5
     quick: bool = False
     baseline_only: bool = False
+    through_daemon: bool = False
+    daemon: OwnDaemon | None = None
 
     def size(self, full: int, quick: int) -> int:
         """`full`, or `quick` where only working is the question."""
         return quick if self.quick else full
+
+    def connect(self) -> td.Session:
+        """A session on the machine that is measured, with cpu:0: the daemon, or one in this process."""
+        if self.through_daemon:
+            return td.connect(self.server.address)
+        return td.connect("local", devices=["cpu:0"])
+
+    @property
+    def server(self) -> OwnDaemon:
+        """The daemon."""
+        assert self.daemon is not None, "this workload needs a daemon"
+        return self.daemon
+
+    def limits(self, *, embedded: tuple[float, float], daemon: tuple[float, float]) -> tuple[float, float]:
+        """Must and aim of the machine that is measured."""
+        return daemon if self.through_daemon else embedded
 
 
 @dataclass
@@ -36,7 +66,8 @@ class Row:
     """One line of the table.
 
     `ours` and `baseline` are medians in `unit`. Judged is `ours` if `judge` is "ours", else their ratio; `must` and
-    `aim` are upper limits in the same unit. `note` tells the reader what the numbers alone would not.
+    `aim` are upper limits in the same unit, or lower ones where `more_is_better`. `note` tells the reader what the
+    numbers alone would not.
     """
 
     name: str
@@ -50,6 +81,7 @@ class Row:
     note: str = ""
     runs: dict[str, list[float]] = field(default_factory=dict)
     quick: bool = False  # small sizes: the limits were set for the full ones
+    more_is_better: bool = False
 
     @property
     def ratio(self) -> float | None:
@@ -68,12 +100,17 @@ class Row:
             return "not measured"
         if self.quick:
             return "not judged"
-        return "aim" if self.judged <= self.aim else "must" if self.judged <= self.must else "missed"
+        return "aim" if self.reaches(self.aim) else "must" if self.reaches(self.must) else "missed"
+
+    def reaches(self, limit: float) -> bool:
+        """Is the number that is judged on the right side of that limit?"""
+        assert self.judged is not None
+        return self.judged >= limit if self.more_is_better else self.judged <= limit
 
     def as_json(self) -> dict[str, Any]:
         """Flat, with every run."""
         names = ("name", "unit", "ours", "baseline_name", "baseline", "ratio")
-        judgement = ("judge", "must", "aim", "verdict", "note")
+        judgement = ("judge", "more_is_better", "must", "aim", "verdict", "note")
         return {name: getattr(self, name) for name in names + judgement} | {"runs": self.runs}
 
 
@@ -98,6 +135,11 @@ def compare(settings: Settings, ours: Run | None, baseline: Run, unit: str) -> d
 def median(runs: dict[str, list[float]], name: str) -> float | None:
     """The median run, or None if there was none."""
     return statistics.median(runs[name]) if runs.get(name) else None
+
+
+def processor_time(pid: int) -> float:
+    """Seconds of processor time that a process has used, all threads together (Linux: clock_getcpuclockid(3))."""
+    return time.clock_gettime((~pid << 3) | 2)
 
 
 def clocked(work: Callable[[], object], per: int = 1) -> float:

@@ -13,7 +13,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Column, Table
 
-from .measure import Row, Settings
+from .measure import DAEMON_CONFIG, Row, Settings
 
 VERDICTS = {
     "aim": "[green]aim[/]",
@@ -36,7 +36,9 @@ def machine() -> dict[str, Any]:
 
 def shown(value: float | None, unit: str) -> str:
     """A number with three digits that matter, and its unit."""
-    return "-" if value is None else f"{value:#.3g}".rstrip(".") + f" {unit}"
+    if value is None:
+        return "-"
+    return (f"{value:,.0f}" if value >= 1_000 else f"{value:#.3g}".rstrip(".")) + f" {unit}"
 
 
 def limits(row: Row) -> tuple[str, str]:
@@ -44,7 +46,8 @@ def limits(row: Row) -> tuple[str, str]:
     if row.quick:
         return "-", "-"
     unit = row.unit if row.judge == "ours" else "x"
-    return f"{row.must:g} {unit}", f"{row.aim:g} {unit}"
+    side = "≥" if row.more_is_better else ""
+    return f"{side}{row.must:g} {unit}", f"{side}{row.aim:g} {unit}"
 
 
 def print_table(rows: list[Row], console: Console) -> None:
@@ -75,11 +78,12 @@ def print_table(rows: list[Row], console: Console) -> None:
 
 
 def write_json(rows: list[Row], settings: Settings, path: Path) -> None:
-    """Machine, settings and rows, each row with every run."""
+    """Machine, settings and rows, each row with every run; the configuration of the daemon, if there was one."""
     document = {
         "machine": machine(),
         "runs": settings.runs,
         "quick": settings.quick,
+        "daemon": DAEMON_CONFIG if settings.through_daemon else None,
         "rows": [row.as_json() for row in rows],
     }
     path.parent.mkdir(parents=True, exist_ok=True)

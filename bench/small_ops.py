@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
 
-import tensord as td
-
-from .measure import Row, Settings, clocked, compare, median
+from .measure import SCALE, Row, Settings, clocked, compare, median, processor_time
 
 LENGTH = 16
 # Takes arrays or tensors, does `count` ops on them, returns what the host then waits for.
@@ -47,40 +46,56 @@ def scatter(pairs: list[tuple[int, int]]) -> Work:
     return work
 
 
-def measure_ops(settings: Settings, name: str, work: Work, tensors: int, *, must: float, aim: float) -> Row:
+def measure_ops(settings: Settings, name: str, work: Work, tensors: int, limits: tuple[float, float]) -> Row:
     """One row: microseconds per op until the results are on the host."""
     count = settings.size(10_000, 500)
     arrays = [np.full(LENGTH, 1e-3 * index, np.float32) for index in range(tensors)]
+    processes = (os.getpid(), settings.server.pid) if settings.daemon else ()
+    spent: list[list[float]] = []
     with ExitStack() as stack:
         ours = None
         if not settings.baseline_only:
-            session = stack.enter_context(td.connect("local", devices=["cpu:0"]))
+            session = stack.enter_context(settings.connect())
 
             def ours() -> float:
                 operands = [session.asarray(array) for array in arrays]
                 session.sync()
-                return clocked(lambda: [result.numpy() for result in work(operands, count)], per=count)
+                before = [processor_time(pid) for pid in processes]
+                seconds = clocked(lambda: [result.numpy() for result in work(operands, count)], per=count)
+                after = [processor_time(pid) for pid in processes]
+                spent.append([(b - a) / count * SCALE["us"] for a, b in zip(before, after, strict=True)])
+                return seconds
 
         def baseline() -> float:
             operands = [array.copy() for array in arrays]
             return clocked(lambda: work(operands, count), per=count)
 
         runs = compare(settings, ours, baseline, "us")
-    return Row(name, "us", median(runs, "ours"), median(runs, "baseline"), must, aim, runs=runs)
+    row = Row(name, "us", median(runs, "ours"), median(runs, "baseline"), *limits, runs=runs)
+    if processes:
+        add_processor_time(row, spent[1:])
+    return row
+
+
+def add_processor_time(row: Row, spent: Sequence[Sequence[float]]) -> None:
+    """What each end computes per op, which tells more than the time where they have to share a core."""
+    row.runs["client_cpu"], row.runs["daemon_cpu"] = (list(one) for one in zip(*spent, strict=True))
+    client, daemon = median(row.runs, "client_cpu"), median(row.runs, "daemon_cpu")
+    row.note = f"processor time per op {client:.1f} us in the client, {daemon:.1f} us in the daemon"
 
 
 def measure_chain(settings: Settings) -> list[Row]:
     """`x = x + y`, 10,000 times."""
-    return [measure_ops(settings, "chain", chain, 2, must=10, aim=5)]
+    return [measure_ops(settings, "chain", chain, 2, settings.limits(embedded=(10, 5), daemon=(7, 4)))]
 
 
 def measure_spread(settings: Settings) -> list[Row]:
     """`z[i] = z[i] + y` over 100 tensors, 10,000 ops."""
-    return [measure_ops(settings, "100 tensors", spread, 101, must=10, aim=5)]
+    return [measure_ops(settings, "100 tensors", spread, 101, settings.limits(embedded=(10, 5), daemon=(7, 4)))]
 
 
 def measure_inplace(settings: Settings) -> list[Row]:
     """`a[i] += b[j]` with i and j at random, 64 tensors in each of the two lists, 10,000 ops."""
     draw = np.random.default_rng(0).integers(0, 64, (10_000, 2))
     work = scatter([(int(i), int(j)) for i, j in draw])
-    return [measure_ops(settings, "in place", work, 128, must=8, aim=4)]
+    return [measure_ops(settings, "in place", work, 128, settings.limits(embedded=(8, 4), daemon=(7, 4)))]

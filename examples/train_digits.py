@@ -222,7 +222,7 @@ def print_next(out: Path, instruction: int) -> None:
     print(f"the timeline opens in https://ui.perfetto.dev; the rest, around instruction {instruction} for example:")
     print(f"  {command} trace verify {trace}")
     print(f"  {command} trace show {trace} --around {instruction}")
-    print(f"  {command} trace why {trace} {instruction}")
+    print(f"  {command} trace why {instruction} {trace}")
     print(f"  {command} trace dag {trace} --around {instruction} -o {out / 'around.dot'}")
 
 

@@ -1,0 +1,50 @@
+"""Eight client processes at once: what the daemon gets done in all, and whether it treats them alike."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from .measure import Row, Settings, median
+from .partner import Partner
+
+CLIENTS = 8
+
+
+def measure(settings: Settings) -> list[Row]:
+    """Ops per millisecond of eight clients together and of one alone, in turns; slowest and fastest of the eight."""
+    total = Row("8 clients, total", "ops/ms", None, None, 0.8, 1.0, "ratio", "1 client", more_is_better=True)
+    fair = Row("8 clients, slowest", "ms", None, None, 1.5, 1.1, "ratio", "fastest")
+    if settings.baseline_only:
+        return [total, fair]
+    count = settings.size(5_000, 200)
+    for row in (total, fair):
+        row.runs = {"ours": [], "baseline": []}
+    with ExitStack() as stack:
+        clients = [stack.enter_context(Partner("client", settings.server.address)) for _ in range(CLIENTS)]
+        for client in clients:
+            client.hear()
+        for turn in range(settings.runs + 1):
+            alone = race(clients[:1], count * CLIENTS)
+            together = race(clients, count)
+            if turn > 0:
+                total.runs["baseline"].append(throughput(alone, count * CLIENTS))
+                total.runs["ours"].append(throughput(together, count * CLIENTS))
+                times = [(end - start) * 1e3 for start, end in together]
+                fair.runs["ours"].append(max(times))
+                fair.runs["baseline"].append(min(times))
+    for row in (total, fair):
+        row.ours, row.baseline = median(row.runs, "ours"), median(row.runs, "baseline")
+    return [total, fair]
+
+
+def race(clients: list[Partner], count: int) -> list[tuple[float, float]]:
+    """When each began and ended `count` ops; a line in each pipe sets them off."""
+    for client in clients:
+        client.tell(f"ops {count}")
+    times = [tuple(map(float, client.hear().split())) for client in clients]
+    return [(start, end) for start, end in times]
+
+
+def throughput(times: list[tuple[float, float]], ops: int) -> float:
+    """Ops per millisecond, from the first start to the last end."""
+    return ops / (max(end for _, end in times) - min(start for start, _ in times)) / 1e3

@@ -1,0 +1,91 @@
+"""64 MiB to the daemon and back, each against one copy of 64 MiB within a process into memory that was used before.
+
+On one host both ways go through shared memory: up is one copy, down is a mapping, which costs next to nothing until
+the result is read. What reading it once costs is in the note, and so is what both ways cost where the two ends share
+no memory and the bytes travel in frames.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tensord as td
+from examples.own_daemon import own_daemon
+
+from .measure import DAEMON_CONFIG, Row, Run, Settings, clocked, compare, median
+
+BYTES = 1 << 26
+
+
+class Traffic:
+    """The two ways of one session. What is not the way itself happens outside of the clock."""
+
+    def __init__(self, session: td.Session, source: Any) -> None:
+        self.session = session
+        self.source = source
+        self.there = session.asarray(source)
+
+    def up(self) -> float:
+        """Seconds until the daemon has the array."""
+        self.session.sync()
+        return clocked(lambda: self.session.asarray(self.source).wait())
+
+    def down(self) -> float:
+        """Seconds until a new result is an array here."""
+        result = (self.there + 1).wait()
+        return clocked(result.numpy)
+
+    def read(self) -> float:
+        """Seconds to read a result that has just come down, once."""
+        array = (self.there + 1).numpy()
+        return clocked(array.max)
+
+
+def measure(settings: Settings) -> list[Row]:
+    """Milliseconds for 64 MiB."""
+    source = np.ones(settings.size(BYTES, 1 << 18) // 4, np.float32)
+    reused = np.empty_like(source)
+
+    def memcpy() -> float:
+        return clocked(lambda: np.copyto(reused, source))
+
+    rows = [
+        Row("64 MiB up", "ms", None, None, 2.0, 1.1, "ratio", "memcpy"),
+        Row("64 MiB down", "ms", None, None, 2.0, 0.1, "ratio", "memcpy"),
+    ]
+    if settings.baseline_only:
+        fill(rows, settings, [None, None], memcpy)
+        return rows
+    with settings.connect() as session:
+        traffic = Traffic(session, source)
+        fill(rows, settings, [traffic.up, traffic.down], memcpy)
+        reading = compare(settings, traffic.read, lambda: clocked(reused.max), "ms")
+    mapped, own = median(reading, "ours"), median(reading, "baseline")
+    rows[1].note = f"reading it once takes {mapped:.2f} ms, memory of one's own {own:.2f} ms"
+    rows[1].runs |= {"reading": reading["ours"], "reading_own": reading["baseline"]}
+    add_frames(rows, settings, source, memcpy)
+    return rows
+
+
+def fill(rows: list[Row], settings: Settings, ways: list[Run | None], memcpy: Run) -> None:
+    """Measure each row's way."""
+    for row, way in zip(rows, ways, strict=True):
+        row.runs = compare(settings, way, memcpy, "ms")
+        row.ours, row.baseline = median(row.runs, "ours"), median(row.runs, "baseline")
+
+
+def add_frames(rows: list[Row], settings: Settings, source: Any, memcpy: Run) -> None:
+    """The same over tcp, where nothing is shared, in the notes."""
+    with (
+        own_daemon(config=DAEMON_CONFIG, also=["tcp://127.0.0.1:0"]) as daemon,
+        td.connect(daemon.addresses[1]) as session,
+    ):
+        traffic = Traffic(session, source)
+        for row, way in zip(rows, [traffic.up, traffic.down], strict=True):
+            runs = compare(settings, way, memcpy, "ms")
+            row.runs["frames"] = runs["ours"]
+            taken, copy = median(runs, "ours"), median(runs, "baseline")
+            note = f"in frames over tcp {taken:.1f} ms, {taken / copy:.1f} x" if taken and copy else ""
+            row.note = "; ".join(filter(None, [row.note, note]))

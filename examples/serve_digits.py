@@ -1,0 +1,282 @@
+"""Train a network and serve it at the same time, in processes of their own that share its weights through a daemon.
+
+    python examples/serve_digits.py --device sim:0
+
+One process trains, the way `train_digits.py` does, and publishes the weights once, by name. From then on it updates
+them in place, each step as one group (`session.atomic`). A second process looks them up and classifies the test
+digits while training goes on; it takes a snapshot per batch, so it never sees half an update. A third one watches,
+with what the second has published and with the command line. They know nothing of each other but names.
+
+Each part runs on its own as well, in as many terminals, and as often as you like:
+
+    tensord serve --device cpu:0 --device sim:0
+    python examples/serve_digits.py train --device sim:0
+    python examples/serve_digits.py classify
+
+Without a part named, all of it runs: on the daemon at --address, else on the one that runs, else on one of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from own_daemon import own_daemon
+from train_digits import HOST, SIZES, Layer, Network, initial_parameters, learning_rate, load, minibatches
+
+import tensord as td
+from tensord.interpreter.addresses import find_daemon
+
+PARAMETERS = [f"digits/{kind}{number}" for number in range(1, len(SIZES)) for kind in ("weight", "bias")]
+STEP = "digits/step"  # int64: how many steps the weights have behind them
+GOAL = "digits/goal"  # int64: how many there will be
+FINGERPRINT = "digits/fingerprint"  # float64[parameters]: what `fingerprint` says of these very weights
+SERVED = [*PARAMETERS, STEP, GOAL, FINGERPRINT]
+REPORT = "digits/report"  # float64[7]: what the classifier has seen, a `Report`
+LOOK = 1.0  # seconds between two looks of the watcher
+PATIENCE = 0.1  # seconds between two looks whether something was published yet
+RETELL = 0.25  # seconds between two reports
+
+
+class Report(NamedTuple):
+    """What the classifier has seen. `accuracy` is that of the newest snapshot, which was taken after `step` steps."""
+
+    step: float
+    accuracy: float
+    digits: float
+    seconds: float
+    snapshots: float
+    versions: float
+    torn: float
+
+
+# -- the trainer -------------------------------------------------------------------------------------------------------
+
+
+def parameters(network: Network) -> list[td.Tensor]:
+    """In the order of their names."""
+    return [tensor for layer in network.layers for tensor in (layer.weight, layer.bias)]
+
+
+def fingerprint(network: Network) -> list[td.Tensor]:
+    """A number for each parameter that changes whenever the parameter does: float64 scalars on the device."""
+    return [network.op("sum", network.op("square", tensor), dtype="float64") for tensor in parameters(network)]
+
+
+def publish(network: Network, goal: int) -> dict[str, td.Tensor]:
+    """Name the parameters and what belongs to them, all at once."""
+    served = dict(zip(PARAMETERS, parameters(network), strict=True))
+    served[STEP], served[GOAL] = network.put(np.array(0)), network.put(np.array(goal))
+    served[FINGERPRINT] = network.op("stack", *fingerprint(network))
+    network.session.publish(served)
+    return served
+
+
+def train(session: td.Session, options: argparse.Namespace) -> None:
+    """Publish a new network and train it in place."""
+    digits, rng = load(), np.random.default_rng(options.seed)
+    network = Network(session, options.device, initial_parameters(rng))
+    batches = sum(1 for _ in minibatches(digits, np.random.default_rng(0)))
+    served = publish(network, options.epochs * batches)
+    print(f"published {len(served)} tensors on {options.device}; training for {options.epochs} epochs", flush=True)
+    started = time.perf_counter()
+    for epoch in range(1, options.epochs + 1):
+        for images, labels in minibatches(digits, rng):
+            batch = network.put(images), network.put(labels)
+            loss = step(network, served, *batch, learning_rate(epoch, options.epochs))
+        if epoch % max(options.epochs // 10, 1) == 0:
+            print(f"epoch {epoch}: loss {loss.item():.4f}", flush=True)
+    session.sync()
+    seconds = time.perf_counter() - started
+    print(f"{options.epochs * batches} steps in {seconds:.1f} s, loss {loss.item():.4f}")
+
+
+def step(
+    network: Network, served: dict[str, td.Tensor], images: td.Tensor, labels: td.Tensor, rate: float
+) -> td.Tensor:
+    """One step of SGD, of which others see all or nothing."""
+    with network.session.atomic():
+        loss = network.step(images, labels, rate)
+        served[STEP] += 1
+        network.session.call("stack", fingerprint(network), out=[served[FINGERPRINT]])
+    return loss
+
+
+# -- the classifier ----------------------------------------------------------------------------------------------------
+
+
+def classify(session: td.Session, _options: argparse.Namespace) -> None:
+    """Classify the test digits with whatever the weights are at present, until they are trained."""
+    digits = load()
+    await_names(session, SERVED)
+    device = session.lookup(STEP).device
+    network = Network(session, device, [])
+    images, labels = network.put(digits.test_images), network.put(digits.test_labels)
+    versions: set[int] = set()
+    snapshots = torn = at = 0
+    goal = 1
+    started = told = time.perf_counter()
+    while at < goal:
+        right, at, goal, whole = classify_once(network, images, labels)
+        versions.add(at)
+        snapshots += 1
+        torn += not whole
+        now = time.perf_counter()
+        if now - told > RETELL or at == goal:
+            told = now
+            accuracy, seconds = right / len(digits.test_labels), now - started
+            report = Report(at, accuracy, snapshots * len(digits.test_labels), seconds, snapshots, len(versions), torn)
+            session.publish(REPORT, session.asarray(report))
+    print(describe(report))
+
+
+def classify_once(network: Network, images: td.Tensor, labels: td.Tensor) -> list[int]:
+    """With one snapshot: how many are right, its step, the goal, and whether it is whole (else half an update)."""
+    found = network.session.lookup(SERVED, snapshot=True)
+    parameters = [found[name] for name in PARAMETERS]
+    network.layers = [Layer(*pair) for pair in zip(parameters[::2], parameters[1::2], strict=True)]
+    _, logits = network.forward(images)
+    right = network.op("sum", network.op("argmax", logits, axis=1) == labels)
+    whole = network.op("all", network.op("stack", *fingerprint(network)) == found[FINGERPRINT])
+    answer: list[int] = network.op("stack", right, found[STEP], found[GOAL], whole.astype("int64")).tolist()
+    return answer
+
+
+def await_names(session: td.Session, names: list[str]) -> None:
+    """Wait until somebody has published all of them."""
+    while not set(names) <= set(session.names()):
+        time.sleep(PATIENCE)
+
+
+def describe(report: Report) -> str:
+    """A report as a sentence."""
+    return (
+        f"{report.digits:,.0f} digits classified in {report.seconds:.1f} s with {report.snapshots:,.0f} snapshots; "
+        f"{report.versions:,.0f} different versions of the weights, {report.torn:.0f} half an update"
+    )
+
+
+# -- the watcher -------------------------------------------------------------------------------------------------------
+
+
+def run_all(options: argparse.Namespace) -> None:
+    """The daemon, if none runs, the trainer and the classifier as processes of their own, and a look at them."""
+    with ExitStack() as stack:
+        address = options.address or find_daemon()
+        if address is None:
+            others = [] if options.device == HOST["name"] else [{"name": options.device}]
+            address = stack.enter_context(own_daemon(config=as_toml([HOST, *others]))).address
+            print(f"started a daemon at {address}")
+        session = stack.enter_context(td.connect(address))
+        session.unpublish(*{REPORT, *SERVED} & set(session.names()))  # of an earlier run
+        arguments = ["--address", address, "--device", options.device, "--epochs", str(options.epochs)]
+        arguments += ["--seed", str(options.seed)]
+        parts = {name: stack.enter_context(another_process(__file__, name, *arguments)) for name in PARTS}
+        print_commands(address)
+        watch(session, address, list(parts.values()))
+        failed = [name for name, process in parts.items() if process.poll()]
+        if failed:
+            raise SystemExit(f"serve_digits: the process that was to {failed[0]} has failed")
+        for name, process in parts.items():
+            print(f"{name}: {process.communicate()[0].splitlines()[-1]}")
+        report = Report(*session.lookup(REPORT).tolist())
+        accuracy = f"accuracy of the served weights {report.accuracy:.2%}"
+        print(f"{accuracy} on {options.device}, after {report.step:.0f} steps")
+
+
+@contextmanager
+def another_process(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """Python with these arguments, for as long as the block lasts. Ctrl-C in a terminal is ours alone to pass on."""
+    command = [sys.executable, *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, process_group=0) as process:  # noqa: S603
+        try:
+            yield process
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def watch(session: td.Session, address: str, parts: list[subprocess.Popen[str]]) -> None:
+    """A line now and then, until all parts have ended or one has failed."""
+    print("  step  accuracy  digits/s  versions | sessions  instructions  memory")
+    while any(process.poll() is None for process in parts) and not any(process.poll() for process in parts):
+        status = ask_command_line(address, "status")
+        seen = " " * 36
+        if REPORT in session.names():
+            report = Report(*session.lookup(REPORT).tolist())
+            rate = report.digits / report.seconds
+            seen = f"{report.step:6.0f}  {report.accuracy:8.1%}  {rate:8,.0f}  {report.versions:8,.0f}"
+        done, mib = status["instructions"]["retired"], status["memory"] / 2**20
+        print(f"{seen} | {status['sessions']:8}  {done:12,}  {mib:.0f} MiB", flush=True)
+        try:
+            parts[-1].wait(LOOK)
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def ask_command_line(address: str, *words: str) -> Any:
+    """What a tensord command prints with --json."""
+    with another_process("-m", "tensord.client.cli", *words, "--json", "--address", address) as process:
+        return json.loads(process.communicate()[0])
+
+
+def print_commands(address: str) -> None:
+    """What to try meanwhile in another terminal."""
+    command = "tensord" if shutil.which("tensord") else os.path.relpath(Path(sys.executable).with_name("tensord"))
+    print("to watch it from another terminal:")
+    for words in ("top", "tensors", "sessions", "trace why ID"):
+        print(f"  {command} {words} --address {address}")
+
+
+def as_toml(devices: Sequence[Mapping[str, Any]]) -> str:
+    """The devices in a daemon's configuration."""
+    tables = [", ".join(f"{key} = {json.dumps(value)}" for key, value in device.items()) for device in devices]
+    return "devices = [" + ", ".join(f"{{{table}}}" for table in tables) + "]\n"
+
+
+# -- the command line --------------------------------------------------------------------------------------------------
+
+PARTS = {"classify": classify, "train": train}  # who waits starts first
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Train a network and serve it at the same time, through a daemon.")
+    parser.add_argument("part", nargs="?", choices=PARTS, help="one part alone; without it, all of them")
+    parser.add_argument("--address", help="of the daemon (default: the one that runs)")
+    parser.add_argument("--device", default="cpu:0", help="where the weights live: cpu:0, sim:0, ... (default: cpu:0)")
+    parser.add_argument("--epochs", type=int, default=200, help="passes over the 1,437 training digits (default: 200)")
+    parser.add_argument("--seed", type=int, default=0, help="of the initial weights and of the minibatches")
+    return parser.parse_args()
+
+
+def main() -> None:
+    options = parse()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends us as Ctrl-C does: nothing is left behind
+    try:
+        if options.part is None:
+            run_all(options)
+            return
+        address = options.address or find_daemon()
+        if address is None:
+            raise SystemExit("serve_digits: no daemon runs; start one with `tensord serve`, or name one with --address")
+        with td.connect(address) as session:
+            PARTS[options.part](session, options)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except td.TensordError as error:
+        sys.exit(f"serve_digits: {error}")
+
+
+if __name__ == "__main__":
+    main()
