@@ -11,9 +11,10 @@ DEVICES ?= cpu:0 sim:0
 OUT ?= out
 SEED ?= 0
 PROGRAMS ?= 100000
+ROUNDS ?= 100
 SECONDS ?= 300
 
-.PHONY: demo test lint types imports tests bench model-long fuzz clean help
+.PHONY: demo test lint types imports tests bench model-long fuzz chaos clean help
 .DEFAULT_GOAL := help
 
 help:
@@ -21,6 +22,7 @@ help:
 	@echo "make test         every check: ruff, mypy, import-linter, pytest"
 	@echo "make bench        the benchmarks, embedded and through a daemon: tables, $(OUT)/bench.json, $(OUT)/bench-daemon.json"
 	@echo "make model-long   random programs against the serial oracle (SEED=$(SEED) PROGRAMS=$(PROGRAMS))"
+	@echo "make chaos        clients and daemons killed, stopped and cut off at random (SEED=$(SEED) ROUNDS=$(ROUNDS))"
 	@echo "make fuzz         hostile clients against the daemon's receiving path (SECONDS=$(SECONDS))"
 	@echo "make clean        remove the environment, caches and results"
 
@@ -59,6 +61,9 @@ model-long: $(VENV)/.dev
 
 fuzz: $(VENV)/.dev
 	@$(RUN) -m tests.fuzz.run --seconds $(SECONDS)
+
+chaos: $(VENV)/.dev
+	@$(RUN) -m tests.chaos.run --seed $(SEED) --rounds $(ROUNDS)
 
 clean:
 	@rm -rf $(VENV) out build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

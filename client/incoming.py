@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..interpreter.codec import decode
-from ..interpreter.errors import ConnectionLost, KernelError, TensordError
+from ..interpreter.errors import ConnectionLost, KernelError, ProtocolError, TensordError
 from ..interpreter.wire import (
     ARRAY,
     ARRAYS,
@@ -65,7 +65,7 @@ class Incoming:
 
     def take(self, frames: Sequence[Any]) -> None:
         """One message of the daemon."""
-        header = decode(frames[0].buffer, LONGEST)
+        header = decode(frames[0].buffer, LONGEST, LONGEST)
         kind = header[0]
         if kind == REPLIES:
             self._take_replies(header, frames[1:])
@@ -130,7 +130,12 @@ class Incoming:
             return array_of(payloads[place].buffer, shape, dtype), False
         if self._mapped is None:
             raise ConnectionLost("the daemon answered with memory that was never shared")
-        array: NDArray[Any] = self._mapped.array(place, np.dtype(dtype), shape, strides, hold)
+        try:
+            array: NDArray[Any] = self._mapped.array(place, np.dtype(dtype), shape, strides, hold)
+        except ProtocolError:
+            if not self._mapped.is_alive():
+                raise ConnectionLost("the daemon is gone, and the value with it") from None
+            raise
         return array, True
 
     # -- side effects ----------------------------------------------------------------------------------------------

@@ -19,10 +19,10 @@ NUMBERS = 4 * LIMIT
 class Locations:
     """The call sites of one session, by number. Looked up without the session's lock, added under it."""
 
-    __slots__ = ("_lock", "newest", "sites", "unsent")
+    __slots__ = ("lock", "newest", "sites", "unsent")
 
     def __init__(self, lock: AbstractContextManager[bool]) -> None:
-        self._lock = lock
+        self.lock = lock
         # (id of code, instruction offset) -> (number, code): the code is kept, so that its id is not used again.
         self.sites: dict[tuple[int, int], tuple[int, CodeType]] = {}
         self.newest = 0
@@ -36,7 +36,7 @@ class Locations:
 
     def _add(self, frame: FrameType, code: CodeType) -> int:
         text = describe(frame)
-        with self._lock:
+        with self.lock:
             if len(self.sites) >= LIMIT:
                 self.sites.clear()
             self.newest = self.newest % NUMBERS + 1  # used again, the oldest first, so that no table grows with history

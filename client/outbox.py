@@ -15,7 +15,6 @@ An atomic block holds it from its first line to its last: what other threads iss
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -39,11 +38,13 @@ from ..interpreter.messages import (
     WAIT,
     Message,
 )
+from .forks import FORKS
 from .locations import Locations, describe, user_frame
-from .transport import ClosedTransport, Reply, session_closed
+from .transport import CLOSED, FORKED, ClosedTransport, Reply, session_closed
 
 BATCH = 256
 GROWTH = 8
+RELEASED = 4096  # ids in one message
 GROUP = Limits().batch  # messages in an atomic group
 LONGEST = Limits().text  # characters of a location
 # Where the messages other than calls hold tensor ids, one or a tuple.
@@ -66,10 +67,10 @@ class Outbox:
     """
 
     __slots__ = (
+        "__weakref__",
         "_depth",
         "_first",
         "_flushes",
-        "_pid",
         "_riding",
         "_seen_flushes",
         "drop",
@@ -99,7 +100,7 @@ class Outbox:
         self.limit = self._first  # messages that the next batch waits for
         self._flushes = 0
         self._seen_flushes = -1
-        self._pid = os.getpid()
+        FORKS.outboxes.add(self)
         self._depth = 0  # of atomic blocks, one inside the other
         self._riding = True  # may releases be marked on the calls of this batch?
         if transport.eager:  # nothing is unsent, but handles will be dropped
@@ -144,11 +145,10 @@ class Outbox:
 
         Under the transport's shield: Ctrl-C between taking the batch and handing it over would lose it.
         """
-        self._check_process()
         if self._depth:
             return False
         with self.transport.shield:
-            batch, self.messages = self.messages, Closed() if type(self.messages) is Closed else []
+            batch, self.messages = self.messages, Closed(self.messages.why) if type(self.messages) is Closed else []
             self.heavy = False
             self._flushes += 1
             if not self.dropped.empty():
@@ -197,15 +197,12 @@ class Outbox:
         self.messages = [[ATOMIC, inside], *releases] if inside else releases
         self.send()
 
-    def _check_process(self) -> None:
-        if os.getpid() != self._pid:
-            raise ConnectionLost("this session belongs to another process; connect again after a fork")
-
     def _release_dropped(self, batch: list[list[Any]]) -> None:
         take = self.dropped.get_nowait
         dropped = {take() for _ in range(self.dropped.qsize())}
         if not self._riding:
-            list.append(batch, [RELEASE, tuple(sorted(dropped))])
+            for message in releases(dropped):
+                list.append(batch, message)
             return
         for position in range(len(batch) - 1, -1, -1):
             message = batch[position]
@@ -217,10 +214,10 @@ class Outbox:
             elif message[0] != SIGNATURE:
                 used = {id_ for id_ in dropped if mentions(message, id_)}
                 if used:
-                    batch.insert(position + 1, [RELEASE, tuple(sorted(used))])
+                    batch[position + 1 : position + 1] = releases(used)
                     dropped -= used
         if dropped:  # nothing here uses them: their memory serves the first message already
-            batch.insert(0, [RELEASE, tuple(sorted(dropped))])
+            batch[:0] = releases(dropped)
 
     def idle_flush(self) -> bool:
         """Called now and then by the transport: send what nobody has sent since the last time."""
@@ -286,13 +283,29 @@ class Outbox:
             self.messages = Closed()
         transport.close()
 
+    def orphan(self) -> None:
+        """In a forked child: whoever held the lock is not here to give it back, and the session is the parent's."""
+        self.lock = self.locations.lock = threading.RLock()
+        self.transport = ClosedTransport(self.transport.devices, FORKED)
+        self.messages = Closed(FORKED)
+
+
+def releases(ids: set[int]) -> list[list[Any]]:
+    """RELEASE messages for these ids, none of them so long that it could not be sent."""
+    ordered = sorted(ids)
+    return [[RELEASE, tuple(ordered[n : n + RELEASED])] for n in range(0, len(ordered), RELEASED)]
+
 
 class Closed(list[list[Any]]):
     """The messages of a closed session: it takes no more."""
 
+    def __init__(self, why: str = CLOSED) -> None:
+        super().__init__()
+        self.why = why
+
     def append(self, _message: list[Any]) -> None:
         """Raise ConnectionLost at the user's line."""
-        raise session_closed()
+        raise session_closed(self.why)
 
 
 class Group(list[list[Any]]):

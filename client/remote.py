@@ -33,7 +33,7 @@ import numpy as np
 import zmq
 from numpy.typing import NDArray
 
-from ..interpreter.errors import ConnectionLost, ProtocolError, TensordError
+from ..interpreter.errors import ConnectionLost, MetadataError, ProtocolError, TensordError
 from ..interpreter.interrupts import SHIELD
 from ..interpreter.messages import Message
 from ..interpreter.meta import Meta
@@ -48,7 +48,8 @@ ENDS = frozenset({zmq.EVENT_DISCONNECTED, zmq.EVENT_CLOSED, *FAILURES})
 IDLE_FLUSH = 0.002  # seconds after which the background sends what a session left unsent
 AWAKE_ROUNDS = 50  # background rounds without unsent work before it dozes
 DOZE = 0.1
-RETRY = 0.5  # seconds between attempts to reconnect
+RETRY = 0.5  # seconds until the first attempt to reconnect is given up, and twice as many for each further one
+LONGEST_RETRY = 5.0
 
 
 class Bell:
@@ -103,18 +104,20 @@ class RemoteTransport:
         self.gate = threading.Lock()
         self.socket_lock = threading.Lock()
         self.owner = 0  # the thread that holds it
+        self._inside: set[int] = set()  # threads that have it, want it, or are about to be without it
         self._polling = False  # its holder sleeps
         SHIELD.install()
         self.shield = SHIELD
         self._pid = os.getpid()
-        self._window = int(settings["window"])
+        self._window, self._frame = int(settings["window"]), int(settings["frame"])
         self._window_bytes = int(settings["window_bytes"])
         self._lease = float(settings["lease"])
         self._numbers = itertools.count(1)
         self._generation = 0
         self._let_go: Callable[[int], None] = ignore
         shared = bool(settings["shared"])
-        self._uploads = UploadSegments() if shared else None
+        most = (int(settings["segments"]), int(settings["mapped"]))
+        self._uploads = UploadSegments(most=most) if shared else None
         self._mapped = MappedResults(int(settings["pid"]), self._release) if shared else None
         self._outgoing = Outgoing(link, lambda: next(self._numbers), self._uploads)
         freed = self._uploads.freed if self._uploads is not None else ignore
@@ -136,6 +139,7 @@ class RemoteTransport:
         self._closed = False
         self._away_since = 0.0
         self._retry_at = 0.0
+        self._patience = RETRY / 2
         self._background_bell = Bell()
         for event in link.watch(self._bell.fd):
             self._happened(event)
@@ -147,45 +151,61 @@ class RemoteTransport:
     def new_array(self, meta: Meta) -> NDArray[Any]:
         """In an upload segment, which the daemon takes as it is, where that is worth it."""
         array = None if self._uploads is None else self._uploads.empty(meta.shape, meta.dtype)
-        return np.empty(meta.shape, meta.dtype) if array is None else array
+        if array is not None:
+            return array
+        if meta.nbytes > self._frame:
+            raise MetadataError(
+                f"asarray: {meta.nbytes} bytes do not fit in a frame of {self._frame}; upload them in parts, or "
+                "raise the daemon's limit (frame)",
+                op="asarray",
+            )
+        return np.empty(meta.shape, meta.dtype)
 
     def send(self, messages: Sequence[Message]) -> None:
         """Hand over a batch in program order."""
         self._enter()
         self._acquire()  # by an outbox, which has raised the shield
         try:
-            self.owner = threading.get_ident()
             self._check()
             if self._cancel_due:  # a restart that knows of it may be among the messages
                 self._send_cancel()
             self._announce()
             self._outgoing.send(messages)
         finally:
-            self.owner = 0
-            self.socket_lock.release()
+            self._let_loose()
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
         """The socket is ours; whoever sleeps with it is woken. Ctrl-C is kept back meanwhile."""
         with SHIELD:
             self._acquire()
-            self.owner = threading.get_ident()
             try:
                 yield
             finally:
-                self.owner = 0
-                self.socket_lock.release()
+                self._let_loose()
 
     def _acquire(self) -> None:
-        with self.gate:
-            if self._polling:  # it looks at the gate after saying so: one of us sees the other
-                self._bell.ring()
-            self.socket_lock.acquire()
+        me = threading.get_ident()
+        self._inside.add(me)  # first, since a signal handler may run anywhere in here
+        try:
+            with self.gate:
+                if self._polling:  # it looks at the gate after saying so: one of us sees the other
+                    self._bell.ring()
+                self.socket_lock.acquire()
+            self.owner = me
+        except BaseException:
+            self._inside.discard(me)
+            raise
+
+    def _let_loose(self) -> None:
+        self.owner = 0
+        self.socket_lock.release()
+        self._inside.discard(threading.get_ident())
 
     def _enter(self) -> None:
         """Refuse whom the lock, or the order of callbacks, would wait for itself."""
         me = threading.get_ident()
-        if me in (self.owner, self._calling_back):
+        if me in self._inside or me == self._calling_back:
             raise ProtocolError("a side effect's callback, or a signal handler there, may neither submit nor wait")
         if os.getpid() != self._pid:
             raise ConnectionLost("this session belongs to another process; connect again after a fork")
@@ -220,7 +240,7 @@ class RemoteTransport:
         """
         self._generation += 1
         self._incoming.broken.clear()
-        if self.owner == threading.get_ident():
+        if threading.get_ident() in self._inside:
             self._cancel_due = True
             self._bell.ring()
             self._background_bell.ring()
@@ -287,7 +307,6 @@ class RemoteTransport:
         try:
             with SHIELD:
                 self._acquire()
-                self.owner = me
             if predicate() or self._closed:
                 return
             self._polling = True
@@ -299,19 +318,19 @@ class RemoteTransport:
         finally:
             self._polling = False
             if self.owner == me:
-                self.owner = 0
-                self.socket_lock.release()
+                self._let_loose()
         if self._incoming.effects or self._waiters:
             self._after_receiving()
 
     def _sleep_beside(self, predicate: Callable[[], bool], timeout: float | None) -> None:
         waiter = Waiter(predicate)
-        self._waiters.append(waiter)
         try:
+            self._waiters.append(waiter)
             if self._role.locked() and not (predicate() or self._closed):
                 waiter.bell.wait(timeout)  # whoever leaves the role rings
         finally:
-            self._waiters.remove(waiter)
+            with suppress(ValueError):
+                self._waiters.remove(waiter)
 
     def _hand_on(self) -> None:
         """The reader leaves: somebody else has to read for those who still wait."""
@@ -327,7 +346,7 @@ class RemoteTransport:
         link, incoming = self._link, self._incoming
         for source, _ in ready:
             if source is link.socket:
-                incoming.take(link.receive())
+                self._take()
             elif source == link.monitor_fd:
                 for event in link.events():
                     self._happened(event)
@@ -341,13 +360,25 @@ class RemoteTransport:
         if incoming.lost is not None:
             incoming.fail(incoming.lost)
 
+    def _take(self) -> None:
+        """Take one message. A daemon that is not understood is lost: its other answers would be, too."""
+        frames = self._link.receive()
+        try:
+            self._incoming.take(frames)
+        except (ProtocolError, ValueError, TypeError, LookupError) as error:
+            self._incoming.fail(
+                ConnectionLost(f"the daemon at {self._link.address} says what nobody understands: {error}")
+            )
+
     def _happened(self, event: int) -> None:
         """Something has happened to the connection; the caller holds the lock."""
-        if event not in ENDS or self._outgoing.away:
+        if event not in ENDS:
             return
         with suppress(zmq.Again):  # what it said before
-            while True:
-                self._incoming.take(self._link.receive())
+            while self._incoming.lost is None:
+                self._take()
+        if self._outgoing.away:
+            return
         if not self._lease:
             self._incoming.fail(ConnectionLost(f"the daemon at {self._link.address} is gone"))
             return
@@ -362,7 +393,11 @@ class RemoteTransport:
             now = time.monotonic()
             if self._closed or not self._outgoing.away or now < self._retry_at:
                 return
-            self._retry_at = now + RETRY
+            if self._incoming.lost is not None:  # the daemon does not want us back
+                self._outgoing.away = False
+                return
+            self._patience = min(2 * self._patience, LONGEST_RETRY)  # a handshake takes its time, too
+            self._retry_at = now + self._patience
             if now - self._away_since > self._lease:
                 self._outgoing.away = False
                 self._incoming.fail(
@@ -375,6 +410,7 @@ class RemoteTransport:
 
     def _resumed(self, received: int) -> None:
         """The daemon knows us again: send what it has missed; the caller holds the lock."""
+        self._patience = RETRY / 2
         self._outgoing.away = False
         if self._generation:  # it may have been lost; if not, the daemon knows that it has seen it
             self._link.send([CANCEL, self._generation])

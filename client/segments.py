@@ -14,6 +14,7 @@ locks; so all that happens then is what `let_go` does, which has to be no more t
 
 from __future__ import annotations
 
+import os
 import resource
 import threading
 import weakref
@@ -28,6 +29,7 @@ from numpy.typing import NDArray
 from ..interpreter.errors import ProtocolError
 from ..interpreter.segments import Segment, array_at, available, new_number, open_descriptors, place_of
 from ..interpreter.wire import MAPPED_ARRAY, SEGMENT
+from .forks import FORKS
 
 KEEP_FREE = 1 << 29  # bytes of free upload segments kept
 KEEP_MAPPED = 1 << 30  # bytes of mappings of the daemon's memory kept
@@ -35,10 +37,12 @@ CLASSES = 8  # sizes per doubling: an eighth is wasted at the most
 
 
 class UploadSegments:
-    """The upload segments of one connection. `keep`: bytes of free ones to keep, at the most."""
+    """The upload segments of one connection. `keep`: bytes of free ones to keep; `most`: how many the daemon takes, and
+    how many bytes of them. Beyond that uploads travel in frames."""
 
-    def __init__(self, keep: int = KEEP_FREE) -> None:
+    def __init__(self, keep: int = KEEP_FREE, *, most: tuple[int, int] = (1 << 16, 1 << 62)) -> None:
         self._keep = keep
+        self._most, self._most_bytes = most
         self._lock = threading.RLock()
         self._lent: dict[int, Segment] = {}  # by number: in use here, or by the daemon
         self._free: OrderedDict[int, Segment] = OrderedDict()  # by number, the longest unused first
@@ -109,13 +113,23 @@ class UploadSegments:
     def _create(self, size: int) -> Segment | None:
         while self._free and open_descriptors() >= descriptor_budget():
             self._drop_oldest()
-        if open_descriptors() >= descriptor_budget():
+        while self._free and self._is_full(size):
+            self._drop_oldest()
+        if open_descriptors() >= descriptor_budget() or self._is_full(size):
             return None
         with suppress(OSError, MemoryError):
             segment = Segment.create(size, new_number())
             self._announcements.append([SEGMENT, segment.number, segment.fd, size])
             return segment
         return None
+
+    def _is_full(self, size: int) -> bool:
+        """Would one more be one too many for the daemon? Half of its limit, since it may hold on to forgotten ones."""
+        count = len(self._lent) + len(self._free)
+        return 2 * (count + 1) > self._most or 2 * (self._bytes() + size) > self._most_bytes
+
+    def _bytes(self) -> int:
+        return self.free_bytes + sum(segment.size for segment in self._lent.values())
 
     def _drop_oldest(self) -> None:
         number, segment = self._free.popitem(last=False)
@@ -132,6 +146,8 @@ class MappedResults:
     def __init__(self, pid: int, let_go: Callable[[int], None], keep: int = KEEP_MAPPED) -> None:
         self._pid = pid
         self._let_go = let_go
+        self._forks = 0
+        FORKS.mapped.add(self)
         self._keep = keep
         self._lock = threading.RLock()
         self._cache: OrderedDict[int, Segment] = OrderedDict()  # by number, the longest unused first
@@ -149,8 +165,20 @@ class MappedResults:
         with self._lock:
             segment = self._segment(number, fd, nbytes)
         array = array_at(segment, offset, shape, dtype, strides)
-        weakref.finalize(array, self._let_go, hold).atexit = False
+        weakref.finalize(array, self._died, hold, self._forks).atexit = False
         return array
+
+    def _died(self, hold: int, forks: int) -> None:
+        if forks == self._forks:  # else a child still looks at it, until the session ends
+            self._let_go(hold)
+
+    def forked(self) -> None:
+        """This process is about to have a child, which inherits the mappings: what they show now has to stay."""
+        self._forks += 1
+
+    def is_alive(self) -> bool:
+        """Is the daemon's process there?"""
+        return os.path.exists(f"/proc/{self._pid}/fd")  # noqa: PTH110 - no exception for one that is not ours
 
     def close(self) -> None:
         """Before the session ends, since what is mapped may change then: arrays get their bytes for themselves."""

@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -87,7 +87,7 @@ class Session:
             moved = self._own(values).to_device(home)
             return moved if dtype is None else moved.astype(dtype)
         try:
-            source = values if isinstance(values, np.ndarray) else np.asarray(values, dtype=dtype)
+            source = values if is_numeric(values) else np.asarray(values, dtype=dtype)  # what cannot be raises here
             meta = Meta.of(source.shape, np.dtype(source.dtype if dtype is None else dtype))
             array = self._transport.new_array(meta)
             np.copyto(array, source, casting="unsafe")  # as `numpy.asarray` does
@@ -527,6 +527,11 @@ def check_scalars(key: SignatureKey, inputs: Sequence[Any]) -> None:
     for value in inputs:
         if type(value) is int:
             check_scalar(key.op.name, value, key.metas, dict(key.attributes))
+
+
+def is_numeric(values: object) -> TypeGuard[NDArray[Any]]:
+    """An array whose elements every dtype takes, as NumPy converts them?"""
+    return isinstance(values, np.ndarray) and values.dtype.kind in "biufc"
 
 
 def has_large(inputs: Sequence[Any]) -> bool:

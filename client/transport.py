@@ -14,6 +14,9 @@ from ..interpreter.messages import Message
 from ..interpreter.meta import Meta
 from .locations import describe, user_frame
 
+CLOSED = "the session is closed"
+FORKED = "this session belongs to another process; connect again after a fork"
+
 
 class Reply:
     """The answer to one request: `value` or `error`, once `done`. Callbacks run on the thread that brings it."""
@@ -104,10 +107,11 @@ class Transport(Protocol):
 
 
 class ClosedTransport:
-    """Takes the place of a session's transport once it is closed: everything raises ConnectionLost."""
+    """Takes the place of a session's transport once it is closed: everything raises ConnectionLost, saying `why`."""
 
-    def __init__(self, devices: dict[str, frozenset[str]]) -> None:
+    def __init__(self, devices: dict[str, frozenset[str]], why: str = CLOSED) -> None:
         self.devices = devices
+        self.why = why
         self.inline_work = 0
         self.maps = self.eager = False
         self.shield = nullcontext()
@@ -116,9 +120,9 @@ class ClosedTransport:
         """Nothing is left to end."""
 
     def __getattr__(self, name: str) -> Any:
-        raise session_closed()
+        raise session_closed(self.why)
 
 
-def session_closed() -> ConnectionLost:
+def session_closed(why: str) -> ConnectionLost:
     """The error of whoever uses a closed session, with that line."""
-    return ConnectionLost("the session is closed", location=describe(user_frame(2)))
+    return ConnectionLost(why, location=describe(user_frame(2)))

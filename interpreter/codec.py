@@ -36,7 +36,7 @@ class Encoder:
         return packed
 
 
-def decode(frame: Any, limit: int) -> tuple[Any, ...]:
+def decode(frame: Any, limit: int, longest: int = _LONGEST) -> tuple[Any, ...]:
     """The header in a frame of at most `limit` bytes; ProtocolError for anything that is none."""
     size = len(frame)
     if size > limit:
@@ -46,8 +46,8 @@ def decode(frame: Any, limit: int) -> tuple[Any, ...]:
             frame,
             use_list=False,
             ext_hook=_contract,
-            max_array_len=_LONGEST,
-            max_map_len=_LONGEST,
+            max_array_len=longest,
+            max_map_len=longest,
             max_ext_len=_PAIR.size,
         )
     except (ValueError, TypeError, RecursionError, MemoryError) as error:

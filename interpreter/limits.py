@@ -36,6 +36,6 @@ class Limits:
     locations: int = 1 << 17
     chains: int = 1024
     names: int = 1 << 16
-    segments: int = 1024
+    segments: int = 128
     mapped: int = 1 << 62
     sessions: int = 256

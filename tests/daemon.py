@@ -66,9 +66,10 @@ class Daemon:
             with suppress(TimeoutError):
                 if b"READY=1" in notified.recv(4096):
                     return
+        status = self.process.poll()
         self.kill()
         shutil.rmtree(self.home)
-        raise AssertionError(f"the daemon did not get ready: {self.log}")
+        raise AssertionError(f"the daemon did not get ready (exit status {status}): {self.log}")
 
     @property
     def log(self) -> str:

@@ -28,6 +28,7 @@ from ..puppet import PATIENCE, Failed, Puppet, cut, eventually, paused
 MIB = 1 << 20
 AT_ONCE = 0.25  # seconds within which a dead client's tensors are gone
 SOON = 2.0  # seconds: "at once" beside other people's work
+NOISE = 0.25  # seconds that others who use this machine may cost an op
 SLOW = """
 grace = {grace}
 devices = ["cpu:0", {{name = "sim:0", compute_delay = {delay}}}]
@@ -224,7 +225,7 @@ def test_a_stopped_client_slows_only_itself(daemon, observer):
             beside = p99(round_trips(observer, 300))
             assert client.pid in sessions_of(observer)
         assert client.answer() == 3000.0 * 256 * 256
-    assert beside < 10 * alone + 0.02  # the figure is for the benchmark; this tells a stall from noise
+    assert beside < 10 * alone + NOISE  # the figure is for the benchmark; this tells a stall from noise
 
 
 class Mute:
@@ -267,7 +268,7 @@ def test_a_client_that_never_reads_slows_only_itself(start):
         (row,) = sessions_of(observer).values()
         assert row["pending"] > 1000  # of its 2000 fetches of 1 MiB
         assert daemon.memory() < before + 64 * MIB
-    assert beside < 10 * alone + 0.02
+    assert beside < 10 * alone + NOISE
 
 
 def test_a_client_stopped_for_longer_than_the_heartbeat_keeps_its_session(start):

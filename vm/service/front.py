@@ -148,6 +148,7 @@ class Front:
         if self.lobby.closing:
             return  # what was admitted is finished; the goodbye tells of the rest
         found: Sequence[Any] = messages
+        before = peer.uploaded
         if uploads:
             found = place_uploads(peer, messages, uploads, payloads, self.freed)
         if not peer.inbox:
@@ -156,14 +157,14 @@ class Front:
         peer.taken += len(found)
         if peer.taken - peer.told >= self.step or peer.uploaded - peer.told_bytes >= self.step_bytes:
             self.owing[peer] = None
-            self.check_patience(peer)
+            self.check_patience(peer, before)
 
-    def check_patience(self, peer: Peer) -> None:
+    def check_patience(self, peer: Peer, before: int) -> None:
         """Credit is the client's to keep; one that ignores it is cut off before it costs memory."""
         unfinished = peer.taken - peer.consumed()
         if unfinished > PATIENCE * self.limits.window:
             raise QuotaError(f"{unfinished} messages unfinished; wait for credit beyond {self.limits.window}")
-        unread = peer.uploaded - peer.consumed_bytes()
+        unread = before - peer.consumed_bytes()  # without the newest batch: one array may be larger than every window
         if unread > PATIENCE * self.limits.window_bytes:
             raise QuotaError(f"{unread} bytes of uploads unconsumed; wait for credit beyond {self.limits.window_bytes}")
 

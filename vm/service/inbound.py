@@ -104,8 +104,8 @@ def take_segment(peer: Peer, header: Sequence[Any]) -> None:
         raise ProtocolError("this connection shares no memory")
     if number in peer.segments:
         raise ProtocolError(f"segment {number} is there already")
-    mapped = sum(segment.size for segment in peer.segments.values())
-    if len(peer.segments) >= limits.segments or mapped + nbytes > limits.mapped:
+    mapped = sum(segment.size for segment in peer.mappings)
+    if len(peer.mappings) >= limits.segments or mapped + nbytes > limits.mapped:
         raise ProtocolError(f"more than {limits.segments} upload segments, or {limits.mapped} bytes of them")
     # Under a number of ours: it is what other clients know the segment by, if they fetch what lies in it.
     segment = Segment.open_peer(peer.credentials.pid, fd, nbytes, new_number(), writable=True)
@@ -114,3 +114,4 @@ def take_segment(peer: Peer, header: Sequence[Any]) -> None:
     except OSError as error:
         raise ProtocolError(f"segment {number} takes no seal ({error.strerror}): make it without F_SEAL_SEAL") from None
     peer.segments[number] = segment
+    peer.mappings.add(segment)

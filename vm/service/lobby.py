@@ -128,6 +128,8 @@ class Lobby:
             "frame": self.limits.frame,
             "frames": self.limits.frames,
             "text": self.limits.text,
+            "segments": self.limits.segments,
+            "mapped": self.limits.mapped,
             "shared": peer.shared,
             "lease": self.lease if peer.resumable else 0,
         }

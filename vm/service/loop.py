@@ -111,6 +111,7 @@ class Loop:
         for socket, _ in self.poll():
             self.look(socket)
         engine, front = self.engine, self.front
+        self.run_timers()
         front.feed(time.perf_counter_ns)
         while engine.schedule():
             pass
@@ -120,7 +121,6 @@ class Loop:
             front.grant()
         if front.dirty or front.freed:
             front.flush()
-        self.run_timers()
 
     def poll(self) -> list[tuple[Any, int]]:
         """What is readable; sleep until something is, or until a timer, if there is nothing else to do."""

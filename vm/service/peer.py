@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakSet
 
 from ...interpreter.errors import ProtocolError, TensordError
 from ...interpreter.limits import Limits
@@ -86,10 +87,10 @@ class Peer:
         "credentials",
         "decoded",
         "door",
-        "generation",
         "identity",
         "inbox",
         "limits",
+        "mappings",
         "name",
         "number",
         "owed",
@@ -147,7 +148,7 @@ class Peer:
         self.owed = 0
         self.settled: deque[int] = deque()
         self.segments: dict[int, Segment] = {}
-        self.generation = 0
+        self.mappings: WeakSet[Segment] = WeakSet()  # of upload segments, forgotten ones too while arrays lie in them
 
     def on(self, event: Event) -> None:
         """Take the transition; ProtocolError, and nothing changed, if there is none."""

@@ -97,7 +97,18 @@ def test_welcome_says_what_there_is(client: RawClient, daemon: Daemon) -> None:
     assert client.devices["cpu:0"] == []
     assert client.arrived == 0
     assert client.settings["pid"] == daemon.pid
-    limits = {"window", "window_bytes", "batch", "header", "frame", "frames", "text", "inline_work"}
+    limits = {
+        "window",
+        "window_bytes",
+        "batch",
+        "header",
+        "frame",
+        "frames",
+        "text",
+        "segments",
+        "mapped",
+        "inline_work",
+    }
     assert limits | {"shared", "lease", "version", "pid"} == set(client.settings)
     assert all(client.settings[name] > 0 for name in limits)
     assert (client.settings["shared"], client.settings["lease"]) == (False, 0)

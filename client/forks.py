@@ -1,0 +1,41 @@
+"""What a fork does to sessions. The child may use none of them: sockets, locks and threads are the parent's.
+
+A lock that another thread held at the fork is held in the child for ever, so each outbox gets a new one there, and a
+transport that says what has happened. In the parent, a result that is read where it lies is now read by the child, too,
+and nobody can ask whether it still looks: so its hold is kept until the session ends.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+from weakref import WeakSet
+
+if TYPE_CHECKING:
+    from .outbox import Outbox
+    from .segments import MappedResults
+
+
+class Forks:
+    """Whom a fork concerns in this process."""
+
+    def __init__(self) -> None:
+        self.outboxes: WeakSet[Outbox] = WeakSet()
+        self.mapped: WeakSet[MappedResults] = WeakSet()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(before=self.before, after_in_child=self.in_child)
+
+    def before(self) -> None:
+        """In the parent."""
+        for mapped in list(self.mapped):
+            mapped.forked()
+
+    def in_child(self) -> None:
+        """In the child, whose only thread is the one that forked."""
+        for outbox in list(self.outboxes):
+            outbox.orphan()
+        self.outboxes.clear()
+        self.mapped.clear()
+
+
+FORKS = Forks()
