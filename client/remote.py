@@ -444,6 +444,15 @@ class RemoteTransport:
         self._let_go = drop
 
     def _run_background(self) -> None:
+        """Look after the session until it ends. A fault of ours ends it, and whoever waits is told."""
+        try:
+            self._look_after()
+        except Exception as error:
+            with self._lock():
+                self._incoming.fail(ConnectionLost(f"the session's background thread failed: {error!r}"))
+            self._after_receiving()
+
+    def _look_after(self) -> None:
         """Send what lies idle, read for those who do not wait, watch the connection."""
         quiet = 0
         while not self._closed:

@@ -104,7 +104,11 @@ class Tensor(Operators):
     # -- waiting ---------------------------------------------------------------------------------------------------
 
     def numpy(self) -> NDArray[Any]:
-        """Its value as a NumPy array of its own. Waits; raises the error of the call that failed, with that line."""
+        """Its value as a NumPy array. Waits; raises the error of the call that failed, with that line.
+
+        The array stays what was fetched, whatever is written to the tensor later. It is a copy of its own, except that a
+        large one from a daemon on this machine is read where it lies, and read-only: `numpy.array(t.numpy())` copies it.
+        """
         result = self._session._fetch(self._own())
         if self._meta is None:
             self._meta = Meta.of(result.shape, result.dtype)

@@ -132,6 +132,7 @@ def test_a_late_error_follows_its_value_to_another_device(make_session):
         far.numpy()
     np.testing.assert_array_equal(good.numpy(), ones(8, value=2.0))
     assert late.error is not None
+    s.sync(WAIT)  # who waits is told before what was skipped has retired
     moved_late = records(s, opcode="Transfer")[-1]
     assert (moved_late.status, [e.elided for e in moved_late.edges]) == ("SKIPPED", [True])
     assert_sound(s)
