@@ -106,8 +106,8 @@ class Tensor(Operators):
     def numpy(self) -> NDArray[Any]:
         """Its value as a NumPy array. Waits; raises the error of the call that failed, with that line.
 
-        The array stays what was fetched, whatever is written to the tensor later. It is a copy of its own, except that a
-        large one from a daemon on this machine is read where it lies, and read-only: `numpy.array(t.numpy())` copies it.
+        The array stays what was fetched, whatever is written to the tensor later. It is a copy of its own; but a large
+        one from a daemon on this machine is read where it lies, and read-only: `numpy.array(t.numpy())` copies it.
         """
         result = self._session._fetch(self._own())
         if self._meta is None:
