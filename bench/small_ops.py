@@ -61,7 +61,7 @@ def measure_ops(settings: Settings, name: str, work: Work, tensors: int, limits:
                 operands = [session.asarray(array) for array in arrays]
                 session.sync()
                 before = [processor_time(pid) for pid in processes]
-                seconds = clocked(lambda: [result.numpy() for result in work(operands, count)], per=count)
+                seconds = clocked(lambda: session.fetch(work(operands, count)), per=count)
                 after = [processor_time(pid) for pid in processes]
                 spent.append([(b - a) / count * SCALE["us"] for a, b in zip(before, after, strict=True)])
                 return seconds

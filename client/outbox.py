@@ -244,15 +244,21 @@ class Outbox:
 
     def ask(self, build: Callable[[int, int], list[Any]], *, located: bool = True) -> Reply:
         """Send a message that asks for a reply, behind everything unsent. `build` gets request and location, if any."""
+        return self.ask_all([build], located=located)[0]
+
+    def ask_all(self, builds: Sequence[Callable[[int, int], list[Any]]], *, located: bool = True) -> list[Reply]:
+        """`ask` several things at once."""
+        replies: list[Reply] = []
         with self.lock:
             self.refuse_inside()
-            number, reply = self.transport.request()
-            location = self.locations.number(user_frame(2)) if located else 0
-            self.messages.append(build(number, location))
+            location = self.locations.number(user_frame(3)) if located else 0
+            for build in builds:
+                number, reply = self.transport.request()
+                self.messages.append(build(number, location))
+                replies.append(reply)
         self.flush(patient=False)  # a question needs no credit
         self.limit = self._first
-        answer: Reply = reply
-        return answer
+        return replies
 
     def refuse_inside(self) -> None:
         """ProtocolError at the user's line inside an atomic block; holding the lock."""

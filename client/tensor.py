@@ -109,10 +109,7 @@ class Tensor(Operators):
         The array stays what was fetched, whatever is written to the tensor later. It is a copy of its own; but a large
         one from a daemon on this machine is read where it lies, and read-only: `numpy.array(t.numpy())` copies it.
         """
-        result = self._session._fetch(self._own())
-        if self._meta is None:
-            self._meta = Meta.of(result.shape, result.dtype)
-        return result
+        return self._session._fetch(self._own())
 
     def item(self) -> Scalar:
         """The value of a tensor with one element, as a Python scalar; ValueError for any other."""

@@ -184,3 +184,19 @@ def test_the_public_names_are_the_ones_that_dir_shows():
     assert {*td.__all__, "handlers"} <= shown
     assert not {"annotations", "Any", "Mapping", "TYPE_CHECKING", "_HOMES"} & shown
     assert all(getattr(td, name) is not None for name in shown)
+
+
+def test_several_values_come_at_once_and_the_first_error_is_raised(sim_session):
+    s = sim_session
+    x = s.asarray(np.arange(4.0))
+    chosen = s.call("nonzero", [x > 1])[0]
+    first, second, third = s.fetch([x + 1, (x * 2).to_device("sim:0"), chosen])
+    assert (first.tolist(), second.tolist(), third.tolist()) == ([1, 2, 3, 4], [0, 2, 4, 6], [[2, 3]])
+    assert chosen._meta is not None
+    assert s.fetch([]) == []
+    s.cancel()
+    late = x + 1
+    s.restart()
+    with pytest.raises(td.CancelledError, match=r"test_session\.py"):
+        s.fetch([x, late, x])
+    assert s.fetch([x])[0].tolist() == [0, 1, 2, 3]
