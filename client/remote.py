@@ -338,7 +338,7 @@ class RemoteTransport:
             if not waiter.predicate():  # else it leaves, too
                 waiter.bell.set()
                 return
-        if self._is_attended():
+        if self._attended or self._outgoing.effects:
             self._background_bell.ring()
 
     def _receive(self, ready: Sequence[tuple[Any, int]]) -> None:
@@ -478,6 +478,7 @@ class RemoteTransport:
     def _is_attended(self) -> bool:
         """Is there an answer to come for somebody who does not wait, or a side effect? The rest may come when somebody
         waits: a background thread that reads beside a foreground that asks one thing after the other doubles its time.
+        For the background alone: of two threads that drop what is answered, one could drop what is not.
         """
         attended = self._attended
         while attended and attended[0].done:
