@@ -120,7 +120,13 @@ class Outgoing:
 
     def _send(self, messages: list[Message], uploads: list[Any], payloads: list[Any]) -> None:
         """Send them as one batch, or as several if they are too many for one, or their header is too large."""
-        frames = [self._link.encoder.encode([BATCH, self.number + 1, messages, uploads]), *payloads]
+        try:
+            frames = [self._link.encoder.encode([BATCH, self.number + 1, messages, uploads]), *payloads]
+        except MetadataError:
+            if len(messages) == 1:
+                raise
+            self._send_halves(messages, uploads, payloads)  # one of them cannot travel, the others can
+            return
         if len(frames[0]) > self._header or len(payloads) > self._frames or len(messages) > self._batch:
             self._send_halves(messages, uploads, payloads)
             return
@@ -135,13 +141,19 @@ class Outgoing:
         if len(messages) == 1:
             raise MetadataError(f"a message of more than {self._header} bytes: its attributes are too large")
         middle = len(messages) // 2
+        failure: MetadataError | None = None
         for first, last in ((0, middle), (middle, len(messages))):
             mine = [[p - first, inner, place] for p, inner, place in uploads if first <= p < last]
             own = [payloads[place] for _, _, place in mine if isinstance(place, int)]
             for entry in mine:
                 if isinstance(entry[2], int):
                     entry[2] = next(i for i, payload in enumerate(own) if payload is payloads[entry[2]])
-            self._send(messages[first:last], mine, own)
+            try:
+                self._send(messages[first:last], mine, own)
+            except MetadataError as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
 
     def consumed(self, messages: int) -> None:
         """The daemon has consumed so many messages: their batches need not be kept."""

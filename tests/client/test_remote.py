@@ -824,3 +824,14 @@ def test_a_large_atomic_group_arrives_whole(session):
     with session.atomic():
         small = [session.asarray(np.full(100, float(n))) for n in range(3000)]
     assert float(small[-1].numpy()[0]) == 2999.0
+
+
+def test_what_cannot_travel_takes_nothing_else_along(session):
+    x = session.asarray(np.ones(3))
+    with session._outbox.lock:  # so that they leave together
+        session._outbox.limit = 256
+        y = x + 1.0
+        with pytest.raises(td.MetadataError, match="cannot be sent to the daemon"):
+            session.publish("\ud800", x)
+    assert y.numpy().tolist() == [2.0, 2.0, 2.0]
+    assert session.names() == []
