@@ -16,7 +16,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from ..interpreter.errors import TensordError
-from . import cli_admin, cli_doctor, cli_keygen, cli_serve, cli_top, cli_trace
+from . import cli_admin, cli_doctor, cli_keygen, cli_ops, cli_serve, cli_top, cli_trace
 
 app = typer.Typer(
     name="tensord",
@@ -29,6 +29,7 @@ cli_serve.add(app)
 cli_admin.add(app)
 cli_top.add(app)
 app.add_typer(cli_trace.app, name="trace")
+cli_ops.add(app)
 cli_doctor.add(app)
 cli_keygen.add(app)
 

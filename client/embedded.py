@@ -54,6 +54,11 @@ class EmbeddedTransport:
         self._session = machine.attach(self._answer, strict=strict)
         self._closed = False
 
+    @property
+    def lost(self) -> bool:
+        """Has the machine been closed?"""
+        return self.machine.closed
+
     def new_array(self, meta: Meta) -> NDArray[Any]:
         """Plain memory; the machine adopts it."""
         return np.empty(meta.shape, meta.dtype)

@@ -210,6 +210,11 @@ class RemoteTransport:
         if os.getpid() != self._pid:
             raise ConnectionLost("this session belongs to another process; connect again after a fork")
 
+    @property
+    def lost(self) -> bool:
+        """Has the daemon ended, or the session there?"""
+        return self._incoming.lost is not None
+
     def _check(self) -> None:
         if self._closed:
             raise ConnectionLost("the session is closed")

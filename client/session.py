@@ -1,8 +1,6 @@
-"""A session: one client's connection to a virtual machine. Turns calls into messages; knows nothing of scheduling.
+"""A session: one client's connection to a virtual machine. Knows nothing of scheduling.
 
-A call infers its results' metas here, so that what is wrong with shapes, dtypes or attributes raises at the user's
-line; then it appends one message to the `outbox`, which decides when a batch leaves. `signatures` makes a call that was
-seen before one dictionary lookup.
+What issues ops is in `calls`; the array API's functions, which are short for ops, in `array_api`.
 """
 
 from __future__ import annotations
@@ -13,14 +11,13 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, Self, TypeGuard
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..interpreter.errors import MetadataError, ProtocolError, TensordError
+from ..interpreter.errors import MetadataError, ProtocolError, metadata_error
 from ..interpreter.messages import (
-    CALL,
     CHAIN,
     EFFECT,
     FETCH,
@@ -30,49 +27,67 @@ from ..interpreter.messages import (
     QUERY,
     RESTART,
     SYNC,
-    TO_DEVICE,
     UNPUBLISH,
     UPLOAD,
     WAIT,
 )
-from ..interpreter.meta import Meta, OperandMeta, Scalar
-from ..interpreter.opdef import OpDef, find
-from ..interpreter.promotion import check_scalar
+from ..interpreter.meta import Meta
 from ..interpreter.segments import SHARED_FROM
-from .handlers import DEFAULT_HANDLER, Handler, Invocation
-from .locations import describe, user_frame
+from .calls import Calls
+from .handlers import DEFAULT_HANDLER, Handler
+from .locations import user_frame
 from .outbox import Outbox
-from .signatures import Entry, SignatureKey, Signatures
+from .random import Random, RandomState
 from .tensor import Tensor
 from .transport import ClosedTransport, Reply, Transport
 
-SCALARS = (bool, int, float, complex)
-SMALL = 127  # ints up to this fit every dtype
-LISTS = frozenset((list, tuple))
-PLAIN = frozenset((bool, int, float, str, type(None)))
+if TYPE_CHECKING:
+    from .array_api.namespace import Namespace
+    from .nn import Nn
 
 
-class Session:
+class Session(Calls):
     """A connection to a virtual machine; a context manager. Made by `tensord.connect`."""
 
     def __init__(self, transport: Transport) -> None:
-        self._outbox = Outbox(transport)
-        self._drop = self._outbox.drop
-        self._signatures = Signatures(self._outbox)
-        self._entries = self._signatures.entries
-        self._sites = self._outbox.locations.sites
+        super().__init__(Outbox(transport))
         finalizer = weakref.finalize(self, transport.abandon)
         finalizer.atexit = False
-        self._handler: Handler = DEFAULT_HANDLER
-        self._native = True  # the default handlers: calls may go straight to the outbox
         self._chains: set[int] = set()
         self._cancels = 0
         self._counting = threading.RLock()  # a signal handler may cancel, too
         self._chain = self.chain()
+        self._random_state = RandomState()
+        self._namespace: Callable[[], Namespace | None] = nothing  # refers weakly: the namespace refers to us
+
+    # -- the functions ---------------------------------------------------------------------------------------------
 
     @property
-    def _transport(self) -> Any:
-        return self._outbox.transport
+    def xp(self) -> Namespace:
+        """The namespace of the Python array API standard, 2024.12: `xp = session.xp; xp.sum(xp.ones((2, 3)), axis=0)`.
+
+        Its functions take and make tensors of this session; creation functions put them on the first device unless
+        told otherwise.
+        """
+        namespace = self._namespace()
+        if namespace is None:
+            from .array_api.namespace import Namespace
+
+            namespace = Namespace(self)
+            self._namespace = weakref.ref(namespace)
+        return namespace
+
+    @property
+    def nn(self) -> Nn:
+        """Neural network functions and their gradients; the standard has none of them."""
+        from .nn import Nn
+
+        return Nn(self)
+
+    @property
+    def random(self) -> Random:
+        """Random tensors, which depend on the seed (`session.random.seed(1)`) and the call, on nothing else."""
+        return Random(self, self._random_state)
 
     # -- making tensors --------------------------------------------------------------------------------------------
 
@@ -87,12 +102,13 @@ class Session:
             moved = self._own(values).to_device(home)
             return moved if dtype is None else moved.astype(dtype)
         try:
-            source = values if is_numeric(values) else np.asarray(values, dtype=dtype)  # what cannot be raises here
+            source = values if isinstance(values, np.ndarray) else np.asarray(values, dtype=dtype)
             meta = Meta.of(source.shape, np.dtype(source.dtype if dtype is None else dtype))
+            check_castable(source.dtype, meta.dtype)
             array = self._transport.new_array(meta)
             np.copyto(array, source, casting="unsafe")  # as `numpy.asarray` does
-        except (TypeError, ValueError) as error:
-            raise self._at_user(MetadataError(f"asarray: {error}", op="asarray"), 1) from None
+        except (TypeError, ValueError, OverflowError) as error:
+            raise self._at_user(metadata_error(error, f"asarray: {error}", "asarray"), 1) from None
         outbox = self._outbox
         if meta.nbytes > outbox.transport.inline_work:
             outbox.make_way()
@@ -101,186 +117,6 @@ class Session:
             outbox.messages.append([UPLOAD, id_, meta.shape, meta.dtype.name, home, array, location])
         outbox.appended()
         return Tensor(self, id_, meta, home)
-
-    # -- ops -------------------------------------------------------------------------------------------------------
-
-    def call(
-        self,
-        name: str,
-        inputs: Sequence[Tensor | Scalar] = (),
-        attributes: Mapping[str, Any] | None = None,
-        *,
-        out: Sequence[Tensor] | None = None,
-        device: str | None = None,
-    ) -> list[Tensor]:
-        """Issue one op by name; its results at once, as handles.
-
-        It runs on `device`, else on the home of `out`, else on the home of its first tensor operand, else on the
-        first device. MetadataError, at this line, for wrong shapes, dtypes, attributes, devices and names.
-        """
-        key = self._call_key(name, inputs, attributes, out, device) if self._native else None
-        entry = None if key is None else self._entries.get(key)
-        if entry is not None and not (entry.integers and has_large(inputs)):
-            issued = self._issue(entry, inputs, out, self._outbox.locations.number(user_frame(1)))
-            if issued is not None:
-                return issued
-        op = self._find(name)
-        try:
-            frozen = op.freeze(attributes)
-            operands, targets = listed(op, "operands", inputs), None if out is None else listed(op, "out=", out)
-            invocation = Invocation(self, op, operands, frozen, targets, device)
-            results = self._handler(invocation)
-        except MetadataError as error:
-            raise self._at_user(error, 1) from None
-        if key is not None:
-            self._remember(key, invocation)
-        return results
-
-    def _call_key(self, name: str, inputs: Any, attributes: Any, out: Any, device: str | None) -> Any:
-        """What tells a call from others before anything is checked; None if that is not cheap to say."""
-        if type(name) is not str or type(inputs) not in LISTS or not (out is None or are_tensors(out)):
-            return None
-        if device is not None and type(device) is not str:
-            return None
-        home = device or (out[0]._home if out else None)
-        metas: list[Any] = []
-        for value in inputs:
-            if type(value) is Tensor:
-                if value._session is not self:
-                    return None
-                metas.append(value._meta)
-                home = home or value._home
-            else:
-                metas.append(type(value))
-        targets = None
-        if out is not None:
-            if any(target._session is not self for target in out):
-                return None
-            targets = tuple([target._meta for target in out])
-        if attributes is None:
-            return (name, tuple(metas), home, targets)
-        if type(attributes) is not dict:
-            return None
-        kinds = tuple(map(type, attributes.values()))  # 1, 1.0 and True are equal, and not the same attribute
-        if not PLAIN.issuperset(kinds):
-            return None
-        return (name, tuple(metas), home, targets, tuple(attributes.items()), kinds)
-
-    def _remember(self, key: Any, invocation: Invocation) -> None:
-        """Let the next call with that key go straight to its signature, if that is all that it takes."""
-        device = self.place(invocation)
-        if self._native and self.supports(invocation.op, device):
-            with self._outbox.lock:
-                entry = self._entries.get(self._signature(invocation, device))
-                if entry is not None:
-                    self._signatures.alias(key, entry)
-
-    def supports(self, op: OpDef, device: str) -> bool:
-        """Has the device a kernel for the op?"""
-        missing = self._transport.devices.get(device)
-        return missing is None or op.name not in missing
-
-    def place(self, invocation: Invocation) -> str:
-        """The device that an invocation is to run on."""
-        if invocation.device is not None:
-            return self._device(invocation.device)
-        tensors = (*(invocation.out or ()), *invocation.inputs)
-        return next((t.device for t in tensors if isinstance(t, Tensor)), self._device(None))
-
-    def execute(self, invocation: Invocation) -> list[Tensor]:
-        """Send an op as it is to its device: what the innermost handler does."""
-        device = self.place(invocation)
-        key = self._signature(invocation, device)
-        location = self._outbox.locations.number(user_frame(1))
-        while True:
-            with self._outbox.lock:
-                entry = self._entries.get(key) or self._signatures.add(key)
-            if entry.integers:
-                check_scalars(key, invocation.inputs)
-            issued = self._issue(entry, invocation.inputs, invocation.out, location)
-            if issued is not None:
-                return issued
-
-    def _signature(self, invocation: Invocation, device: str) -> SignatureKey:
-        op, inputs, frozen, out, _ = invocation[1:]
-        metas = tuple([self._operand_meta(op, value) for value in inputs])
-        targets = None if out is None else tuple([self._own(target)._meta for target in out])
-        return SignatureKey(op, metas, frozen, device, targets)
-
-    def _issue(
-        self, entry: Entry, inputs: Sequence[Any], out: Sequence[Tensor] | None, location: int
-    ) -> list[Tensor] | None:
-        """Append one call to the batch; None if another thread's signature has taken the entry's number meanwhile."""
-        outbox = self._outbox
-        if entry.heavy:
-            outbox.make_way()
-        operands = tuple([value._id if type(value) is Tensor else value for value in inputs])
-        with outbox.lock:
-            if not entry.alive:
-                return None
-            if out is None:
-                first = outbox.ids + 1
-                outbox.ids += len(entry.outputs)
-                ids = tuple(range(first, outbox.ids + 1))
-            else:
-                ids = tuple([target._id for target in out])
-            outbox.messages.append([CALL, entry.number, operands, ids, 0, location])
-        outbox.appended()
-        if out is not None:
-            return list(out)
-        return [Tensor(self, id_, meta, entry.home) for id_, meta in zip(ids, entry.outputs, strict=True)]
-
-    def _operate(self, op: OpDef, x: Tensor, y: Tensor | Scalar, in_place: bool = False) -> Tensor:
-        """A binary operator with the tensor on the left. The hot path: one lookup, one message, one handle."""
-        if type(y) is Tensor:
-            key: Any = (op, x._meta, y._meta, x._home, in_place)
-            operands: Any = (x._id, y._id)
-            if y._session is not self:
-                self._own(y)
-        else:
-            key = (op, x._meta, type(y), x._home, in_place)
-            operands = (x._id, y)
-        entry = self._entries.get(key)
-        if entry is None or not self._native or (entry.integers and not 0 <= y <= SMALL):  # type: ignore[operator]
-            return self._operate_slowly(op, x, y, in_place, key)
-        outbox = self._outbox
-        if entry.heavy:
-            outbox.make_way()
-        frame = sys._getframe(2)
-        site = self._sites.get((id(frame.f_code), frame.f_lasti))
-        location = outbox.locations.number(frame) if site is None else site[0]
-        with outbox.lock:
-            if not entry.alive:
-                return self._operate_slowly(op, x, y, in_place, key)
-            if in_place:
-                id_ = x._id
-            else:
-                outbox.ids = id_ = outbox.ids + 1
-            messages = outbox.messages
-            messages.append([CALL, entry.number, operands, (id_,), 0, location])
-            size = len(messages)
-        if size >= outbox.limit or size == 1:
-            outbox.appended()
-        return x if in_place else Tensor(self, id_, entry.output, entry.home)
-
-    def _operate_slowly(self, op: OpDef, x: Tensor, y: Any, in_place: bool, key: Any) -> Tensor:
-        invocation = Invocation(self, op, (x, y), (), (x,) if in_place else None, None)
-        try:
-            result = self._handler(invocation)[0]
-        except MetadataError as error:
-            raise self._at_user(error, 3) from None
-        self._remember(key, invocation)
-        return result
-
-    def _to_device(self, tensor: Tensor, device: str) -> Tensor:
-        home = self._device(device)
-        self._own(tensor)
-        outbox = self._outbox
-        with outbox.lock:
-            id_, location = outbox.new_id(), outbox.locations.number(user_frame(1))
-            outbox.messages.append([TO_DEVICE, tensor._id, id_, home, location])
-        outbox.appended()
-        return Tensor(self, id_, tensor._meta, home)
 
     # -- waiting ---------------------------------------------------------------------------------------------------
 
@@ -369,7 +205,7 @@ class Session:
     def check_chain(self, chain: int | None = None) -> None:
         """Wait for a chain's side effects; raises the error that stopped it."""
         link = self._link(chain)
-        self._await(self._outbox.ask(lambda request, at: [EFFECT, (), link, do_nothing, request, at]))
+        self._await(self._outbox.ask(lambda request, at: [EFFECT, (), link, nothing, request, at]))
 
     def print(self, *values: Tensor | object, sep: str = " ") -> None:
         """Print tensors' values and other things in program order: an `effect` on the default chain.
@@ -480,6 +316,11 @@ class Session:
 
         return trace_of(self._query("trace"))
 
+    @property
+    def closed(self) -> bool:
+        """Has it been closed, here or by losing the machine?"""
+        return bool(self._transport.lost)
+
     def close(self) -> None:
         """End the session: what is pending is cancelled, its tensors are released. Closing twice is fine."""
         if not isinstance(self._transport, ClosedTransport):
@@ -494,67 +335,20 @@ class Session:
         self.close()
 
     def __repr__(self) -> str:
-        state = "closed" if isinstance(self._transport, ClosedTransport) else ", ".join(self._transport.devices)
+        state = "closed" if self.closed else ", ".join(self._transport.devices)
         return f"<tensord.Session {state}>"
 
-    # -- checks ----------------------------------------------------------------------------------------------------
 
-    def _device(self, name: str | None) -> str:
-        devices = self._transport.devices
-        if name is None:
-            return str(next(iter(devices)))
-        if type(name) is not str or name not in devices:
-            known = ", ".join(devices)
-            raise self._at_user(MetadataError(f"there is no device {name!r}; there are {known}"), 2)
-        return name
-
-    def _find(self, name: str) -> OpDef:
-        try:
-            return find(name)
-        except TensordError as error:
-            raise self._at_user(error, 2) from None
-
-    def _own(self, tensor: Tensor) -> Tensor:
-        if not isinstance(tensor, Tensor):
-            raise self._at_user(MetadataError(f"expected a tensor, got {type(tensor).__name__}; use asarray"), 2)
-        if tensor._session is not self:
-            raise self._at_user(MetadataError("the tensor belongs to another session; publish it and look it up"), 2)
-        if tensor._released:
-            raise self._at_user(ProtocolError(f"tensor {-tensor._id} was released"), 2)
-        return tensor
-
-    def _operand_meta(self, op: OpDef, value: Any) -> OperandMeta | None:
-        if isinstance(value, Tensor):
-            return self._own(value)._meta
-        if type(value) in SCALARS:
-            kind: OperandMeta = type(value)
-            return kind
-        raise MetadataError(
-            f"{op.name}: {type(value).__name__} is no operand; use a tensor (asarray) or a number", op=op.name
-        )
-
-    def _at_user(self, error: Any, depth: int) -> Any:
-        """The error with the user's line."""
-        if error.location is None:
-            error.location = describe(user_frame(depth))
-        return error
+def check_castable(given: np.dtype[Any], wanted: np.dtype[Any]) -> None:
+    """TypeError where a conversion would drop the imaginary parts without a word, or where elements are no numbers."""
+    if given.kind not in "biufc":
+        raise TypeError(f"dtype {given} is not supported")
+    if given.kind == "c" and wanted.kind not in "cb":
+        raise TypeError(f"{given.name} cannot become {wanted.name}: take the real part first")
 
 
-def check_scalars(key: SignatureKey, inputs: Sequence[Any]) -> None:
-    """Each int operand has to fit the integer dtypes that it meets."""
-    for value in inputs:
-        if type(value) is int:
-            check_scalar(key.op.name, value, key.metas, dict(key.attributes))
-
-
-def is_numeric(values: object) -> TypeGuard[NDArray[Any]]:
-    """An array whose elements every dtype takes, as NumPy converts them?"""
-    return isinstance(values, np.ndarray) and values.dtype.kind in "biufc"
-
-
-def has_large(inputs: Sequence[Any]) -> bool:
-    """Is there an int that some dtype might not hold?"""
-    return any(type(value) is int and not 0 <= value <= SMALL for value in inputs)
+def nothing() -> None:
+    """The side effect that only waits for its chain; the reference to what is not there."""
 
 
 def as_lists(value: Any) -> Any:
@@ -562,22 +356,6 @@ def as_lists(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: as_lists(item) for key, item in value.items()}
     return [as_lists(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def do_nothing() -> None:
-    """The side effect that only waits for its chain."""
-
-
-def are_tensors(values: object) -> bool:
-    """A list or tuple of handles?"""
-    return isinstance(values, list | tuple) and all(type(value) is Tensor for value in values)
-
-
-def listed(op: OpDef, what: str, values: Any) -> tuple[Any, ...]:
-    """A sequence as a tuple; MetadataError if it is none."""
-    if isinstance(values, Tensor) or not isinstance(values, Iterable):
-        raise MetadataError(f"{op.name}: {what} is a list of tensors, not {type(values).__name__}", op=op.name)
-    return tuple(values)
 
 
 def listed_names(names: Any) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ..interpreter.errors import MetadataError
+from ..interpreter.errors import MetadataTypeError
 from ..interpreter.infer import InferCache
 from ..interpreter.messages import SIGNATURE, encode_meta
 from ..interpreter.meta import Meta, OperandMeta
@@ -58,7 +58,7 @@ class Signatures:
         """Infer a new signature, number it and send it; MetadataError if the op does not take these operands."""
         op, metas, attributes, device, targets = key
         if op.inputs and not op.attributes and all(isinstance(meta, type) for meta in metas):
-            raise MetadataError(f"{op.name}: at least one operand has to be a tensor", op=op.name)
+            raise MetadataTypeError(f"{op.name}: at least one operand has to be a tensor", op=op.name)
         outputs = self._infer.infer(op, metas, attributes)
         if targets is not None:
             outputs = check_targets(op, outputs, targets)

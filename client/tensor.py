@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ..interpreter.errors import ProtocolError, TensordError
+from ..interpreter.errors import MetadataError, ProtocolError, TensordError
 from ..interpreter.meta import Meta, Scalar
 from ..interpreter.opdef import REGISTRY, OpDef
 from .operators import BINARY, COMPARISONS, SCALARS, Operand, Operators, as_number, operator_of, refusal
 
 if TYPE_CHECKING:
+    from .array_api.namespace import Namespace
     from .session import Session
     from .transport import Reply
 
 Axes: TypeAlias = int | tuple[int, ...] | None
+_GETITEM = REGISTRY["getitem"]
 _GONE: Any = object()  # the meta of a released handle: no signature has it
 
 
@@ -174,8 +176,13 @@ class Tensor(Operators):
 
     # -- placement and life ----------------------------------------------------------------------------------------
 
-    def to_device(self, device: str) -> Tensor:
-        """A tensor with this value and another home. The bytes move once, and only if they are not there."""
+    def to_device(self, device: str, /, *, stream: None = None) -> Tensor:
+        """A tensor with this value and another home. The bytes move once, and only if they are not there.
+
+        Streams are the machine's own, so `stream` is None.
+        """
+        if stream is not None:
+            raise self._session._at_user(MetadataError("to_device: the machine's streams are its own; leave it out"), 1)
         return self._session._to_device(self, device)
 
     def copy(self) -> Tensor:
@@ -210,6 +217,11 @@ class Tensor(Operators):
 
     def _call(self, name: str, *others: Operand, **attributes: Any) -> Tensor:
         return self._session.call(name, [self, *others], attributes)[0]
+
+    @property
+    def mT(self) -> Tensor:  # noqa: N802 - the array API's name
+        """The last two axes swapped: each matrix of a stack transposed. A view, as `T`."""
+        return self._call("matrix_transpose")
 
     @property
     def T(self) -> Tensor:  # noqa: N802 - the array API's name
@@ -284,19 +296,28 @@ class Tensor(Operators):
         """Is one of the elements along the axes true?"""
         return self._call("any", axis=axis, keepdims=keepdims)
 
-    def __getitem__(self, index: Any) -> Tensor:
-        """Basic indexing: integers, slices, ellipsis, None.
+    def __getitem__(self, key: Any, /) -> Tensor:
+        """What ints, slices, None and '...' select, tensors of integers, and masks (tensors of bool).
 
-        Shares memory until one of the two is written. Values are independent: unlike with NumPy's views, writing to
-        one never changes the other; `x[0] = y` writes to a part of x.
+        Without tensors it is a view: it shares memory until one of the two is written. Values are independent: unlike
+        with NumPy's views, writing to one never changes the other; `x[0] = y` writes to a part of x. What a mask
+        selects has a shape that data decide. IndexError at this line for what cannot be; an index inside a tensor that
+        is out of bounds is raised by whoever waits.
         """
-        return self._call("getitem", index=index)
+        session, tensors = self._session, tensors_in(key)
+        if tensors:
+            known = all(each._meta is not None and each._meta.dtype.kind != "b" for each in tensors)
+            op = "advanced_getitem" if known else "dynamic_getitem"
+            return session.call(op, [self, *tensors], {"index": with_places(key)})[0]
+        return session._operate_one(_GETITEM, self, session._freeze(_GETITEM, {"index": key}))
 
-    def __setitem__(self, index: Any, value: Operand) -> None:
-        """Write a part of it, in place."""
+    def __setitem__(self, key: Any, value: Operand, /) -> None:
+        """Write a part of it, in place; see `__getitem__` for what selects it. The value broadcasts to the part."""
         if isinstance(value, np.ndarray | np.generic):
             value = as_number(value)
-        self._session.call("setitem", [self, value], {"index": index}, out=[self])
+        tensors = tensors_in(key)
+        op = "advanced_setitem" if tensors else "setitem"
+        self._session.call(op, [self, value, *tensors], {"index": with_places(key) if tensors else key}, out=[self])
 
     def __neg__(self) -> Tensor:
         return self._call("negative")
@@ -355,6 +376,41 @@ class Tensor(Operators):
     def __format__(self, spec: str) -> str:
         return format(self._one(f"the format {spec!r}"), spec) if spec else str(self)
 
+    def __array_namespace__(self, /, *, api_version: str | None = None) -> Namespace:
+        """The namespace of the array API standard that takes this tensor: its session's `xp`."""
+        namespace = self._session.xp
+        if api_version is not None and api_version not in namespace.versions:
+            raise MetadataError(f"there is no array API {api_version!r} here: {', '.join(namespace.versions)}")
+        return namespace
+
+    def __dlpack__(
+        self,
+        /,
+        *,
+        stream: None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """Its value for another library, in host memory. Waits. BufferError for other devices and for `copy=False`.
+
+        Source: DLPack, https://dmlc.github.io/dlpack/
+        """
+        if stream is not None:
+            raise BufferError("a tensor is handed over in host memory, which has no streams")
+        if dl_device is not None and tuple(map(int, dl_device)) != self.__dlpack_device__():
+            raise BufferError("a tensor is handed over in host memory: ask for the device (1, 0)")
+        if copy is False:
+            raise BufferError("a tensor's memory belongs to its machine: without a copy it cannot be handed over")
+        array = self.numpy()
+        if not array.flags.writeable and (copy or max_version is None or max_version < (1, 0)):
+            array = array.copy()
+        return array.__dlpack__(max_version=max_version)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """The host: kDLCPU, 0."""
+        return (1, 0)
+
     def __array__(self, *_: Any, **__: Any) -> NDArray[Any]:
         raise TypeError("a tensor is not an array in this process: call .numpy(), which waits for its value")
 
@@ -377,11 +433,24 @@ class Tensor(Operators):
     __hash__ = object.__hash__
 
 
+def tensors_in(key: Any) -> list[Tensor]:
+    """The tensors that select, in an index."""
+    if type(key) is Tensor:
+        return [key]
+    return [entry for entry in key if isinstance(entry, Tensor)] if type(key) is tuple else []
+
+
+def with_places(key: Any) -> tuple[Any, ...]:
+    """The index with the tensors' places marked, as ops take it."""
+    entries = key if type(key) is tuple else (key,)
+    return tuple("tensor" if isinstance(entry, Tensor) else entry for entry in entries)
+
+
 Operator: TypeAlias = Callable[[Tensor, Operand], Tensor]
 
 
 def _forward(op: OpDef, in_place: bool) -> Operator:
-    def operate(self: Tensor, other: Operand) -> Tensor:
+    def operate(self: Tensor, other: Operand, /) -> Tensor:
         if type(other) is not Tensor and type(other) not in SCALARS:
             other = as_number(other)
             if other is NotImplemented:
@@ -392,8 +461,8 @@ def _forward(op: OpDef, in_place: bool) -> Operator:
 
 
 def _reflected(op: OpDef) -> Operator:
-    def operate(self: Tensor, other: Operand) -> Tensor:
-        if type(other) not in SCALARS:
+    def operate(self: Tensor, other: Operand, /) -> Tensor:
+        if type(other) not in SCALARS and not isinstance(other, Tensor):
             other = as_number(other)
             if other is NotImplemented:
                 return cast(Tensor, NotImplemented)

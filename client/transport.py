@@ -69,6 +69,10 @@ class Transport(Protocol):
     eager: bool
 
     @property
+    def lost(self) -> bool:
+        """Has the other side ended?"""
+
+    @property
     def shield(self) -> AbstractContextManager[None]:
         """Keeps Ctrl-C back while it is entered; effective in the main thread."""
 
@@ -114,6 +118,7 @@ class ClosedTransport:
         self.why = why
         self.inline_work = 0
         self.maps = self.eager = False
+        self.lost = True
         self.shield = nullcontext()
 
     def close(self) -> None:

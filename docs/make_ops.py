@@ -6,59 +6,74 @@
 from __future__ import annotations
 
 import sys
-from itertools import groupby
+from collections.abc import Sequence
 
 from tensord.interpreter import ops as _ops  # noqa: F401 - fills the registry
-from tensord.interpreter.opdef import REGISTRY, REQUIRED, VARIADIC, OpDef
+from tensord.interpreter.opdef import REGISTRY
+from tensord.interpreter.opdoc import Description, by_family, same_dtypes
 
 HEAD = """# Ops
 
 `session.call(name, inputs, attributes)` issues an op by name; operators and methods of tensors, such as `x @ y` and
 `x.sum()`, are short for the same. Names of ops and attributes are those of the Python array API standard where it has
-them. Inputs are tensors of the session or Python scalars.
+them. `tensord ops NAME` says all about one of them.
+
+Operands are tensors of the session with one of the dtypes after the colon, or Python scalars; `[x]` may be left out, of
+`x...` there may be more. An attribute without a default has to be given.
 
 - **view**: where strides can express it, the result shares its input's memory until one of the two is written. Values
   are independent: unlike with NumPy's views, writing to one never changes the other.
 - **waits for data**: the data decide the result's shape; `shape` and `dtype` of the handle wait for it.
+- **N results**: a call gives as many tensors.
 - **composite**: on a device without a kernel for it, it is made of other ops.
+- **needs**: functions that a device's array module has to have; NumPy has all, CuPy lacks some. Where they are missing,
+  the op runs on a cpu device, unless it is composite.
 
 This list is written from the definitions: `.venv/bin/python docs/make_ops.py > docs/ops.md`.
 """
-
-# Families whose module's name is no title.
-TITLES = {"dynamic": "Shapes decided by data", "linalg": "Matrices", "nn": "Neural networks"}
-
-
-def family(op: OpDef) -> str:
-    """The module that defines it."""
-    return op.infer.__module__.rpartition(".")[2]
+BAR = "\\|"  # a bar in a cell
+COLUMNS = ("op", "operands", "attributes", "result", "")
 
 
-def attributes(op: OpDef) -> str:
+def code(text: str) -> str:
+    """Text between backticks."""
+    return f"`{text}`"
+
+
+def operands(op: Description) -> str:
+    """Names and what they take, neighbours that take the same together."""
+    return "; ".join(f"{', '.join(map(code, names))}: {first['takes']}" for names, first in same_dtypes(op))
+
+
+def attributes(op: Description) -> str:
     """Each attribute with its default, if it has one."""
-    shown = (f"`{a.name}`" if a.default is REQUIRED else f"`{a.name}={a.default!r}`" for a in op.attributes)
-    return ", ".join(shown)
+    return ", ".join(code(a["name"] if a["required"] else f"{a['name']}={a['default']!r}") for a in op["attributes"])
 
 
-def remarks(op: OpDef) -> str:
+def remarks(op: Description) -> str:
     """What is special about it."""
-    found = {"view": op.view is not None, "waits for data": op.dynamic, "composite": op.compose is not None}
-    return ", ".join(name for name, holds in found.items() if holds)
+    found = {
+        "view": op["view"],
+        "waits for data": op["dynamic"],
+        f"{op['results']} results": op["results"] != 1,
+        "composite": op["composite"],
+        f"needs {', '.join(map(code, op['needs']))}": op["needs"],
+    }
+    return ", ".join(remark for remark, holds in found.items() if holds)
 
 
-def row(op: OpDef) -> str:
+def row(cells: Sequence[str]) -> str:
     """One line of a table."""
-    inputs = "1 or more" if op.inputs == VARIADIC else str(op.inputs)
-    summary = op.summary.replace("|", "\\|")
-    return f"| `{op.name}` | {inputs} | {attributes(op)} | {summary} | {remarks(op)} |"
+    return f"| {' | '.join([cell.replace('|', BAR) for cell in cells])} |"
 
 
 def document() -> str:
     """The whole file."""
     parts = [HEAD]
-    for name, members in groupby(REGISTRY.values(), family):
-        table = "| op | inputs | attributes | result | |\n|---|---|---|---|---|"
-        parts.append("\n".join([f"## {TITLES.get(name, name.capitalize())}\n", table, *map(row, members)]) + "\n")
+    for family, members in by_family(REGISTRY.values()).items():
+        rows = [(code(op["name"]), operands(op), attributes(op), op["summary"], remarks(op)) for op in members]
+        table = [row(COLUMNS), "|---" * len(COLUMNS) + "|", *map(row, rows)]
+        parts.append("\n".join([f"## {family}\n", *table]) + "\n")
     return "\n".join(parts)
 
 

@@ -10,16 +10,18 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from numbers import Integral, Real
+from numbers import Complex, Integral, Real
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from .indexing import INT64, check_index
+from .indexing import INT64, check_index, check_tensor_index
 from .meta import DTYPES, Shape
 from .opdef import REQUIRED, Attribute
 
 Check: TypeAlias = Callable[[Any], Any]
+# The normal form of a number: an int, ("float", x), or ("complex", real, imag).
+Number: TypeAlias = int | tuple[str, float] | tuple[str, float, float]
 
 MAX_NDIM = 64  # NumPy's limit
 
@@ -54,21 +56,46 @@ def check_float(value: Any) -> float:
     return number + 0.0  # -0.0 equals 0.0 and so must be it
 
 
-def check_number(value: Any) -> int | tuple[str, float]:
-    """A finite number that stays what it is: an int n is n, a float x is ("float", x); see `number`.
+def check_number(value: Any) -> Number:
+    """A finite number that stays what it is: an int n is n, a float x is ("float", x), a complex number
+    ("complex", real, imag); see `number`.
 
     1 == 1.0 in Python, so a bare float would find the signature of the int, with its dtype.
     """
     if isinstance(value, tuple) and len(value) == 2 and value[0] == "float":
         return ("float", check_float(value[1]))
+    if isinstance(value, tuple) and len(value) == 3 and value[0] == "complex":
+        return ("complex", check_float(value[1]), check_float(value[2]))
     if isinstance(value, Integral):
-        return check_int(value)
+        return _check_wide_int(value)
+    if isinstance(value, Complex) and not isinstance(value, Real):
+        return ("complex", check_float(value.real), check_float(value.imag))
     return ("float", check_float(value))
 
 
-def number(normal: int | tuple[str, float]) -> int | float:
+def check_real_number(value: Any) -> Number:
+    """As `check_number`, but not complex."""
+    normal = check_number(value)
+    if isinstance(normal, tuple) and normal[0] == "complex":
+        raise TypeError("expected a real number, got a complex one")
+    return normal
+
+
+def number(normal: Number) -> int | float | complex:
     """The number behind the normal form of `check_number`."""
-    return normal[1] if isinstance(normal, tuple) else normal
+    if not isinstance(normal, tuple):
+        return normal
+    return complex(*normal[1:]) if normal[0] == "complex" else normal[1]
+
+
+def _check_wide_int(value: Any) -> int:
+    """An int of any of our dtypes, uint64 among them."""
+    if isinstance(value, (bool, np.bool_)):
+        raise TypeError("expected a number, got a bool")
+    found = int(value)
+    if not INT64.start <= found < 2**64:
+        raise OverflowError("the integer has more than 64 bits")
+    return found
 
 
 def check_dtype(value: Any) -> str:
@@ -139,6 +166,7 @@ SHAPE = Attribute("shape", check_shape)
 DTYPE = Attribute("dtype", check_dtype)
 DTYPE_OR_NONE = Attribute("dtype", optional(check_dtype), None)
 INDEX = Attribute("index", check_index)
+TENSOR_INDEX = Attribute("index", check_tensor_index)
 
 
 def axis_attribute(default: Any = REQUIRED) -> Attribute:

@@ -1,6 +1,9 @@
-"""Axes and operands, as infer functions check them. Each raises TypeError or ValueError, for `infer` to name the op."""
+"""Axes and operands, as infer functions check them. Each raises TypeError, ValueError or AxisError, for `infer` to name
+the op."""
 
 from __future__ import annotations
+
+import numpy as np
 
 from .meta import Meta, OperandMeta, Shape
 
@@ -25,9 +28,9 @@ def require_kind(meta: Meta, kinds: str, what: str) -> None:
 
 
 def normal_axis(axis: int, ndim: int) -> int:
-    """The axis counted from the front."""
+    """The axis counted from the front; AxisError, which is a ValueError and an IndexError, if there is none."""
     if not -ndim <= axis < ndim:
-        raise ValueError(f"axis {axis} is out of bounds for {ndim} dimensions")
+        raise np.exceptions.AxisError(f"axis {axis} is out of bounds for {ndim} dimensions")
     return axis % ndim
 
 

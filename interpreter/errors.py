@@ -45,8 +45,44 @@ class MetadataError(TensordError, ValueError):
     """Shapes, dtypes, attributes or devices do not fit the op. Raised at the call, before anything is sent."""
 
 
+class MetadataTypeError(MetadataError, TypeError):
+    """Operands or attributes of a kind that the op does not take."""
+
+
+class MetadataIndexError(MetadataError, IndexError):
+    """An index or an axis outside of the tensor's."""
+
+
+class MetadataOverflowError(MetadataError, OverflowError):
+    """A Python number that the dtype cannot hold."""
+
+
+def metadata_error(cause: Exception, message: str, op: str) -> MetadataError:
+    """The MetadataError that is also of the cause's kind, so that those who know NumPy's errors catch it."""
+    for kind in (MetadataTypeError, MetadataIndexError, MetadataOverflowError):
+        if isinstance(cause, kind.__bases__[1]):
+            return kind(message, op=op)
+    return MetadataError(message, op=op)
+
+
 class KernelError(TensordError):
     """A kernel, a callback or a transfer raised while it ran."""
+
+
+class KernelValueError(KernelError, ValueError):
+    """The data are not what the op takes: a singular matrix, a negative count."""
+
+
+class KernelIndexError(KernelError, IndexError):
+    """An index among the data is out of bounds."""
+
+
+def kernel_error(
+    cause: BaseException, message: str, *, op: str, location: str | None, instruction: int | None = None
+) -> KernelError:
+    """The KernelError that is also of the cause's kind, so that those who know NumPy's errors catch it."""
+    kinds = (kind for kind in (KernelValueError, KernelIndexError) if isinstance(cause, kind.__bases__[1]))
+    return next(kinds, KernelError)(message, op=op, location=location, instruction=instruction)
 
 
 class CancelledError(TensordError):

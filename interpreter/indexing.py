@@ -1,8 +1,8 @@
-"""Basic indices: their normal form, and what they select.
+"""Indices: their normal form, and what they select.
 
 The normal form is made of msgpack's types: a tuple of entries, each an int, None (new axis), "..." or
-("slice", start, stop, step) with None where the slice leaves a default. Selecting by tensors is not basic indexing;
-see the ops `masked_select` and `nonzero`.
+("slice", start, stop, step) with None where the slice leaves a default. Where a tensor selects, the entry is "tensor",
+and the tensors are operands of the op, in the same order; without such entries an index is basic, and selects a view.
 """
 
 from __future__ import annotations
@@ -24,11 +24,19 @@ INT64 = range(-(2**63), 2**63)
 
 
 def check_index(value: Any) -> Index:
-    """The normal form of a Python index (or of a normal form); TypeError or ValueError if it is not basic."""
+    """The normal form of a Python index (or of a normal form); IndexError or TypeError if it is not basic."""
+    index = check_tensor_index(value)
+    if "tensor" in index:
+        raise TypeError("a tensor is not a basic index")
+    return index
+
+
+def check_tensor_index(value: Any) -> Index:
+    """As `check_index`, for an index in which tensors may select."""
     entries = value if isinstance(value, tuple) else (value,)
     index = tuple(_check_entry(entry) for entry in entries)
     if index.count("...") > 1:
-        raise ValueError("an index has at most one '...'")
+        raise IndexError("an index has at most one '...'")
     return index
 
 
@@ -36,8 +44,10 @@ def _check_entry(entry: Any) -> Entry:
     if entry is None:
         return None
     if isinstance(entry, (EllipsisType, str)):
+        if entry == "tensor":
+            return entry
         if entry not in {Ellipsis, "..."}:
-            raise TypeError(f"{entry!r} is not an index")
+            raise IndexError(f"{entry!r} is not an index")
         return "..."
     if isinstance(entry, slice):
         return _check_slice(entry.start, entry.stop, entry.step)
@@ -55,13 +65,15 @@ def _check_slice(start: Any, stop: Any, step: Any) -> Entry:
 
 def _check_position(value: Any) -> int:
     if isinstance(value, bool) or getattr(getattr(value, "dtype", None), "kind", "i") == "b":
-        raise TypeError("a boolean is not a basic index; use masked_select")
+        raise IndexError("a Python boolean is not an index; a mask is a tensor")
     try:
         position = operator.index(value)
     except TypeError:
-        raise TypeError(f"{type(value).__name__} is not a basic index") from None
+        raise IndexError(
+            f"{type(value).__name__} is not an index; use ints, slices, None, '...' and tensors (asarray)"
+        ) from None
     if position not in INT64:
-        raise ValueError("an index has at most 64 bits")
+        raise IndexError("an index has at most 64 bits")
     return position
 
 
@@ -74,7 +86,7 @@ def native_index(index: Index) -> tuple[Any, ...]:
 
 
 def select(index: Index, shape: Shape, layout: Layout) -> tuple[Shape, Layout]:
-    """Shape and layout of what the index selects from such an array; ValueError if it is out of bounds."""
+    """Shape and layout of what the index selects from such an array; IndexError if it is out of bounds."""
     offset, strides = layout
     axes = iter(zip(shape, strides, strict=True))
     selected: list[tuple[int, int]] = []
@@ -107,7 +119,7 @@ def len_range(start: int, stop: int, step: int) -> int:
 def _position(entry: Any, size: int) -> int:
     position = int(entry)
     if not -size <= position < size:
-        raise ValueError(f"index {position} is out of bounds for an axis of size {size}")
+        raise IndexError(f"index {position} is out of bounds for an axis of size {size}")
     return position + size if position < 0 else position
 
 
@@ -115,7 +127,7 @@ def _spelled_out(index: Index, ndim: int) -> Iterator[Entry]:
     """The entries with "..." replaced by full slices, followed by full slices for the axes not named."""
     named = sum(entry is not None and entry != "..." for entry in index)
     if named > ndim:
-        raise ValueError(f"too many indices: {named} for {ndim} axes")
+        raise IndexError(f"too many indices: {named} for {ndim} axes")
     missing = ndim - named
     for entry in index:
         if entry == "...":

@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from .attributes import MAX_NDIM
-from .errors import MetadataError
+from .errors import MetadataError, MetadataTypeError, metadata_error
+from .kinds import check_kinds
 from .meta import Meta, OperandMeta
-from .opdef import VARIADIC, FrozenAttributes, OpDef, OutputMetas
+from .opdef import FrozenAttributes, OpDef, OutputMetas
 from .promotion import describe
 
 _Key: TypeAlias = tuple[OpDef, tuple[OperandMeta | None, ...], FrozenAttributes]
@@ -60,18 +61,21 @@ def infer_once(op: OpDef, metas: tuple[OperandMeta | None, ...], attributes: Fro
     if len(known) < len(metas):
         return (None,) * op.outputs
     try:
+        check_kinds(known, op.dtypes, op.operands)
         outputs = op.infer(known, dict(attributes))
-    except (TypeError, ValueError, OverflowError) as error:
+    except (TypeError, ValueError, OverflowError, IndexError) as error:
         if isinstance(error, MetadataError) and error.op is not None:
             raise
-        raise MetadataError(f"{op.name}({describe(metas)}): {error}", op=op.name) from None
+        raise metadata_error(error, f"{op.name}({describe(metas)}): {error}", op.name) from None
     if any(m is not None and m.ndim > MAX_NDIM for m in outputs):
         raise MetadataError(f"{op.name}: the result has more than {MAX_NDIM} dimensions", op=op.name)
     return outputs
 
 
 def _check_count(op: OpDef, given: int) -> None:
-    if given == op.inputs or (op.inputs == VARIADIC and given > 0):
+    most = op.most_operands()
+    if op.least_operands() <= given and (most is None or given <= most):
         return
-    expected = "one or more operands" if op.inputs == VARIADIC else f"{op.inputs} operand{'s' * (op.inputs != 1)}"
-    raise MetadataError(f"{op.name} takes {expected}, {given} given", op=op.name)
+    least = op.least_operands()
+    counts = f"{least} or more" if most is None else str(least) if least == most else f"{least} to {most}"
+    raise MetadataTypeError(f"{op.name} takes {counts} operand{'s' * (counts != '1')}, {given} given", op=op.name)

@@ -7,7 +7,8 @@ The kernel is written once, against an array module `xp` (NumPy or CuPy). Two fo
 
 - `ufunc="add"`: the array module's own function of that name, called as `xp.add(*inputs, *outputs)`;
 - `kernel=f`: called as `f(xp, inputs, outputs, attributes)`. It fills `outputs` (packed or strided arrays of exactly
-  the inferred metas), or, for an op with pending outputs (`dynamic`), gets `outputs == ()` and returns the arrays.
+  the inferred metas), or, for an op with pending outputs (`dynamic`), gets `outputs == ()` and returns the arrays; then
+  its attributes hold `room`, too: bytes that the device has at most, which a result must not exceed.
 
 Inputs are arrays, or Python scalars where the caller gave scalars. Attributes are a read-only mapping with every
 name of the schema present.
@@ -21,8 +22,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from .errors import MetadataError
-from .meta import Meta, OperandMeta
+from .errors import MetadataError, MetadataTypeError, metadata_error
+from .kinds import ANY, DTypes
+from .meta import LARGEST, Meta, OperandMeta
 
 # An attribute value as it travels: hashable and made of msgpack's types. A dtype is its name, an axis list a tuple.
 AttributeValue: TypeAlias = Any
@@ -70,17 +72,23 @@ class Attribute:
 class OpDef:
     """One operation.
 
-    `inputs`: how many operands (VARIADIC: one or more). `outputs`: how many results. `elementwise`: an output may be
+    `inputs`: how many operands (VARIADIC: from `least` on); `operands`: their names, of which, where there are more
+    than `least`, the rest is optional, and else the last one repeats. `dtypes`: the dtypes that each tensor operand may
+    have, the last entry counting for the rest. `outputs`: how many results. `elementwise`: an output may be
     the very memory of an input of the same shape and itemsize. `partial`: with `out=` the op writes only a part of
     it, which must be its first input too. `dynamic`: outputs may have pending metas (`mut2`). `bounded`: its time is
     bounded by `work`, so that it may run on the scheduler's thread when small. `scalars`: which Python ints it takes
-    as operands, where that is not "those that fit the promoted dtype".
+    as operands, where that is not "those that fit the promoted dtype". `needs`: functions that the kernel calls and an
+    array module may lack ("linalg.eigh"); devices of such a module do not have the op.
     """
 
     name: str
     inputs: int
     infer: Infer
     summary: str
+    least: int = 1
+    operands: tuple[str, ...] = ()
+    dtypes: tuple[DTypes, ...] = (ANY,)
     outputs: int = 1
     attributes: tuple[Attribute, ...] = ()
     ufunc: str | None = None
@@ -94,13 +102,24 @@ class OpDef:
     work: Work | None = None
     compose: Compose | None = None
     scalars: ScalarCheck | None = None
+    needs: tuple[str, ...] = ()
+
+    def least_operands(self) -> int:
+        """How many operands it takes at the least."""
+        return self.least if self.inputs == VARIADIC else self.inputs
+
+    def most_operands(self) -> int | None:
+        """How many operands it takes at the most; None for any number."""
+        if self.inputs != VARIADIC:
+            return self.inputs
+        return len(self.operands) if len(self.operands) > self.least else None
 
     def freeze(self, given: Attributes | None) -> FrozenAttributes:
         """Attributes checked, normalised and made immutable, defaults filled in; MetadataError names what is wrong."""
         if not self.attributes and not given:
             return ()
         if not (given is None or isinstance(given, Mapping)):
-            raise MetadataError(f"{self.name}: attributes are a dict, not {type(given).__name__}", op=self.name)
+            raise MetadataTypeError(f"{self.name}: attributes are a dict, not {type(given).__name__}", op=self.name)
         rest = dict(given or ())
         frozen = []
         for attribute in self.attributes:
@@ -109,8 +128,8 @@ class OpDef:
                 raise MetadataError(f"{self.name}: attribute {attribute.name!r} is required", op=self.name)
             try:
                 frozen.append((attribute.name, attribute.check(value)))
-            except (TypeError, ValueError, OverflowError) as error:
-                raise MetadataError(f"{self.name}: attribute {attribute.name!r}: {error}", op=self.name) from None
+            except (TypeError, ValueError, OverflowError, IndexError) as error:
+                raise metadata_error(error, f"{self.name}: attribute {attribute.name!r}: {error}", self.name) from None
         if rest:
             known = ", ".join(a.name for a in self.attributes) or "none"
             raise MetadataError(f"{self.name}: unknown attribute {min(rest, key=str)!r} (known: {known})", op=self.name)
@@ -122,8 +141,10 @@ class OpDef:
             return self.work(metas, outputs, attributes)
         return max((m.size for m in (*metas, *outputs) if isinstance(m, Meta)), default=0)
 
-    def bind(self, xp: ArrayModule, count: int, attributes: Attributes, aliased: bool = False) -> BoundKernel:
-        """The kernel for one array module, number of inputs and set of attributes.
+    def bind(
+        self, xp: ArrayModule, count: int, attributes: Attributes, *, aliased: bool = False, room: int = LARGEST
+    ) -> BoundKernel:
+        """The kernel for one array module, number of inputs and set of attributes. `room`: see above.
 
         `aliased`: an output may share memory with an input although the op is not elementwise, so results are
         computed apart and stored last.
@@ -134,6 +155,8 @@ class OpDef:
         kernel = self.kernel
         if kernel is None:
             raise MetadataError(f"{self.name} has no kernel", op=self.name)
+        if self.dynamic:
+            attributes = {**attributes, "room": room}
 
         def run(*arrays: Any) -> Sequence[Array] | None:
             return kernel(xp, arrays[:count], arrays[count:], attributes)
@@ -146,8 +169,26 @@ class OpDef:
 
         return run_apart if aliased and not self.elementwise else run
 
+    def lacks(self, xp: ArrayModule) -> str | None:
+        """What the array module would have to have for the kernel, and has not."""
+        wanted = self.needs if self.ufunc is None else (self.ufunc, *self.needs)
+        return next((path for path in wanted if not has(xp, path)), None)
+
+
+def has(xp: ArrayModule, path: str) -> bool:
+    """Has the array module a function of that name ("linalg.eigh")?"""
+    found = xp
+    for name in path.split("."):
+        found = getattr(found, name, None)
+    return found is not None
+
 
 REGISTRY: dict[str, OpDef] = {}
+
+
+def lacking(xp: ArrayModule) -> frozenset[str]:
+    """Names of the ops whose kernels need what the array module lacks; none for NumPy."""
+    return frozenset(op.name for op in REGISTRY.values() if op.lacks(xp) is not None)
 
 
 def define(op: OpDef) -> OpDef:

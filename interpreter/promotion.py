@@ -1,7 +1,8 @@
 """Promotion of dtypes, broadcasting of shapes, and what a Python scalar must satisfy.
 
-The rules are NumPy's (NEP 50): tensors promote by dtype, whatever their values, and a Python scalar is weak: it
-takes the tensor's dtype unless its kind is higher. NumPy itself is asked, so that there is no second table to drift.
+The rules are those of the Python array API standard: tensors of one kind (boolean, integer, floating-point) promote by
+dtype, whatever their values; kinds do not mix; and a Python scalar is weak: it takes the tensor's dtype. Within a kind
+NumPy (NEP 50) is asked for the dtype, so that there is no second table to drift.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import MetadataError
+from .errors import metadata_error
 from .meta import Meta, OperandMeta, ScalarType, Shape
 from .opdef import Attributes, find
 
@@ -19,13 +20,34 @@ DType = np.dtype[np.generic]
 
 # One value per Python scalar type: NumPy promotes weakly by value type, and takes the type itself for a strong dtype.
 _WEAK: dict[ScalarType, Any] = {bool: np.dtype(np.bool_), int: 0, float: 0.0, complex: 0j}
+# NumPy's letters of the dtypes that promote together, and those that a scalar goes with.
+_FAMILY = {"b": "b", "i": "iu", "u": "iu", "f": "fc", "c": "fc"}
+_WITH: dict[ScalarType, str] = {bool: "b", int: "iufc", float: "fc", complex: "fc"}
 # msgpack carries no other integers.
 WIRE_INTEGERS = range(-(2**63), 2**64)
 
 
 def promote(metas: Iterable[OperandMeta]) -> DType:
-    """The dtype that all operands promote to; at least one operand."""
-    return np.result_type(*(m.dtype if isinstance(m, Meta) else _WEAK[m] for m in metas))
+    """The dtype that all operands promote to; at least one operand. TypeError if their kinds do not mix."""
+    operands = tuple(metas)
+    check_mixing(operands)
+    return np.result_type(*(m.dtype if isinstance(m, Meta) else _WEAK[m] for m in operands))
+
+
+def check_mixing(operands: tuple[OperandMeta, ...]) -> None:
+    """TypeError unless the tensors are of one kind, and each Python scalar goes with it."""
+    dtypes = [m.dtype for m in operands if isinstance(m, Meta)]
+    if not dtypes:
+        return
+    first = dtypes[0]
+    for dtype in dtypes:
+        if dtype.kind not in _FAMILY[first.kind]:
+            raise TypeError(f"{first.name} and {dtype.name} are of different kinds, which do not mix: use astype")
+    for m in operands:
+        if not isinstance(m, Meta) and first.kind not in _WITH[m]:
+            raise TypeError(f"a Python {m.__name__} does not mix with {first.name}: use astype on the tensor")
+    if first.kind in "iu" and np.result_type(*dtypes).kind == "f":
+        raise TypeError(f"{' and '.join(dict.fromkeys(d.name for d in dtypes))} have no common integer dtype")
 
 
 def broadcast_shapes(shapes: Iterable[Shape]) -> Shape:
@@ -77,7 +99,7 @@ def check_scalar(
         if len(known) == len(metas):
             (op.scalars or accepts_promoted)(value, known, attributes or {})
     except (TypeError, ValueError, OverflowError) as error:
-        raise MetadataError(f"{op_name}: {error}", op=op_name) from None
+        raise metadata_error(error, f"{op_name}: {error}", op_name) from None
 
 
 def accepts_any(value: int, _metas: tuple[OperandMeta, ...], _attributes: Attributes) -> None:

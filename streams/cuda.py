@@ -222,8 +222,17 @@ class CudaDevice(PooledDevice):
 
     @contextmanager
     def current(self) -> Iterator[None]:
-        """Within it the device is current on this thread, and arrays come from its memory pool."""
-        with self._cupy.cuda.Device(self.ordinal), self._cupy.cuda.using_allocator(self._memory.malloc):
+        """Within it the device is current on this thread, and arrays come from its memory pool.
+
+        Singular matrices raise, as with NumPy; CuPy would go on with what its solver left behind.
+        """
+        from cupyx import errstate
+
+        with (
+            self._cupy.cuda.Device(self.ordinal),
+            self._cupy.cuda.using_allocator(self._memory.malloc),
+            errstate(linalg="raise"),
+        ):
             yield
 
     def lose(self, error: BaseException) -> None:

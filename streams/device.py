@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..interpreter import ops as _ops  # noqa: F401 - fills the registry
 from ..interpreter.meta import Meta
-from ..interpreter.opdef import Array, ArrayModule
+from ..interpreter.opdef import Array, ArrayModule, lacking
 from .stream import Stream, StreamKind
 
 
@@ -42,14 +43,15 @@ class Buffer:
 class Device(ABC):
     """One device. Subclasses: `CpuDevice`, `SimDevice`, `CudaDevice`.
 
-    `limit` is the memory in bytes that may be allocated; `missing` names ops without a kernel here.
+    `limit` is the memory in bytes that may be allocated; `missing` names ops without a kernel here, to which come those
+    whose kernels need what the array module lacks.
     """
 
     def __init__(self, name: str, xp: ArrayModule, limit: int, missing: frozenset[str] = frozenset()) -> None:
         self.name = name
         self.xp = xp
         self.limit = limit
-        self.missing = missing
+        self.missing = missing | lacking(xp)
         self.allocated = 0
         self.lost: BaseException | None = None  # set once, from any thread: nothing works on this device any more
         self.host = False  # True: its arrays are host memory, so that the host can reach them without a transfer

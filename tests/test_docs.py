@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tensord.interpreter import ops as _ops  # noqa: F401 - fills the registry
+from tensord.interpreter.opdef import REGISTRY
 from tensord.streams.cpu import CpuOptions
 from tensord.streams.cuda import CudaOptions
 from tensord.streams.faults import Fault, FaultKind
@@ -41,6 +43,17 @@ def table_rows(heading: str) -> dict[str, list[str]]:
 def test_the_list_of_ops_is_current():
     """If not: .venv/bin/python docs/make_ops.py > docs/ops.md."""
     assert run("docs/make_ops.py") == (ROOT / "docs/ops.md").read_text()
+
+
+def test_every_op_has_one_row_of_five_cells():
+    rows = [
+        re.split(r"(?<!\\)\|", line)[1:-1]
+        for line in (ROOT / "docs/ops.md").read_text().splitlines()
+        if line[:2] == "| "
+    ]
+    named = [cells[0].strip(" `") for cells in rows if cells[0].strip() != "op"]
+    assert sorted(named) == sorted(REGISTRY)
+    assert {len(cells) for cells in rows} == {5}
 
 
 @pytest.mark.parametrize("code", EXAMPLES)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from ..interpreter.errors import CancelledError, KernelError, TensordError
+from ..interpreter.errors import CancelledError, TensordError, kernel_error
 from ..interpreter.meta import Scalar
 from ..interpreter.opcodes import Opcode
 from ..streams.stream import Stream, Task
@@ -272,7 +272,7 @@ class Instruction:
             return error
         attributes = "" if self.plan is None or not self.plan.attributes else f" {dict(self.plan.attributes)}"
         message = f"{self.label}{attributes}: {type(error).__name__}: {error}"
-        described = KernelError(message, op=self.label, location=location, instruction=self.id)
+        described = kernel_error(error, message, op=self.label, location=location, instruction=self.id)
         described.__cause__ = error.with_traceback(None)
         return described
 

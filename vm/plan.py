@@ -66,7 +66,9 @@ class Plan:
             raise MetadataError(f"{op.name} has no kernel on {lane.name}", op=op.name)
         self.outputs: OutputMetas = infer.infer(op, metas, attributes)
         self.outputs = check_targets(op, self.outputs, targets)
-        self.kernel: BoundKernel = op.bind(lane.device.xp, len(metas), dict(attributes), aliased=self.in_place)
+        self.kernel: BoundKernel = op.bind(
+            lane.device.xp, len(metas), dict(attributes), aliased=self.in_place, room=lane.device.limit
+        )
         known = [meta for meta in metas if meta is not None]
         self.work = 0 if self.pending else op.estimate(tuple(known), self.outputs, dict(attributes))
         # What its results may take at most, where only the kernel decides it.

@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ..interpreter import ops as _ops  # noqa: F401 - fills the registry
-from ..interpreter.errors import CancelledError, KernelError, MetadataError, ProtocolError, TensordError
+from ..interpreter.errors import CancelledError, MetadataError, ProtocolError, TensordError, kernel_error
 from ..interpreter.messages import MessageKind, decode_meta
 from ..interpreter.meta import Meta
 from ..interpreter.opdef import OutputMetas, find
@@ -341,7 +341,7 @@ class SerialEngine:
             callback(*[array.copy() for array in arrays])
         except BaseException as error:
             link.array = None
-            link.add(KernelError(f"effect: {error}", op="effect", location=session.locations.get(location)))
+            link.add(kernel_error(error, f"effect: {error}", op="effect", location=session.locations.get(location)))
 
     # -- tables and names ------------------------------------------------------------------------------------------
 

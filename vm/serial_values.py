@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..interpreter.errors import KernelError, ProtocolError, TensordError
+from ..interpreter.errors import ProtocolError, TensordError, kernel_error
 from ..interpreter.infer import infer_once
 from ..interpreter.messages import decode_meta
 from ..interpreter.meta import Meta, OperandMeta
@@ -126,7 +126,7 @@ def describe(session: SerialSession, signature: Signature, error: BaseException,
     if isinstance(error, TensordError):
         error.op, error.location = error.op or signature.op.name, error.location or where
         return error
-    return KernelError(f"{signature.op.name}: {error}", op=signature.op.name, location=where)
+    return kernel_error(error, f"{signature.op.name}: {error}", op=signature.op.name, location=where)
 
 
 def denial(session: SerialSession, error: TensordError, location: int, what: str) -> Value:

@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from .. import kinds
 from ..attributes import (
     DTYPE_OR_NONE,
     SHAPE,
     check_bool,
     check_dtype,
-    check_float,
     check_int,
     check_number,
+    check_real_number,
     number,
     optional,
 )
@@ -79,18 +80,21 @@ def infer_arange(_metas: tuple[OperandMeta, ...], attributes: Attributes) -> Out
     return (Meta.of((max(int(length), 0),), dtype),)
 
 
-def _arange_bounds(attributes: Attributes) -> tuple[int | float, int | float, int | float]:
+def _arange_bounds(attributes: Attributes) -> tuple[Any, Any, Any]:
     start, stop, step = attributes["start"], attributes["stop"], attributes["step"]
     return (0, number(start), number(step)) if stop is None else (number(start), number(stop), number(step))
 
 
 def infer_linspace(_metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
-    """`num` floats."""
-    if np.dtype(attributes["dtype"]).kind not in "fc":
-        raise TypeError(f"not defined for {attributes['dtype']}; it takes floating-point dtypes")
+    """`num` numbers, floats unless `dtype` says otherwise."""
+    bounds = number(attributes["start"]), number(attributes["stop"])
+    is_complex = any(isinstance(bound, complex) for bound in bounds)
+    dtype = np.dtype(attributes["dtype"] or ("complex128" if is_complex else "float64"))
+    if dtype.kind not in ("c" if is_complex else "iufc"):
+        raise TypeError(f"{dtype.name} does not hold numbers from {bounds[0]} to {bounds[1]}")
     if attributes["num"] < 0:
         raise ValueError(f"num is negative: {attributes['num']}")
-    return (Meta.of((attributes["num"],), attributes["dtype"]),)
+    return (Meta.of((attributes["num"],), dtype),)
 
 
 def infer_eye(_metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
@@ -118,7 +122,7 @@ def arange_kernel(xp: ArrayModule, _inputs: Sequence[Any], outputs: Sequence[Arr
 
 def linspace_kernel(xp: ArrayModule, _inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
     """The array module's own values, bit for bit."""
-    start, stop, num = attributes["start"], attributes["stop"], attributes["num"]
+    start, stop, num = number(attributes["start"]), number(attributes["stop"]), attributes["num"]
     outputs[0][...] = xp.linspace(start, stop, num, endpoint=attributes["endpoint"], dtype=outputs[0].dtype)
 
 
@@ -143,6 +147,7 @@ for _name, _value in {"zeros": 0, "ones": 1, "empty": 0}.items():
         OpDef(
             name=f"{_name}_like",
             inputs=1,
+            operands=("x",),
             infer=infer_like,
             summary=f"A tensor of {_value}s with the shape of x, and its dtype unless one is given.",
             attributes=(DTYPE_OR_NONE,),
@@ -153,6 +158,8 @@ define(
     OpDef(
         name="full",
         inputs=1,
+        operands=("fill_value",),
+        dtypes=(kinds.SCALAR,),
         infer=infer_full,
         summary="A tensor of one value, which is the operand, a Python scalar.",
         attributes=(SHAPE, DTYPE_OR_NONE),
@@ -163,8 +170,10 @@ define(
     OpDef(
         name="full_like",
         inputs=2,
+        operands=("x", "fill_value"),
+        dtypes=(kinds.ANY, kinds.SCALAR),
         infer=infer_full_like,
-        summary="A tensor of one value with the shape of x, and its dtype unless one is given: (x, value).",
+        summary="A tensor of one value with the shape of x, and its dtype unless one is given.",
         attributes=(DTYPE_OR_NONE,),
         kernel=full_kernel,
     )
@@ -176,9 +185,9 @@ define(
         infer=infer_arange,
         summary="Evenly spaced numbers in [start, stop); with `stop` None, in [0, start).",
         attributes=(
-            Attribute("start", check_number),
-            Attribute("stop", optional(check_number), None),
-            Attribute("step", check_number, 1),
+            Attribute("start", check_real_number),
+            Attribute("stop", optional(check_real_number), None),
+            Attribute("step", check_real_number, 1),
             DTYPE_OR_NONE,
         ),
         kernel=arange_kernel,
@@ -191,10 +200,10 @@ define(
         infer=infer_linspace,
         summary="`num` evenly spaced numbers from start to stop, which is included if `endpoint`.",
         attributes=(
-            Attribute("start", check_float),
-            Attribute("stop", check_float),
+            Attribute("start", check_number),
+            Attribute("stop", check_number),
             Attribute("num", check_int),
-            _FLOAT64,
+            DTYPE_OR_NONE,
             Attribute("endpoint", check_bool, default=True),
         ),
         kernel=linspace_kernel,

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import kinds
 from ..axes import tensor, tensors
 from ..meta import Meta, OperandMeta
 from ..opdef import Array, ArrayModule, Attributes, OpDef, OutputMetas, define
@@ -30,8 +31,6 @@ def infer_nonzero(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> Ou
 def infer_masked_select(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
     """The mask's shape is that of x, or that of its first axes."""
     x, mask = tensors(metas)
-    if mask.dtype != np.bool_:
-        raise TypeError(f"the mask has to be bool, not {mask.dtype.name}")
     if x.shape[: mask.ndim] != mask.shape:
         raise ValueError(f"the mask's shape {mask.shape} does not match shape {x.shape}")
     return (None,)
@@ -83,6 +82,7 @@ define(
     OpDef(
         name="unique_values",
         inputs=1,
+        operands=("x",),
         infer=infer_unique,
         summary="The distinct elements, sorted, as a 1-d tensor.",
         kernel=unique_kernel,
@@ -95,6 +95,7 @@ define(
     OpDef(
         name="nonzero",
         inputs=1,
+        operands=("x",),
         infer=infer_nonzero,
         summary="Positions of the elements that are not zero: one int64 tensor of shape (x.ndim, count).",
         kernel=nonzero_kernel,
@@ -107,6 +108,8 @@ define(
     OpDef(
         name="masked_select",
         inputs=2,
+        operands=("x", "mask"),
+        dtypes=(kinds.ANY, kinds.BOOLEAN),
         infer=infer_masked_select,
         summary="x[mask] in C order: 1-d for a mask of x's shape; a mask may cover the first axes only.",
         kernel=masked_select_kernel,

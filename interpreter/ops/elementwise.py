@@ -7,28 +7,36 @@ from typing import Any
 
 import numpy as np
 
+from .. import kinds
 from ..attributes import DTYPE
 from ..axes import tensor
-from ..meta import Meta, OperandMeta
+from ..kinds import DTypes
+from ..meta import DTYPES, Meta, OperandMeta
 from ..opdef import Array, ArrayModule, Attributes, Infer, OpDef, OutputMetas, ScalarCheck, Work, define
-from ..promotion import accepts_any, broadcast, describe, promote
+from ..promotion import DType, accepts_any, accepts_promoted, broadcast, check_mixing, describe, promote
+from . import corrections
 
 # Our name, or ours and NumPy's where they differ.
 UNARY = (
-    "negative positive abs:absolute square sqrt sign reciprocal isnan isinf isfinite logical_not bitwise_invert:invert"
+    "negative positive abs:absolute square sqrt signbit conj:conjugate isnan isinf isfinite logical_not "
+    "bitwise_invert:invert"
 )
-UNARY_TRANSCENDENTAL = "exp expm1 log log1p log2 log10 sin cos tan tanh sinh cosh"
+UNARY_TRANSCENDENTAL = (
+    "exp log log2 log10 sin cos tan sinh cosh tanh "
+    "asin:arcsin acos:arccos atan:arctan asinh:arcsinh acosh:arccosh atanh:arctanh"
+)
 BINARY = (
-    "add subtract multiply bitwise_and bitwise_or bitwise_xor "
+    "add subtract multiply copysign nextafter bitwise_and bitwise_or bitwise_xor "
     "bitwise_left_shift:left_shift bitwise_right_shift:right_shift"
 )
-# Slower by as much as a transcendental function: integer division does not vectorise, and power is exp and log.
-BINARY_SLOW = "floor_divide remainder power"
+# Slower by as much as a transcendental function: integer division does not vectorise.
+BINARY_SLOW = "remainder hypot logaddexp atan2:arctan2"
 # These do not cast a Python int to an integer dtype, so it need not fit one.
 BINARY_ANY_INT = "divide less less_equal greater greater_equal equal not_equal logical_and logical_or logical_xor"
 ROUNDING = "floor ceil trunc round:rint"
 
 SLOW = 8
+OPERANDS = {1: ("x",), 2: ("x1", "x2")}
 
 
 def slow_work(_metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
@@ -41,6 +49,7 @@ def infer_ufunc(ufunc: np.ufunc) -> Infer:
 
     def infer(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
         shape = broadcast(metas)
+        check_mixing(metas)
         # resolve_dtypes knows int, float and complex as weak types; a Python bool is no weaker than a bool tensor.
         operands = [m.dtype if isinstance(m, Meta) else np.dtype(np.bool_) if m is bool else m for m in metas]
         try:
@@ -52,6 +61,19 @@ def infer_ufunc(ufunc: np.ufunc) -> Infer:
     return infer
 
 
+def accepted_dtypes(ufunc: np.ufunc) -> DTypes:
+    """The dtypes that the ufunc takes in each of its operands."""
+    return frozenset(name for name, dtype in DTYPES.items() if _resolves(ufunc, dtype))
+
+
+def _resolves(ufunc: np.ufunc, dtype: DType) -> bool:
+    try:
+        ufunc.resolve_dtypes((dtype,) * ufunc.nin + (None,))
+    except TypeError:
+        return False
+    return True
+
+
 def _define_ufuncs(names: str, inputs: int, work: Work | None = None, scalars: ScalarCheck | None = None) -> None:
     for name, _, numpy_name in (entry.partition(":") for entry in names.split()):
         ufunc = numpy_name or name
@@ -61,6 +83,8 @@ def _define_ufuncs(names: str, inputs: int, work: Work | None = None, scalars: S
                 inputs=inputs,
                 infer=infer_ufunc(getattr(np, ufunc)),
                 summary=f"numpy.{ufunc}, elementwise with broadcasting.",
+                operands=OPERANDS[inputs],
+                dtypes=(accepted_dtypes(getattr(np, ufunc)),),
                 ufunc=ufunc,
                 elementwise=True,
                 work=work,
@@ -76,6 +100,40 @@ _define_ufuncs(BINARY_SLOW, inputs=2, work=slow_work)
 _define_ufuncs(BINARY_ANY_INT, inputs=2, scalars=accepts_any)
 
 
+# Name -> NumPy's, and what is done about its special cases.
+CORRECTED: dict[str, tuple[str, corrections.Correction]] = {
+    "expm1": ("expm1", corrections.expm1),
+    "floor_divide": ("floor_divide", corrections.floor_divide),
+    "log1p": ("log1p", corrections.log1p),
+    "pow": ("power", corrections.power),
+    "power": ("power", corrections.power),
+    "reciprocal": ("reciprocal", corrections.reciprocal),
+    "sign": ("sign", corrections.sign),
+}
+
+
+def _define_corrected(name: str, ufunc: str, correction: corrections.Correction) -> None:
+    of_numpy: np.ufunc = getattr(np, ufunc)
+    define(
+        corrections.CorrectedUfunc(
+            name=name,
+            inputs=of_numpy.nin,
+            infer=infer_ufunc(of_numpy),
+            summary=f"numpy.{ufunc}, elementwise with broadcasting; special cases as the standard has them.",
+            operands=OPERANDS[of_numpy.nin],
+            dtypes=(accepted_dtypes(of_numpy),),
+            ufunc=ufunc,
+            correction=correction,
+            elementwise=True,
+            work=None if name in {"reciprocal", "sign"} else slow_work,
+        )
+    )
+
+
+for _name, (_ufunc, _correction) in CORRECTED.items():
+    _define_corrected(_name, _ufunc, _correction)
+
+
 def _define_extremum(name: str) -> None:
     """By a kernel, although it is a ufunc: NumPy deprecated a positional `out` for these two alone."""
 
@@ -88,6 +146,8 @@ def _define_extremum(name: str) -> None:
             inputs=2,
             infer=infer_ufunc(getattr(np, name)),
             summary=f"numpy.{name}, elementwise with broadcasting.",
+            operands=OPERANDS[2],
+            dtypes=(accepted_dtypes(getattr(np, name)),),
             kernel=kernel,
             elementwise=True,
         )
@@ -123,6 +183,8 @@ def _define_rounding(name: str, ufunc: str) -> None:
             inputs=1,
             infer=_infer_rounding(ufunc),
             summary=f"numpy.{ufunc} of floats; integers stay what they are.",
+            operands=OPERANDS[1],
+            dtypes=(accepted_dtypes(getattr(np, ufunc)) | kinds.INTEGER_OR_BOOLEAN,),
             kernel=lambda xp, inputs, outputs, _attributes: _rounding_kernel(xp, inputs, outputs, ufunc),
             elementwise=True,
         )
@@ -134,12 +196,50 @@ for _entry in ROUNDING.split():
     _define_rounding(_name, _ufunc or _name)
 
 
+def infer_part(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+    """A real dtype of half the size."""
+    x = tensor(metas)
+    return (Meta.of(x.shape, _PARTS[x.dtype.name]) if x.dtype.name in _PARTS else x,)
+
+
+def real_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+    """A strided copy; what is real already is its real part."""
+    xp.copyto(outputs[0], inputs[0].real)
+
+
+def imag_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+    """A strided copy; zeros for what is real."""
+    if inputs[0].dtype.kind == "c":
+        xp.copyto(outputs[0], inputs[0].imag)
+    else:
+        outputs[0].fill(0)
+
+
+_PARTS: dict[str, DType] = {"complex64": np.dtype(np.float32), "complex128": np.dtype(np.float64)}
+for _part, _take in (("real", real_kernel), ("imag", imag_kernel)):
+    define(
+        OpDef(
+            name=_part,
+            inputs=1,
+            infer=infer_part,
+            summary=f"The {_part} part; of real numbers, {'themselves' if _part == 'real' else 'zeros'}.",
+            operands=OPERANDS[1],
+            dtypes=(kinds.NUMERIC,),
+            kernel=_take,
+        )
+    )
+
+
 def infer_where(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
     """The condition has to be bool; the others promote."""
-    condition = metas[0].dtype if isinstance(metas[0], Meta) else np.dtype(metas[0])
-    if condition != np.bool_:
-        raise TypeError(f"the condition has to be bool, not {condition.name}")
+    if not isinstance(metas[0], Meta) and metas[0] is not bool:
+        raise TypeError(f"the condition has to be bool, not {metas[0].__name__}")
     return (Meta.of(broadcast(metas), promote(metas[1:])),)
+
+
+def accepts_chosen(value: int, metas: tuple[OperandMeta, ...], attributes: Attributes) -> None:
+    """OverflowError unless the value fits what it may be chosen with; the condition has no say in that."""
+    accepts_promoted(value, metas[1:], attributes)
 
 
 def where_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
@@ -150,8 +250,6 @@ def where_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array
 def infer_clip(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
     """All three promote; only ordered dtypes."""
     dtype = promote(metas)
-    if dtype.kind not in "iuf":
-        raise TypeError(f"not defined for {dtype.name}; it takes real numbers")
     return (Meta.of(broadcast(metas), dtype),)
 
 
@@ -173,9 +271,12 @@ define(
         name="where",
         inputs=3,
         infer=infer_where,
-        summary="x where the condition holds, else y: (condition, x, y).",
+        summary="x1 where the condition holds, else x2.",
+        operands=("condition", "x1", "x2"),
+        dtypes=(kinds.BOOLEAN, kinds.ANY),
         kernel=where_kernel,
         elementwise=True,
+        scalars=accepts_chosen,
     )
 )
 define(
@@ -183,7 +284,9 @@ define(
         name="clip",
         inputs=3,
         infer=infer_clip,
-        summary="x limited to [lo, hi]: (x, lo, hi), the limits being tensors or scalars.",
+        summary="x limited to [min, max], the limits being tensors or scalars.",
+        operands=("x", "min", "max"),
+        dtypes=(kinds.REAL,),
         ufunc="clip",
         elementwise=True,
     )
@@ -195,6 +298,7 @@ for _name in ("astype", "cast"):
             inputs=1,
             infer=infer_astype,
             summary="x with another dtype, cast as NumPy's astype does.",
+            operands=("x",),
             attributes=(DTYPE,),
             kernel=astype_kernel,
             elementwise=True,

@@ -1,4 +1,4 @@
-"""Products of matrices."""
+"""Products of vectors and matrices: matmul, vecdot, tensordot, outer, cross."""
 
 from __future__ import annotations
 
@@ -8,13 +8,24 @@ from typing import Any
 
 import numpy as np
 
-from ..axes import tensors
+from ..attributes import axis_attribute, check_axes, check_int
+from ..axes import normal_axes, normal_axis, tensors
+from ..kinds import NUMERIC
 from ..meta import Meta, OperandMeta, Shape
-from ..opdef import Array, ArrayModule, Attributes, OpDef, OutputMetas, define
-from ..promotion import broadcast_shapes, describe
+from ..opdef import Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
+from ..promotion import DType, broadcast_shapes, promote
 
 # Multiplications per nanosecond that a BLAS does on one core, roughly.
-_BLAS_SPEED = 8
+BLAS_SPEED = 8
+
+
+def product_work(dtype: DType, multiplications: int) -> int:
+    """What so many multiplications cost; float16 and integers have no BLAS."""
+    fast = dtype.kind in "fc" and dtype != np.float16
+    return multiplications // (BLAS_SPEED if fast else 1)
+
+
+# --- matmul
 
 
 def _matmul_shape(left: Shape, right: Shape) -> Shape:
@@ -32,11 +43,7 @@ def _matmul_shape(left: Shape, right: Shape) -> Shape:
 def infer_matmul(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
     """Two tensors of at least one dimension."""
     left, right = tensors(metas)
-    try:
-        dtype = np.matmul.resolve_dtypes((left.dtype, right.dtype, None))[-1]
-    except TypeError:
-        raise TypeError(f"not defined for {describe(metas)}") from None
-    return (Meta.of(_matmul_shape(left.shape, right.shape), dtype),)
+    return (Meta.of(_matmul_shape(left.shape, right.shape), promote(metas)),)
 
 
 def matmul_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
@@ -45,23 +52,218 @@ def matmul_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Arra
 
 
 def matmul_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
-    """Multiplications; float16 and integers have no BLAS."""
+    """As many multiplications for each element of the result as x1 has columns."""
     left, out = metas[0], outputs[0]
     if not isinstance(left, Meta):
         return 0
     inner = left.shape[-1] if left.shape else 1
-    size = out.size if out is not None else math.prod(left.shape)
-    fast = left.dtype.kind in "fc" and left.dtype != np.float16
-    return size * inner // (_BLAS_SPEED if fast else 1)
+    return product_work(left.dtype, (left.size if out is None else out.size) * inner)
 
 
+# --- vecdot and cross: vectors along an axis that both operands have
+
+
+def _axis_from_the_back(left: Meta, right: Meta, attributes: Attributes) -> int:
+    """The axis, negative; counted from the front it would not be the same one in tensors of different rank."""
+    axis: int = attributes["axis"]
+    if axis >= 0:
+        raise ValueError(f"axis {axis} is counted from the front; count from the back, the last axis being -1")
+    normal_axis(axis, min(left.ndim, right.ndim))
+    return axis
+
+
+def _without(shape: Shape, axis: int) -> Shape:
+    return shape[:axis] + shape[len(shape) + axis + 1 :]
+
+
+def infer_vecdot(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """The sizes along the axis are equal, the other axes broadcast."""
+    left, right = tensors(metas)
+    axis = _axis_from_the_back(left, right, attributes)
+    if left.shape[axis] != right.shape[axis]:
+        raise ValueError(f"shapes {left.shape} and {right.shape} have different sizes along axis {axis}")
+    shape = broadcast_shapes((_without(left.shape, axis), _without(right.shape, axis)))
+    return (Meta.of(shape, promote(metas)),)
+
+
+def vecdot_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    """Rows times columns: the array module may have no vecdot, but matmul does them with its dot product."""
+    left, right = (xp.moveaxis(x, attributes["axis"], -1) for x in inputs)
+    if left.dtype.kind == "c":
+        left = xp.conjugate(left)
+    xp.matmul(left[..., None, :], right[..., :, None], out=outputs[0][..., None, None])
+
+
+def vecdot_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
+    """One multiplication for each pair of elements."""
+    left, out = metas[0], outputs[0]
+    if not isinstance(left, Meta) or out is None:
+        return 0
+    return product_work(out.dtype, out.size * left.shape[attributes["axis"]])
+
+
+def infer_cross(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """Three components along the axis in both, which is not broadcast; the other axes are."""
+    left, right = tensors(metas)
+    axis = _axis_from_the_back(left, right, attributes)
+    for m in (left, right):
+        if m.shape[axis] != 3:
+            raise ValueError(f"vectors have 3 components here, shape {m.shape} has {m.shape[axis]} along axis {axis}")
+    return (Meta.of(broadcast_shapes((left.shape, right.shape)), promote(metas)),)
+
+
+def cross_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    """One component of the result after the other: x1[j] * x2[k] - x1[k] * x2[j]."""
+    behind = (slice(None),) * (-1 - attributes["axis"])
+    left, right, out = ([x[(..., i, *behind)] for i in range(3)] for x in (*inputs, *outputs))
+    for i in range(3):
+        j, k = (i + 1) % 3, (i + 2) % 3
+        xp.multiply(left[j], right[k], out[i])
+        xp.subtract(out[i], xp.multiply(left[k], right[j]), out[i])
+
+
+# --- tensordot and outer
+
+
+def check_contraction(value: Any) -> int | tuple[Shape, Shape]:
+    """How many axes to contract, or a pair: those of x1, those of x2."""
+    if not isinstance(value, Sequence):
+        count = check_int(value)
+        if count < 0:
+            raise ValueError(f"the number of axes is negative: {count}")
+        return count
+    if len(value) != 2 or isinstance(value, str):
+        raise ValueError("axes are an int, or a pair of sequences of ints: axes of x1, axes of x2")
+    left, right = (check_axes(tuple(axes) if isinstance(axes, Sequence) else axes) for axes in value)
+    if len(left) != len(right):
+        raise ValueError(f"axes {left} of x1 and {right} of x2 are not equally many")
+    return left, right
+
+
+def _contracted(left: int, right: int, attributes: Attributes) -> tuple[Shape, Shape]:
+    """The contracted axes of operands of so many dimensions, counted from the front."""
+    axes = attributes["axes"]
+    if isinstance(axes, tuple):
+        return normal_axes(axes[0], left), normal_axes(axes[1], right)
+    if axes > min(left, right):
+        raise ValueError(f"{axes} axes cannot be contracted: the operands have {left} and {right}")
+    return tuple(range(left - axes, left)), tuple(range(axes))
+
+
+def _kept(ndim: int, contracted: Shape) -> Shape:
+    return tuple(a for a in range(ndim) if a not in contracted)
+
+
+def infer_tensordot(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """Contracted axes agree in size, without broadcasting; the result has the other axes of x1, then those of x2."""
+    left, right = tensors(metas)
+    axes = _contracted(left.ndim, right.ndim, attributes)
+    for a, b in zip(*axes, strict=True):
+        if left.shape[a] != right.shape[b]:
+            raise ValueError(f"axis {a} of shape {left.shape} and axis {b} of shape {right.shape} differ in size")
+    rows = tuple(left.shape[a] for a in _kept(left.ndim, axes[0]))
+    columns = tuple(right.shape[a] for a in _kept(right.ndim, axes[1]))
+    return (Meta.of(rows + columns, promote(metas)),)
+
+
+def tensordot_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    """One product of two matrices, which copies operands whose axes do not lie in the order needed."""
+    (x1, x2), (out,) = inputs, outputs
+    left, right = _contracted(x1.ndim, x2.ndim, attributes)
+    inner = math.prod(x1.shape[a] for a in left)
+    rows = math.prod(x1.shape[a] for a in _kept(x1.ndim, left))
+    columns = math.prod(x2.shape[a] for a in _kept(x2.ndim, right))
+    x1 = xp.transpose(x1, _kept(x1.ndim, left) + left).reshape(rows, inner)
+    x2 = xp.transpose(x2, right + _kept(x2.ndim, right)).reshape(inner, columns)
+    if out.flags.c_contiguous:
+        xp.matmul(x1, x2, out=out.reshape(rows, columns))
+    else:
+        out[...] = xp.matmul(x1, x2).reshape(out.shape)
+
+
+def tensordot_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
+    """As many multiplications for each element of the result as there are contracted elements."""
+    left, right, out = metas[0], metas[-1], outputs[0]
+    if not isinstance(left, Meta) or not isinstance(right, Meta) or out is None:
+        return 0
+    axes, _ = _contracted(left.ndim, right.ndim, attributes)
+    return product_work(out.dtype, out.size * math.prod(left.shape[a] for a in axes))
+
+
+def infer_outer(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+    """Two vectors."""
+    left, right = tensors(metas)
+    if left.ndim != 1 or right.ndim != 1:
+        raise ValueError(f"an outer product is one of two 1-d tensors, not of shapes {left.shape} and {right.shape}")
+    return (Meta.of(left.shape + right.shape, promote(metas)),)
+
+
+def outer_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+    """A column times a row, by broadcasting."""
+    xp.multiply(inputs[0][:, None], inputs[1][None, :], outputs[0])
+
+
+# --- the table
+
+_OPERANDS = ("x1", "x2")
 define(
     OpDef(
         name="matmul",
         inputs=2,
         infer=infer_matmul,
         summary="Matrix product with NumPy's rules for 1-d and batched operands.",
+        operands=_OPERANDS,
         kernel=matmul_kernel,
         work=matmul_work,
+        needs=("matmul",),
+    )
+)
+define(
+    OpDef(
+        name="vecdot",
+        inputs=2,
+        infer=infer_vecdot,
+        summary="Sums of conj(x1) * x2 along `axis`, which is negative.",
+        operands=_OPERANDS,
+        attributes=(axis_attribute(-1),),
+        kernel=vecdot_kernel,
+        work=vecdot_work,
+        needs=("matmul",),
+    )
+)
+define(
+    OpDef(
+        name="tensordot",
+        inputs=2,
+        infer=infer_tensordot,
+        summary="Sums of products over `axes`: so many last of x1 and first of x2, or a pair of sequences of axes.",
+        operands=_OPERANDS,
+        attributes=(Attribute("axes", check_contraction, 2),),
+        kernel=tensordot_kernel,
+        work=tensordot_work,
+        needs=("matmul",),
+    )
+)
+define(
+    OpDef(
+        name="outer",
+        inputs=2,
+        infer=infer_outer,
+        summary="The product of each element of the vector x1 with each of the vector x2.",
+        operands=_OPERANDS,
+        dtypes=(NUMERIC,),
+        kernel=outer_kernel,
+    )
+)
+define(
+    OpDef(
+        name="cross",
+        inputs=2,
+        infer=infer_cross,
+        summary="Cross products of the vectors of 3 components along `axis`, which is negative.",
+        operands=_OPERANDS,
+        dtypes=(NUMERIC,),
+        attributes=(axis_attribute(-1),),
+        kernel=cross_kernel,
     )
 )

@@ -1,101 +1,340 @@
-"""Random tensors. Counter-based (Philox): the result depends on seed, shape and dtype, not on device or order.
+"""Random tensors: counter-based (Philox), so that a result depends on its stream, shape and dtype, and on nothing else.
 
-Drawn on the host in every case, so that all devices agree; moved there if the array module is not NumPy.
+A stream has a name, one or two Python ints in [0, 2**64): a seed, or a seed and the number of a call. In the second
+case they are Philox's key and the third of the four words of its counter: streams of different calls lie 2**128 blocks
+apart, more than anybody draws. A seed alone is hashed to the key, by NumPy's SeedSequence, so that it names none of
+those. The same release of NumPy makes the same numbers of a stream; another one may not.
+
+Drawn on the host in every case, so that all devices agree bit for bit; moved there if the array module is not NumPy.
 Source: Salmon et al., Parallel random numbers: as easy as 1, 2, 3 (SC 2011).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from ..attributes import SHAPE, check_dtype, check_float
+from .. import kinds
+from ..attributes import SHAPE, check_dtype, check_float, check_int
+from ..axes import tensor
+from ..kinds import DTypes
 from ..meta import Meta, OperandMeta
-from ..opdef import Array, ArrayModule, Attribute, Attributes, Infer, Kernel, OpDef, OutputMetas, define
+from ..opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, Infer, Kernel, OpDef, OutputMetas, Work, define
+from ..promotion import WIRE_INTEGERS
 from .elementwise import slow_work
 
-SEEDS = range(2**64)
+Host: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+
+SEEDS: Final = range(2**64)
+# One past the largest integer of any dtype. No integer on the wire is that large, so it travels as a string.
+END: Final = "2**64"
+
+_STREAM: Final = ("seed", "call")
+_BLOCK = 1 << 16  # elements drawn at a time where NumPy cannot draw in place; decides the numbers
+
+
+# --- streams
 
 
 def check_seed(value: int, _metas: tuple[OperandMeta, ...], _attributes: Attributes) -> None:
-    """A seed has 64 bits and no sign."""
+    """A seed has 64 bits and no sign, and so has the number of a call."""
     if type(value) is not int or value not in SEEDS:  # a range looks at its numbers one by one for anything else
-        raise ValueError(f"a seed is in [0, 2**64), not {value}")
+        raise ValueError(f"a seed is in [0, 2**64), like the number of a call; not {value}")
 
 
-def check_real(value: Any) -> str:
-    """float32 or float64."""
-    name = check_dtype(value)
-    if name not in {"float32", "float64"}:
-        raise TypeError(f"expected float32 or float64, got {name}")
-    return name
+def _check_stream(metas: Sequence[OperandMeta]) -> None:
+    for name, meta in zip(_STREAM, metas, strict=False):
+        if meta is not int:
+            raise TypeError(f"the {name} has to be a Python int")
 
 
-def infer_random(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
-    """The seed is a Python int."""
-    if metas[0] is not int:
-        raise TypeError("the seed has to be a Python int")
-    return (Meta.of(attributes["shape"], attributes["dtype"]),)
+def generator(stream: Sequence[int]) -> np.random.Generator:
+    """What draws the numbers of a stream, from its first one on; ValueError if a name is no 64-bit number."""
+    for value in stream:
+        check_seed(value, (), {})
+    seed, *calls = stream
+    return np.random.Generator(np.random.Philox(key=seed, counter=calls[0] << 128) if calls else np.random.Philox(seed))
+
+
+# --- infer
+
+
+def of_dtypes(dtypes: DTypes) -> Callable[[Any], str]:
+    """The checker that takes only these dtypes."""
+
+    def check(value: Any) -> str:
+        name = check_dtype(value)
+        if name not in dtypes:
+            raise TypeError(f"expected one of the {kinds.kind_name(dtypes)} dtypes, got {name}")
+        return name
+
+    return check
+
+
+def check_bound(value: Any) -> int | str:
+    """A bound of integers: an int of any dtype of ours, or 2**64, which is the one that travels as `END`."""
+    if isinstance(value, str) and value == END:
+        return END
+    if isinstance(value, (bool, np.bool_)):
+        raise TypeError("expected an int, got a bool")
+    try:
+        bound = operator.index(value)
+    except TypeError:
+        raise TypeError(f"expected an int, got {type(value).__name__}") from None
+    if bound == WIRE_INTEGERS.stop:
+        return END
+    if bound not in WIRE_INTEGERS:
+        raise OverflowError("the integer has more than 64 bits")
+    return bound
+
+
+def _bound(normal: int | str) -> int:
+    return WIRE_INTEGERS.stop if isinstance(normal, str) else normal
+
+
+def infer_shaped(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """As the attributes say; bool without a dtype."""
+    _check_stream(metas)
+    return (Meta.of(attributes["shape"], attributes.get("dtype", "bool")),)
 
 
 def infer_uniform(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
-    """low <= high."""
-    if attributes["low"] > attributes["high"]:
-        raise ValueError(f"low {attributes['low']} is above high {attributes['high']}")
-    return infer_random(metas, attributes)
+    """low <= high, both within the dtype."""
+    low, high = attributes["low"], attributes["high"]
+    if low > high:
+        raise ValueError(f"low {low} is above high {high}")
+    largest = float(np.finfo(attributes["dtype"]).max)
+    widest = float(np.finfo(_drawn(np.dtype(attributes["dtype"]))).max)
+    if max(abs(low), abs(high)) > largest or high - low > widest:
+        raise ValueError(f"from {low} to {high} is too far for {attributes['dtype']}")
+    return infer_shaped(metas, attributes)
 
 
 def infer_normal(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
     """std >= 0."""
     if attributes["std"] < 0:
         raise ValueError(f"std is negative: {attributes['std']}")
-    return infer_random(metas, attributes)
+    return infer_shaped(metas, attributes)
 
 
-def _draw(xp: ArrayModule, name: str, seed: int, out: Array, *, scale: float, shift: float) -> None:
-    """Fill `out` with scale * draw + shift, without a temporary where NumPy can draw in place."""
-    check_seed(seed, (), {})
-    generator = np.random.Generator(np.random.Philox(seed))
-    in_place = xp is np and out.flags.c_contiguous
-    host = out if in_place else np.empty(out.shape, out.dtype)
-    getattr(generator, name)(dtype=out.dtype.type, out=host)
+def infer_integers(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """low < high, and all that lies between them fits the dtype."""
+    low, high = _bound(attributes["low"]), _bound(attributes["high"])
+    if low >= high:
+        raise ValueError(f"there is no integer in [{low}, {high})")
+    limits = np.iinfo(attributes["dtype"])
+    if low < int(limits.min) or high - 1 > int(limits.max):
+        raise OverflowError(f"integers in [{low}, {high}) do not fit {attributes['dtype']}")
+    return infer_shaped(metas, attributes)
+
+
+def infer_bernoulli(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """0 <= p <= 1."""
+    if not 0 <= attributes["p"] <= 1:
+        raise ValueError(f"a probability is in [0, 1], not {attributes['p']}")
+    return infer_shaped(metas, attributes)
+
+
+def infer_permutation(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """n int64."""
+    _check_stream(metas)
+    if attributes["n"] < 0:
+        raise ValueError(f"n is negative: {attributes['n']}")
+    return (Meta.of((attributes["n"],), "int64"),)
+
+
+def infer_permute(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+    """As x, which has rows."""
+    x = tensor(metas)
+    _check_stream(metas[1:])
+    if x.ndim == 0:
+        raise ValueError("a 0-d tensor has no rows")
+    return (x,)
+
+
+# --- kernels
+
+
+def _drawn(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """What is drawn for a floating-point dtype: NumPy draws no float16."""
+    return np.dtype(np.float32) if dtype == np.float16 else dtype
+
+
+def _host(xp: ArrayModule, out: Array, dtype: np.dtype[Any]) -> Host:
+    """Where to draw: the output itself if that is possible, else packed memory on the host."""
+    in_place = xp is np and out.flags.c_contiguous and out.dtype == dtype
+    return out if in_place else np.empty(out.shape, dtype)
+
+
+def _store(xp: ArrayModule, host: Host, out: Array) -> None:
+    """What was drawn, into the output; rounded here, not by the device."""
+    if host is not out:
+        out[...] = xp.asarray(host.astype(out.dtype, copy=False))
+
+
+def _draw(name: str, stream: Sequence[int], host: Host, *, scale: float, shift: float) -> None:
+    """Fill with scale * draw + shift, without a temporary; of complex numbers each part is a draw."""
+    parts = host.reshape(-1).view(host.real.dtype)
+    getattr(generator(stream), name)(dtype=parts.dtype.type, out=parts)
     np.multiply(host, scale, host)
     np.add(host, shift, host)
-    if not in_place:
-        out[...] = xp.asarray(host)
+
+
+def _draw_blocks(xp: ArrayModule, out: Array, draw: Callable[[int], Host]) -> None:
+    """Fill with what draw(how many) gives, some at a time."""
+    host = _host(xp, out, out.dtype)
+    flat = host.reshape(-1)
+    for start in range(0, flat.size, _BLOCK):
+        block = flat[start : start + _BLOCK]
+        block[...] = draw(block.size)
+    _store(xp, host, out)
+
+
+def _largest_below(high: float) -> np.float16:
+    largest = np.float16(high)
+    return largest if float(largest) < high else np.nextafter(largest, np.float16(-math.inf))
 
 
 def uniform_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
-    """In [low, high), up to rounding."""
-    low, high = attributes["low"], attributes["high"]
-    _draw(xp, "random", inputs[0], outputs[0], scale=high - low, shift=low)
+    """In [low, high), up to rounding. One float16 in thousands would be rounded up to `high`, so those are not."""
+    (out,), low, high = outputs, attributes["low"], attributes["high"]
+    host = _host(xp, out, _drawn(out.dtype))
+    _draw("random", inputs, host, scale=high - low, shift=low)
+    if out.dtype == np.float16 and low < high:
+        np.minimum(host, np.float32(_largest_below(high)), out=host)
+    _store(xp, host, out)
 
 
 def normal_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
-    """Ziggurat, as NumPy does it."""
-    _draw(xp, "standard_normal", inputs[0], outputs[0], scale=attributes["std"], shift=attributes["mean"])
+    """Ziggurat, as NumPy does it. Half of a complex number's variance is its real part's."""
+    (out,), std = outputs, attributes["std"]
+    host = _host(xp, out, _drawn(out.dtype))
+    scale = std * math.sqrt(0.5) if out.dtype.kind == "c" else std
+    _draw("standard_normal", inputs, host, scale=scale, shift=attributes["mean"])
+    _store(xp, host, out)
 
 
-def _define_random(name: str, infer: Infer, kernel: Kernel, summary: str, **parameters: float) -> None:
+def integers_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    """Unbiased. Source: Lemire, Fast random integer generation in an interval (2019), as NumPy does it."""
+    low, high = _bound(attributes["low"]), _bound(attributes["high"])
+    source, dtype = generator(inputs), outputs[0].dtype
+    _draw_blocks(xp, outputs[0], lambda size: source.integers(low, high, size, dtype))
+
+
+def bernoulli_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    """A uniform float64 below p: never for 0, always for 1."""
+    source, p = generator(inputs), attributes["p"]
+    _draw_blocks(xp, outputs[0], lambda size: source.random(size) < p)
+
+
+def _order(stream: Sequence[int], n: int) -> Host:
+    order = np.arange(n, dtype=np.int64)
+    generator(stream).shuffle(order)
+    return order
+
+
+def permutation_kernel(
+    xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes
+) -> None:
+    """Fisher and Yates."""
+    outputs[0][...] = xp.asarray(_order(inputs, len(outputs[0])))
+
+
+def permute_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+    """Row i is the one that a permutation of as many has at i."""
+    x, *stream = inputs
+    xp.take(x, xp.asarray(_order(stream, len(x))), axis=0, out=outputs[0])
+
+
+# --- the table
+
+
+def permutation_work(_metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+    """A shuffle jumps about in memory; then each row is copied."""
+    return sum(20 * m.shape[0] + m.size for m in outputs if m is not None)
+
+
+def _define_random(
+    name: str, infer: Infer, kernel: Kernel, summary: str, *attributes: Attribute, work: Work = slow_work
+) -> None:
     define(
         OpDef(
             name=name,
-            inputs=1,
+            inputs=VARIADIC,
             infer=infer,
             summary=summary,
-            attributes=(
-                SHAPE,
-                Attribute("dtype", check_real, "float64"),
-                *(Attribute(parameter, check_float, default) for parameter, default in parameters.items()),
-            ),
+            operands=_STREAM,
+            dtypes=(kinds.SCALAR,),
+            attributes=attributes,
             kernel=kernel,
-            work=slow_work,
+            work=work,
             scalars=check_seed,
         )
     )
 
 
-_define_random("uniform", infer_uniform, uniform_kernel, "Uniform in [low, high), from a seed.", low=0.0, high=1.0)
-_define_random("normal", infer_normal, normal_kernel, "Normally distributed, from a seed.", mean=0.0, std=1.0)
+_define_random(
+    "uniform",
+    infer_uniform,
+    uniform_kernel,
+    "Uniform in [low, high), from a seed: (seed, [call]).",
+    SHAPE,
+    Attribute("dtype", of_dtypes(kinds.REAL_FLOATING), "float64"),
+    Attribute("low", check_float, 0.0),
+    Attribute("high", check_float, 1.0),
+)
+_define_random(
+    "normal",
+    infer_normal,
+    normal_kernel,
+    "Normally distributed, from a seed: (seed, [call]). Complex numbers have independent parts of half the variance.",
+    SHAPE,
+    Attribute("dtype", of_dtypes(kinds.FLOATING), "float64"),
+    Attribute("mean", check_float, 0.0),
+    Attribute("std", check_float, 1.0),
+)
+_define_random(
+    "integers",
+    infer_integers,
+    integers_kernel,
+    "Integers in [low, high), each as likely, from a seed: (seed, [call]).",
+    Attribute("low", check_bound),
+    Attribute("high", check_bound),
+    SHAPE,
+    Attribute("dtype", of_dtypes(kinds.INTEGER), "int64"),
+)
+_define_random(
+    "bernoulli",
+    infer_bernoulli,
+    bernoulli_kernel,
+    "True with probability p, from a seed: (seed, [call]).",
+    SHAPE,
+    Attribute("p", check_float, 0.5),
+)
+_define_random(
+    "permutation",
+    infer_permutation,
+    permutation_kernel,
+    "The integers in [0, n) in random order, from a seed: (seed, [call]).",
+    Attribute("n", check_int),
+    work=permutation_work,
+)
+define(
+    OpDef(
+        name="permute",
+        inputs=VARIADIC,
+        least=2,
+        infer=infer_permute,
+        summary="The rows of x, along its first axis, in the order of a permutation: (x, seed, [call]).",
+        operands=("x", *_STREAM),
+        dtypes=(kinds.ANY, kinds.SCALAR),
+        kernel=permute_kernel,
+        work=permutation_work,
+        scalars=check_seed,
+        needs=("take",),
+    )
+)

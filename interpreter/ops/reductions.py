@@ -1,4 +1,7 @@
-"""Reductions over some or all axes. NaN is a value: it propagates, and nothing warns about empty slices."""
+"""Reductions over some or all axes. NaN is a value: it propagates, and nothing warns about empty slices.
+
+With `axis=()` every element is reduced alone.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import numpy as np
 
 from ..attributes import AXIS, DTYPE_OR_NONE, KEEPDIMS, check_float, check_int, optional
 from ..axes import normal_axes, reduced_shape, tensor
+from ..kinds import ANY, COMPLEX_FLOATING
 from ..meta import Meta, OperandMeta, Shape
 from ..opdef import Array, ArrayModule, Attribute, Attributes, Infer, Kernel, OpDef, OutputMetas, define
 from ..promotion import DType
@@ -32,13 +36,22 @@ def _reduced_count(shape: Shape, axes: Shape) -> int:
     return math.prod(shape[a] for a in axes)
 
 
+def accumulated_dtype(dtype: DType, wanted: str | None) -> DType:
+    """What sums and products are computed in: integers grow to 64 bits, unless another dtype is wanted.
+
+    Elements are cast to it first, as `astype` casts them.
+    """
+    if wanted is None:
+        return _ACCUMULATORS.get(dtype.kind, dtype)
+    if dtype.kind == "c" and wanted not in COMPLEX_FLOATING:
+        raise TypeError(f"{dtype.name} cannot be summed as {wanted}, which has no imaginary part")
+    return np.dtype(wanted)
+
+
 def infer_sum(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
-    """Integers grow to 64 bits, unless the attribute `dtype` says otherwise."""
-    x, wanted = tensor(metas), attributes["dtype"]
-    dtype = np.dtype(wanted) if wanted else _ACCUMULATORS.get(x.dtype.kind, x.dtype)
-    if not np.can_cast(x.dtype, dtype, "same_kind"):
-        raise TypeError(f"{x.dtype.name} cannot be summed as {dtype.name}")
-    return _reduced(x, attributes, dtype)
+    """In the dtype that it is computed in."""
+    x = tensor(metas)
+    return _reduced(x, attributes, accumulated_dtype(x.dtype, attributes["dtype"]))
 
 
 def infer_max(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
@@ -58,6 +71,11 @@ def infer_argmax(metas: tuple[OperandMeta, ...], attributes: Attributes) -> Outp
 def infer_any(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
     """Bool, of any dtype."""
     return _reduced(tensor(metas), attributes, np.dtype(np.bool_))
+
+
+def infer_count(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """Counts are int64."""
+    return _reduced(tensor(metas), attributes, np.dtype(np.int64))
 
 
 def infer_mean(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
@@ -90,30 +108,49 @@ def _with_numpy_name(name: str, *, dtype: bool = False) -> Kernel:
     return kernel
 
 
+def count_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    """Without a temporary over all axes; CuPy's function knows no `keepdims`, so that others are a sum."""
+    (x,), (out,), axis = inputs, outputs, attributes["axis"]
+    if axis is None:
+        out[...] = xp.count_nonzero(x)
+    else:
+        nonzero = x if x.dtype == np.bool_ else xp.not_equal(x, 0)
+        xp.sum(nonzero, axis=axis, dtype=np.int64, keepdims=attributes["keepdims"], out=out)
+
+
 def mean_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
     """Sum, then divide; xp.mean would warn about an empty slice, whose mean is just NaN."""
     (x,), (out,) = inputs, outputs
     axis = attributes["axis"]
+    count = float(_reduced_count(x.shape, normal_axes(axis, x.ndim)))
     total = xp.sum(x, axis=axis, dtype=_accumulator(x.dtype), keepdims=attributes["keepdims"])
-    xp.divide(total, _reduced_count(x.shape, normal_axes(axis, x.ndim)), out)
+    if out.dtype.kind == "c":  # part by part: a complex division would spread a NaN to both
+        xp.divide(total.real, count, out.real)
+        xp.divide(total.imag, count, out.imag)
+    else:
+        xp.divide(total, count, out)
 
 
-def var_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
-    """In two passes, as NumPy does. NaN or inf where the correction leaves no degree of freedom."""
-    (x,), (out,) = inputs, outputs
+def _variance(xp: ArrayModule, x: Array, attributes: Attributes) -> Array:
+    """In two passes, as NumPy does; NaN where the correction leaves no degree of freedom. Not yet cast to float16."""
     axis = attributes["axis"]
-    count = _reduced_count(x.shape, normal_axes(axis, x.ndim))
+    count = float(_reduced_count(x.shape, normal_axes(axis, x.ndim)))
     mean = xp.sum(x, axis=axis, dtype=_accumulator(x.dtype), keepdims=True)
     delta = xp.subtract(x, xp.divide(mean, count))
     squares = (delta * delta.conj()).real if delta.dtype.kind == "c" else xp.square(delta)
     total = xp.sum(squares, axis=axis, keepdims=attributes["keepdims"])
-    xp.divide(total, max(count - attributes["correction"], 0), out)
+    freedom = count - attributes["correction"]
+    return xp.divide(total, freedom if freedom > 0 else math.nan)
+
+
+def var_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    """The variance."""
+    outputs[0][...] = _variance(xp, inputs[0], attributes)
 
 
 def std_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
-    """Root of the variance."""
-    var_kernel(xp, inputs, outputs, attributes)
-    xp.sqrt(outputs[0], outputs[0])
+    """Root of the variance, which may be larger than any float16 when its root is not."""
+    outputs[0][...] = xp.sqrt(_variance(xp, inputs[0], attributes))
 
 
 def _define_reduction(name: str, infer: Infer, kernel: Kernel, *extra: Attribute, axis: Attribute = AXIS) -> None:
@@ -123,6 +160,8 @@ def _define_reduction(name: str, infer: Infer, kernel: Kernel, *extra: Attribute
             inputs=1,
             infer=infer,
             summary=f"{name} over `axis` (None: all axes), which stay with size one if `keepdims`.",
+            operands=("x",),
+            dtypes=(ANY,),
             attributes=(axis, *extra, KEEPDIMS),
             kernel=kernel,
         )
@@ -137,6 +176,7 @@ for _name in ("argmax", "argmin"):
     _define_reduction(_name, infer_argmax, _with_numpy_name(_name), axis=_ONE_AXIS)
 for _name in ("any", "all"):
     _define_reduction(_name, infer_any, _with_numpy_name(_name))
+_define_reduction("count_nonzero", infer_count, count_kernel)
 _CORRECTION = Attribute("correction", check_float, 0.0)
 _define_reduction("mean", infer_mean, mean_kernel)
 _define_reduction("var", infer_var, var_kernel, _CORRECTION)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from ..attributes import AXIS, INDEX, SHAPE, check_axes, check_axis, check_new_shape, optional
+from ..attributes import AXIS, INDEX, SHAPE, check_axes, check_axis, check_bool, check_new_shape, optional
 from ..axes import normal_axes, tensor
 from ..indexing import native_index, select, selected_shape
 from ..meta import Meta, OperandMeta, Shape
@@ -72,6 +72,17 @@ def _even_runs(shape: Shape, strides: tuple[int, ...]) -> list[tuple[int, int]]:
     return runs
 
 
+def reshaped(xp: ArrayModule, x: Array, attributes: Attributes) -> Array:
+    """Copies where it has to, unless `copy` forbids it. Also runs where strides would do: for an operand that was
+    pending at the call, and for `out=`."""
+    if attributes["copy"] is False:
+        meta = Meta.of(x.shape, x.dtype)
+        out = Meta.of(reshape_shape(x.shape, attributes), x.dtype)
+        if reshape_view(meta, (0, x.strides), out, attributes) is None:
+            raise ValueError(f"shape {x.shape} cannot become {out.shape} without a copy, as it lies in memory")
+    return xp.reshape(x, attributes["shape"])
+
+
 # --- order of axes
 
 
@@ -93,6 +104,26 @@ def permute_shape(shape: Shape, attributes: Attributes) -> Shape:
 def permute_view(x: Meta, layout: Layout, _out: Meta, attributes: Attributes) -> Layout:
     """The strides in the new order."""
     return layout[0], tuple(layout[1][a] for a in _axis_order(x.ndim, attributes))
+
+
+def _moved_order(ndim: int, attributes: Attributes) -> Shape:
+    """The axes of the input, in the order in which the result has them."""
+    source, destination = (normal_axes(attributes[name], ndim) for name in ("source", "destination"))
+    if len(source) != len(destination):
+        raise ValueError(f"source {attributes['source']} and destination {attributes['destination']} differ in length")
+    moved = dict(zip(destination, source, strict=True))
+    rest = (a for a in range(ndim) if a not in source)
+    return tuple(moved[i] if i in moved else next(rest) for i in range(ndim))
+
+
+def moveaxis_shape(shape: Shape, attributes: Attributes) -> Shape:
+    """Each source axis at its destination, the others in their order."""
+    return tuple(shape[a] for a in _moved_order(len(shape), attributes))
+
+
+def moveaxis_view(x: Meta, layout: Layout, _out: Meta, attributes: Attributes) -> Layout:
+    """The strides move along."""
+    return layout[0], tuple(layout[1][a] for a in _moved_order(x.ndim, attributes))
 
 
 def matrix_transpose_shape(shape: Shape, _attributes: Attributes) -> Shape:
@@ -153,7 +184,7 @@ def _squeezed_axes(shape: Shape, attributes: Attributes) -> Shape:
         return tuple(i for i, n in enumerate(shape) if n == 1)
     axes = normal_axes(attributes["axis"], len(shape))
     if any(shape[a] != 1 for a in axes):
-        raise ValueError(f"shape {shape} has more than one element along axis {attributes['axis']}")
+        raise ValueError(f"shape {shape} is not of size one along axis {attributes['axis']}")
     return axes
 
 
@@ -211,7 +242,19 @@ def _define_view(name: str, shape_of: ShapeRule, view: View, take: Take, summary
     def kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], given: Attributes) -> None:
         outputs[0][...] = take(xp, inputs[0], given)
 
-    define(OpDef(name, 1, infer, summary, attributes=attributes, kernel=kernel, view=view, work=_work))
+    define(
+        OpDef(
+            name=name,
+            inputs=1,
+            operands=("x",),
+            infer=infer,
+            summary=summary,
+            attributes=attributes,
+            kernel=kernel,
+            view=view,
+            work=_work,
+        )
+    )
 
 
 def _permuted(xp: ArrayModule, x: Array, attributes: Attributes) -> Array:
@@ -222,9 +265,11 @@ _define_view(
     "reshape",
     reshape_shape,
     reshape_view,
-    lambda xp, x, attributes: xp.reshape(x, attributes["shape"]),
-    "The elements in C order in another shape, of which one dimension may be -1.",
+    reshaped,
+    "The elements in C order in another shape, of which one dimension may be -1. With `copy=False` it fails where "
+    "strides cannot express that; otherwise it copies then.",
     Attribute("shape", check_new_shape),
+    Attribute("copy", optional(check_bool), None),
 )
 _define_view(
     "permute_dims",
@@ -241,6 +286,15 @@ _define_view(
     _permuted,
     "As permute_dims; without `axes`, the axes in reverse order.",
     Attribute("axes", optional(check_axes), None),
+)
+_define_view(
+    "moveaxis",
+    moveaxis_shape,
+    moveaxis_view,
+    lambda xp, x, attributes: xp.transpose(x, _moved_order(x.ndim, attributes)),
+    "Axis `source` moved to `destination`, or several axes; the others keep their order.",
+    Attribute("source", check_axis),
+    Attribute("destination", check_axis),
 )
 _define_view(
     "matrix_transpose",

@@ -371,7 +371,7 @@ def test_an_error_in_a_chain_stops_what_follows_in_it(session, monkeypatch, caus
         session.check_chain()
     assert seen == ["before"]
     if cause != "refused":
-        assert type(caught.value) is td.KernelError
+        assert isinstance(caught.value, td.KernelError)
         assert line in caught.value.location
     else:
         assert type(caught.value) is td.ProtocolError

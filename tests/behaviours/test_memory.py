@@ -551,7 +551,8 @@ def test_a_result_that_data_decide_waits_for_what_runs_before_it(make_session):
     session = make_session(devices=["cpu:0", {"name": "sim:0", "memory": 65, "inline": False}])
     x = session.asarray(np.arange(8), device="sim:0")
     mask = session.asarray(True, device="cpu:0")
-    y = session.call("add", [mask, x])[0]
+    one = session.asarray(1, device="cpu:0")
+    y = session.call("add", [one, x])[0]
     z = session.call("masked_select", [x, mask], device="sim:0")[0]
     del x
     assert z.numpy().ravel().tolist() == list(range(8))

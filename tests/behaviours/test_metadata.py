@@ -74,7 +74,8 @@ def test_the_machine_gives_a_foreign_client_the_same_error(session, op, metas, a
     )
     assert reply.done
     theirs = reply.error
-    assert type(theirs) is td.MetadataError
+    assert isinstance(theirs, td.MetadataError)
+    assert type(theirs) is type(mine.value)
     assert (theirs.message, theirs.op) == (mine.value.message, op)
     assert theirs.location == "foreign.py:7 in main"
     assert session.stats()["session"]["errors"] == 1

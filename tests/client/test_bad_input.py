@@ -199,7 +199,7 @@ def test_tensors_of_another_session_are_refused(make_session):
         (lambda _s, x: x.to_device([]), td.MetadataError, "no device"),
         (lambda _s, x: x[7], td.MetadataError, "out of bounds"),
         (lambda _s, x: x["a"], td.MetadataError, "index"),
-        (lambda _s, x: x[x], td.MetadataError, "index"),
+        (lambda _s, x: x[x], td.MetadataError, "takes integer"),
         (lambda _s, x: x.__setitem__(0, "a"), td.MetadataError, "no operand"),
         (lambda _s, x: x.astype("text"), td.MetadataError, "text"),
         (lambda s, _x: s.asarray([1, 2], dtype="int8") + 1000, td.MetadataError, "1000 does not fit int8"),
@@ -523,7 +523,7 @@ def test_a_damaged_signature_is_the_error_of_each_call_that_uses_it(session, sig
     for id_ in (new, new + 1):
         send([[CALL, 900, (x._id,) * len(signature[2]) if signature[2] else (), (id_,), 0, 900]])
         reply = ask(session, [FETCH, id_, "R", 0, 0])
-        assert type(reply.error) in {td.MetadataError, td.ProtocolError}
+        assert isinstance(reply.error, td.MetadataError | td.ProtocolError)
         assert reply.error.location == "foreign.py:3 in main"
         assert reply.error.op == signature[0]
     np.testing.assert_array_equal(x.numpy(), ones(4))

@@ -173,7 +173,7 @@ def test_asking_whether_it_is_ready_does_not_wait(session):
     assert x.error is None
     bad = failing(session)
     error = eventually(lambda: bad.error)
-    assert type(error) is td.KernelError
+    assert isinstance(error, td.KernelError)
     assert bad.is_ready()
 
 
@@ -358,7 +358,7 @@ def test_hundreds_of_tensors_are_awaited_at_once(session, daemon):
             assert not any(task.done() for task in tasks)
         results = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), PATIENCE)
         assert all(a is b for a, b in zip(results, tensors, strict=False))
-        assert type(results[400]) is td.KernelError
+        assert isinstance(results[400], td.KernelError)
         for n in (0, 17, 399):
             np.testing.assert_array_equal(tensors[n].numpy(), np.full(4, 1.0 + n))
 

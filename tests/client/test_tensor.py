@@ -206,7 +206,7 @@ def test_ready_and_error_never_wait(session, monkeypatch):
     assert y.error is None
     session.sync()
     assert bad.is_ready()
-    assert type(bad.error) is td.KernelError
+    assert isinstance(bad.error, td.KernelError)
     with pytest.raises(td.KernelError):
         bad.wait()
 

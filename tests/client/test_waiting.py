@@ -93,7 +93,7 @@ def test_await_several_at_once(sim_session, monkeypatch):
         gate.resume("compute")
         results = await asyncio.wait_for(asyncio.gather(*waits, return_exceptions=True), WAIT)
         assert results[:20] == tensors or all(a is b for a, b in zip(results, tensors, strict=False))
-        assert type(results[20]) is td.KernelError
+        assert isinstance(results[20], td.KernelError)
         assert await tensors[0] is tensors[0]
 
     async def wait_for(tensor: Any) -> Any:

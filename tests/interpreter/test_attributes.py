@@ -17,6 +17,9 @@ TAKEN = [
     (a.check_number, 3, 3),
     (a.check_number, np.int64(3), 3),
     (a.check_number, 3.0, ("float", 3.0)),
+    (a.check_number, 2**64 - 1, 2**64 - 1),
+    (a.check_number, 1j, ("complex", 0.0, 1.0)),
+    (a.check_real_number, np.float32(0.5), ("float", 0.5)),
     (a.check_dtype, np.float32, "float32"),
     (a.check_dtype, np.dtype("int8"), "int8"),
     (a.check_dtype, float, "float64"),
@@ -46,7 +49,9 @@ REFUSED = [
     (a.check_float, float("inf")),
     (a.check_float, True),
     (a.check_float, 10**400),
-    (a.check_number, 1j),
+    (a.check_number, 2**64),
+    (a.check_number, complex("nan")),
+    (a.check_real_number, 1j),
     (a.check_dtype, None),
     (a.check_dtype, "float"),
     (a.check_dtype, "object"),
@@ -92,10 +97,10 @@ def test_a_normal_form_is_its_own_and_travels(check, value, normal):
 
 @pytest.mark.parametrize(("check", "value"), REFUSED)
 def test_anything_else_is_refused(check, value):
-    with pytest.raises((TypeError, ValueError, OverflowError)):
+    with pytest.raises((TypeError, ValueError, OverflowError, IndexError)):
         check(value)
 
 
 def test_a_float_is_not_the_int_it_equals():
     assert a.check_number(1) != a.check_number(1.0)
-    assert [a.number(a.check_number(n)) for n in (1, 1.5)] == [1, 1.5]
+    assert [a.number(a.check_number(n)) for n in (1, 1.5, 2j)] == [1, 1.5, 2j]

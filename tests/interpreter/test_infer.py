@@ -42,9 +42,10 @@ def test_other_operands_attributes_and_ops_are_other_questions():
 
 def test_scalars_of_different_types_are_different_questions():
     cache = InferCache()
-    x = Meta.of((2,), "int32")
-    dtypes = [cache.infer(find("add"), (x, kind), ())[0].dtype.name for kind in (bool, int, float, complex)]
-    assert dtypes == ["int32", "int32", "float64", "complex128"]
+    x = Meta.of((2,), "float32")
+    dtypes = [cache.infer(find("add"), (x, kind), ())[0].dtype.name for kind in (int, float, complex)]
+    assert dtypes == ["float32", "float32", "complex64"]
+    assert cache.misses == 3
 
 
 def test_an_int_and_the_float_that_equals_it_are_different_questions():
@@ -73,7 +74,12 @@ def test_a_pending_operand_makes_all_outputs_pending_without_asking():
 
 @pytest.mark.parametrize(
     ("name", "count", "expected"),
-    [("add", 1, "2 operands"), ("exp", 0, "1 operand,"), ("zeros", 1, "0 operands"), ("concat", 0, "one or more")],
+    [
+        ("add", 1, "2 operands"),
+        ("exp", 0, "1 operand,"),
+        ("zeros", 1, "0 operands"),
+        ("concat", 0, "1 or more operands"),
+    ],
 )
 def test_a_wrong_number_of_operands_is_named(name, count, expected):
     op = find(name)
@@ -118,7 +124,7 @@ def test_a_result_of_more_dimensions_than_numpy_has_is_refused(infer):
     [
         ("add", (X, Meta.of((2,), "float32")), {}, "do not broadcast"),
         ("add", (int, float), {}, "at least one operand has to be a tensor"),
-        ("bitwise_and", (X, X), {}, r"not defined for float32\[2, 3\], float32\[2, 3\]"),
+        ("bitwise_and", (X, X), {}, "not defined for float32: x1 takes integer or boolean"),
         ("negative", (Meta.of((2,), "bool"),), {}, "not defined"),
         ("matmul", (X, X), {}, "3 columns against 2 rows"),
         ("matmul", (X, int), {}, "expected a tensor"),
@@ -127,12 +133,12 @@ def test_a_result_of_more_dimensions_than_numpy_has_is_refused(infer):
         ("max", (Meta.of((0, 3), "int8"),), {"axis": 0}, "nothing to choose from"),
         ("reshape", (X,), {"shape": (4,)}, "cannot become"),
         ("reshape", (Meta.of((0,), "int8"),), {"shape": (0, -1)}, "cannot become"),
-        ("where", (X, X, X), {}, "has to be bool"),
+        ("where", (X, X, X), {}, "condition takes boolean"),
         ("astype", (Meta.of((), "complex64"),), {"dtype": "float32"}, "cannot become"),
-        ("masked_select", (X, X), {}, "has to be bool"),
+        ("masked_select", (X, X), {}, "mask takes boolean"),
         ("masked_select", (X, Meta.of((3,), "bool")), {}, "does not match"),
         ("nonzero", (Meta.of((), "int8"),), {}, "0-d"),
-        ("cross_entropy", (X, X), {}, "integer labels"),
+        ("cross_entropy", (X, X), {}, "labels takes integer"),
         ("softmax_grad", (X, Meta.of((2, 3), "float64")), {}, "differ"),
         ("full", (float,), {"shape": 2, "dtype": "int8"}, "does not fill"),
         ("full", (X,), {"shape": 2}, "has to be a Python scalar"),

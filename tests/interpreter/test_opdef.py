@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from tensord.interpreter.errors import MetadataError
 from tensord.interpreter.meta import Meta
-from tensord.interpreter.opdef import OpDef, define, find
+from tensord.interpreter.opdef import OpDef, define, find, lacking
 
 
 def test_attributes_are_frozen_in_schema_order_with_defaults():
@@ -79,3 +81,13 @@ def test_work_is_the_largest_operand_unless_the_op_knows_better():
     assert find("unique_values").estimate((x,), (None,), {}) > 100_000
     assert find("getitem").estimate((x,), (Meta.of((2,), "float32"),), {}) == 2
     assert find("cross_entropy").estimate((x, Meta.of((100,), "int64")), (Meta.of((), "float32"),), {}) == 80_000
+
+
+def test_a_device_lacks_what_its_array_module_lacks():
+    names = {name: getattr(np, name) for name in dir(np) if name not in {"linalg", "arctan2", "__version__"}}
+    partial = SimpleNamespace(**names, linalg=SimpleNamespace(qr=np.linalg.qr))
+    missing = lacking(partial)
+    assert {"eigh", "atan2", "svd"} <= missing
+    assert missing.isdisjoint({"qr", "add", "sum", "getitem"})
+    assert find("eigh").lacks(partial) == "linalg.eigh"
+    assert lacking(np) == frozenset()

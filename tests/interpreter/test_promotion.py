@@ -37,15 +37,33 @@ def test_only_scalars_do_not_broadcast():
         broadcast((int, float))
 
 
+FAMILIES = {"b": "bool", "i": "integer", "u": "integer", "f": "floating", "c": "floating"}
+GOES_WITH = {bool: {"bool"}, int: {"integer", "floating"}, float: {"floating"}, complex: {"floating"}}
+NO_COMMON = ({"uint64", "int8"}, {"uint64", "int16"}, {"uint64", "int32"}, {"uint64", "int64"})
+
+
 @pytest.mark.parametrize(("left", "right"), list(product(DTYPES, DTYPES)))
-def test_tensors_promote_as_in_numpy(left, right):
-    assert promote((Meta.of((), left), Meta.of((2,), right))) == np.result_type(DTYPES[left], DTYPES[right])
+def test_tensors_of_one_kind_promote_as_in_numpy_and_kinds_do_not_mix(left, right):
+    metas = (Meta.of((), left), Meta.of((2,), right))
+    if FAMILIES[DTYPES[left].kind] != FAMILIES[DTYPES[right].kind]:
+        with pytest.raises(TypeError, match="kinds, which do not mix"):
+            promote(metas)
+    elif {left, right} in NO_COMMON:
+        with pytest.raises(TypeError, match="no common integer dtype"):
+            promote(metas)
+    else:
+        assert promote(metas) == np.result_type(DTYPES[left], DTYPES[right])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("scalar", [True, 1, 1.0, 1j])
-def test_a_python_scalar_is_weak(dtype, scalar):
-    assert promote((Meta.of((2,), dtype), type(scalar))) == (np.ones(2, dtype) + scalar).dtype
+def test_a_python_scalar_is_weak_and_goes_with_its_own_kind(dtype, scalar):
+    metas = (Meta.of((2,), dtype), type(scalar))
+    if FAMILIES[DTYPES[dtype].kind] in GOES_WITH[type(scalar)]:
+        assert promote(metas) == (np.ones(2, dtype) + scalar).dtype
+    else:
+        with pytest.raises(TypeError, match=f"a Python {type(scalar).__name__} does not mix with {dtype}"):
+            promote(metas)
 
 
 @pytest.mark.parametrize(
@@ -94,3 +112,14 @@ def test_a_fill_value_has_to_fit_the_attribute_dtype():
 def test_values_that_are_not_ints_are_not_its_business():
     for value in (True, 1e300, 1j, "text"):
         check_scalar("add", value, (Meta.of((2,), "int8"), int))
+
+
+@pytest.mark.parametrize("chooses", ["bool", "int64"])
+@pytest.mark.parametrize("op", ["where", "advanced_setitem"])
+def test_what_chooses_has_no_say_in_which_ints_fit(op, chooses):
+    """A condition, a mask or positions."""
+    x, choice = Meta.of((2,), "int8"), Meta.of((2,), chooses)
+    metas = (choice, int, x) if op == "where" else (x, int, choice)
+    check_scalar(op, -128, metas)
+    with pytest.raises(MetadataError, match="128 does not fit int8"):
+        check_scalar(op, 128, metas)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tensord.interpreter.errors import CancelledError, TensordError
+from tensord.interpreter.errors import CancelledError, KernelError, TensordError
 from tensord.vm.serial import SerialEngine
 from tensord.vm.serial_values import Value
 
@@ -143,7 +143,12 @@ def root_of(error: TensordError) -> Root:
     """What identifies an error: where it arose. Which of a session's instructions were cancelled first is open."""
     if isinstance(error, CancelledError):
         return ("CancelledError", None, None)
-    return (type(error).__name__, error.op, error.location)
+    return (kind_of(error), error.op, error.location)
+
+
+def kind_of(error: TensordError) -> str:
+    """Its type's name. KernelErrors are all one: an injected fault may come before the one that the op has."""
+    return "KernelError" if isinstance(error, KernelError) else type(error).__name__
 
 
 def is_injected(error: TensordError) -> bool:

@@ -13,7 +13,7 @@ from tensord.interpreter.errors import TensordError
 from tensord.interpreter.meta import Meta
 from tensord.vm.serial_values import Value
 
-from .check import Expected, compare_chain, same
+from .check import Expected, compare_chain, kind_of, same
 from .steps import Program, Step
 
 Answer = tuple[Any, TensordError | None]
@@ -160,7 +160,7 @@ class Clients:
         wrong = []
         for (number, request), (value, error) in self.read.items():
             wanted: Value = self.expected.sessions[number].answers[request]
-            possible = {(type(e).__name__, e.op) for e in wanted.errors}
+            possible = {(kind_of(e), e.op) for e in wanted.errors}
             if error is None and (wanted.array is None or not same(wanted.array, value)):
                 wrong.append(f"session {number}, step {request}: {value!r}, expected {wanted.array!r} or {possible}")
             if error is not None and not is_possible(error, possible):
@@ -179,7 +179,7 @@ class Clients:
 
 def is_possible(error: TensordError, possible: set[tuple[str, str | None]]) -> bool:
     """Is it one of the roots? Which of several instructions was cancelled first is open."""
-    kind = type(error).__name__
+    kind = kind_of(error)
     return (kind, error.op) in possible or (kind == "CancelledError" and any(k == kind for k, _ in possible))
 
 

@@ -96,7 +96,8 @@ def test_a_shape_that_no_memory_could_hold_is_refused(infer):
     [
         ("arange", {"start": 3, "dtype": "bool"}),
         ("linspace", {"start": 0, "stop": 1, "num": -1}),
-        ("linspace", {"start": 0, "stop": 1, "num": 2, "dtype": "int64"}),
+        ("linspace", {"start": 0, "stop": 1, "num": 2, "dtype": "bool"}),
+        ("linspace", {"start": 0, "stop": 1j, "num": 2, "dtype": "float64"}),
         ("eye", {"n_rows": 2, "n_cols": -2}),
     ],
 )

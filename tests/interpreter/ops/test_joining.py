@@ -8,11 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tensord.interpreter.errors import MetadataError
-from tensord.interpreter.meta import DTYPES, Meta
+from tensord.interpreter.errors import MetadataError, MetadataIndexError, MetadataTypeError
+from tensord.interpreter.kinds import FLOATING, INTEGER, UNSIGNED
+from tensord.interpreter.meta import Meta
 from tensord.interpreter.opdef import find
 
-DTYPE_LISTS = st.lists(st.sampled_from(sorted(DTYPES)), min_size=1, max_size=4)
+# Dtypes that promote together: uint64 and signed integers have no common one.
+MIXED = [{"bool"}, INTEGER - {"uint64"}, UNSIGNED, FLOATING]
+DTYPE_LISTS = st.sampled_from(MIXED).flatmap(
+    lambda dtypes: st.lists(st.sampled_from(sorted(dtypes)), min_size=1, max_size=4)
+)
 
 
 @given(dtypes=DTYPE_LISTS, data=st.data())
@@ -24,6 +29,13 @@ def test_concat(evaluate, make, assert_same, dtypes, data):
         shape[axis] = data.draw(st.integers(0, 3))
         arrays.append(make(tuple(shape), dtype, seed))
     assert_same(evaluate("concat", *arrays, axis=axis), np.concatenate(arrays, axis))
+
+
+@given(dtypes=DTYPE_LISTS, data=st.data())
+def test_concat_without_an_axis_takes_any_shapes(evaluate, make, assert_same, dtypes, data):
+    shapes = [data.draw(hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3)) for _ in dtypes]
+    arrays = [make(shape, dtype, seed).T for seed, (shape, dtype) in enumerate(zip(shapes, dtypes, strict=True))]
+    assert_same(evaluate("concat", *arrays, axis=None), np.concatenate([x.ravel() for x in arrays]))
 
 
 @given(dtypes=DTYPE_LISTS, data=st.data())
@@ -42,8 +54,39 @@ def test_shapes_that_differ_elsewhere_are_refused(infer, name, other):
 
 
 @pytest.mark.parametrize("name", ["concat", "stack"])
+@pytest.mark.parametrize("dtype", ["bool", "float32", "uint64"])
+def test_kinds_do_not_mix(infer, name, dtype):
+    with pytest.raises(MetadataTypeError, match=r"different kinds|no common integer dtype"):
+        infer(name, Meta.of((2,), "int8"), Meta.of((2,), dtype))
+
+
+@pytest.mark.parametrize(("name", "axis"), [("concat", 1), ("concat", -2), ("stack", 2), ("stack", -3)])
+def test_an_axis_that_does_not_exist_is_an_index_error(infer, name, axis):
+    with pytest.raises(MetadataIndexError, match=f"axis {axis} is out of bounds"):
+        infer(name, Meta.of((2,), "int8"), axis=axis)
+
+
+def test_a_stack_needs_an_axis(infer):
+    with pytest.raises(MetadataTypeError, match="expected an int, got NoneType"):
+        infer("stack", Meta.of((2,), "int8"), axis=None)
+
+
+@pytest.mark.parametrize("axis", [0, None])
+def test_a_concatenation_may_be_larger_than_any_memory(infer, axis):
+    x = Meta.of((2**62,), "int8")
+    with pytest.raises(MetadataError, match="too large"):
+        infer("concat", x, x, axis=axis)
+
+
+@pytest.mark.parametrize("name", ["concat", "stack"])
+def test_nothing_does_not_join(infer, name):
+    with pytest.raises(MetadataError, match="takes 1 or more operands, 0 given"):
+        infer(name)
+
+
+@pytest.mark.parametrize("name", ["concat", "stack"])
 def test_scalars_do_not_join(infer, name):
-    with pytest.raises(MetadataError, match="expected a tensor"):
+    with pytest.raises(MetadataTypeError, match="expected a tensor"):
         infer(name, Meta.of((2,), "int8"), int)
 
 

@@ -9,7 +9,7 @@ import tensord.interpreter.ops  # noqa: F401 - fills the registry
 from tensord.interpreter.errors import MetadataError
 from tensord.interpreter.infer import infer_once
 from tensord.interpreter.meta import DTYPES, Meta
-from tensord.interpreter.opdef import REGISTRY, VARIADIC
+from tensord.interpreter.opdef import REGISTRY, VARIADIC, has
 
 ELEMENTWISE = sorted(name for name, op in REGISTRY.items() if op.elementwise)
 ATTRIBUTES = {"astype": [{"dtype": name} for name in DTYPES], "cast": [{"dtype": name} for name in DTYPES]}
@@ -21,7 +21,11 @@ def test_every_op_is_complete(name):
     op = REGISTRY[name]
     assert op.summary.endswith(".")
     assert (op.kernel is None) != (op.ufunc is None)
-    assert op.outputs == 1
+    assert op.outputs >= 1
+    assert len(op.operands) == (op.inputs if op.inputs != VARIADIC else len(op.operands) or 1)
+    assert op.dtypes
+    assert all(dtypes <= set(DTYPES) for dtypes in op.dtypes)
+    assert all(has(np, path) for path in op.needs)
     assert op.inputs >= 0 or op.inputs == VARIADIC
     if op.ufunc is not None:
         assert callable(getattr(np, op.ufunc))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
-from tensord.interpreter.errors import MetadataError
+from tensord.interpreter.errors import MetadataError, MetadataIndexError, MetadataTypeError
 from tensord.interpreter.infer import infer_once
 from tensord.interpreter.meta import Meta
 from tensord.interpreter.opdef import find
@@ -70,6 +70,18 @@ def test_reshape(evaluate, assert_same, case, data):
         assert x.size == 0 or np.shares_memory(x, expected)
 
 
+@given(case=strided(), data=st.data())
+def test_reshape_fails_rather_than_copies_if_told_so(evaluate, assert_same, case, data):
+    x, storage = case
+    shape = data.draw(reshapes_of(x.size))
+    if through_layout("reshape", x, storage, {"shape": shape}) is None:
+        with pytest.raises(ValueError, match="without a copy"):
+            evaluate("reshape", x, shape=shape, copy=False)
+    else:
+        assert_same(evaluate("reshape", x, shape=shape, copy=False), x.reshape(shape))
+    assert_same(evaluate("reshape", x, shape=shape, copy=True), x.reshape(shape))
+
+
 @st.composite
 def reshapes_of(draw, size):
     """Factors of the size in some order, sometimes with ones and a -1."""
@@ -92,6 +104,17 @@ def test_permutations(name, evaluate, assert_same, case, data):
     x, storage = case
     axes = tuple(a - data.draw(st.sampled_from([0, x.ndim])) for a in data.draw(st.permutations(range(x.ndim))))
     check(name, x, storage, {"axes": axes}, np.transpose(x, axes), evaluate, assert_same)
+
+
+@given(case=strided(), data=st.data())
+def test_moveaxis(evaluate, assert_same, case, data):
+    x, storage = case
+    count = data.draw(st.integers(0, x.ndim))
+    source, destination = (data.draw(hnp.valid_tuple_axes(x.ndim, min_size=count, max_size=count)) for _ in range(2))
+    if count == 1 and data.draw(st.booleans()):
+        (source,), (destination,) = source, destination
+    attributes = {"source": source, "destination": destination}
+    check("moveaxis", x, storage, attributes, np.moveaxis(x, source, destination), evaluate, assert_same)
 
 
 @given(case=strided())
@@ -146,6 +169,9 @@ def test_getitem(evaluate, assert_same, case, data):
         ("permute_dims", {"axes": (0,)}),
         ("permute_dims", {"axes": (0, 0)}),
         ("transpose", {"axes": (0, 2)}),
+        ("moveaxis", {"source": (0, 1), "destination": 0}),
+        ("moveaxis", {"source": (0, 0), "destination": (0, 1)}),
+        ("moveaxis", {"source": (0, 1), "destination": (0, -2)}),
         ("broadcast_to", {"shape": (3, 3)}),
         ("broadcast_to", {"shape": (3,)}),
         ("expand_dims", {"axis": 3}),
@@ -161,6 +187,36 @@ def test_getitem(evaluate, assert_same, case, data):
 def test_what_does_not_fit_is_refused(infer, name, attributes):
     with pytest.raises(MetadataError, match=f"^{name}\\(float32\\[2, 3\\]\\): "):
         infer(name, Meta.of((2, 3), "float32"), **attributes)
+
+
+@pytest.mark.parametrize(
+    ("name", "attributes"),
+    [
+        ("permute_dims", {"axes": (0, 2)}),
+        ("moveaxis", {"source": -3, "destination": 0}),
+        ("moveaxis", {"source": 0, "destination": 2}),
+        ("expand_dims", {"axis": -4}),
+        ("squeeze", {"axis": -3}),
+        ("flip", {"axis": (0, 2)}),
+    ],
+)
+def test_an_axis_that_does_not_exist_is_an_index_error(infer, name, attributes):
+    with pytest.raises(MetadataIndexError, match=r"is out of bounds for [23] dimensions"):
+        infer(name, Meta.of((2, 3), "float32"), **attributes)
+
+
+@pytest.mark.parametrize("copy", [0, "yes"])
+def test_copy_is_a_bool_or_none(infer, copy):
+    with pytest.raises(MetadataTypeError, match="expected a bool"):
+        infer("reshape", Meta.of((2, 3), "float32"), shape=(6,), copy=copy)
+
+
+def test_shapes_may_be_larger_than_any_memory(infer):
+    x = Meta.of((2**31, 2**28), "float32")
+    assert infer("reshape", x, shape=(-1,)) == (Meta.of((2**59,), "float32"),)
+    assert infer("moveaxis", x, source=0, destination=1) == (Meta.of((2**28, 2**31), "float32"),)
+    with pytest.raises(MetadataError, match="too large"):
+        infer("broadcast_to", x, shape=(2**40, 2**31, 2**28))
 
 
 def test_a_vector_is_no_matrix(infer):

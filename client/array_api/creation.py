@@ -1,0 +1,224 @@
+"""Creation functions. Tensors are made where they are to live: on `device`, else on the machine's first one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+from ...interpreter.attributes import check_dtype
+from ...interpreter.errors import MetadataError, MetadataTypeError
+from ...interpreter.meta import Scalar
+from ...interpreter.promotion import broadcast_shapes
+from ..operators import SCALARS, as_number
+from ..tensor import Tensor
+from .exchange import host_array
+from .functions import Functions
+
+if TYPE_CHECKING:
+    DType: TypeAlias = np.dtype[np.generic]
+
+Shape: TypeAlias = int | tuple[int, ...]
+
+
+class Creation(Functions):
+    """arange asarray empty(_like) eye from_dlpack full(_like) linspace meshgrid ones(_like) tril triu zeros(_like)."""
+
+    def arange(
+        self,
+        start: float,
+        /,
+        stop: float | None = None,
+        step: float = 1,
+        *,
+        dtype: DType | None = None,
+        device: str | None = None,
+    ) -> Tensor:
+        """Evenly spaced numbers in [start, stop), or in [0, start); int64 if all are ints, else float64."""
+        bounds = {"start": plain(start), "stop": plain(stop), "step": plain(step)}
+        return self._create("arange", device, **bounds, dtype=dtype)
+
+    def asarray(
+        self, obj: Any, /, *, dtype: DType | None = None, device: str | None = None, copy: bool | None = None
+    ) -> Tensor:
+        """A tensor of a Python number, a nested sequence of them, a NumPy array or other buffer, or of a tensor.
+
+        A tensor that needs no conversion is returned as it is, unless `copy=True`; anything else is copied to its
+        device, so `copy=False` is a ValueError for it. TypeError for what holds no numbers.
+        """
+        session = self._maker()
+        if not isinstance(obj, Tensor):
+            if copy is False:
+                raise MetadataError("asarray: without a copy nothing gets into a device's memory", op="asarray")
+            try:
+                return session.asarray(obj, device, dtype=dtype)
+            except MetadataTypeError:
+                if not holds_tensors(obj):
+                    raise
+                return self._stack(obj, dtype, device)
+        x = session._own(obj)
+        moves = device is not None and device != x.device
+        casts = dtype is not None and check_dtype(dtype) != x.dtype.name
+        if copy is False and (moves or casts):
+            raise MetadataError("asarray: another dtype or device needs a copy", op="asarray")
+        if casts:
+            x = x.astype(dtype)
+        if moves:
+            return x.to_device(str(device))
+        return x.copy() if copy and not casts else x
+
+    def empty(self, shape: Shape, *, dtype: DType | None = None, device: str | None = None) -> Tensor:
+        """A tensor of zeros: memory that others have used is never shown."""
+        return self._create("empty", device, shape=shape, dtype=real(dtype))
+
+    def empty_like(self, x: Tensor, /, *, dtype: DType | None = None, device: str | None = None) -> Tensor:
+        """As `empty`, with the shape of x, and its dtype and device unless others are given."""
+        return self._like("empty", x, dtype, device)
+
+    def eye(
+        self,
+        n_rows: int,
+        n_cols: int | None = None,
+        /,
+        *,
+        k: int = 0,
+        dtype: DType | None = None,
+        device: str | None = None,
+    ) -> Tensor:
+        """Ones on the k-th diagonal, zeros elsewhere; square unless `n_cols` is given."""
+        return self._create("eye", device, n_rows=n_rows, n_cols=n_cols, k=k, dtype=real(dtype))
+
+    def from_dlpack(self, x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Tensor:
+        """A tensor of what another library holds: anything with `__dlpack__` (NumPy, PyTorch, CuPy, JAX).
+
+        A tensor of this session is taken as it is, if `copy` allows. Everything else is copied through the host;
+        ValueError if `copy=False`, AttributeError if x does not speak DLPack.
+        """
+        session = self._maker()
+        if isinstance(x, Tensor) and x._session is session:
+            return self.asarray(x, device=device, copy=copy)
+        if copy is False:
+            raise MetadataError("from_dlpack: without a copy nothing gets into a device's memory", op="from_dlpack")
+        return session.asarray(host_array(x), device)
+
+    def full(
+        self, shape: Shape, fill_value: Scalar, *, dtype: DType | None = None, device: str | None = None
+    ) -> Tensor:
+        """A tensor of one value, by default of its kind's default dtype."""
+        return self._create("full", device, number(fill_value, "full"), shape=shape, dtype=dtype)
+
+    def full_like(
+        self, x: Tensor, /, fill_value: Scalar, *, dtype: DType | None = None, device: str | None = None
+    ) -> Tensor:
+        """As `full`, with the shape of x, and its dtype and device unless others are given."""
+        return self._like("full", x, dtype, device, number(fill_value, "full_like"))
+
+    def linspace(
+        self,
+        start: complex,
+        stop: complex,
+        /,
+        num: int,
+        *,
+        dtype: DType | None = None,
+        device: str | None = None,
+        endpoint: bool = True,
+    ) -> Tensor:
+        """`num` evenly spaced numbers from start to stop, which is the last one if `endpoint`."""
+        bounds = {"start": plain(start), "stop": plain(stop)}
+        return self._create("linspace", device, **bounds, num=num, dtype=dtype, endpoint=endpoint)
+
+    def meshgrid(self, *arrays: Tensor, indexing: Literal["xy", "ij"] = "xy") -> list[Tensor]:
+        """Coordinate matrices of 1-d tensors: views, one per tensor, all of the grid's shape.
+
+        "xy" puts the first tensor along the second axis, "ij" along the first. ValueError for other dimensions, and if
+        the dtypes differ.
+        """
+        if indexing not in {"xy", "ij"}:
+            raise MetadataError(f"meshgrid: indexing is 'xy' or 'ij', not {indexing!r}", op="meshgrid")
+        tensors = [self._session._own(each) for each in arrays]
+        if any(each.ndim != 1 for each in tensors):
+            raise MetadataError("meshgrid: takes 1-d tensors; reshape them first", op="meshgrid")
+        if len({each.dtype for each in tensors}) > 1:
+            raise MetadataError("meshgrid: all tensors have to have the same dtype", op="meshgrid")
+        axes = list(range(len(tensors)))
+        if indexing == "xy" and len(axes) > 1:
+            axes[:2] = [1, 0]
+        spread = [
+            each.reshape(tuple(-1 if i == axis else 1 for i in range(len(tensors))))
+            for axis, each in zip(axes, tensors, strict=True)
+        ]
+        shape = broadcast_shapes(each.shape for each in spread)
+        return [self._call("broadcast_to", each, shape=shape) for each in spread]
+
+    def ones(self, shape: Shape, *, dtype: DType | None = None, device: str | None = None) -> Tensor:
+        """A tensor of ones, float64 by default."""
+        return self._create("ones", device, shape=shape, dtype=real(dtype))
+
+    def ones_like(self, x: Tensor, /, *, dtype: DType | None = None, device: str | None = None) -> Tensor:
+        """As `ones`, with the shape of x, and its dtype and device unless others are given."""
+        return self._like("ones", x, dtype, device)
+
+    def tril(self, x: Tensor, /, *, k: int = 0) -> Tensor:
+        """The matrices of x with zeros above the k-th diagonal."""
+        return self._call("tril", x, k=k)
+
+    def triu(self, x: Tensor, /, *, k: int = 0) -> Tensor:
+        """The matrices of x with zeros below the k-th diagonal."""
+        return self._call("triu", x, k=k)
+
+    def zeros(self, shape: Shape, *, dtype: DType | None = None, device: str | None = None) -> Tensor:
+        """A tensor of zeros, float64 by default."""
+        return self._create("zeros", device, shape=shape, dtype=real(dtype))
+
+    def zeros_like(self, x: Tensor, /, *, dtype: DType | None = None, device: str | None = None) -> Tensor:
+        """As `zeros`, with the shape of x, and its dtype and device unless others are given."""
+        return self._like("zeros", x, dtype, device)
+
+    def _stack(self, rows: Sequence[Any], dtype: DType | None, device: str | None) -> Tensor:
+        """A nested sequence in which tensors stand, put together where they are; it waits for none of them."""
+        parts = [self.asarray(each, device=device) for each in rows]
+        if dtype is None:
+            dtype = np.result_type(*(each.dtype for each in parts))
+        return self._call("stack", *(self.asarray(each, dtype=dtype) for each in parts))
+
+    def _create(self, name: str, device: str | None, *operands: Scalar, **attributes: Any) -> Tensor:
+        session = self._maker()
+        return session.call(name, operands, attributes, device=session._device(device))[0]
+
+    def _like(self, name: str, x: Tensor, dtype: DType | None, device: str | None, *operands: Scalar) -> Tensor:
+        """From the meta alone where it is known: then the result waits for nothing, and moves nothing."""
+        session = self._session
+        x, home = session._own(x), session._device(device or x.device)
+        if x._meta is None:
+            made = session.call(f"{name}_like", (x, *operands), {"dtype": dtype})[0]
+            return made if home == x.device else made.to_device(home)
+        attributes = {"shape": x.shape, "dtype": x.dtype if dtype is None else dtype}
+        return session.call(name, operands, attributes, device=home)[0]
+
+
+def holds_tensors(values: Any) -> bool:
+    """Is there a tensor in the nested sequence?"""
+    if isinstance(values, list | tuple):
+        return any(holds_tensors(each) for each in values)
+    return isinstance(values, Tensor)
+
+
+def real(dtype: DType | None) -> Any:
+    """The dtype, or the default one."""
+    return "float64" if dtype is None else dtype
+
+
+def plain(value: Any) -> Any:
+    """A Python number for a NumPy scalar; everything else as it is, for the attribute's check to judge."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def number(value: Any, function: str) -> Scalar:
+    """A fill value; MetadataTypeError unless it is a number."""
+    found = value if type(value) in SCALARS else as_number(value)
+    if found is NotImplemented:
+        raise MetadataTypeError(f"{function}: the fill value is a Python number, not {type(value).__name__}")
+    filling: Scalar = found
+    return filling

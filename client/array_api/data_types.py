@@ -1,0 +1,128 @@
+"""Functions on dtypes. They look at metas only: none issues an op, but for `astype`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+
+from ...interpreter import kinds
+from ...interpreter.attributes import check_dtype
+from ...interpreter.errors import MetadataError, MetadataTypeError, metadata_error
+from ...interpreter.meta import Meta, OperandMeta, Scalar
+from ...interpreter.promotion import promote
+from ..operators import SCALARS
+from ..tensor import Tensor
+from .functions import Functions
+
+if TYPE_CHECKING:
+    DType: TypeAlias = np.dtype[np.generic]
+
+KINDS: Final = {
+    "bool": kinds.BOOLEAN,
+    "signed integer": kinds.SIGNED,
+    "unsigned integer": kinds.UNSIGNED,
+    "integral": kinds.INTEGER,
+    "real floating": kinds.REAL_FLOATING,
+    "complex floating": kinds.COMPLEX_FLOATING,
+    "numeric": kinds.NUMERIC,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FloatInfo:
+    """Limits of a floating-point dtype, as Python numbers; of a complex one, those of its parts."""
+
+    bits: int
+    eps: float
+    max: float
+    min: float
+    smallest_normal: float
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerInfo:
+    """Limits of an integer dtype, as Python numbers."""
+
+    bits: int
+    max: int
+    min: int
+    dtype: DType
+
+
+class DataTypes(Functions):
+    """astype, can_cast, finfo, iinfo, isdtype, result_type."""
+
+    def astype(self, x: Tensor, dtype: DType, /, *, copy: bool = True, device: str | None = None) -> Tensor:
+        """x with another dtype; with `copy=False`, x itself if it has that dtype (and device) already.
+
+        TypeError for complex to real: take `real` or `imag` first.
+        """
+        x = self._session._own(x)
+        same_place = device is None or device == x.device
+        if not copy and same_place and x._meta is not None and x.dtype == _dtype(dtype, "astype"):
+            return x
+        cast = self._call("astype", x, dtype=dtype)
+        return cast if same_place or device is None else cast.to_device(device)
+
+    def can_cast(self, from_: DType | Tensor, to: DType, /) -> bool:
+        """Does a cast from one dtype to the other keep every value? As `numpy.can_cast`, and so across kinds, too."""
+        return np.can_cast(_dtype(from_, "can_cast"), _dtype(to, "can_cast"))
+
+    def finfo(self, type: DType | Tensor, /) -> FloatInfo:  # noqa: A002 - the standard's name
+        """Limits of a floating-point dtype, or of a tensor's; TypeError for others."""
+        dtype = _of_kind(_dtype(type, "finfo"), kinds.FLOATING, "finfo")
+        found = np.finfo(dtype)  # type: ignore[type-var]
+        eps, high, low, normal = map(float, (found.eps, found.max, found.min, found.smallest_normal))
+        return FloatInfo(int(found.bits), eps, high, low, normal, np.dtype(found.dtype))
+
+    def iinfo(self, type: DType | Tensor, /) -> IntegerInfo:  # noqa: A002 - the standard's name
+        """Limits of an integer dtype, or of a tensor's; TypeError for others."""
+        dtype = _of_kind(_dtype(type, "iinfo"), kinds.INTEGER, "iinfo")
+        found = np.iinfo(dtype)  # type: ignore[type-var]
+        return IntegerInfo(int(found.bits), int(found.max), int(found.min), dtype)
+
+    def isdtype(self, dtype: DType, kind: DType | str | tuple[DType | str, ...]) -> bool:
+        """Is it that dtype, or of that kind, or of one of several? float16 counts as "real floating"."""
+        given = _dtype(dtype, "isdtype")
+        return any(_is_of(given, each) for each in (kind if isinstance(kind, tuple) else (kind,)))
+
+    def result_type(self, *arrays_and_dtypes: Tensor | Scalar | DType) -> DType:
+        """The dtype that tensors, dtypes and Python scalars promote to; TypeError if their kinds do not mix."""
+        operands: list[OperandMeta] = [
+            type(each) if type(each) in SCALARS else Meta.of((), _dtype(each, "result_type"))  # type: ignore[misc]
+            for each in arrays_and_dtypes
+        ]
+        if not any(isinstance(operand, Meta) for operand in operands):
+            raise MetadataTypeError("result_type: at least one argument has to be a tensor or a dtype")
+        try:
+            return promote(operands)
+        except TypeError as error:
+            raise metadata_error(error, f"result_type: {error}", "result_type") from None
+
+
+def _dtype(given: Any, function: str) -> DType:
+    """The dtype of a tensor, or the one meant; MetadataTypeError if it is none."""
+    if isinstance(given, Tensor):
+        return given.dtype
+    try:
+        return np.dtype(check_dtype(given))
+    except TypeError as error:
+        raise MetadataTypeError(f"{function}: {error}", op=function) from None
+
+
+def _of_kind(dtype: DType, accepted: kinds.DTypes, function: str) -> DType:
+    if dtype.name not in accepted:
+        message = f"{function} is about {kinds.kind_name(accepted)} dtypes, not {dtype.name}"
+        raise MetadataTypeError(message, op=function)
+    return dtype
+
+
+def _is_of(dtype: DType, kind: DType | str) -> bool:
+    if not isinstance(kind, str):
+        return dtype == _dtype(kind, "isdtype")
+    if kind not in KINDS:
+        raise MetadataError(f"isdtype: there is no kind {kind!r}; there are {', '.join(KINDS)}", op="isdtype")
+    return dtype.name in KINDS[kind]

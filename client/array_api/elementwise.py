@@ -1,0 +1,157 @@
+"""Elementwise functions: one line each, and all but `clip` made from two patterns.
+
+They take what the operators take, by the same short way: `xp.add(x, y)` costs what `x + y` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias, TypeVar
+
+from ...interpreter import kinds
+from ...interpreter import ops as _ops  # noqa: F401 - fills the registry
+from ...interpreter.errors import MetadataTypeError
+from ...interpreter.opdef import REGISTRY, OpDef
+from ..operators import SCALARS, as_number
+from ..tensor import Tensor
+from .functions import Functions
+
+Operand: TypeAlias = Any  # a Tensor or a Python scalar
+Unary: TypeAlias = Callable[[Any, Tensor], Tensor]
+Binary: TypeAlias = Callable[[Any, Operand, Operand], Tensor]
+F = TypeVar("F", bound=Callable[..., Tensor])
+
+
+def unary(name: str) -> Unary:
+    """The function of that op, with one tensor."""
+    op = REGISTRY[name]
+
+    def function(self: Functions, x: Tensor, /) -> Tensor:
+        return self._session._operate_one(op, x)
+
+    return named(function, op)
+
+
+def binary(name: str) -> Binary:
+    """The function of that op, with two operands, one of which may be a Python scalar."""
+    op = REGISTRY[name]
+
+    def function(self: Functions, x1: Operand, x2: Operand, /) -> Tensor:
+        if type(x2) is not Tensor and type(x2) not in SCALARS:
+            x2 = operand(x2, name)
+        if type(x1) is Tensor and x1._session is self._session:
+            return x1._session._operate(op, x1, x2)
+        return self._session.call(name, [operand(x1, name), x2])[0]
+
+    return named(function, op)
+
+
+def named(function: F, op: OpDef) -> F:
+    """The function with the op's name and text."""
+    function.__name__, function.__qualname__, function.__doc__ = op.name, f"Elementwise.{op.name}", op.summary
+    return function
+
+
+def operand(value: Any, name: str) -> Any:
+    """A tensor or a number; MetadataTypeError for anything else."""
+    if isinstance(value, Tensor) or type(value) in SCALARS:
+        return value
+    number = as_number(value)
+    if number is NotImplemented:
+        raise MetadataTypeError(f"{name}: {type(value).__name__} is no operand; use a tensor or a number", op=name)
+    return number
+
+
+def check_real(x: Tensor) -> None:
+    """MetadataTypeError if it is known not to be of real numbers."""
+    if x._meta is not None and x.dtype.name not in kinds.REAL:
+        raise MetadataTypeError(f"clip: not defined for {x.dtype.name}: it takes real-valued dtypes", op="clip")
+
+
+class Elementwise(Functions):
+    """The elementwise functions, with broadcasting and promotion as the standard has them."""
+
+    abs = unary("abs")
+    acos = unary("acos")
+    acosh = unary("acosh")
+    add = binary("add")
+    asin = unary("asin")
+    asinh = unary("asinh")
+    atan = unary("atan")
+    atan2 = binary("atan2")
+    atanh = unary("atanh")
+    bitwise_and = binary("bitwise_and")
+    bitwise_invert = unary("bitwise_invert")
+    bitwise_left_shift = binary("bitwise_left_shift")
+    bitwise_or = binary("bitwise_or")
+    bitwise_right_shift = binary("bitwise_right_shift")
+    bitwise_xor = binary("bitwise_xor")
+    ceil = unary("ceil")
+    conj = unary("conj")
+    copysign = binary("copysign")
+    cos = unary("cos")
+    cosh = unary("cosh")
+    divide = binary("divide")
+    equal = binary("equal")
+    exp = unary("exp")
+    expm1 = unary("expm1")
+    floor = unary("floor")
+    floor_divide = binary("floor_divide")
+    greater = binary("greater")
+    greater_equal = binary("greater_equal")
+    hypot = binary("hypot")
+    imag = unary("imag")
+    isfinite = unary("isfinite")
+    isinf = unary("isinf")
+    isnan = unary("isnan")
+    less = binary("less")
+    less_equal = binary("less_equal")
+    log = unary("log")
+    log1p = unary("log1p")
+    log2 = unary("log2")
+    log10 = unary("log10")
+    logaddexp = binary("logaddexp")
+    logical_and = binary("logical_and")
+    logical_not = unary("logical_not")
+    logical_or = binary("logical_or")
+    logical_xor = binary("logical_xor")
+    maximum = binary("maximum")
+    minimum = binary("minimum")
+    multiply = binary("multiply")
+    negative = unary("negative")
+    nextafter = binary("nextafter")
+    not_equal = binary("not_equal")
+    positive = unary("positive")
+    pow = binary("pow")
+    real = unary("real")
+    reciprocal = unary("reciprocal")
+    remainder = binary("remainder")
+    round = unary("round")
+    sign = unary("sign")
+    signbit = unary("signbit")
+    sin = unary("sin")
+    sinh = unary("sinh")
+    sqrt = unary("sqrt")
+    square = unary("square")
+    subtract = binary("subtract")
+    tan = unary("tan")
+    tanh = unary("tanh")
+    trunc = unary("trunc")
+
+    def clip(
+        self,
+        x: Tensor,
+        /,
+        min: Operand | None = None,  # noqa: A002 - the standard's name
+        max: Operand | None = None,  # noqa: A002 - the standard's name
+    ) -> Tensor:
+        """x limited to [min, max]; None leaves a side open. Real-valued dtypes; NaN anywhere gives NaN."""
+        low = None if min is None else operand(min, "clip")
+        high = None if max is None else operand(max, "clip")
+        if low is None or high is None:
+            check_real(self._session._own(x))  # the other ops take more
+        if low is None and high is None:
+            return x.copy()
+        if high is None:
+            return self._call("maximum", x, low)
+        return self._call("minimum", x, high) if low is None else self._call("clip", x, low, high)

@@ -1,0 +1,30 @@
+"""What the families of functions of a namespace share: the session whose tensors they take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..session import Session
+    from ..tensor import Tensor
+
+
+class Functions:
+    """A family of functions, as methods: `_session` is where they issue their ops."""
+
+    _session: Session
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def _maker(self) -> Session:
+        """The session that makes new tensors."""
+        return self._session
+
+    def _call(self, name: str, *operands: Any, **attributes: Any) -> Tensor:
+        """Issue an op with one result."""
+        return self._session.call(name, operands, attributes or None)[0]
+
+    def _call_all(self, name: str, *operands: Any, **attributes: Any) -> list[Tensor]:
+        """Issue an op with several results."""
+        return self._session.call(name, operands, attributes or None)

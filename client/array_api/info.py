@@ -1,0 +1,50 @@
+"""`__array_namespace_info__`: what the namespace can do, on which devices, with which dtypes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...interpreter.attributes import MAX_NDIM
+from ...interpreter.errors import MetadataError
+from ...interpreter.meta import DTYPES
+from .data_types import KINDS
+from .functions import Functions
+
+if TYPE_CHECKING:
+    DType = np.dtype[np.generic]
+
+_BEYOND = frozenset({"float16"})  # not in the standard
+_DEFAULTS = {"real floating": "float64", "complex floating": "complex128", "integral": "int64", "indexing": "int64"}
+
+
+class NamespaceInfo(Functions):
+    """The standard's inspection functions."""
+
+    def capabilities(self) -> dict[str, Any]:
+        """Masks select, data may decide shapes, and a tensor has at most 64 dimensions."""
+        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": MAX_NDIM}
+
+    def default_device(self) -> str:
+        """Where creation functions put tensors unless told otherwise: the machine's first device."""
+        return self._session._device(None)
+
+    def default_dtypes(self, *, device: str | None = None) -> dict[str, DType]:
+        """The dtype of each kind that Python numbers get; the same on every device."""
+        self._session._device(device)
+        return {kind: np.dtype(name) for kind, name in _DEFAULTS.items()}
+
+    def devices(self) -> list[str]:
+        """Names of the machine's devices."""
+        return self._session.devices
+
+    def dtypes(self, *, device: str | None = None, kind: str | tuple[str, ...] | None = None) -> dict[str, DType]:
+        """The standard's dtypes by name, all or those of some kinds; the same on every device."""
+        self._session._device(device)
+        wanted = KINDS if kind is None else kind if isinstance(kind, tuple) else (kind,)
+        for each in wanted:
+            if each not in KINDS:
+                raise MetadataError(f"dtypes: there is no kind {each!r}; there are {', '.join(KINDS)}", op="dtypes")
+        found = (name for name in DTYPES if any(name in KINDS[each] for each in wanted))
+        return {name: np.dtype(name) for name in found if name not in _BEYOND}

@@ -1,0 +1,214 @@
+"""Linear algebra: four functions of the main namespace, and the `linalg` extension.
+
+Matrices are the last two axes of a tensor, and all axes before them are a stack. LAPACK has no half precision: what
+solves or decomposes takes float32, float64, complex64 and complex128. A matrix that has no inverse, no Cholesky factor
+or, because of a NaN or an infinity, no eigenvalues or singular values is known only once the op has run: reading the
+result raises then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from .functions import Functions
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+
+class EighResult(NamedTuple):
+    """Eigenvalues (..., M), real; eigenvectors (..., M, M) in columns."""
+
+    eigenvalues: Tensor
+    eigenvectors: Tensor
+
+
+class QRResult(NamedTuple):
+    """Q with orthonormal columns; R, upper triangular."""
+
+    Q: Tensor
+    R: Tensor
+
+
+class SlogdetResult(NamedTuple):
+    """The sign of the determinant; the natural logarithm of its absolute value, real."""
+
+    sign: Tensor
+    logabsdet: Tensor
+
+
+class SVDResult(NamedTuple):
+    """Left singular vectors in columns; singular values, real and descending; right singular vectors in rows."""
+
+    U: Tensor
+    S: Tensor
+    Vh: Tensor
+
+
+class LinearAlgebra(Functions):
+    """The functions of linear algebra that the main namespace has."""
+
+    def matmul(self, x1: Tensor, x2: Tensor, /) -> Tensor:
+        """Matrix product, over stacks that broadcast.
+
+        A 1-d x1 is a row, a 1-d x2 is a column, and the axis it gains vanishes from the result. ValueError for 0-d
+        operands, and if x1 has not as many columns as x2 has rows.
+        """
+        return self._call("matmul", x1, x2)
+
+    def matrix_transpose(self, x: Tensor, /) -> Tensor:
+        """The matrices (..., M, N) with rows and columns exchanged, (..., N, M)."""
+        return self._call("matrix_transpose", x)
+
+    def tensordot(self, x1: Tensor, x2: Tensor, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
+        """Sums of products over axes of x1 and axes of x2, which are equal in size.
+
+        `axes`: so many last axes of x1 and first ones of x2, in order; or the axes of x1 and those of x2 that go with
+        them. The result has the other axes of x1, then the other axes of x2.
+        """
+        return self._call("tensordot", x1, x2, axes=axes)
+
+    def vecdot(self, x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
+        """Dot products of vectors along an axis: sums of conj(x1) * x2.
+
+        `axis` is negative, and both have it in the same size; the other axes broadcast.
+        """
+        return self._call("vecdot", x1, x2, axis=axis)
+
+
+class Linalg(LinearAlgebra):
+    """The `linalg` extension."""
+
+    # -- decompositions
+
+    def cholesky(self, x: Tensor, /, *, upper: bool = False) -> Tensor:
+        """The lower triangular L with x = L L^H, or the upper triangular U with x = U^H U.
+
+        x: (..., M, M), Hermitian. Reading the result raises if a matrix is not positive definite.
+        """
+        return self._call("cholesky", x, upper=upper)
+
+    def eigh(self, x: Tensor, /) -> EighResult:
+        """Eigenvalues (..., M), real and ascending, and eigenvectors (..., M, M), in columns, of Hermitian matrices."""
+        return EighResult(*self._call_all("eigh", x))
+
+    def eigvalsh(self, x: Tensor, /) -> Tensor:
+        """Eigenvalues (..., M), real and ascending, of Hermitian matrices (..., M, M)."""
+        return self._call("eigvalsh", x)
+
+    def qr(self, x: Tensor, /, *, mode: Literal["reduced", "complete"] = "reduced") -> QRResult:
+        """Q with orthonormal columns and upper triangular R with x = Q R.
+
+        x: (..., M, N); Q (..., M, K) and R (..., K, N) with K = min(M, N), or K = M in the mode 'complete'.
+        """
+        return QRResult(*self._call_all("qr", x, mode=mode))
+
+    def svd(self, x: Tensor, /, *, full_matrices: bool = True) -> SVDResult:
+        """Singular value decomposition x = U S Vh, with the diagonal of S (..., K), K = min(M, N).
+
+        x: (..., M, N); U (..., M, M) and Vh (..., N, N), or U (..., M, K) and Vh (..., K, N) if not `full_matrices`.
+        """
+        return SVDResult(*self._call_all("svd", x, full_matrices=full_matrices))
+
+    def svdvals(self, x: Tensor, /) -> Tensor:
+        """Singular values (..., min(M, N)), real and descending, of matrices (..., M, N)."""
+        return self._call("svdvals", x)
+
+    # -- determinants, inverses, ranks
+
+    def det(self, x: Tensor, /) -> Tensor:
+        """Determinants (...) of matrices (..., M, M)."""
+        return self._call("det", x)
+
+    def slogdet(self, x: Tensor, /) -> SlogdetResult:
+        """Signs (...) of the determinants, and natural logarithms (...), real, of their absolute values.
+
+        Where `det` would overflow or underflow. 0 and -inf for a singular matrix.
+        """
+        return SlogdetResult(*self._call_all("slogdet", x))
+
+    def inv(self, x: Tensor, /) -> Tensor:
+        """Inverses of matrices (..., M, M). Reading the result raises if one of them is singular."""
+        return self._call("inv", x)
+
+    def solve(self, x1: Tensor, x2: Tensor, /) -> Tensor:
+        """The x with x1 x = x2, for matrices x1 (..., M, M).
+
+        x2 is one vector if it has one dimension, (M,), else matrices (..., M, K); the stacks broadcast. Reading the
+        result raises if a matrix is singular.
+        """
+        return self._call("solve", x1, x2)
+
+    def pinv(self, x: Tensor, /, *, rtol: float | Tensor | None = None) -> Tensor:
+        """Moore-Penrose pseudo-inverses (..., N, M) of matrices (..., M, N).
+
+        Singular values up to `rtol` times the largest count as zero; `rtol` is a number or a real tensor that
+        broadcasts to the stack, by default max(M, N) times the machine epsilon.
+        """
+        return self._call("pinv", x) if rtol is None else self._call("pinv", x, rtol)
+
+    def matrix_rank(self, x: Tensor, /, *, rtol: float | Tensor | None = None) -> Tensor:
+        """Ranks (...), int64: how many singular values are more than `rtol` times the largest; `rtol` as in `pinv`."""
+        return self._call("matrix_rank", x) if rtol is None else self._call("matrix_rank", x, rtol)
+
+    def matrix_power(self, x: Tensor, n: int, /) -> Tensor:
+        """The n-th powers of matrices (..., M, M): of their inverses if n is negative, the identity if it is 0.
+
+        float16 has products, but no inverses.
+        """
+        return self._call("matrix_power", x, n=n)
+
+    # -- norms and diagonals
+
+    def matrix_norm(
+        self,
+        x: Tensor,
+        /,
+        *,
+        keepdims: bool = False,
+        ord: float | Literal["fro", "nuc"] | None = "fro",  # noqa: A002 - the standard's name
+    ) -> Tensor:
+        """Norms (...), real, of matrices (..., M, N).
+
+        `ord`: 'fro' (Frobenius, also None), 'nuc' (sum of the singular values), 1 and -1 (largest and smallest sum of
+        absolute values of a column), inf and -inf (of a row), 2 and -2 (largest and smallest singular value).
+        """
+        return self._call("matrix_norm", x, keepdims=keepdims, ord=ord)
+
+    def vector_norm(
+        self,
+        x: Tensor,
+        /,
+        *,
+        axis: int | tuple[int, ...] | None = None,
+        keepdims: bool = False,
+        ord: float = 2,  # noqa: A002 - the standard's name
+    ) -> Tensor:
+        """Norms, real, of the vectors along an axis, or over several axes, or over all (None).
+
+        `ord`: sum(abs(x)**ord)**(1/ord); inf and -inf for the largest and smallest absolute value, 0 for the number of
+        elements other than zero. TypeError unless x is floating-point.
+        """
+        return self._call("vector_norm", x, axis=axis, keepdims=keepdims, ord=ord)
+
+    def diagonal(self, x: Tensor, /, *, offset: int = 0) -> Tensor:
+        """The diagonals (..., K) of matrices (..., M, N), `offset` columns to the right or -`offset` rows below."""
+        return self._call("diagonal", x, offset=offset)
+
+    def trace(self, x: Tensor, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
+        """Sums (...) of the diagonals of matrices (..., M, N); integers grow to 64 bits if no `dtype` is given."""
+        return self._call("trace", x, offset=offset, dtype=dtype)
+
+    # -- products
+
+    def cross(self, x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
+        """Cross products of the vectors along an axis.
+
+        `axis` is negative, and both have size 3 along it; the other axes broadcast.
+        """
+        return self._call("cross", x1, x2, axis=axis)
+
+    def outer(self, x1: Tensor, x2: Tensor, /) -> Tensor:
+        """The products (N, M) of each element of the vector x1 (N,) with each of the vector x2 (M,)."""
+        return self._call("outer", x1, x2)

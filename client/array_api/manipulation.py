@@ -1,0 +1,119 @@
+"""Manipulation functions. Most results share memory with their operand until one of the two is written."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from ...interpreter.attributes import check_int
+from ...interpreter.axes import normal_axis
+from ...interpreter.errors import MetadataError, metadata_error
+from ...interpreter.promotion import broadcast_shapes
+from ..tensor import Tensor
+from .functions import Functions
+
+Axes: TypeAlias = int | tuple[int, ...]
+_ALL = ("slice", None, None, None)
+
+
+class Manipulation(Functions):
+    """broadcast_arrays broadcast_to concat expand_dims flip moveaxis permute_dims repeat reshape roll squeeze stack
+    tile unstack."""
+
+    def broadcast_arrays(self, *arrays: Tensor) -> list[Tensor]:
+        """The tensors repeated to the one shape that they all broadcast to; ValueError if there is none.
+
+        Waits for shapes that data decide.
+        """
+        tensors = [self._session._own(each) for each in arrays]
+        try:
+            shape = broadcast_shapes([each.shape for each in tensors])
+        except ValueError as error:
+            raise self._refusal("broadcast_arrays", error) from None
+        return [self._call("broadcast_to", each, shape=shape) for each in tensors]
+
+    def broadcast_to(self, x: Tensor, /, shape: tuple[int, ...]) -> Tensor:
+        """x repeated to that shape; ValueError if it does not broadcast to it."""
+        return self._call("broadcast_to", x, shape=shape)
+
+    def concat(self, arrays: tuple[Tensor, ...] | list[Tensor], /, *, axis: int | None = 0) -> Tensor:
+        """The tensors one after the other along `axis`; if it is None, their elements in C order as a 1-d tensor.
+
+        ValueError if shapes differ outside of the axis, TypeError if dtypes do not promote.
+        """
+        return self._call("concat", *arrays, axis=axis)
+
+    def expand_dims(self, x: Tensor, /, *, axis: int = 0) -> Tensor:
+        """x with a new axis of size one, at that place of the result; IndexError if it has no such place."""
+        return self._call("expand_dims", x, axis=axis)
+
+    def flip(self, x: Tensor, /, *, axis: Axes | None = None) -> Tensor:
+        """x reversed along the axes, or along all of them; IndexError if one does not exist."""
+        return self._call("flip", x, axis=axis)
+
+    def moveaxis(self, x: Tensor, source: Axes, destination: Axes, /) -> Tensor:
+        """Axes moved to other places, the others keeping their order.
+
+        IndexError for axes that do not exist, ValueError if one occurs twice or `destination` has another length.
+        """
+        return self._call("moveaxis", x, source=source, destination=destination)
+
+    def permute_dims(self, x: Tensor, /, axes: tuple[int, ...]) -> Tensor:
+        """Axis i of the result is axis `axes[i]` of x; ValueError unless `axes` names each once."""
+        return self._call("permute_dims", x, axes=axes)
+
+    def repeat(self, x: Tensor, repeats: int | Tensor, /, *, axis: int | None = None) -> Tensor:
+        """Each element that many times, along `axis`; if it is None, the elements in C order as a 1-d tensor.
+
+        Counts in a tensor of integers, one per element or one for all, decide the result's shape: whoever asks for
+        that waits. ValueError for negative counts; in a tensor they are the result's error.
+        """
+        if isinstance(repeats, Tensor):
+            return self._call("repeat_each", x, repeats, axis=axis)
+        return self._call("repeat", x, repeats=repeats, axis=axis)
+
+    def reshape(self, x: Tensor, /, shape: tuple[int, ...], *, copy: bool | None = None) -> Tensor:
+        """The elements in C order in another shape, of which one dimension may be -1; ValueError if they do not fit.
+
+        Values are independent whatever `copy` says. With False it is the result's error if the elements do not lie in
+        memory in a way that allows for the new shape.
+        """
+        return self._call("reshape", x, shape=shape, copy=copy)
+
+    def roll(self, x: Tensor, /, shift: Axes, *, axis: Axes | None = None) -> Tensor:
+        """The elements moved by `shift` along the axes, or in C order; what leaves comes in at the other end.
+
+        Several shifts need as many axes: ValueError. IndexError for axes that do not exist.
+        """
+        return self._call("roll", x, shift=shift, axis=axis)
+
+    def squeeze(self, x: Tensor, /, axis: Axes) -> Tensor:
+        """x without those axes of size one; ValueError if one has another size, IndexError if it does not exist."""
+        return self._call("squeeze", x, axis=axis)
+
+    def stack(self, arrays: tuple[Tensor, ...] | list[Tensor], /, *, axis: int = 0) -> Tensor:
+        """The tensors side by side along a new axis, at that place of the result.
+
+        ValueError if shapes differ, TypeError if dtypes do not promote.
+        """
+        return self._call("stack", *arrays, axis=axis)
+
+    def tile(self, x: Tensor, repetitions: tuple[int, ...], /) -> Tensor:
+        """x side by side with itself, that many times along each axis; missing axes and repetitions are ones in front.
+
+        ValueError for negative repetitions.
+        """
+        return self._call("tile", x, repetitions=repetitions)
+
+    def unstack(self, x: Tensor, /, *, axis: int = 0) -> tuple[Tensor, ...]:
+        """The slices of x along `axis`, without it; IndexError if it does not exist. Waits if data decide x's shape."""
+        shape = self._session._own(x).shape
+        try:
+            place = normal_axis(check_int(axis), len(shape))
+        except (TypeError, ValueError) as error:
+            raise self._refusal("unstack", error) from None
+        return tuple(self._call("getitem", x, index=(*(_ALL,) * place, row)) for row in range(shape[place]))
+
+    def _refusal(self, function: str, error: Exception) -> MetadataError:
+        """What is wrong with the arguments of a function that is several ops, with the user's line."""
+        refusal: MetadataError = self._session._at_user(metadata_error(error, f"{function}: {error}", function), 2)
+        return refusal

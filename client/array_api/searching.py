@@ -1,0 +1,58 @@
+"""Searching functions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from .functions import Functions
+
+if TYPE_CHECKING:
+    from ...interpreter.meta import Scalar
+    from ..tensor import Tensor
+
+
+class Searching(Functions):
+    """argmax, argmin, count_nonzero, nonzero, searchsorted, where. Positions and counts are int64."""
+
+    def argmax(self, x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
+        """The position of the first largest element along an axis; over all axes (None), counted in C order.
+
+        A NaN counts as the largest. ValueError if there is nothing to choose from.
+        """
+        return self._call("argmax", x, axis=axis, keepdims=keepdims)
+
+    def argmin(self, x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
+        """The position of the first smallest element along an axis; over all axes (None), counted in C order.
+
+        A NaN counts as the smallest. ValueError if there is nothing to choose from.
+        """
+        return self._call("argmin", x, axis=axis, keepdims=keepdims)
+
+    def count_nonzero(
+        self, x: Tensor, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False
+    ) -> Tensor:
+        """How many elements are not zero along the axes (None: all). NaN is not zero."""
+        return self._call("count_nonzero", x, axis=axis, keepdims=keepdims)
+
+    def nonzero(self, x: Tensor, /) -> tuple[Tensor, ...]:
+        """The positions of the elements that are not zero, in C order: a 1-d tensor for each dimension of x.
+
+        Their length is known when they are made. Waits if x is of unknown shape itself. ValueError for a 0-d tensor.
+        """
+        rows = self._call("nonzero", x)
+        return tuple(self._call("getitem", rows, index=row) for row in range(x.ndim))
+
+    def searchsorted(
+        self, x1: Tensor, x2: Tensor, /, *, side: Literal["left", "right"] = "left", sorter: Tensor | None = None
+    ) -> Tensor:
+        """Where to insert each element of x2 into the 1-d x1 to keep it sorted: before equal ones, or behind.
+
+        x1 is in ascending order, or x1[sorter] is: a tensor of integers of x1's shape. NaNs are last, as in `sort`. A
+        sorter with a position that x1 does not have is an error of the result.
+        """
+        operands = (x1, x2) if sorter is None else (x1, x2, sorter)
+        return self._call("searchsorted", *operands, side=side)
+
+    def where(self, condition: Tensor, x1: Tensor | Scalar, x2: Tensor | Scalar, /) -> Tensor:
+        """x1 where the condition (of bools) holds, else x2; they broadcast, and a Python scalar takes the dtype."""
+        return self._call("where", condition, x1, x2)

@@ -1,0 +1,28 @@
+"""Sorting functions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .functions import Functions
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+
+class Sorting(Functions):
+    """argsort, sort. NaN counts as the largest number; complex numbers are ordered by real, then imaginary part."""
+
+    def argsort(self, x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
+        """The positions, int64, that sort x along an axis; with `stable`, those of equal elements in their order.
+
+        IndexError for an axis that x does not have; a 0-d tensor has none.
+        """
+        return self._call("argsort", x, axis=axis, descending=descending, stable=stable)
+
+    def sort(self, x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
+        """x sorted along an axis; with `stable`, equal elements (0.0 and -0.0) keep their order.
+
+        IndexError for an axis that x does not have; a 0-d tensor has none.
+        """
+        return self._call("sort", x, axis=axis, descending=descending, stable=stable)

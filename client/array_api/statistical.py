@@ -1,0 +1,67 @@
+"""Statistical functions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from .functions import Functions
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+Axes: TypeAlias = int | tuple[int, ...] | None
+
+
+class Statistical(Functions):
+    """cumulative_prod, cumulative_sum, max, mean, min, prod, std, sum, var.
+
+    `axis` is what is reduced: one axis, several, or all (None). Reduced axes stay, with size one, if `keepdims`. NaN
+    propagates. Sums and products of integers are of 64 bits unless `dtype` names another dtype, which the elements are
+    cast to first. IndexError for an axis that x does not have.
+    """
+
+    def cumulative_prod(
+        self, x: Tensor, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+    ) -> Tensor:
+        """Products of the elements up to each one along an axis; with `include_initial`, a 1 before the first.
+
+        The axis may be left out for 1-d tensors alone (ValueError).
+        """
+        return self._call("cumulative_prod", x, axis=axis, dtype=dtype, include_initial=include_initial)
+
+    def cumulative_sum(
+        self, x: Tensor, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+    ) -> Tensor:
+        """Sums of the elements up to each one along an axis; with `include_initial`, a 0 before the first.
+
+        The axis may be left out for 1-d tensors alone (ValueError).
+        """
+        return self._call("cumulative_sum", x, axis=axis, dtype=dtype, include_initial=include_initial)
+
+    def max(self, x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
+        """The largest element. ValueError if there is nothing to choose from."""
+        return self._call("max", x, axis=axis, keepdims=keepdims)
+
+    def mean(self, x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
+        """The arithmetic mean, NaN of nothing; float64 for integers. NaN stays in its part of a complex number."""
+        return self._call("mean", x, axis=axis, keepdims=keepdims)
+
+    def min(self, x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
+        """The smallest element. ValueError if there is nothing to choose from."""
+        return self._call("min", x, axis=axis, keepdims=keepdims)
+
+    def prod(self, x: Tensor, /, *, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+        """The product, 1 of nothing. TypeError for a `dtype` that is not complex if x is."""
+        return self._call("prod", x, axis=axis, dtype=dtype, keepdims=keepdims)
+
+    def std(self, x: Tensor, /, *, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
+        """The standard deviation: root of `var`."""
+        return self._call("std", x, axis=axis, correction=correction, keepdims=keepdims)
+
+    def sum(self, x: Tensor, /, *, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+        """The sum, 0 of nothing. TypeError for a `dtype` that is not complex if x is."""
+        return self._call("sum", x, axis=axis, dtype=dtype, keepdims=keepdims)
+
+    def var(self, x: Tensor, /, *, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
+        """The variance of n elements, divided by n - correction; NaN if that is not positive. float64 for integers."""
+        return self._call("var", x, axis=axis, correction=correction, keepdims=keepdims)

@@ -1,0 +1,36 @@
+"""Utility functions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from .functions import Functions
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+Axes: TypeAlias = int | tuple[int, ...] | None
+
+
+class Utility(Functions):
+    """all, any, diff."""
+
+    def all(self, x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
+        """Are all elements along the axes (None: all) true? What is not zero is, NaN included; so is nothing at all."""
+        return self._call("all", x, axis=axis, keepdims=keepdims)
+
+    def any(self, x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
+        """Is an element along the axes (None: all) true? What is not zero is, NaN included."""
+        return self._call("any", x, axis=axis, keepdims=keepdims)
+
+    def diff(
+        self, x: Tensor, /, *, axis: int = -1, n: int = 1, prepend: Tensor | None = None, append: Tensor | None = None
+    ) -> Tensor:
+        """Differences of neighbours along an axis, `n` times over, after tensors were joined to its ends.
+
+        What is joined has the shape of x but for the axis, and a dtype that promotes with it. ValueError for other
+        shapes and negative `n`, IndexError for an axis that x does not have.
+        """
+        joined = [end for end in (prepend, append) if end is not None]
+        given = {"prepend": prepend is not None, "append": append is not None}
+        return self._call("diff", x, *joined, axis=axis, n=n, **given)

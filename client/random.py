@@ -1,0 +1,148 @@
+"""Random tensors: `session.random`. What is drawn depends on the seed and the number of the call, never on scheduling.
+
+The numbers of the calls are given here, where the calls are made: each method takes the session's next one and puts
+both into its instruction, so that the machine keeps no state of random numbers, and the same program draws the same
+values on any device, embedded or on a daemon. Several threads of one session share its calls: what each of them
+draws is fixed only if it gives seeds of its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from ..interpreter.errors import MetadataTypeError, metadata_error
+from ..interpreter.ops.random import check_seed
+from .array_api.functions import Functions
+from .tensor import Tensor
+
+if TYPE_CHECKING:
+    from .session import Session
+
+    DType: TypeAlias = np.dtype[np.generic]
+
+Shape: TypeAlias = int | tuple[int, ...]
+
+
+class RandomState:
+    """A seed, and how many calls it has served; of one session, for all of its threads.
+
+    Both are one value, so that no call ever gets the new seed with an old number. Without a seed, one of the operating
+    system's.
+    """
+
+    __slots__ = ("_stream",)
+
+    def __init__(self, seed: int | None = None) -> None:
+        self.seed(int.from_bytes(os.urandom(8)) if seed is None else seed)
+
+    def seed(self, seed: int) -> None:
+        """Start again, at call 0 of another seed; MetadataError unless that is an int in [0, 2**64)."""
+        self._stream = (as_seed(seed), itertools.count())
+
+    def next(self) -> tuple[int, int]:
+        """Seed and number of the next call."""
+        seed, calls = self._stream
+        return seed, next(calls)
+
+
+class Random(Functions):
+    """Draws tensors for a session, each from the next call of its seed; or, given `seed=`, from that seed alone.
+
+    A seed is an int in [0, 2**64). Tensors are made on `device`, on the first one unless given. MetadataError for
+    parameters that make no distribution.
+    """
+
+    def __init__(self, session: Session, state: RandomState) -> None:
+        super().__init__(session)
+        self._state = state
+
+    def seed(self, seed: int, /) -> None:
+        """Start again from this seed. A session that never did so has a seed of its own, which nobody can know."""
+        self._state.seed(seed)
+
+    def uniform(
+        self,
+        shape: Shape = (),
+        *,
+        low: float = 0.0,
+        high: float = 1.0,
+        dtype: DType | None = None,
+        device: str | None = None,
+        seed: int | None = None,
+    ) -> Tensor:
+        """Uniformly distributed in [low, high): floating-point, float64 by default."""
+        return self._draw("uniform", seed, device, dtype, shape=shape, low=low, high=high)
+
+    def normal(
+        self,
+        shape: Shape = (),
+        *,
+        mean: float = 0.0,
+        std: float = 1.0,
+        dtype: DType | None = None,
+        device: str | None = None,
+        seed: int | None = None,
+    ) -> Tensor:
+        """Normally distributed: floating-point or complex, float64 by default.
+
+        Real and imaginary part of a complex number are independent, with half of the variance each.
+        """
+        return self._draw("normal", seed, device, dtype, shape=shape, mean=mean, std=std)
+
+    def integers(
+        self,
+        low: int,
+        high: int | None = None,
+        /,
+        shape: Shape = (),
+        *,
+        dtype: DType | None = None,
+        device: str | None = None,
+        seed: int | None = None,
+    ) -> Tensor:
+        """Integers in [low, high), or with one bound in [0, low), each as likely; int64 by default.
+
+        OverflowError if the dtype does not hold all of them.
+        """
+        first, end = (0, low) if high is None else (low, high)
+        return self._draw("integers", seed, device, dtype, low=first, high=end, shape=shape)
+
+    def bernoulli(
+        self, p: float = 0.5, /, shape: Shape = (), *, device: str | None = None, seed: int | None = None
+    ) -> Tensor:
+        """Bool, True with probability p."""
+        return self._draw("bernoulli", seed, device, None, p=p, shape=shape)
+
+    def permutation(self, x: int | Tensor, /, *, seed: int | None = None, device: str | None = None) -> Tensor:
+        """The integers in [0, x) in random order, as int64; or the rows of the tensor x in that same order.
+
+        The rows are those along the first axis; their result is on x's device unless another is given.
+        """
+        if isinstance(x, Tensor):
+            return self._session.call("permute", (x, *self._stream(seed)), device=device)[0]
+        return self._draw("permutation", seed, device, None, n=x)
+
+    def _draw(self, name: str, seed: int | None, device: str | None, dtype: DType | None, **attributes: Any) -> Tensor:
+        if dtype is not None:
+            attributes["dtype"] = dtype
+        return self._session.call(name, self._stream(seed), attributes, device=device)[0]
+
+    def _stream(self, seed: int | None) -> tuple[int, ...]:
+        return self._state.next() if seed is None else (as_seed(seed),)
+
+
+def as_seed(seed: Any) -> int:
+    """The seed as a Python int; MetadataError unless it is an int in [0, 2**64)."""
+    if isinstance(seed, bool) or not isinstance(seed, Integral):
+        raise MetadataTypeError(f"seed: expected an int, got {type(seed).__name__}")
+    found = int(seed)
+    try:
+        check_seed(found, (), {})
+    except ValueError as error:
+        raise metadata_error(error, f"seed: {error}", "seed") from None
+    return found

@@ -1,0 +1,127 @@
+"""Where NumPy's ufuncs depart from the special cases of the array API standard, and what stands there instead.
+
+Ordinary values cost one look at the operands, or none: the ufunc makes all of them, and only if there is something
+special its results are replaced. An output may be the memory of an operand: what is read of operands is read before.
+Source: https://data-apis.org/array-api/2024.12/, "Special cases" of each function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..meta import LARGEST
+from ..opdef import Array, ArrayModule, Attributes, BoundKernel, OpDef
+
+# Called as correction(xp, *operands, out). The operands may be Python scalars, all but one; `out` may have another
+# dtype than the result, of its kind or of one above.
+Correction = Callable[..., None]
+SMALL = 0.25  # where the logarithm of 1 + x has lost digits of x
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class CorrectedUfunc(OpDef):
+    """An op by the ufunc of that name, as far as that does what the standard says: `correction` is called for it."""
+
+    correction: Correction
+
+    def bind(
+        self,
+        xp: ArrayModule,
+        count: int,  # noqa: ARG002 - of an op in general
+        attributes: Attributes,  # noqa: ARG002 - of an op in general
+        *,
+        aliased: bool = False,  # noqa: ARG002 - of an op in general
+        room: int = LARGEST,  # noqa: ARG002 - of an op in general
+    ) -> BoundKernel:
+        """The correction for one array module."""
+        return partial(self.correction, xp)
+
+
+def _all(xp: ArrayModule, mask: Array) -> bool:
+    """Is the mask known to be all true? Of a GPU's nothing is known: it would have to be waited for."""
+    return xp is np and np.count_nonzero(mask) == mask.size
+
+
+def _none(xp: ArrayModule, mask: Array) -> bool:
+    """Is the mask known to be all false?"""
+    return xp is np and not np.count_nonzero(mask)
+
+
+def floor_divide(xp: ArrayModule, x1: Any, x2: Any, out: Array) -> None:
+    """Of infinities NumPy makes NaN, or a whole step too much: there the floor of the quotient."""
+    if out.dtype.kind in "biu" or _all(xp, xp.isfinite(xp.add(x1, x2))):
+        xp.floor_divide(x1, x2, out)
+        return
+    infinite = xp.logical_or(xp.isinf(x1), xp.isinf(x2))
+    quotient = xp.floor(xp.divide(x1, x2))
+    xp.floor_divide(x1, x2, out)
+    xp.copyto(out, quotient, casting="same_kind", where=infinite)
+
+
+def power(xp: ArrayModule, x1: Any, x2: Any, out: Array) -> None:
+    """Of complex infinities and zeros to negative powers NumPy makes NaN: there exp(x2 * log(x1))."""
+    if out.dtype.kind != "c":
+        xp.power(x1, x2, out)
+        return
+    powers = xp.power(x1, x2)
+    undefined = xp.isnan(powers)
+    if not _none(xp, undefined):
+        undefined = undefined & ~(xp.isnan(x1) | xp.isnan(x2))
+        logarithms = xp.log(xp.asarray(x1, dtype=powers.dtype))
+        powers = xp.where(undefined, xp.exp(xp.multiply(x2, logarithms)), powers)
+    out[...] = powers
+
+
+def sign(xp: ArrayModule, x: Array, out: Array) -> None:
+    """A complex number with an infinite part and a NaN has a direction in NumPy: it is NaN in both parts."""
+    if x.dtype.kind != "c":
+        xp.sign(x, out)
+        return
+    undefined = xp.isnan(x)
+    xp.sign(x, out)
+    if not _none(xp, undefined):
+        xp.copyto(out, complex(np.nan, np.nan), where=undefined)
+
+
+def reciprocal(xp: ArrayModule, x: Array, out: Array) -> None:
+    """Complex reciprocals have other zeros and other NaN in NumPy than the quotients that they are."""
+    if x.dtype.kind == "c":
+        xp.divide(1, x, out)
+    else:
+        xp.reciprocal(x, out)
+
+
+def expm1(xp: ArrayModule, x: Array, out: Array) -> None:
+    """Of what is complex and not finite NumPy makes NaN: there exp(x) - 1. And -0 + 0j gives 0 + 0j, as exp has it."""
+    if x.dtype.kind != "c":
+        xp.expm1(x, out)
+        return
+    finite = xp.isfinite(x)
+    if _all(xp, finite):
+        xp.expm1(x, out)
+    else:
+        powers = xp.exp(x, xp.empty_like(out))
+        xp.subtract(powers.real, 1, powers.real)
+        xp.expm1(x, out)
+        xp.copyto(out, powers, where=xp.logical_not(finite))
+    xp.add(out.real, 0.0, out.real)
+
+
+def log1p(xp: ArrayModule, x: Array, out: Array) -> None:
+    """Of small complex numbers NumPy loses the digits that log1p is there to keep: there by |1 + x|**2 - 1."""
+    if x.dtype.kind != "c":
+        xp.log1p(x, out)
+        return
+    small = xp.less(xp.abs(x), SMALL)
+    if _none(xp, small):
+        xp.log1p(x, out)
+        return
+    near = x[small]
+    excess = xp.multiply(near, xp.conjugate(near + 2)).real
+    xp.log1p(x, out)
+    out.real[small] = xp.log1p(excess) / 2

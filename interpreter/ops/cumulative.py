@@ -1,0 +1,146 @@
+"""Running sums and products along an axis, and their counterpart, differences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..attributes import DTYPE_OR_NONE, axis_attribute, check_bool, check_int, optional
+from ..axes import normal_axis, tensor, tensors
+from ..kinds import ANY
+from ..meta import Meta, OperandMeta, Shape
+from ..opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
+from ..promotion import promote
+from .reductions import accumulated_dtype
+
+
+def _resized(shape: Shape, axis: int, length: int) -> Shape:
+    return (*shape[:axis], length, *shape[axis + 1 :])
+
+
+def _part(axis: int, start: int | None, stop: int | None) -> tuple[slice, ...]:
+    """The index of a range along an axis."""
+    return (*(slice(None),) * axis, slice(start, stop))
+
+
+# --- sums and products
+
+
+def _cumulative_axis(axis: int | None, ndim: int) -> int:
+    if ndim == 0:
+        raise ValueError("a 0-d tensor has no axis to go along")
+    if axis is None and ndim > 1:
+        raise ValueError(f"the axis has to be given for {ndim} dimensions")
+    return normal_axis(axis or 0, ndim)
+
+
+def infer_cumulative(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """The shape of x, one longer with the initial value; the dtype of a sum."""
+    x = tensor(metas)
+    axis = _cumulative_axis(attributes["axis"], x.ndim)
+    shape = _resized(x.shape, axis, x.shape[axis] + attributes["include_initial"])
+    return (Meta.of(shape, accumulated_dtype(x.dtype, attributes["dtype"])),)
+
+
+def _define_cumulative(name: str, function: str, initial: int) -> None:
+    def kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+        (x,), (out,) = inputs, outputs
+        axis = _cumulative_axis(attributes["axis"], x.ndim)
+        if attributes["include_initial"]:
+            out[_part(axis, 0, 1)] = initial
+            out = out[_part(axis, 1, None)]
+        if x.size:
+            getattr(xp, function)(x, axis=axis, dtype=out.dtype, out=out)
+
+    define(
+        OpDef(
+            name=name,
+            inputs=1,
+            infer=infer_cumulative,
+            summary=f"{function} along `axis`, from {initial} on if `include_initial`; computed in `dtype`.",
+            operands=("x",),
+            dtypes=(ANY,),
+            attributes=(
+                Attribute("axis", optional(check_int), None),
+                DTYPE_OR_NONE,
+                Attribute("include_initial", check_bool, default=False),
+            ),
+            kernel=kernel,
+            needs=(function,),
+        )
+    )
+
+
+_define_cumulative("cumulative_sum", "cumsum", 0)
+_define_cumulative("cumulative_prod", "cumprod", 1)
+
+
+# --- differences
+
+
+def infer_diff(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """What is joined to x has its shape but for the axis, which the differences shorten by n."""
+    x, *ends = tensors(metas)
+    if len(ends) != attributes["prepend"] + attributes["append"]:
+        raise ValueError(f"{len(ends)} tensors besides x do not match the attributes `prepend` and `append`")
+    axis, n = normal_axis(attributes["axis"], x.ndim), attributes["n"]
+    if n < 0:
+        raise ValueError(f"n is negative: {n}")
+    for end in ends:
+        if end.ndim != x.ndim or _resized(end.shape, axis, 0) != _resized(x.shape, axis, 0):
+            raise ValueError(f"shapes {x.shape} and {end.shape} differ outside axis {axis}")
+    length = sum(m.shape[axis] for m in (x, *ends)) - n
+    return (Meta.of(_resized(x.shape, axis, max(length, 0)), promote(metas)),)
+
+
+def diff_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    """Of bools the difference is whether they differ, as in NumPy."""
+    (out,), axis, n = outputs, normal_axis(attributes["axis"], inputs[0].ndim), attributes["n"]
+    if not out.size:
+        return
+    values = _joined(xp, inputs, axis, prepend=attributes["prepend"])
+    if n == 0:
+        out[...] = values
+        return
+    subtract = xp.not_equal if out.dtype == np.bool_ else xp.subtract
+    later, earlier = _part(axis, 1, None), _part(axis, None, -1)
+    for _ in range(n - 1):
+        values = subtract(values[later], values[earlier])
+    subtract(values[later], values[earlier], out)
+
+
+def _joined(xp: ArrayModule, inputs: Sequence[Any], axis: int, *, prepend: bool) -> Array:
+    x, *ends = inputs
+    if not ends:
+        return x
+    return xp.concatenate((ends[0], x, *ends[1:]) if prepend else (x, *ends), axis=axis)
+
+
+def diff_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
+    """One pass for each order, and one to join."""
+    operands = tensors(metas)
+    axis: int = attributes["axis"]
+    orders: int = min(attributes["n"], sum(m.shape[axis] for m in operands))
+    return sum(m.size for m in operands) * (orders + 1)
+
+
+define(
+    OpDef(
+        name="diff",
+        inputs=VARIADIC,
+        infer=infer_diff,
+        summary="Differences of neighbours along `axis`, `n` times: (x, [what to prepend], [what to append]).",
+        operands=("x", "prepend", "append"),
+        dtypes=(ANY,),
+        attributes=(
+            axis_attribute(-1),
+            Attribute("n", check_int, 1),
+            Attribute("prepend", check_bool, default=False),
+            Attribute("append", check_bool, default=False),
+        ),
+        kernel=diff_kernel,
+        work=diff_work,
+    )
+)

@@ -1,0 +1,292 @@
+"""Decompositions of matrices, each over stacks of them: cholesky, qr, svd, svdvals, eigh, eigvalsh.
+
+LAPACK does the work and says when it fails: the kernel raises LinAlgError. What LAPACK leaves undefined is refused:
+with a NaN or an infinity its iterations may end without converging, or with wrong numbers that look right.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..attributes import check_bool
+from ..axes import tensor
+from ..kinds import LAPACK
+from ..meta import Meta, OperandMeta
+from ..opdef import Array, ArrayModule, Attribute, Attributes, Infer, Kernel, OpDef, OutputMetas, Work, define
+from ..promotion import DType
+
+QR_MODES = ("reduced", "complete")
+
+
+def check_mode(value: Any) -> str:
+    """'reduced' or 'complete'."""
+    if not isinstance(value, str):
+        raise TypeError(f"expected a str, got {type(value).__name__}")
+    if value not in QR_MODES:
+        raise ValueError(f"{value[:40]!r} is no mode; the modes are 'reduced' and 'complete'")
+    return value
+
+
+# --- what ops on stacks of matrices share
+
+
+def matrices(metas: tuple[OperandMeta, ...]) -> Meta:
+    """The first operand, whose last two axes are matrices."""
+    x = tensor(metas)
+    if x.ndim < 2:
+        raise ValueError(f"a matrix has two dimensions, shape {x.shape} has {x.ndim}")
+    return x
+
+
+def square_matrices(metas: tuple[OperandMeta, ...]) -> Meta:
+    """The first operand, whose last two axes are square matrices."""
+    x = matrices(metas)
+    if x.shape[-1] != x.shape[-2]:
+        raise ValueError(f"the matrices have to be square, those of shape {x.shape} are not")
+    return x
+
+
+def real_dtype(dtype: DType) -> DType:
+    """The real dtype of the same precision."""
+    return np.finfo(dtype).dtype  # type: ignore[type-var]
+
+
+def lapack_work(x: Meta, factor: int, elements: int = 0) -> int:
+    """Cost of one LAPACK routine: about `factor` n**3 / 16, more for small matrices, whose passes are short.
+
+    `elements`: how many are swept, if more than x has. The factors were measured in float64 on one core, between n = 8
+    and n = 300, and hold within a factor of three.
+    """
+    rows, columns = x.shape[-2:]
+    count = math.prod(x.shape[:-2])
+    return count * 1000 + factor * max(x.size, elements) * (min(rows, columns) + 64) // 16
+
+
+def constant_work(factor: int) -> Work:
+    """`lapack_work` of the first operand."""
+
+    def work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, _attributes: Attributes) -> int:
+        return lapack_work(metas[0], factor) if isinstance(metas[0], Meta) else 0
+
+    return work
+
+
+def _sweeping_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, factor: int) -> int:
+    x = metas[0]
+    largest = max((m.size for m in outputs if m is not None), default=0)
+    return lapack_work(x, factor, largest) if isinstance(x, Meta) else 0
+
+
+def require_finite(xp: ArrayModule, x: Array) -> None:
+    """LinAlgError if there is a NaN or an infinity."""
+    if not bool(xp.isfinite(x).all()):
+        raise np.linalg.LinAlgError("there is a NaN or an infinity in the matrix, which has no such decomposition")
+
+
+def store(outputs: Sequence[Array], results: Sequence[Array]) -> None:
+    """Copy what the array module has allocated, which takes no `out`."""
+    for out, result in zip(outputs, results, strict=True):
+        out[...] = result
+
+
+# --- cholesky
+
+
+def infer_square(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+    """Square matrices; the result has their meta."""
+    return (square_matrices(metas),)
+
+
+def cholesky_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    """The upper factor is the lower one's conjugate transpose. LinAlgError: not positive definite."""
+    (x,), (out,) = inputs, outputs
+    if x.size == 0:
+        return
+    lower = xp.linalg.cholesky(x)
+    if attributes["upper"]:
+        xp.conjugate(xp.swapaxes(lower, -1, -2), out)
+    else:
+        out[...] = lower
+
+
+# --- qr
+
+
+def infer_qr(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """Q (..., M, K) and R (..., K, N), where K is M if complete, else the smaller of M and N."""
+    x = matrices(metas)
+    rows, columns = x.shape[-2:]
+    inner = rows if attributes["mode"] == "complete" else min(rows, columns)
+    stack = x.shape[:-2]
+    return Meta.of((*stack, rows, inner), x.dtype), Meta.of((*stack, inner, columns), x.dtype)
+
+
+def qr_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    """The array module's own."""
+    store(outputs, xp.linalg.qr(inputs[0], mode=attributes["mode"]))
+
+
+def qr_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+    """A complete Q may be larger than x."""
+    return _sweeping_work(metas, outputs, 8)
+
+
+# --- svd
+
+
+def infer_svd(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """U, S and Vh; U and Vh are square if full, else they have K columns and rows, K being the smaller of M and N."""
+    x = matrices(metas)
+    rows, columns = x.shape[-2:]
+    inner = min(rows, columns)
+    left, right = (rows, columns) if attributes["full_matrices"] else (inner, inner)
+    stack = x.shape[:-2]
+    return (
+        Meta.of((*stack, rows, left), x.dtype),
+        Meta.of((*stack, inner), real_dtype(x.dtype)),
+        Meta.of((*stack, right, columns), x.dtype),
+    )
+
+
+def infer_svdvals(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+    """As many as the smaller of rows and columns; real."""
+    x = matrices(metas)
+    return (Meta.of((*x.shape[:-2], min(x.shape[-2:])), real_dtype(x.dtype)),)
+
+
+def svd_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    """The array module's own."""
+    require_finite(xp, inputs[0])
+    store(outputs, xp.linalg.svd(inputs[0], full_matrices=attributes["full_matrices"]))
+
+
+def svdvals_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+    """In descending order."""
+    store(outputs, [singular_values(xp, inputs[0])])
+
+
+def singular_values(xp: ArrayModule, x: Array) -> Array:
+    """The singular values alone. LinAlgError if there is a NaN or an infinity."""
+    require_finite(xp, x)
+    return xp.linalg.svd(x, compute_uv=False)
+
+
+def svd_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+    """A full U or Vh may be larger than x."""
+    return _sweeping_work(metas, outputs, 16)
+
+
+# --- eigh
+
+
+def infer_eigh(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+    """Eigenvalues (..., M), real; eigenvectors (..., M, M) in columns."""
+    x = square_matrices(metas)
+    return Meta.of(x.shape[:-1], real_dtype(x.dtype)), x
+
+
+def infer_eigvalsh(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """The eigenvalues alone."""
+    return infer_eigh(metas, attributes)[:1]
+
+
+def eigh_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+    """Of what the lower triangles say; the upper ones are not read."""
+    (x,) = inputs
+    if x.size:
+        require_finite(xp, x)
+        store(outputs, xp.linalg.eigh(x))
+
+
+def eigvalsh_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+    """As eigh."""
+    (x,) = inputs
+    if x.size:
+        require_finite(xp, x)
+        store(outputs, [xp.linalg.eigvalsh(x)])
+
+
+# --- the table
+
+
+def define_lapack(
+    name: str,
+    infer: Infer,
+    kernel: Kernel,
+    work: Work,
+    summary: str,
+    *attributes: Attribute,
+    outputs: int = 1,
+    routine: str | None = None,
+) -> None:
+    """An op on one stack of matrices; `routine` is the array module's in `linalg`, if not of the op's name."""
+    define(
+        OpDef(
+            name=name,
+            inputs=1,
+            infer=infer,
+            summary=summary,
+            operands=("x",),
+            dtypes=(LAPACK,),
+            outputs=outputs,
+            attributes=attributes,
+            kernel=kernel,
+            work=work,
+            needs=(f"linalg.{routine or name}",),
+        )
+    )
+
+
+define_lapack(
+    "cholesky",
+    infer_square,
+    cholesky_kernel,
+    constant_work(1),
+    "Lower factor L of x = L L^H, or U of x = U^H U if `upper`; x has to be positive definite.",
+    Attribute("upper", check_bool, default=False),
+)
+define_lapack(
+    "qr",
+    infer_qr,
+    qr_kernel,
+    qr_work,
+    "Q with orthonormal columns and R upper triangular, x = Q R; `mode` 'reduced', or 'complete' with Q square.",
+    Attribute("mode", check_mode, "reduced"),
+    outputs=2,
+)
+define_lapack(
+    "svd",
+    infer_svd,
+    svd_kernel,
+    svd_work,
+    "U, the singular values S in descending order and Vh, x = U S Vh; U and Vh are square if `full_matrices`.",
+    Attribute("full_matrices", check_bool, default=True),
+    outputs=3,
+)
+define_lapack(
+    "svdvals",
+    infer_svdvals,
+    svdvals_kernel,
+    constant_work(6),
+    "Singular values of x, in descending order.",
+    routine="svd",
+)
+define_lapack(
+    "eigh",
+    infer_eigh,
+    eigh_kernel,
+    constant_work(10),
+    "Eigenvalues, in ascending order, and eigenvectors, in columns, of Hermitian matrices.",
+    outputs=2,
+)
+define_lapack(
+    "eigvalsh",
+    infer_eigvalsh,
+    eigvalsh_kernel,
+    constant_work(4),
+    "Eigenvalues of Hermitian matrices, in ascending order.",
+)

@@ -1,0 +1,238 @@
+"""Discrete Fourier transforms. Lengths are attributes, so that shapes are known before anything runs.
+
+Real and complex numbers of one precision go together: float32 gives complex64 and the other way round. No transform
+computes in float16, which counts as float32.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from enum import Enum, auto
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ..attributes import DTYPE_OR_NONE, check_axes, check_axis, check_float, check_int, optional
+from ..axes import normal_axes, normal_axis, tensor
+from ..kinds import ANY, FLOATING, REAL_FLOATING, DTypes
+from ..meta import Meta, OperandMeta, Shape
+from ..opdef import Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
+
+_NORMS = ("backward", "ortho", "forward")
+_SINGLE = frozenset({"float16", "float32", "complex64"})
+_WHOLE = -1  # a length that is that of the axis
+
+# The axes that are transformed, the last one at last, and the number of points of each.
+Plan: TypeAlias = tuple[Shape, Shape]
+
+
+class Form(Enum):
+    """What goes in and comes out. Of n points of a Hermitian spectrum only the first n//2 + 1 are kept."""
+
+    COMPLEX = auto()  # n points to n points
+    REAL = auto()  # n real points to half a spectrum
+    HERMITIAN = auto()  # half a spectrum to n real points
+
+
+_TAKES: dict[Form, DTypes] = {Form.COMPLEX: FLOATING, Form.REAL: REAL_FLOATING, Form.HERMITIAN: FLOATING}
+
+
+def check_norm(value: Any) -> str:
+    """The name of a normalisation."""
+    if not isinstance(value, str):
+        raise TypeError(f"expected one of {', '.join(_NORMS)}, got {type(value).__name__}")
+    if value not in _NORMS:
+        raise ValueError(f"expected one of {', '.join(_NORMS)}, got {value[:40]!r}")
+    return value
+
+
+def check_length(value: Any) -> int:
+    """A positive number of points."""
+    length = check_int(value)
+    if length < 1:
+        raise ValueError(f"a transform has at least one point, not {length}")
+    return length
+
+
+def check_lengths(value: Any) -> Shape:
+    """Positive numbers of points; -1 is the whole axis."""
+    return tuple(n if n == _WHOLE else check_length(n) for n in check_axes(value))
+
+
+# --- what is transformed
+
+
+def plan(shape: Shape, form: Form, attributes: Attributes) -> Plan:
+    """Axes and lengths. ValueError if there is nothing to transform along one of them."""
+    axes, given = _along_one(shape, attributes) if "axis" in attributes else _along_several(shape, attributes)
+    lengths = [shape[a] if n == _WHOLE else n for a, n in zip(axes, given, strict=True)]
+    if form is not Form.COMPLEX and not axes:
+        raise ValueError("there has to be an axis to transform along")
+    if form is Form.HERMITIAN and given[-1] == _WHOLE:
+        lengths[-1] = 2 * (shape[axes[-1]] - 1)
+    for axis, length in zip(axes, lengths, strict=True):
+        if length < 1:
+            raise ValueError(f"shape {shape} has too few points along axis {axis}, and no length is given")
+    return axes, tuple(lengths)
+
+
+def _along_one(shape: Shape, attributes: Attributes) -> Plan:
+    length = attributes["n"]
+    return (normal_axis(attributes["axis"], len(shape)),), (_WHOLE if length is None else length,)
+
+
+def _along_several(shape: Shape, attributes: Attributes) -> Plan:
+    sizes, axes = attributes["s"], normal_axes(attributes["axes"], len(shape))
+    if sizes is None:
+        return axes, (_WHOLE,) * len(axes)
+    if attributes["axes"] is None:
+        raise ValueError("with sizes `s`, the axes have to be given, too")
+    if len(sizes) != len(axes):
+        raise ValueError(f"{len(sizes)} sizes are given for {len(axes)} axes")
+    return axes, sizes
+
+
+def result_dtype(name: str, form: Form) -> str:
+    """Of the precision of x, and real if the spectrum was Hermitian."""
+    single = name in _SINGLE
+    if form is Form.HERMITIAN:
+        return "float32" if single else "float64"
+    return "complex64" if single else "complex128"
+
+
+# --- the table of transforms
+
+
+def _define_transform(name: str, form: Form, summary: str, *attributes: Attribute) -> None:
+    def infer(metas: tuple[OperandMeta, ...], given: Attributes) -> OutputMetas:
+        x = tensor(metas)
+        axes, lengths = plan(x.shape, form, given)
+        shape = list(x.shape)
+        for axis, length in zip(axes, lengths, strict=True):
+            shape[axis] = length
+        if form is Form.REAL:
+            shape[axes[-1]] = lengths[-1] // 2 + 1
+        return (Meta.of(tuple(shape), result_dtype(x.dtype.name, form)),)
+
+    def kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], given: Attributes) -> None:
+        (x,), (out,) = inputs, outputs
+        axes, lengths = plan(x.shape, form, given)
+        if not x.size or not axes:
+            out[...] = x if not axes else 0  # nothing but padding: NumPy would read what lies behind an empty axis
+            return
+        x = x.astype(np.float32) if x.dtype == np.float16 else x
+        function = getattr(xp.fft, name)
+        if "axis" in given:
+            out[...] = function(x, n=lengths[0], axis=axes[0], norm=given["norm"])
+        else:
+            out[...] = function(x, s=lengths, axes=axes, norm=given["norm"])
+
+    def work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, given: Attributes) -> int:
+        x = tensor(metas)
+        size = max(m.size for m in (x, *outputs) if m is not None)
+        return size * math.prod(plan(x.shape, form, given)[1]).bit_length()
+
+    define(
+        OpDef(
+            name=name,
+            inputs=1,
+            infer=infer,
+            summary=summary,
+            operands=("x",),
+            dtypes=(_TAKES[form],),
+            attributes=attributes,
+            kernel=kernel,
+            work=work,
+            needs=(f"fft.{name}",),
+        )
+    )
+
+
+_NORM = Attribute("norm", check_norm, "backward")
+_ONE = (Attribute("n", optional(check_length), None), Attribute("axis", check_int, -1), _NORM)
+_SEVERAL = (Attribute("s", optional(check_lengths), None), Attribute("axes", optional(check_axes), None), _NORM)
+
+for _name, _form, _summary in (
+    ("fft", Form.COMPLEX, "Fourier transform of `n` points along `axis`"),
+    ("ifft", Form.COMPLEX, "Inverse of fft"),
+    ("rfft", Form.REAL, "The first n//2 + 1 points of the Fourier transform of `n` real points along `axis`"),
+    ("irfft", Form.HERMITIAN, "Inverse of rfft, with `n` real points"),
+    ("hfft", Form.HERMITIAN, "Fourier transform of a Hermitian signal, of which x is half; `n` real points"),
+    ("ihfft", Form.REAL, "Inverse of hfft: the first n//2 + 1 points of a Hermitian signal"),
+):
+    _define_transform(_name, _form, f"{_summary}; x is padded with zeros or cut.", *_ONE)
+for _name, _form, _summary in (
+    ("fftn", Form.COMPLEX, "Fourier transform of `s` points along `axes`"),
+    ("ifftn", Form.COMPLEX, "Inverse of fftn"),
+    ("rfftn", Form.REAL, "fftn of real points, of which the last axis keeps the first n//2 + 1 points"),
+    ("irfftn", Form.HERMITIAN, "Inverse of rfftn, with `s` real points"),
+):
+    _define_transform(_name, _form, f"{_summary}; x is padded with zeros or cut.", *_SEVERAL)
+
+
+# --- frequencies
+
+
+def _define_frequencies(name: str, *, half: bool, summary: str) -> None:
+    def infer(_metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+        n, dtype = attributes["n"], attributes["dtype"] or "float64"
+        if dtype not in REAL_FLOATING:
+            raise TypeError(f"frequencies are real floating-point numbers, not {dtype}")
+        if attributes["d"] == 0:
+            raise ValueError("the spacing `d` of the samples cannot be zero")
+        return (Meta.of((n // 2 + 1 if half else n,), dtype),)
+
+    def kernel(xp: ArrayModule, _inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+        outputs[0][...] = getattr(xp.fft, name)(attributes["n"], attributes["d"])
+
+    define(
+        OpDef(
+            name=name,
+            inputs=0,
+            infer=infer,
+            summary=summary,
+            attributes=(Attribute("n", check_length), Attribute("d", check_float, 1.0), DTYPE_OR_NONE),
+            kernel=kernel,
+            needs=(f"fft.{name}",),
+        )
+    )
+
+
+_define_frequencies("fftfreq", half=False, summary="Frequencies of the points of an fft of `n` samples `d` apart.")
+_define_frequencies("rfftfreq", half=True, summary="Frequencies of the points of an rfft of `n` samples `d` apart.")
+
+
+# --- shifts
+
+
+def infer_shift(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """Of the meta of x, any."""
+    x = tensor(metas)
+    normal_axes(attributes["axes"], x.ndim)
+    return (x,)
+
+
+def _define_shift(name: str, summary: str) -> None:
+    def kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+        (x,), (out,) = inputs, outputs
+        axes = normal_axes(attributes["axes"], x.ndim)
+        out[...] = getattr(xp.fft, name)(x, axes=axes) if axes else x
+
+    define(
+        OpDef(
+            name=name,
+            inputs=1,
+            infer=infer_shift,
+            summary=summary,
+            operands=("x",),
+            dtypes=(ANY,),
+            attributes=(Attribute("axes", optional(check_axis), None),),
+            kernel=kernel,
+            needs=(f"fft.{name}",),
+        )
+    )
+
+
+_define_shift("fftshift", "The halves along `axes` (None: all) swapped, so that frequency zero is in the middle.")
+_define_shift("ifftshift", "Inverse of fftshift, from which it differs where an axis is of odd length.")

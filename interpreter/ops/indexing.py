@@ -1,0 +1,286 @@
+"""Indexing by tensors of integers and by masks, and assigning through an index. (Basic indices make views: `views`.)
+
+The attribute `index` holds the normal form of `interpreter.indexing`, in which "tensor" stands for each further
+operand. Integers select as many elements as they are, so that the result's shape is known; with a mask data decide it.
+The rules for shapes are NumPy's advanced indexing, of which the standard's integer arrays and masks are a part.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import kinds
+from ..attributes import INDEX, TENSOR_INDEX
+from ..axes import tensor
+from ..indexing import Entry, Index, native_index, select, selected_shape
+from ..meta import Meta, OperandMeta, Shape
+from ..opdef import VARIADIC, Array, ArrayModule, Attributes, OpDef, OutputMetas, define
+from ..promotion import accepts_promoted, broadcast_shapes, promote
+
+
+def infer_setitem(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """The value broadcasts to the selection, and casts to x's dtype within its kind."""
+    x, value = tensor(metas), metas[1]
+    check_fits(value, selected_shape(attributes["index"], x.shape))
+    check_assignable(value, x)
+    return (x,)
+
+
+def check_fits(value: OperandMeta, selected: Shape) -> None:
+    """ValueError unless a value of that meta broadcasts to what is selected."""
+    shape = value.shape if isinstance(value, Meta) else ()
+    while len(shape) > len(selected) and shape[0] == 1:
+        shape = shape[1:]  # as NumPy: a value may have more axes if they say nothing
+    if broadcast_shapes((shape, selected)) != selected:
+        raise ValueError(f"a value of shape {shape} does not broadcast to the selection {selected}")
+
+
+def check_assignable(value: OperandMeta, x: Meta) -> None:
+    """TypeError unless values of that meta may be assigned to elements of x."""
+    # A scalar's weak type may shrink freely within its kind: 1 fits an int8 tensor, 1.5 does not.
+    fits = np.can_cast(value.dtype if isinstance(value, Meta) else promote((value,)), x.dtype, "same_kind")
+    weak_int = value is int and x.dtype.kind == "u"
+    if not fits and not weak_int:
+        name = value.dtype.name if isinstance(value, Meta) else value.__name__
+        raise TypeError(f"{name} values cannot be assigned to {x.dtype.name}")
+
+
+def accepts_assigned(value: int, metas: tuple[OperandMeta, ...], attributes: Attributes) -> None:
+    """OverflowError unless the value fits x; what selects has no say in that."""
+    accepts_promoted(value, metas[:1], attributes)
+
+
+def setitem_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    """Copies x first, unless the output is x."""
+    (x, value), (out,) = inputs, outputs
+    if not same_memory(x, out):
+        xp.copyto(out, x)
+    out[native_index(attributes["index"])] = value
+
+
+def same_memory(x: Array, out: Array) -> bool:
+    """Is the output x itself?"""
+    return x is out or (_address(x) == _address(out) and x.strides == out.strides)
+
+
+def _address(x: Array) -> int:
+    interface = getattr(x, "__cuda_array_interface__", None) or x.__array_interface__
+    address: int = interface["data"][0]
+    return address
+
+
+def infer_advanced_getitem(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """Tensors of integers select: the shape is known."""
+    x, selectors = tensor(metas), _selectors(metas[1:], attributes["index"])
+    return (Meta.of(advanced_shape(attributes["index"], x.shape, selectors), x.dtype),)
+
+
+def infer_dynamic_getitem(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """Masks select, or what may turn out to be one: what can be checked is."""
+    x, selectors = tensor(metas), _selectors(metas[1:], attributes["index"])
+    advanced_shape(attributes["index"], x.shape, selectors)
+    return (None,)
+
+
+def infer_advanced_setitem(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """As x. How many elements a mask selects, and so whether the values fit, the kernel sees."""
+    x, value, selectors = tensor(metas), metas[1], _selectors(metas[2:], attributes["index"])
+    selected = advanced_shape(attributes["index"], x.shape, selectors)
+    if not any(m.dtype.kind == "b" for m in selectors):
+        check_fits(value, selected)
+    check_assignable(value, x)
+    return (x,)
+
+
+def _selectors(metas: tuple[OperandMeta, ...], index: Index) -> tuple[Meta, ...]:
+    if index.count("tensor") != len(metas):
+        raise ValueError(f"the index names {index.count('tensor')} tensors, {len(metas)} are given")
+    for m in metas:
+        if not isinstance(m, Meta) or m.dtype.kind not in "biu":
+            raise IndexError(f"{m!r} does not index: it takes tensors of integers, and masks")
+    return metas  # type: ignore[return-value]
+
+
+def advanced_shape(index: Index, shape: Shape, selectors: Sequence[Meta]) -> Shape:
+    """What the index selects from such an array, if every mask held everywhere; IndexError if it cannot.
+
+    The axes that tensors and ints index become those of their common shape, at the place of the first of them, or in
+    front if slices or new axes stand in between.
+    """
+    parts: list[Shape] = []
+    chosen: list[Shape] = []
+    places: list[int] = []
+    for entry, axes, meta in _consumed(index, shape, selectors):
+        if meta is not None or isinstance(entry, int):
+            places.append(len(parts))
+            chosen.append(() if meta is None else (meta.size,) if meta.dtype.kind == "b" else meta.shape)
+            _check_selects(entry, axes, meta)
+        parts.append(() if meta is not None else select((entry,), axes, (0, (0,) * len(axes)))[0])
+    try:
+        common = broadcast_shapes(_only_certain(chosen, selectors))
+    except ValueError as error:
+        raise IndexError(f"the indexing tensors do not broadcast: {error}") from None
+    together = places[-1] - places[0] == len(places) - 1
+    parts.insert(places[0] if together else 0, common)
+    return tuple(n for part in parts for n in part)
+
+
+def _consumed(index: Index, shape: Shape, selectors: Sequence[Meta]) -> Iterator[tuple[Entry, Shape, Meta | None]]:
+    """Each entry with the axes that it indexes, and its tensor; "..." as the full slices that it stands for."""
+    named = sum(entry is not None and entry not in {"...", "tensor"} for entry in index)
+    named += sum(m.ndim if m.dtype.kind == "b" else 1 for m in selectors)
+    if named > len(shape):
+        raise IndexError(f"too many indices: {named} for {len(shape)} axes")
+    missing, rest, axis = len(shape) - named, iter(selectors), 0
+    spelled = index if "..." in index else (*index, "...")
+    for entry in spelled:
+        meta = next(rest) if entry == "tensor" else None
+        if entry == "...":
+            for _ in range(missing):
+                yield ("slice", None, None, None), shape[axis : axis + 1], None
+                axis += 1
+            continue
+        width = 0 if entry is None else meta.ndim if meta is not None and meta.dtype.kind == "b" else 1
+        yield entry, shape[axis : axis + width], meta
+        axis += width
+
+
+def _check_selects(entry: Entry, axes: Shape, meta: Meta | None) -> None:
+    if meta is None:
+        select((entry,), axes, (0, (0,)))  # an int within its bounds
+    elif meta.dtype.kind == "b" and meta.shape != axes:
+        raise IndexError(f"the mask's shape {meta.shape} does not match the axes {axes} that it indexes")
+
+
+def _only_certain(chosen: list[Shape], selectors: Sequence[Meta]) -> list[Shape]:
+    """With masks the common shape is an upper bound: nobody knows yet how many elements one selects."""
+    if not any(m.dtype.kind == "b" for m in selectors):
+        return chosen
+    return [max(chosen, key=math.prod)]
+
+
+def _native(xp: ArrayModule, index: Index, shape: Shape, selectors: Sequence[Array]) -> tuple[Any, ...]:
+    rest = iter(selectors)
+    native = tuple(next(rest) if entry == "tensor" else native_index((entry,))[0] for entry in index)
+    if xp is not np:
+        _check_bounds(xp, index, shape, selectors)
+    return native
+
+
+def _check_bounds(xp: ArrayModule, index: Index, shape: Shape, selectors: Sequence[Array]) -> None:
+    """CuPy wraps around where NumPy raises; asking costs a wait for the device."""
+    rest, metas = iter(selectors), [Meta.of(s.shape, s.dtype) for s in selectors]
+    for entry, axes, meta in _consumed(index, shape, metas):
+        if entry != "tensor" or meta is None:
+            continue
+        positions = next(rest)
+        if meta.dtype.kind != "b" and positions.size:
+            low, high = int(xp.min(positions)), int(xp.max(positions))
+            if low < -axes[0] or high >= axes[0]:
+                raise IndexError(f"index {low if low < -axes[0] else high} is out of bounds for an axis of {axes[0]}")
+
+
+def advanced_getitem_kernel(
+    xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes
+) -> None:
+    """A gather."""
+    x, *selectors = inputs
+    outputs[0][...] = x[_native(xp, attributes["index"], x.shape, selectors)]
+
+
+def dynamic_getitem_kernel(
+    xp: ArrayModule, inputs: Sequence[Any], _outputs: Sequence[Array], attributes: Attributes
+) -> tuple[Array]:
+    """A gather whose size shows when it is done."""
+    x, *selectors = inputs
+    found = x[_native(xp, attributes["index"], x.shape, selectors)]
+    return (xp.array(found),)
+
+
+def advanced_setitem_kernel(
+    xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes
+) -> None:
+    """A scatter; the last one of several values for an element stays. Copies x first, unless the output is x."""
+    x, value, *selectors = inputs
+    (out,) = outputs
+    if not same_memory(x, out):
+        xp.copyto(out, x)
+    out[_native(xp, attributes["index"], out.shape, selectors)] = value
+
+
+def _most(metas: tuple[OperandMeta, ...]) -> int:
+    """As if every mask held everywhere, and nothing but tensors of integers made the result larger than x."""
+    x, *selectors = metas
+    if not isinstance(x, Meta):
+        return 0
+    sizes = (m.size for m in selectors if isinstance(m, Meta) and m.dtype.kind != "b")
+    return x.nbytes * max([1, *sizes])
+
+
+def _gather_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+    known = (m.size for m in (*metas[1:], *outputs) if isinstance(m, Meta))
+    return 4 * max(known, default=0)
+
+
+define(
+    OpDef(
+        name="advanced_getitem",
+        inputs=VARIADIC,
+        least=2,
+        infer=infer_advanced_getitem,
+        summary="x[index], where tensors of integers select: they are the further operands.",
+        operands=("x", "tensor"),
+        dtypes=(kinds.ANY, kinds.INTEGER),
+        attributes=(TENSOR_INDEX,),
+        kernel=advanced_getitem_kernel,
+        work=_gather_work,
+    )
+)
+define(
+    OpDef(
+        name="dynamic_getitem",
+        inputs=VARIADIC,
+        least=2,
+        infer=infer_dynamic_getitem,
+        summary="x[index], where masks and tensors of integers select: they are the further operands.",
+        operands=("x", "tensor"),
+        dtypes=(kinds.ANY, kinds.INTEGER_OR_BOOLEAN),
+        attributes=(TENSOR_INDEX,),
+        kernel=dynamic_getitem_kernel,
+        dynamic=True,
+        most=_most,
+        work=_gather_work,
+    )
+)
+define(
+    OpDef(
+        name="advanced_setitem",
+        inputs=VARIADIC,
+        least=3,
+        infer=infer_advanced_setitem,
+        summary="x with x[index] = value, where masks and tensors of integers select: they are the further operands.",
+        operands=("x", "value", "tensor"),
+        dtypes=(kinds.ANY, kinds.ANY, kinds.INTEGER_OR_BOOLEAN),
+        attributes=(TENSOR_INDEX,),
+        kernel=advanced_setitem_kernel,
+        partial=True,
+        scalars=accepts_assigned,
+        work=_gather_work,
+    )
+)
+define(
+    OpDef(
+        name="setitem",
+        inputs=2,
+        operands=("x", "value"),
+        infer=infer_setitem,
+        summary="x with x[index] = value, the index being basic.",
+        attributes=(INDEX,),
+        kernel=setitem_kernel,
+        partial=True,
+    )
+)

@@ -1,0 +1,257 @@
+"""Norms of vectors and of matrices, and what is read off a diagonal: vector_norm, matrix_norm, trace, diagonal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..attributes import AXIS, DTYPE_OR_NONE, KEEPDIMS, check_float, check_int
+from ..axes import normal_axes, reduced_shape, tensor
+from ..kinds import FLOATING
+from ..meta import Meta, OperandMeta, Shape
+from ..opdef import Array, ArrayModule, Attribute, Attributes, Layout, OpDef, OutputMetas, define
+from ..promotion import DType
+from .decompositions import lapack_work, matrices, real_dtype, singular_values
+from .reductions import accumulated_dtype
+
+_LAST_TWO = (-2, -1)
+_SLOW = 20  # of a power, against a product
+
+# --- orders of norms. One norm has one normal form, so 2 is 2.0; infinities are strings, which every wire carries.
+
+
+def check_order(value: Any) -> float | str:
+    """A real number, possibly infinite: a float, "inf" or "-inf"."""
+    if isinstance(value, str) and value in {"inf", "-inf"}:
+        return value
+    if isinstance(value, (float, np.floating)) and math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    return check_float(value)
+
+
+def check_matrix_order(value: Any) -> float | str:
+    """'fro', 'nuc', 1, -1, 2, -2 or an infinity; None is 'fro'."""
+    if value is None:
+        return "fro"
+    order = value if isinstance(value, str) else check_order(value)
+    if order not in {"fro", "nuc", "inf", "-inf", 1.0, -1.0, 2.0, -2.0}:
+        raise ValueError(f"there is no such norm as {str(order)[:40]!r}; use 'fro', 'nuc', 1, -1, 2, -2, inf or -inf")
+    return order
+
+
+# --- sums and extremes
+
+
+def _wide(dtype: DType) -> DType:
+    """What the sums of a norm are computed in: float16 has too few digits, and no squares beyond 256."""
+    return np.dtype(np.float32) if dtype == np.float16 else dtype
+
+
+def _p_norm(xp: ArrayModule, x: Array, p: float, axis: Any, *, keepdims: bool = False) -> Array:
+    """sum(abs(x)**p)**(1/p), and the number of elements other than 0 for p = 0."""
+    if p == 0:
+        return xp.sum(x != 0, axis=axis, keepdims=keepdims, dtype=_wide(real_dtype(x.dtype)))
+    if p == 2:
+        squares = xp.square(x.real) + xp.square(x.imag) if x.dtype.kind == "c" else xp.square(x)
+        return xp.sqrt(xp.sum(squares, axis=axis, keepdims=keepdims))
+    if p == 1:
+        return xp.sum(xp.abs(x), axis=axis, keepdims=keepdims)
+    return xp.power(xp.sum(xp.power(xp.abs(x), p), axis=axis, keepdims=keepdims), 1 / p)
+
+
+def _extreme(xp: ArrayModule, x: Array, axis: Any, *, largest: bool, keepdims: bool = False) -> Array | float:
+    """The largest or smallest of x, which is not negative; of nothing, what leaves the others as they are: 0 or inf."""
+    if math.prod(x.shape[a] for a in normal_axes(axis, x.ndim)) == 0:
+        return 0.0 if largest else math.inf
+    return (xp.max if largest else xp.min)(x, axis=axis, keepdims=keepdims)
+
+
+# --- vector_norm
+
+
+def infer_vector_norm(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """One real number for each vector, over any axes."""
+    x = tensor(metas)
+    shape = reduced_shape(x.shape, normal_axes(attributes["axis"], x.ndim), keepdims=attributes["keepdims"])
+    return (Meta.of(shape, real_dtype(x.dtype)),)
+
+
+def vector_norm_kernel(
+    xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes
+) -> None:
+    """All axes together are one vector."""
+    (x,), (out,) = inputs, outputs
+    x = x.astype(_wide(x.dtype), copy=False)
+    order, axis, keepdims = attributes["ord"], attributes["axis"], attributes["keepdims"]
+    if isinstance(order, str):
+        out[...] = _extreme(xp, xp.abs(x), axis, largest=order == "inf", keepdims=keepdims)
+    else:
+        out[...] = _p_norm(xp, x, order, axis, keepdims=keepdims)
+
+
+def vector_norm_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
+    """Powers cost more than products."""
+    size = metas[0].size if isinstance(metas[0], Meta) else 0
+    return size if attributes["ord"] in {"inf", "-inf", 0.0, 1.0, 2.0} else _SLOW * size
+
+
+# --- matrix_norm
+
+
+def _takes_singular_values(order: float | str) -> bool:
+    return order in {"nuc", 2.0, -2.0}
+
+
+def infer_matrix_norm(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """One real number for each matrix."""
+    x, order = matrices(metas), attributes["ord"]
+    if x.dtype == np.float16 and _takes_singular_values(order):
+        raise TypeError(f"the norm {order} takes singular values, which float16 matrices do not have: use astype")
+    shape = reduced_shape(x.shape, (x.ndim - 2, x.ndim - 1), keepdims=attributes["keepdims"])
+    return (Meta.of(shape, real_dtype(x.dtype)),)
+
+
+def matrix_norm_kernel(
+    xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes
+) -> None:
+    """Of matrices without columns, rows or singular values, largest ones are 0 and smallest ones inf."""
+    (x,), (out,) = inputs, outputs
+    order = attributes["ord"]
+    norms = out[..., 0, 0] if attributes["keepdims"] else out
+    if _takes_singular_values(order):
+        norms[...] = _from_singular_values(xp, x, order)
+    elif order == "fro":
+        norms[...] = _p_norm(xp, x.astype(_wide(x.dtype), copy=False), 2, _LAST_TWO)
+    else:
+        along = -2 if order in {1.0, -1.0} else -1  # sums of columns, or of rows
+        sums = _p_norm(xp, x.astype(_wide(x.dtype), copy=False), 1, along)
+        norms[...] = _extreme(xp, sums, -1, largest=order in {1.0, "inf"})
+
+
+def _from_singular_values(xp: ArrayModule, x: Array, order: float | str) -> Array | float:
+    if x.size == 0:
+        return math.inf if order == -2 else 0.0
+    values = singular_values(xp, x)
+    return xp.sum(values, axis=-1) if order == "nuc" else values[..., 0 if order == 2 else -1]
+
+
+def matrix_norm_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
+    """Singular values cost n**3."""
+    x = metas[0]
+    if not isinstance(x, Meta):
+        return 0
+    return lapack_work(x, 6) if _takes_singular_values(attributes["ord"]) else x.size
+
+
+# --- diagonal and trace
+
+
+def _diagonal_size(shape: Shape, offset: int) -> int:
+    """How many elements the diagonal has, which starts `offset` columns to the right or -`offset` rows below."""
+    rows, columns = shape[-2:]
+    return max(min(rows + min(offset, 0), columns - max(offset, 0)), 0)
+
+
+def infer_diagonal(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """The last two axes become one."""
+    x = matrices(metas)
+    return (Meta.of((*x.shape[:-2], _diagonal_size(x.shape, attributes["offset"])), x.dtype),)
+
+
+def diagonal_view(_x: Meta, layout: Layout, out: Meta, attributes: Attributes) -> Layout:
+    """Each step goes down one row and right one column."""
+    start, (*stack, down, right) = layout
+    offset = attributes["offset"]
+    if out.size:
+        start += max(offset, 0) * right - min(offset, 0) * down
+    return start, (*stack, down + right)
+
+
+def diagonal_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    """A copy, where a view is not wanted."""
+    if outputs[0].size:
+        outputs[0][...] = xp.diagonal(inputs[0], attributes["offset"], -2, -1)
+
+
+def infer_trace(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """One number for each matrix, in the dtype of a sum."""
+    x = matrices(metas)
+    return (Meta.of(x.shape[:-2], accumulated_dtype(x.dtype, attributes["dtype"])),)
+
+
+def trace_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    """Computed in the dtype of the result."""
+    (x,), (out,) = inputs, outputs
+    offset = attributes["offset"]
+    if _diagonal_size(x.shape, offset) == 0:
+        out[...] = 0
+    else:
+        xp.sum(xp.diagonal(x, offset, -2, -1), axis=-1, dtype=out.dtype, out=out)
+
+
+def diagonal_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
+    """Only the diagonals are read."""
+    x = metas[0]
+    return math.prod(x.shape[:-2]) * _diagonal_size(x.shape, attributes["offset"]) if isinstance(x, Meta) else 0
+
+
+# --- the table
+
+_OFFSET = Attribute("offset", check_int, 0)
+define(
+    OpDef(
+        name="vector_norm",
+        inputs=1,
+        infer=infer_vector_norm,
+        summary="Norm `ord` of the vectors along `axis` (None: all axes); the axes stay with size one if `keepdims`.",
+        operands=("x",),
+        dtypes=(FLOATING,),
+        attributes=(AXIS, KEEPDIMS, Attribute("ord", check_order, 2.0)),
+        kernel=vector_norm_kernel,
+        work=vector_norm_work,
+    )
+)
+define(
+    OpDef(
+        name="matrix_norm",
+        inputs=1,
+        infer=infer_matrix_norm,
+        summary="Norm `ord` of matrices: 'fro', 'nuc', 1, -1, 2, -2, inf or -inf.",
+        operands=("x",),
+        dtypes=(FLOATING,),
+        attributes=(KEEPDIMS, Attribute("ord", check_matrix_order, "fro")),
+        kernel=matrix_norm_kernel,
+        work=matrix_norm_work,
+        needs=("linalg.svd",),
+    )
+)
+define(
+    OpDef(
+        name="diagonal",
+        inputs=1,
+        infer=infer_diagonal,
+        summary="The diagonals of matrices, `offset` columns to the right of the main one, or rows below if negative.",
+        operands=("x",),
+        attributes=(_OFFSET,),
+        kernel=diagonal_kernel,
+        work=diagonal_work,
+        view=diagonal_view,
+        needs=("diagonal",),
+    )
+)
+define(
+    OpDef(
+        name="trace",
+        inputs=1,
+        infer=infer_trace,
+        summary="Sums of the diagonals of matrices, `offset` columns to the right of the main one, as `dtype`.",
+        operands=("x",),
+        attributes=(_OFFSET, DTYPE_OR_NONE),
+        kernel=trace_kernel,
+        work=diagonal_work,
+        needs=("diagonal",),
+    )
+)

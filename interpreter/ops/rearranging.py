@@ -1,0 +1,343 @@
+"""Elements in other places: rolled, repeated, tiled, cut off at a diagonal, or taken by their positions."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..attributes import axis_attribute, check_axes, check_axis, check_int, optional
+from ..axes import normal_axis, tensor, tensors
+from ..errors import DeviceMemoryError
+from ..kinds import ANY, INTEGER
+from ..meta import LARGEST, Meta, OperandMeta, Shape
+from ..opdef import Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
+from ..promotion import broadcast_shapes
+
+_AXIS_OR_NONE = Attribute("axis", optional(check_int), None)
+
+
+# --- roll
+
+
+def infer_roll(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """One shift for all axes, or as many as axes; without axes, one."""
+    x = tensor(metas)
+    if attributes["axis"] is not None:
+        _shifts(x.shape, attributes)
+    elif isinstance(attributes["shift"], tuple):
+        raise ValueError(f"the shifts {attributes['shift']} need as many axes")
+    return (x,)
+
+
+def _shifts(shape: Shape, attributes: Attributes) -> dict[int, int]:
+    """How far the elements move along each axis; those of an axis that is named twice add up."""
+    shift, axis = attributes["shift"], attributes["axis"]
+    axes = axis if isinstance(axis, tuple) else (axis,)
+    shifts = shift if isinstance(shift, tuple) else (shift,) * len(axes)
+    if len(shifts) != len(axes):
+        raise ValueError(f"{len(shifts)} shifts for {len(axes)} axes")
+    total: dict[int, int] = {}
+    for each, distance in zip(axes, shifts, strict=True):
+        place = normal_axis(each, len(shape))
+        total[place] = (total.get(place, 0) + distance) % max(shape[place], 1)
+    return total
+
+
+def roll_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    """Block by block: along each axis what stays inside, and what comes in again."""
+    (x,), (out,) = inputs, outputs
+    if attributes["axis"] is None:
+        flat, shift = xp.reshape(x, (-1,)), attributes["shift"] % max(x.size, 1)
+        cut = x.size - shift
+        out[...] = xp.reshape(xp.concatenate((flat[cut:], flat[:cut])), x.shape)
+        return
+    shifts = _shifts(x.shape, attributes)
+    for blocks in itertools.product(*(_blocks(n, shifts.get(axis, 0)) for axis, n in enumerate(x.shape))):
+        out[tuple(target for target, _ in blocks)] = x[tuple(source for _, source in blocks)]
+
+
+def _blocks(size: int, shift: int) -> tuple[tuple[slice, slice], ...]:
+    """Where the blocks of an axis go, and where they come from."""
+    if shift == 0:
+        return ((slice(None), slice(None)),)
+    cut = size - shift
+    return ((slice(shift, None), slice(None, cut)), (slice(None, shift), slice(cut, None)))
+
+
+# --- repeat and tile
+
+
+def _check_counts(counts: Shape, what: str) -> None:
+    if any(n < 0 for n in counts):
+        raise ValueError(f"a negative number of {what}: {min(counts)}")
+
+
+def infer_repeat(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """The axis, or all of it in C order, grows."""
+    x, repeats = tensor(metas), attributes["repeats"]
+    _check_counts((repeats,), "repeats")
+    if attributes["axis"] is None:
+        return (Meta.of((x.size * repeats,), x.dtype),)
+    axis = normal_axis(attributes["axis"], x.ndim)
+    return (Meta.of((*x.shape[:axis], x.shape[axis] * repeats, *x.shape[axis + 1 :]), x.dtype),)
+
+
+def repeat_kernel(_xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    """The repeats of an element are an axis behind its own."""
+    shape: Shape = inputs[0].shape
+    behind = len(shape) if attributes["axis"] is None else normal_axis(attributes["axis"], len(shape)) + 1
+    before, after = shape[:behind], shape[behind:]
+    _spread(inputs[0], outputs[0], (*before, 1, *after), (*before, attributes["repeats"], *after))
+
+
+def _padded(shape: Shape, attributes: Attributes) -> tuple[Shape, Shape]:
+    """Shape and repetitions with ones in front, so that there are as many of both."""
+    repetitions: Shape = attributes["repetitions"]
+    ndim = max(len(shape), len(repetitions))
+    return (1,) * (ndim - len(shape)) + shape, (1,) * (ndim - len(repetitions)) + repetitions
+
+
+def infer_tile(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """Each axis grows; missing axes and repetitions count as one."""
+    x = tensor(metas)
+    _check_counts(attributes["repetitions"], "repetitions")
+    return (Meta.of(tuple(n * r for n, r in zip(*_padded(x.shape, attributes), strict=True)), x.dtype),)
+
+
+def tile_kernel(_xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    """The repetitions along an axis are an axis in front of it."""
+    pairs = tuple(zip(*_padded(inputs[0].shape, attributes), strict=True))
+    once = tuple(n for size, _ in pairs for n in (1, size))
+    _spread(inputs[0], outputs[0], once, tuple(n for size, repetitions in pairs for n in (repetitions, size)))
+
+
+def _spread(x: Array, out: Array, once: Shape, repeated: Shape) -> None:
+    """Fill `out`, seen in the shape `repeated`, with x, seen in the shape `once`, which broadcasts to it.
+
+    Both only cut axes and add or drop axes of size one, which strides can always express; and as axes of size one are
+    dropped, no more are left than an array may have.
+    """
+    if out.size:
+        kept = [axis for axis, n in enumerate(repeated) if n != 1]
+        out.reshape([repeated[a] for a in kept])[...] = x.reshape([once[a] for a in kept])
+
+
+def infer_repeat_each(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """As many counts as the axis has elements, or one for all; without an axis, as x has elements."""
+    x, counts = tensors(metas)
+    axis = attributes["axis"]
+    length = x.size if axis is None else x.shape[normal_axis(axis, x.ndim)]
+    if counts.ndim > 1 or counts.size not in {1, length}:
+        raise ValueError(f"counts of shape {counts.shape} do not broadcast to ({length},)")
+    return (None,)
+
+
+def _check_room(nbytes: int, room: int) -> None:
+    """Before anything is allocated: counts are data, and may ask for any size."""
+    if nbytes > room:
+        raise DeviceMemoryError(f"the result would take {nbytes} bytes, the device has {room}")
+
+
+def repeat_each_kernel(
+    xp: ArrayModule, inputs: Sequence[Any], _outputs: Sequence[Array], attributes: Attributes
+) -> tuple[Array]:
+    """Position j of the result is of the element whose number is that of the repeats that end before or at j."""
+    x, counts = inputs
+    axis = attributes["axis"]
+    if axis is None:
+        x, axis = xp.reshape(x, (-1,)), 0
+    axis = normal_axis(axis, x.ndim)
+    ends = xp.cumsum(_checked_counts(xp, x, axis, counts))
+    total = int(ends[-1]) if ends.size else 0
+    _check_room(x.nbytes // max(x.shape[axis], 1) * total, attributes["room"])
+    elements = xp.cumsum(xp.bincount(ends, minlength=total))[:total]
+    return (xp.take(x, elements, axis=axis),)
+
+
+def _checked_counts(xp: ArrayModule, x: Array, axis: int, counts: Array) -> Array:
+    """One count per element, as int64; ValueError if one is negative, or if they are more than anything can hold."""
+    counts = xp.broadcast_to(counts, x.shape[axis : axis + 1])
+    if counts.size and int(xp.min(counts)) < 0:
+        raise ValueError(f"a negative number of repeats: {int(xp.min(counts))}")
+    row = max(x.size // max(x.shape[axis], 1), 1) * x.dtype.itemsize
+    if float(xp.sum(counts, dtype=np.float64)) * max(row, 8) > LARGEST // 2:  # floats do not overflow, and need not fit
+        raise ValueError("the result is too large for any memory")
+    return counts.astype(np.int64)
+
+
+# --- triangles
+
+
+def infer_triangle(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+    """Matrices."""
+    x = tensor(metas)
+    if x.ndim < 2:
+        raise ValueError(f"a matrix has two dimensions, shape {x.shape} has {x.ndim}")
+    return (x,)
+
+
+def _above(xp: ArrayModule, shape: Shape, k: int) -> Array:
+    """How far above the k-th diagonal each element of a matrix is; negative below it."""
+    rows, columns = shape[-2:]
+    nearest = max(-rows, min(k, columns))  # all diagonals outside of the matrix are alike
+    return xp.arange(columns) - xp.arange(nearest, nearest + rows)[:, None]
+
+
+def tril_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    """Copies, then clears what is above."""
+    xp.copyto(outputs[0], inputs[0])
+    xp.copyto(outputs[0], False, where=_above(xp, outputs[0].shape, attributes["k"]) > 0)
+
+
+def triu_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    """Copies, then clears what is below."""
+    xp.copyto(outputs[0], inputs[0])
+    xp.copyto(outputs[0], False, where=_above(xp, outputs[0].shape, attributes["k"]) < 0)
+
+
+# --- elements by their positions
+
+
+def infer_take(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """A list of positions along an axis, which may be left out if there is one only."""
+    x, indices = tensors(metas)
+    axis = attributes["axis"]
+    if axis is None and x.ndim != 1:
+        raise ValueError(f"shape {x.shape} has {x.ndim} axes: `axis` has to say which one")
+    if indices.ndim != 1:
+        raise ValueError(f"indices have one dimension, shape {indices.shape} has {indices.ndim}")
+    axis = normal_axis(axis or 0, x.ndim)
+    return (Meta.of((*x.shape[:axis], indices.size, *x.shape[axis + 1 :]), x.dtype),)
+
+
+def take_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    """A negative position counts from the end."""
+    axis = attributes["axis"] or 0
+    outputs[0][...] = xp.take(inputs[0], _positions(xp, inputs[1], inputs[0].shape[axis]), axis=axis)
+
+
+def infer_take_along_axis(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """As many dimensions of both, which broadcast but for the axis, whose size is that of the indices."""
+    x, indices = tensors(metas)
+    if x.ndim != indices.ndim:
+        raise ValueError(f"shapes {x.shape} and {indices.shape} have to have as many dimensions")
+    axis = normal_axis(attributes["axis"], x.ndim)
+    rest = broadcast_shapes((*m.shape[:axis], *m.shape[axis + 1 :]) for m in (x, indices))
+    return (Meta.of((*rest[:axis], indices.shape[axis], *rest[axis:]), x.dtype),)
+
+
+def take_along_axis_kernel(
+    xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes
+) -> None:
+    """The array module's own; it broadcasts."""
+    (x, indices), axis = inputs, attributes["axis"]
+    outputs[0][...] = xp.take_along_axis(x, _positions(xp, indices, x.shape[axis]), axis=axis)
+
+
+def _positions(xp: ArrayModule, indices: Array, size: int) -> Array:
+    """The indices as int64; IndexError if one is out of bounds."""
+    for extreme in (xp.min(indices), xp.max(indices)) if indices.size else ():
+        if not -size <= int(extreme) < size:
+            raise IndexError(f"index {int(extreme)} is out of bounds for an axis of size {size}")
+    return indices.astype(np.int64, copy=False)
+
+
+def gather_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+    """Two passes over the indices, and one element here and there for each of the result; x may be much larger."""
+    return 4 * sum(m.size for m in (*metas[1:], *outputs) if isinstance(m, Meta))
+
+
+# --- the table
+
+define(
+    OpDef(
+        name="roll",
+        inputs=1,
+        operands=("x",),
+        infer=infer_roll,
+        summary="The elements moved by `shift` along `axis` (None: in C order); what leaves comes in at the other end.",
+        attributes=(Attribute("shift", check_axis), Attribute("axis", optional(check_axis), None)),
+        kernel=roll_kernel,
+    )
+)
+define(
+    OpDef(
+        name="repeat",
+        inputs=1,
+        operands=("x",),
+        infer=infer_repeat,
+        summary="Each element `repeats` times along `axis`; if it is None, the elements in C order, 1-d.",
+        attributes=(Attribute("repeats", check_int), _AXIS_OR_NONE),
+        kernel=repeat_kernel,
+    )
+)
+define(
+    OpDef(
+        name="repeat_each",
+        inputs=2,
+        operands=("x", "repeats"),
+        dtypes=(ANY, INTEGER),
+        infer=infer_repeat_each,
+        summary="As repeat, with a tensor of counts: one per element along `axis`, or one for all.",
+        attributes=(_AXIS_OR_NONE,),
+        kernel=repeat_each_kernel,
+        dynamic=True,
+        bounded=False,
+        needs=("bincount", "take"),
+    )
+)
+define(
+    OpDef(
+        name="tile",
+        inputs=1,
+        operands=("x",),
+        infer=infer_tile,
+        summary="x side by side with itself, `repetitions` times along each axis.",
+        attributes=(Attribute("repetitions", check_axes),),
+        kernel=tile_kernel,
+    )
+)
+for _name, _kernel, _side in (("tril", tril_kernel, "above"), ("triu", triu_kernel, "below")):
+    define(
+        OpDef(
+            name=_name,
+            inputs=1,
+            operands=("x",),
+            infer=infer_triangle,
+            summary=f"The matrices of x with zeros {_side} the k-th diagonal.",
+            attributes=(Attribute("k", check_int, 0),),
+            kernel=_kernel,
+            elementwise=True,
+        )
+    )
+define(
+    OpDef(
+        name="take",
+        inputs=2,
+        operands=("x", "indices"),
+        dtypes=(ANY, INTEGER),
+        infer=infer_take,
+        summary="The elements of x at those positions along `axis`, which a 1-d x need not name.",
+        attributes=(_AXIS_OR_NONE,),
+        kernel=take_kernel,
+        work=gather_work,
+        needs=("take",),
+    )
+)
+define(
+    OpDef(
+        name="take_along_axis",
+        inputs=2,
+        operands=("x", "indices"),
+        dtypes=(ANY, INTEGER),
+        infer=infer_take_along_axis,
+        summary="For each place of `indices` the element of x at that position along `axis`; the other axes broadcast.",
+        attributes=(axis_attribute(-1),),
+        kernel=take_along_axis_kernel,
+        work=gather_work,
+        needs=("take_along_axis",),
+    )
+)

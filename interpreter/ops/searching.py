@@ -1,0 +1,78 @@
+"""Binary search. (`where` is elementwise, `argmax` a reduction, and `nonzero` dynamic.)"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..axes import tensors
+from ..kinds import INTEGER, REAL
+from ..meta import Meta, OperandMeta
+from ..opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
+from ..promotion import promote
+
+_SIDES = ("left", "right")
+
+
+def check_side(value: Any) -> str:
+    """Before or behind what is equal."""
+    if not isinstance(value, str):
+        raise TypeError(f"expected 'left' or 'right', got {type(value).__name__}")
+    if value not in _SIDES:
+        raise ValueError(f"expected 'left' or 'right', got {value[:40]!r}")
+    return value
+
+
+def infer_searchsorted(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+    """x1 is 1-d, x2 anything of its kind, the sorter as long as x1."""
+    x1, x2, *sorters = tensors(metas)
+    promote((x1, x2))
+    if x1.ndim != 1:
+        raise ValueError(f"what is searched has one dimension, shape {x1.shape} has {x1.ndim}")
+    for sorter in sorters:
+        if sorter.shape != x1.shape:
+            raise ValueError(f"the sorter's shape {sorter.shape} is not that of x1, {x1.shape}")
+    return (Meta.of(x2.shape, np.dtype(np.int64)),)
+
+
+def searchsorted_kernel(
+    xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes
+) -> None:
+    """In the promoted dtype: CuPy would compare int32 with uint32 as C++ does, without sign."""
+    x1, x2, *sorters = inputs
+    dtype = np.promote_types(x1.dtype, x2.dtype)
+    for sorter in sorters:
+        _check_bounds(sorter, len(x1))
+        x1 = x1[sorter]
+    x1, x2 = x1.astype(dtype, copy=False), x2.astype(dtype, copy=False)
+    outputs[0][...] = xp.searchsorted(x1, x2, side=attributes["side"])
+
+
+def _check_bounds(sorter: Array, size: int) -> None:
+    if size and not (int(sorter.min()) >= 0 and int(sorter.max()) < size):
+        raise IndexError(f"the sorter has an index that is out of bounds for {size} elements")
+
+
+def search_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, _attributes: Attributes) -> int:
+    """A search halves what is left, each time in another cache line; a sorter gathers all of x1."""
+    x1, x2, *sorters = tensors(metas)
+    return x2.size * 4 * x1.size.bit_length() + sum(4 * m.size for m in sorters)
+
+
+define(
+    OpDef(
+        name="searchsorted",
+        inputs=VARIADIC,
+        least=2,
+        infer=infer_searchsorted,
+        summary="Where to insert each element of x2 to keep x1 (or x1[sorter]) sorted: (x1, x2, [sorter]).",
+        operands=("x1", "x2", "sorter"),
+        dtypes=(REAL, REAL, INTEGER),
+        attributes=(Attribute("side", check_side, "left"),),
+        kernel=searchsorted_kernel,
+        work=search_work,
+        needs=("searchsorted",),
+    )
+)

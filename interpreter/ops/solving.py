@@ -1,0 +1,258 @@
+"""Determinants, inverses and what follows from them, each over stacks of matrices.
+
+det, slogdet, inv, solve, pinv, matrix_rank, matrix_power. A singular matrix has a determinant, 0, but no inverse:
+the kernels of inv, solve and matrix_power raise LinAlgError, for the whole stack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..attributes import check_int
+from ..axes import tensors
+from ..kinds import FLOATING, LAPACK, REAL_FLOATING
+from ..meta import Meta, OperandMeta, Shape
+from ..opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
+from ..promotion import broadcast_shapes, promote
+from .decompositions import (
+    constant_work,
+    define_lapack,
+    infer_square,
+    lapack_work,
+    matrices,
+    real_dtype,
+    require_finite,
+    singular_values,
+    square_matrices,
+    store,
+)
+from .linalg import product_work
+
+# --- determinants
+
+
+def infer_slogdet(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+    """The sign has the dtype of x, the logarithm is real."""
+    x = square_matrices(metas)
+    return Meta.of(x.shape[:-2], x.dtype), Meta.of(x.shape[:-2], real_dtype(x.dtype))
+
+
+def infer_det(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """One number for each matrix."""
+    return infer_slogdet(metas, attributes)[:1]
+
+
+def det_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+    """The determinant of an empty matrix is 1."""
+    store(outputs, [xp.linalg.det(inputs[0])])
+
+
+def slogdet_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+    """0 and -inf for singular matrices."""
+    store(outputs, xp.linalg.slogdet(inputs[0]))
+
+
+# --- inv and solve
+
+
+def inv_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+    """The array module's own. LinAlgError for a singular matrix."""
+    if outputs[0].size:
+        store(outputs, [xp.linalg.inv(inputs[0])])
+
+
+def infer_solve(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+    """x2 is one vector if it is 1-d, else a stack of matrices; the stacks broadcast."""
+    left, right = tensors(metas)
+    square_matrices(metas)
+    if right.ndim == 0:
+        raise ValueError("x2 has no dimensions; it takes at least one")
+    stack, sides = (right.shape[:-2], right.shape[-2:]) if right.ndim > 1 else ((), right.shape)
+    if sides[0] != left.shape[-1]:
+        raise ValueError(f"{left.shape[-1]} equations do not go with {sides[0]} right-hand rows in shape {right.shape}")
+    return (Meta.of(broadcast_shapes((left.shape[:-2], stack)) + sides, promote(metas)),)
+
+
+def solve_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+    """Both as stacks of matrices of one shape: array modules differ in what they take for a vector, and broadcast."""
+    (x1, x2), (out,) = inputs, outputs
+    if out.size == 0:
+        return
+    vector = x2.ndim == 1
+    columns = x2[:, None] if vector else x2
+    stack = out.shape[:-1] if vector else out.shape[:-2]
+    a = xp.broadcast_to(x1, stack + x1.shape[-2:])
+    b = xp.broadcast_to(columns, stack + columns.shape[-2:])
+    solution = xp.linalg.solve(a, b)
+    out[...] = solution[..., 0] if vector else solution
+
+
+def solve_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+    """One factorisation for each matrix of the result, and as many substitutions as it has columns."""
+    left, right, out = metas[0], metas[-1], outputs[0]
+    if not isinstance(left, Meta) or not isinstance(right, Meta) or out is None or out.size == 0:
+        return 0
+    columns = right.shape[-1] if right.ndim > 1 else 1
+    return lapack_work(left, 4, out.size // columns * left.shape[-1] + out.size)
+
+
+# --- pinv and matrix_rank, which take small singular values for zero
+
+
+def _check_tolerance(metas: tuple[OperandMeta, ...]) -> Meta:
+    """x, the first operand; the second, rtol, is a number or broadcasts to the stack of x."""
+    x = matrices(metas)
+    rtol = metas[1] if len(metas) > 1 else float
+    stack = x.shape[:-2]
+    if isinstance(rtol, Meta):
+        if not _broadcasts_to(rtol.shape, stack):
+            raise ValueError(f"rtol of shape {rtol.shape} does not broadcast to a stack of shape {stack}")
+    elif rtol not in {int, float}:
+        raise TypeError(f"rtol is a real number or a tensor of them, not a Python {rtol.__name__}")
+    return x
+
+
+def _broadcasts_to(shape: Shape, wanted: Shape) -> bool:
+    pairs = zip(reversed(shape), reversed(wanted), strict=False)
+    return len(shape) <= len(wanted) and all(n in {1, m} for n, m in pairs)
+
+
+def infer_pinv(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+    """Rows and columns exchanged."""
+    x = _check_tolerance(metas)
+    return (Meta.of((*x.shape[:-2], x.shape[-1], x.shape[-2]), x.dtype),)
+
+
+def infer_matrix_rank(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+    """One int64 for each matrix."""
+    return (Meta.of(_check_tolerance(metas).shape[:-2], np.dtype(np.int64)),)
+
+
+def _are_large(xp: ArrayModule, inputs: Sequence[Any], values: Array) -> Array:
+    """Which singular values (at least one for each matrix, descending) are more than rtol times the largest."""
+    x = inputs[0]
+    rtol = inputs[1] if len(inputs) > 1 else max(x.shape[-2:]) * float(xp.finfo(values.dtype).eps)
+    return values > values[..., :1] * (rtol if isinstance(rtol, (int, float)) else rtol[..., None])
+
+
+def pinv_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+    """V S^-1 U^H with 0 in place of the reciprocals of small singular values."""
+    (x, *_), (out,) = inputs, outputs
+    if out.size == 0:
+        return
+    require_finite(xp, x)
+    u, values, vh = xp.linalg.svd(x, full_matrices=False)
+    reciprocals = xp.where(_are_large(xp, inputs, values), xp.divide(1, values), 0)
+    right = reciprocals[..., :, None] * xp.conjugate(xp.swapaxes(u, -1, -2))
+    xp.matmul(xp.conjugate(xp.swapaxes(vh, -1, -2)), right, out=out)
+
+
+def matrix_rank_kernel(
+    xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes
+) -> None:
+    """How many singular values are not small."""
+    (x, *_), (out,) = inputs, outputs
+    if x.size == 0:
+        out[...] = 0
+        return
+    large = _are_large(xp, inputs, singular_values(xp, x))
+    xp.sum(large, axis=-1, dtype=out.dtype, out=out)
+
+
+# --- matrix_power
+
+
+def infer_matrix_power(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """Square matrices; float16 has products but no inverses."""
+    x = square_matrices(metas)
+    if attributes["n"] < 0 and x.dtype == np.float16:
+        raise TypeError("float16 matrices are not inverted: use astype")
+    return (x,)
+
+
+def matrix_power_kernel(
+    xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes
+) -> None:
+    """By repeated squaring, of the inverse if n is negative. LinAlgError if there is none."""
+    if outputs[0].size:
+        store(outputs, [xp.linalg.matrix_power(inputs[0], attributes["n"])])
+
+
+def matrix_power_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
+    """One product for each bit of n, and one more for each that is set."""
+    x = metas[0]
+    n: int = attributes["n"]
+    if not isinstance(x, Meta):
+        return 0
+    inverse = lapack_work(x, 4) if n < 0 else x.size
+    return inverse + product_work(x.dtype, x.size * x.shape[-1]) * (abs(n).bit_length() + abs(n).bit_count())
+
+
+# --- the table
+
+define_lapack("det", infer_det, det_kernel, constant_work(1), "Determinants of square matrices.")
+define_lapack(
+    "slogdet",
+    infer_slogdet,
+    slogdet_kernel,
+    constant_work(1),
+    "Sign of the determinant, and the natural logarithm of its absolute value.",
+    outputs=2,
+)
+define_lapack("inv", infer_square, inv_kernel, constant_work(4), "Inverses of square matrices.")
+define(
+    OpDef(
+        name="solve",
+        inputs=2,
+        infer=infer_solve,
+        summary="x with x1 x = x2, for square matrices x1; x2 is one vector if 1-d, else a stack of matrices.",
+        operands=("x1", "x2"),
+        dtypes=(LAPACK,),
+        kernel=solve_kernel,
+        work=solve_work,
+        needs=("linalg.solve",),
+    )
+)
+define(
+    OpDef(
+        name="pinv",
+        inputs=VARIADIC,
+        infer=infer_pinv,
+        summary="Pseudo-inverses, (x) or (x, rtol): singular values up to rtol times the largest count as zero.",
+        operands=("x", "rtol"),
+        dtypes=(LAPACK, REAL_FLOATING),
+        kernel=pinv_kernel,
+        work=constant_work(20),
+        needs=("linalg.svd", "matmul"),
+    )
+)
+define(
+    OpDef(
+        name="matrix_rank",
+        inputs=VARIADIC,
+        infer=infer_matrix_rank,
+        summary="Ranks, (x) or (x, rtol): how many singular values are more than rtol times the largest.",
+        operands=("x", "rtol"),
+        dtypes=(LAPACK, REAL_FLOATING),
+        kernel=matrix_rank_kernel,
+        work=constant_work(6),
+        needs=("linalg.svd",),
+    )
+)
+define(
+    OpDef(
+        name="matrix_power",
+        inputs=1,
+        infer=infer_matrix_power,
+        summary="The n-th powers of square matrices; those of their inverses if n is negative.",
+        operands=("x",),
+        dtypes=(FLOATING,),
+        attributes=(Attribute("n", check_int),),
+        kernel=matrix_power_kernel,
+        work=matrix_power_work,
+        needs=("linalg.matrix_power", "linalg.inv"),
+    )
+)

@@ -1,0 +1,89 @@
+"""Sorting along an axis. NaN counts as the largest number; complex numbers are ordered by real, then imaginary part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..attributes import axis_attribute, check_bool
+from ..axes import normal_axis, tensor
+from ..kinds import ANY
+from ..meta import Meta, OperandMeta
+from ..opdef import Array, ArrayModule, Attribute, Attributes, Infer, Kernel, OpDef, OutputMetas, define
+
+
+def infer_sort(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """The meta of x, which needs an axis."""
+    x = tensor(metas)
+    normal_axis(attributes["axis"], x.ndim)
+    return (x,)
+
+
+def infer_argsort(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """Positions are int64."""
+    infer_sort(metas, attributes)
+    return (Meta.of(tensor(metas).shape, np.dtype(np.int64)),)
+
+
+def _algorithm(attributes: Attributes) -> str | None:
+    """The array module's name for it; None is its fastest."""
+    return "stable" if attributes["stable"] else None
+
+
+def sort_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    """Downwards, x is reversed before and after, so that equal elements (0.0 and -0.0) keep their order.
+
+    Sorting what was negated is no way: unsigned integers, bools and the smallest integer have no negative.
+    """
+    (x,), (out,) = inputs, outputs
+    if not x.size:
+        return
+    axis, down = attributes["axis"], attributes["descending"]
+    ordered = xp.sort(xp.flip(x, axis) if down else x, axis=axis, kind=_algorithm(attributes))
+    out[...] = xp.flip(ordered, axis) if down else ordered
+
+
+def argsort_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    """Downwards as `sort_kernel`; positions in the reversed x are counted from its end."""
+    (x,), (out,) = inputs, outputs
+    if not x.size:
+        return
+    axis, down = attributes["axis"], attributes["descending"]
+    order = xp.argsort(xp.flip(x, axis) if down else x, axis=axis, kind=_algorithm(attributes))
+    if down:
+        xp.subtract(x.shape[axis] - 1, xp.flip(order, axis), out)
+    else:
+        out[...] = order
+
+
+def lines_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
+    """Every element is compared with about log2(n) others along the axis."""
+    x = tensor(metas)
+    return 4 * x.size * x.shape[attributes["axis"]].bit_length()
+
+
+def _define_sort(name: str, infer: Infer, kernel: Kernel, summary: str) -> None:
+    define(
+        OpDef(
+            name=name,
+            inputs=1,
+            infer=infer,
+            summary=summary,
+            operands=("x",),
+            dtypes=(ANY,),
+            attributes=(
+                axis_attribute(-1),
+                Attribute("descending", check_bool, default=False),
+                Attribute("stable", check_bool, default=True),
+            ),
+            kernel=kernel,
+            work=lines_work,
+            needs=(name,),
+        )
+    )
+
+
+_define_sort("sort", infer_sort, sort_kernel, "x sorted along `axis`; equal elements keep their order if `stable`.")
+_define_sort("argsort", infer_argsort, argsort_kernel, "The positions that sort x along `axis`, as int64.")

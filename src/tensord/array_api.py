@@ -1,0 +1,11 @@
+"""The Python array API standard, 2024.12, on the default session: `import tensord.array_api as xp`.
+
+The session is opened on first use: at $TENSORD_ADDRESS, else on the daemon that runs here, else on a machine in this
+process. Another session's functions are its `xp`.
+"""
+
+from __future__ import annotations
+
+from .client.array_api.namespace import become_default
+
+become_default(__name__)

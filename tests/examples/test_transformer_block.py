@@ -1,0 +1,103 @@
+"""The transformer block agrees with NumPy on every device, and says so if it does not."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LINES = 14  # the output, x and twelve parameters
+
+
+@pytest.fixture
+def example(monkeypatch):
+    """The example as a module, for what a test wants to do with its parts."""
+    monkeypatch.syspath_prepend(ROOT / "examples")
+    import transformer_block
+
+    return transformer_block
+
+
+@pytest.fixture
+def run(example, monkeypatch, capsys):
+    """run(*arguments) -> exit status, and what it printed."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["transformer_block.py", *arguments])
+        try:
+            status = example.main()
+        except SystemExit as left:
+            status = left.code
+        captured = capsys.readouterr()
+        return status, captured.out + captured.err
+
+    return run
+
+
+def differences(printed):
+    return [float(number) for number in re.findall(r"\d\.\de[-+]\d\d|inf|nan", printed)]
+
+
+@pytest.mark.parametrize("device", ["cpu:0", "sim:0"])
+def test_output_and_gradients_are_those_of_numpy(device):
+    command = [sys.executable, "-W", "error", "examples/transformer_block.py", "--device", device]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=100)  # noqa: S603
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert f"on {device}" in result.stdout
+    found = differences(result.stdout)
+    assert len(found) == LINES
+    assert 0 < max(found) < 1e-5
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        "--batch 1 --tokens 1 --width 8 --heads 2",
+        "--batch 3 --tokens 7 --width 30 --heads 5",
+        "--batch 2 --tokens 50 --width 16 --heads 1",
+    ],
+)
+def test_they_are_for_any_sizes(run, sizes):
+    status, printed = run(*sizes.split(), "--seed", "3")
+    assert (status, len(differences(printed))) == (0, LINES), printed
+
+
+def test_it_runs_on_a_daemon(run, daemon):
+    status, printed = run("--address", daemon.address, "--device", "sim:0")
+    assert (status, len(differences(printed))) == (0, LINES), printed
+
+
+def test_it_fails_when_a_gradient_is_wrong(run, example, monkeypatch):
+    backward = example.Block.backward
+
+    def wrong(block, dy, saved):
+        gradients = backward(block, dy, saved)
+        return {**gradients, "qkv.bias": gradients["qkv.bias"] * 1.001}
+
+    monkeypatch.setattr(example.Block, "backward", wrong)
+    status, printed = run()
+    assert status == 1
+    assert printed.count("too large") == 1
+
+
+def test_a_shape_or_a_number_that_is_none_is_too_large(example):
+    assert example.difference(np.ones(2), np.ones((2, 1))) == float("inf")
+    assert example.difference(np.array([1, np.nan]), np.ones(2)) == float("inf")
+
+
+def test_the_width_divides_into_heads(run):
+    status, printed = run("--width", "10", "--heads", "4")
+    assert status == 2
+    assert "10 does not divide into 4 heads" in printed
+
+
+def test_help(run):
+    status, printed = run("--help")
+    assert status == 0
+    assert "--device" in printed
+    assert "--address" in printed
