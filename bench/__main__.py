@@ -13,6 +13,7 @@ from rich.console import Console
 from examples.own_daemon import own_daemon
 
 from . import (
+    array_api,
     clients,
     elementwise,
     fairness,
@@ -40,6 +41,7 @@ EMBEDDED: Workloads = {
     "elementwise": elementwise.measure,
     "overlap": overlap.measure,
     "tracing": tracing.measure,
+    "functions": array_api.measure_calls,
 }
 
 DAEMON: Workloads = {
@@ -52,6 +54,7 @@ DAEMON: Workloads = {
     "clients": clients.measure,
     "fairness": fairness.measure,
     "training": training.measure,
+    "functions": array_api.measure_fetches,
 }
 
 WIDTH = 100  # columns, where the output is no terminal

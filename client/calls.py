@@ -14,7 +14,9 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..interpreter.errors import MetadataError, MetadataTypeError, ProtocolError, TensordError
+import numpy as np
+
+from ..interpreter.errors import ConnectionLost, MetadataError, MetadataTypeError, ProtocolError, TensordError
 from ..interpreter.messages import CALL, TO_DEVICE
 from ..interpreter.meta import OperandMeta, Scalar
 from ..interpreter.opdef import FrozenAttributes, OpDef, find
@@ -29,6 +31,7 @@ from .tensor import Tensor
 SMALL = 127  # ints up to this fit every dtype
 LISTS = frozenset((list, tuple))
 PLAIN = frozenset((bool, int, float, str, type(None)))
+ITEMS = frozenset((int, str, type(None)))  # of a tuple: none of them equals one of another type
 
 
 class Calls:
@@ -106,8 +109,8 @@ class Calls:
             return (name, tuple(metas), home, targets)
         if type(attributes) is not dict:
             return None
-        kinds = tuple(map(type, attributes.values()))  # 1, 1.0 and True are equal, and not the same attribute
-        if not PLAIN.issuperset(kinds):
+        kinds: Any = tuple(map(type, attributes.values()))  # 1, 1.0 and True are equal, and not the same attribute
+        if not PLAIN.issuperset(kinds) and not all(map(is_plain, attributes.values())):
             return None
         return (name, tuple(metas), home, targets, tuple(attributes.items()), kinds)
 
@@ -274,7 +277,7 @@ class Calls:
         if not isinstance(tensor, Tensor):
             raise self._at_user(MetadataTypeError(f"expected a tensor, got {type(tensor).__name__}; use asarray"), 2)
         if tensor._session is not self:
-            raise self._at_user(MetadataError("the tensor belongs to another session; publish it and look it up"), 2)
+            raise self._at_user(foreign(tensor), 2)
         if tensor._released:
             raise self._at_user(ProtocolError(f"tensor {-tensor._id} was released"), 2)
         return tensor
@@ -296,11 +299,25 @@ class Calls:
         return error
 
 
+def foreign(tensor: Tensor) -> TensordError:
+    """Why a tensor of another session is no operand."""
+    if tensor._session.closed:
+        return ConnectionLost("the tensor's session has ended, and the tensor with it")
+    return MetadataError("the tensor belongs to another session; publish it and look it up")
+
+
 def check_scalars(key: SignatureKey, inputs: Sequence[Any]) -> None:
     """Each int operand has to fit the integer dtypes that it meets."""
     for value in inputs:
         if type(value) is int:
             check_scalar(key.op.name, value, key.metas, dict(key.attributes))
+
+
+def is_plain(value: Any) -> bool:
+    """May an attribute's value, together with its type, stand for its normal form?"""
+    if type(value) is tuple:
+        return ITEMS.issuperset(map(type, value))
+    return type(value) in PLAIN or isinstance(value, np.dtype)
 
 
 def has_large(inputs: Sequence[Any]) -> bool:

@@ -7,7 +7,6 @@ that several sessions can share tensors.
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ from ..interpreter.interrupts import SHIELD
 from ..interpreter.messages import Message
 from ..interpreter.meta import Meta
 from ..vm.machine import VirtualMachine
+from .forks import FORKS, ProcessLock
 from .transport import Reply
 
 Specs = Sequence[str | Mapping[str, object]]
@@ -36,7 +36,8 @@ class Shared:
 
 
 _shared: dict[str, Shared] = {}
-_shared_lock = threading.Lock()
+_shared_lock = ProcessLock()
+FORKS.anew.append(_shared.clear)  # a child does not have the threads of its parent's machines
 
 
 class EmbeddedTransport:

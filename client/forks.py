@@ -8,6 +8,8 @@ and nobody can ask whether it still looks: so its hold is kept until the session
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
@@ -22,6 +24,7 @@ class Forks:
     def __init__(self) -> None:
         self.outboxes: WeakSet[Outbox] = WeakSet()
         self.mapped: WeakSet[MappedResults] = WeakSet()
+        self.anew: list[Callable[[], None]] = []  # what else of this process a child begins without
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(before=self.before, after_in_child=self.in_child)
 
@@ -36,6 +39,25 @@ class Forks:
             outbox.orphan()
         self.outboxes.clear()
         self.mapped.clear()
+        for begin in self.anew:
+            begin()
 
 
 FORKS = Forks()
+
+
+class ProcessLock:
+    """A re-entrant lock for what a process has once. In a forked child it is a new one, which nobody holds."""
+
+    def __init__(self) -> None:
+        self._renew()
+        FORKS.anew.append(self._renew)
+
+    def _renew(self) -> None:
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 import numpy as np
 
 from ..interpreter import ops as _ops  # noqa: F401 - fills the registry
+from ..interpreter.errors import MetadataTypeError
 from ..interpreter.opdef import REGISTRY
+from .locations import describe, user_frame
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 Operand: TypeAlias = Any  # a Tensor, or a number
 
 SCALARS: Final = frozenset((bool, int, float, complex))
+UNARY: Final = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_invert"}
 BINARY: Final = {
     "add": "add",
     "sub": "subtract",
@@ -52,6 +55,10 @@ class Operators:
 
     if TYPE_CHECKING:
 
+        def __neg__(self) -> Tensor: ...
+        def __pos__(self) -> Tensor: ...
+        def __abs__(self) -> Tensor: ...
+        def __invert__(self) -> Tensor: ...
         def __add__(self, other: Operand, /) -> Tensor: ...
         def __sub__(self, other: Operand, /) -> Tensor: ...
         def __mul__(self, other: Operand, /) -> Tensor: ...
@@ -105,7 +112,7 @@ _OPERATORS: Final = frozenset((*BINARY.values(), *COMPARISONS.values()))
 
 
 def as_number(other: object) -> Any:
-    """A NumPy scalar as the Python number it is; TypeError for arrays, NotImplemented for everything else.
+    """A NumPy scalar as the Python number it is; MetadataTypeError for arrays, NotImplemented for everything else.
 
     An array without dimensions counts as a scalar: NumPy's scalars come as such from the left of a comparison.
     """
@@ -113,7 +120,10 @@ def as_number(other: object) -> Any:
         value = None if other.ndim else other.item()
         if type(value) in SCALARS:
             return value
-        raise TypeError("a NumPy array is no operand: make a tensor of it with session.asarray, or take .numpy()")
+        raise MetadataTypeError(
+            "a NumPy array is no operand: make a tensor of it with session.asarray, or take .numpy()",
+            location=describe(user_frame(1)),
+        )
     return NotImplemented
 
 
@@ -125,5 +135,7 @@ def operator_of(ufunc: str) -> str | None:
 
 def refusal(name: str) -> TypeError:
     """Why a NumPy function does not take a tensor, and what does."""
-    instead = f'session.call("{name}", ...)' if name in REGISTRY else "the session's ops"
+    from .array_api.namespace import Main
+
+    instead = f"session.xp.{name}" if hasattr(Main, name) else "session.xp's functions"
     return TypeError(f"numpy.{name} does not take tensors: use {instead}, or .numpy(), which waits for the value")

@@ -69,12 +69,16 @@ class Session(Calls):
         Its functions take and make tensors of this session; creation functions put them on the first device unless
         told otherwise.
         """
-        namespace = self._namespace()
-        if namespace is None:
-            from .array_api.namespace import Namespace
+        return self._namespace() or self._make_namespace()
 
-            namespace = Namespace(self)
-            self._namespace = weakref.ref(namespace)
+    def _make_namespace(self) -> Namespace:
+        from .array_api.namespace import Namespace
+
+        with self._outbox.lock:
+            namespace = self._namespace()  # another thread may have been here
+            if namespace is None:
+                namespace = Namespace(self)
+                self._namespace = weakref.ref(namespace)
         return namespace
 
     @property

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..interpreter.errors import MetadataError, ProtocolError, TensordError
 from ..interpreter.meta import Meta, Scalar
 from ..interpreter.opdef import REGISTRY, OpDef
-from .operators import BINARY, COMPARISONS, SCALARS, Operand, Operators, as_number, operator_of, refusal
+from .operators import BINARY, COMPARISONS, SCALARS, UNARY, Operand, Operators, as_number, operator_of, refusal
 
 if TYPE_CHECKING:
     from .array_api.namespace import Namespace
@@ -319,18 +319,6 @@ class Tensor(Operators):
         op = "advanced_setitem" if tensors else "setitem"
         self._session.call(op, [self, value, *tensors], {"index": with_places(key) if tensors else key}, out=[self])
 
-    def __neg__(self) -> Tensor:
-        return self._call("negative")
-
-    def __pos__(self) -> Tensor:
-        return self._call("positive")
-
-    def __abs__(self) -> Tensor:
-        return self._call("abs")
-
-    def __invert__(self) -> Tensor:
-        return self._call("bitwise_invert")
-
     # -- what Python asks for ---------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
@@ -471,13 +459,22 @@ def _reflected(op: OpDef) -> Operator:
     return operate
 
 
-def _add(name: str, operator: Operator, text: str) -> None:
+def _unary(op: OpDef) -> Callable[[Tensor], Tensor]:
+    def operate(self: Tensor) -> Tensor:
+        return self._session._operate_one(op, self)
+
+    return operate
+
+
+def _add(name: str, operator: Callable[..., Tensor], text: str) -> None:
     operator.__name__, operator.__qualname__ = name, f"Tensor.{name}"
     operator.__doc__ = text
     setattr(Tensor, name, operator)
 
 
 def _add_operators() -> None:
+    for name, op in UNARY.items():
+        _add(f"__{name}__", _unary(REGISTRY[op]), f"{op} of this tensor.")
     for name, op in BINARY.items():
         _add(f"__{name}__", _forward(REGISTRY[op], False), f"{op} of this tensor and another operand.")
         _add(f"__i{name}__", _forward(REGISTRY[op], True), f"{op} of this tensor and another operand, in place.")

@@ -103,15 +103,23 @@ class Creation(Functions):
         return session.asarray(host_array(x), device)
 
     def full(
-        self, shape: Shape, fill_value: Scalar, *, dtype: DType | None = None, device: str | None = None
+        self, shape: Shape, fill_value: Scalar | Tensor, *, dtype: DType | None = None, device: str | None = None
     ) -> Tensor:
-        """A tensor of one value, by default of its kind's default dtype."""
+        """A tensor of one value, by default of its kind's default dtype.
+
+        The value may be a 0-d tensor, whose dtype and device it has unless others are given.
+        """
+        if isinstance(fill_value, Tensor):
+            return self._spread(fill_value, shape, dtype, device)
         return self._create("full", device, number(fill_value, "full"), shape=shape, dtype=dtype)
 
     def full_like(
-        self, x: Tensor, /, fill_value: Scalar, *, dtype: DType | None = None, device: str | None = None
+        self, x: Tensor, /, fill_value: Scalar | Tensor, *, dtype: DType | None = None, device: str | None = None
     ) -> Tensor:
         """As `full`, with the shape of x, and its dtype and device unless others are given."""
+        if isinstance(fill_value, Tensor):
+            like = self._session._own(x)
+            return self._spread(fill_value, like.shape, like.dtype if dtype is None else dtype, device or like.device)
         return self._like("full", x, dtype, device, number(fill_value, "full_like"))
 
     def linspace(
@@ -182,6 +190,13 @@ class Creation(Functions):
         if dtype is None:
             dtype = np.result_type(*(each.dtype for each in parts))
         return self._call("stack", *(self.asarray(each, dtype=dtype) for each in parts))
+
+    def _spread(self, value: Tensor, shape: Shape, dtype: DType | None, device: str | None) -> Tensor:
+        """A 0-d tensor's value everywhere. Waits only if data decide its shape."""
+        value = self.asarray(value, dtype=dtype, device=device)
+        if value.ndim:
+            raise MetadataError(f"full: the fill value is a number, not of shape {value.shape}", op="full")
+        return self._call("broadcast_to", value, shape=(shape,) if isinstance(shape, int) else shape)
 
     def _create(self, name: str, device: str | None, *operands: Scalar, **attributes: Any) -> Tensor:
         session = self._maker()

@@ -14,6 +14,7 @@ from ...interpreter.meta import Meta, OperandMeta, Scalar
 from ...interpreter.promotion import promote
 from ..operators import SCALARS
 from ..tensor import Tensor
+from .creation import plain
 from .functions import Functions
 
 if TYPE_CHECKING:
@@ -92,8 +93,8 @@ class DataTypes(Functions):
     def result_type(self, *arrays_and_dtypes: Tensor | Scalar | DType) -> DType:
         """The dtype that tensors, dtypes and Python scalars promote to; TypeError if their kinds do not mix."""
         operands: list[OperandMeta] = [
-            type(each) if type(each) in SCALARS else Meta.of((), _dtype(each, "result_type"))  # type: ignore[misc]
-            for each in arrays_and_dtypes
+            type(each) if type(each) in SCALARS else Meta.of((), _dtype(each, "result_type"))
+            for each in map(plain, arrays_and_dtypes)
         ]
         if not any(isinstance(operand, Meta) for operand in operands):
             raise MetadataTypeError("result_type: at least one argument has to be a tensor or a dtype")

@@ -111,7 +111,7 @@ class Fft(Functions):
         float64 unless `dtype` says otherwise. ValueError for `n` below one and for `d` zero.
         """
         attributes = {"n": n, "d": d, "dtype": dtype}
-        return self._session.call("fftfreq", (), attributes, device=device)[0]
+        return self._maker().call("fftfreq", (), attributes, device=device)[0]
 
     def rfftfreq(self, n: int, /, *, d: float = 1.0, dtype: Any = None, device: str | None = None) -> Tensor:
         """Frequencies of the n//2 + 1 points of an `rfft` of `n` samples `d` apart, none of them negative.
@@ -119,7 +119,7 @@ class Fft(Functions):
         float64 unless `dtype` says otherwise. ValueError for `n` below one and for `d` zero.
         """
         attributes = {"n": n, "d": d, "dtype": dtype}
-        return self._session.call("rfftfreq", (), attributes, device=device)[0]
+        return self._maker().call("rfftfreq", (), attributes, device=device)[0]
 
     def fftshift(self, x: Tensor, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
         """x with its halves along the axes (None: all) swapped, so that frequency zero comes to the middle."""

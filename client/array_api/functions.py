@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -28,3 +28,13 @@ class Functions:
     def _call_all(self, name: str, *operands: Any, **attributes: Any) -> list[Tensor]:
         """Issue an op with several results."""
         return self._session.call(name, operands, attributes or None)
+
+    def __copy__(self) -> Self:
+        """Itself, as with modules' functions: who copies an object with such a function in it keeps the function."""
+        return self
+
+    def __deepcopy__(self, _memo: object) -> Self:
+        return self
+
+    def __reduce__(self) -> Any:
+        raise TypeError("functions of a session cannot be pickled; those of the module tensord.array_api can")

@@ -8,10 +8,12 @@ Source: https://data-apis.org/array-api/2024.12/
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from ..connect import connect
+from ..forks import ProcessLock
 from .constants import Constants
 from .creation import Creation
 from .data_types import DataTypes
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 VERSION: Final = "2024.12"
 VERSIONS: Final = ("2021.12", "2022.12", "2023.12", VERSION)
 NAME: Final = f"{__name__.partition('.')[0]}.array_api"
+_opening: Final = ProcessLock()  # the default session; a signal handler may need it, too, where it is being opened
 
 
 class Main(
@@ -60,16 +63,13 @@ class Namespace(ModuleType, Main):
 
     def __init__(self, session: Session) -> None:
         super().__init__(NAME, __doc__)
-        self._bind(session)
-
-    def _bind(self, session: Session) -> None:
         self._session = session
         self.linalg = Linalg(session)
         self.fft = Fft(session)
 
     def __array_namespace_info__(self) -> NamespaceInfo:
         """What the namespace can do, and on which devices."""
-        return NamespaceInfo(self._session)
+        return NamespaceInfo(self._maker())
 
     @property
     def __all__(self) -> list[str]:
@@ -86,28 +86,62 @@ class Namespace(ModuleType, Main):
 class DefaultNamespace(Namespace):
     """The module `tensord.array_api`: the namespace of the default session, which connects when it is first needed.
 
-    That session is `tensord.connect()`: at $TENSORD_ADDRESS, else on a running daemon, else embedded. Once it has
-    ended, the next creation function opens another one.
+    That session is `tensord.connect()`: at $TENSORD_ADDRESS, else on a running daemon, else embedded. A process has
+    one, whoever comes first. Once it has ended, or belongs to the parent of a fork, the next creation function opens
+    another; the tensors of the old one are lost.
     """
 
     def __getattr__(self, name: str) -> Any:
-        if name not in {"_session", "linalg", "fft"}:
+        if name != "_session":  # which is not there before it is needed
             raise AttributeError(f"module {NAME!r} has no attribute {name!r}")
-        self._connect()
-        return self.__dict__[name]
-
-    def _connect(self) -> Session:
-        session = connect(None)
-        session._namespace = lambda: self
-        self._bind(session)
-        return session
+        return self._maker()
 
     def _maker(self) -> Session:
-        session = self._session
-        return self._connect() if session.closed else session
+        session: Session | None = self.__dict__.get("_session")
+        return self._connect() if session is None or session.closed else session
+
+    def _connect(self) -> Session:
+        with _opening:
+            session: Session | None = self.__dict__.get("_session")
+            if session is None or session.closed:  # else another thread has been here
+                session = connect(None)
+                session._namespace = lambda: self
+                self._session = session
+        return session
+
+    def __reduce__(self) -> Any:
+        """As a module: by name. Where it is unpickled, it is the default session there."""
+        return import_module, (NAME,)
 
     def __repr__(self) -> str:
         return f"<module {NAME!r}>"
+
+
+class Following:
+    """An extension of the default namespace: its session is the namespace's, whichever that is by now."""
+
+    def __init__(self, namespace: DefaultNamespace, name: str) -> None:
+        self._namespace = namespace
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "_session":
+            raise AttributeError(f"'{NAME}.{self._name}' has no attribute {name!r}")
+        return self._namespace._session
+
+    def _maker(self) -> Session:
+        return self._namespace._maker()
+
+    def __reduce__(self) -> Any:
+        return getattr, (self._namespace, self._name)
+
+
+class DefaultLinalg(Following, Linalg):
+    """`tensord.array_api.linalg`."""
+
+
+class DefaultFft(Following, Fft):
+    """`tensord.array_api.fft`."""
 
 
 def public_names() -> list[str]:
@@ -115,6 +149,8 @@ def public_names() -> list[str]:
     return sorted([*(name for name in dir(Main) if not name.startswith("_")), "linalg", "fft"])
 
 
-def become_default(module: str) -> None:
+def become_default(name: str) -> None:
     """Make a module the namespace of the default session."""
-    sys.modules[module].__class__ = DefaultNamespace
+    module: Any = sys.modules[name]
+    module.__class__ = DefaultNamespace
+    module.linalg, module.fft = DefaultLinalg(module, "linalg"), DefaultFft(module, "fft")
