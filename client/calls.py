@@ -25,6 +25,7 @@ from .handlers import DEFAULT_HANDLER, Handler, Invocation
 from .locations import describe, user_frame
 from .operators import SCALARS
 from .outbox import Outbox
+from .reading import forget
 from .signatures import Entry, SignatureKey, Signatures
 from .tensor import Tensor
 
@@ -166,6 +167,8 @@ class Calls:
         with outbox.lock:
             if not entry.alive:
                 return None
+            for target in out or ():
+                forget(target)
             if out is None:
                 first = outbox.ids + 1
                 outbox.ids += len(entry.outputs)
@@ -203,6 +206,8 @@ class Calls:
                 return self._first_time(op, (x, y), (), (x,) if in_place else None, key)
             if in_place:
                 id_ = x._id
+                if x._reading is not None:
+                    forget(x)
             else:
                 outbox.ids = id_ = outbox.ids + 1
             messages = outbox.messages

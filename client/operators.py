@@ -12,7 +12,6 @@ import numpy as np
 
 from ..interpreter import ops as _ops  # noqa: F401 - fills the registry
 from ..interpreter.errors import MetadataTypeError
-from ..interpreter.opdef import REGISTRY
 from .locations import describe, user_frame
 
 if TYPE_CHECKING:
@@ -109,6 +108,7 @@ class Operators:
 # NumPy's names of operators, where they differ from the array API's.
 _UFUNCS: Final = {"left_shift": "bitwise_left_shift", "right_shift": "bitwise_right_shift"}
 _OPERATORS: Final = frozenset((*BINARY.values(), *COMPARISONS.values()))
+_ABOUT_META: Final = frozenset((np.ndim, np.shape, np.size, np.iscomplexobj, np.isrealobj))
 
 
 def as_number(other: object) -> Any:
@@ -127,10 +127,19 @@ def as_number(other: object) -> Any:
     return NotImplemented
 
 
-def operator_of(ufunc: str) -> str | None:
-    """The op behind NumPy's function of that name, if it is an operator's."""
-    name = _UFUNCS.get(ufunc, ufunc)
-    return name if name in _OPERATORS else None
+def operator_of(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], tensor: Tensor) -> str:
+    """The op behind NumPy's function, if it is that of an operator with the tensor on its right; TypeError if not."""
+    name = _UFUNCS.get(ufunc.__name__, ufunc.__name__)
+    if method != "__call__" or name not in _OPERATORS or len(inputs) != 2 or inputs[1] is not tensor:
+        raise refusal(ufunc.__name__)
+    return name
+
+
+def about_meta(function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    """What NumPy's function says, if it asks for shape or dtype alone; TypeError if not."""
+    if function not in _ABOUT_META:
+        raise refusal(function.__name__)
+    return function.__wrapped__(*arguments, **named)
 
 
 def refusal(name: str) -> TypeError:

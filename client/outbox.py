@@ -45,6 +45,7 @@ from .transport import CLOSED, FORKED, ClosedTransport, Reply, session_closed
 BATCH = 256
 GROWTH = 8
 RELEASED = 4096  # ids in one message
+RIDERS = 64  # operands that a call has bits for: the integers of the wire
 GROUP = Limits().batch  # messages in an atomic group
 LONGEST = Limits().text  # characters of a location
 # Where the messages other than calls hold tensor ids, one or a tuple.
@@ -208,7 +209,8 @@ class Outbox:
             message = batch[position]
             if message[0] == CALL:
                 if not (dropped.isdisjoint(message[2]) and dropped.isdisjoint(message[3])):
-                    ride(message, dropped, self.scalars[message[1]])
+                    behind = ride(message, dropped, self.scalars[message[1]])
+                    batch[position + 1 : position + 1] = releases(behind)
                     if not dropped:
                         return
             elif message[0] != SIGNATURE:
@@ -325,17 +327,21 @@ class Group(list[list[Any]]):
         super().append(message)
 
 
-def ride(message: list[Any], dropped: set[int], scalars: Sequence[bool]) -> None:
-    """Mark a call's operands whose handles were dropped; walking backwards, this is their last use."""
+def ride(message: list[Any], dropped: set[int], scalars: Sequence[bool]) -> set[int]:
+    """Mark a call's operands whose handles were dropped; walking backwards, this is their last use.
+
+    Returns those of them that it has no bit for: they are to be released behind it.
+    """
     inputs, outputs = message[2], message[3]
-    for position, id_ in enumerate(inputs):
-        if id_ in dropped and not scalars[position]:
+    behind = set()
+    for position, id_ in enumerate((*inputs, *outputs)):
+        if id_ in dropped and not (position < len(inputs) and scalars[position]):
             dropped.discard(id_)
-            message[4] |= 1 << position
-    for position, id_ in enumerate(outputs, len(inputs)):
-        if id_ in dropped:
-            dropped.discard(id_)
-            message[4] |= 1 << position
+            if position < RIDERS:
+                message[4] |= 1 << position
+            else:
+                behind.add(id_)
+    return behind
 
 
 def mentions(message: Message, id_: int) -> bool:

@@ -38,6 +38,7 @@ from .handlers import DEFAULT_HANDLER, Handler
 from .locations import user_frame
 from .outbox import Outbox
 from .random import Random, RandomState
+from .reading import SHARED
 from .tensor import Tensor
 from .transport import ClosedTransport, Reply, Transport
 
@@ -234,6 +235,8 @@ class Session(Calls):
             raise self._at_user(MetadataError("publish: takes a name and a tensor, or a dict of tensors by name"), 1)
         tensors = [self._own(value) for value in given.values()]
         ids = tuple(value._id for value in tensors)
+        for value in tensors:
+            value._reading = SHARED
         self._tell(lambda request: [PUBLISH, tuple(given), ids, request])
 
     def lookup(self, name: str | Sequence[str], *, snapshot: bool = False) -> Any:
@@ -254,6 +257,8 @@ class Session(Calls):
             key: Tensor(self, id_, None if meta is None else Meta.of(*meta), home)
             for key, id_, (meta, home) in zip(names, ids, self._await(reply), strict=True)
         }
+        for tensor in tensors.values():
+            tensor._reading = SHARED
         return tensors[name] if isinstance(name, str) else tensors
 
     def unpublish(self, *names: str) -> None:

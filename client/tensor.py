@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from ..interpreter.errors import MetadataError, ProtocolError, TensordError
 from ..interpreter.meta import Meta, Scalar
 from ..interpreter.opdef import REGISTRY, OpDef
-from .operators import BINARY, COMPARISONS, SCALARS, UNARY, Operand, Operators, as_number, operator_of, refusal
+from . import reading
+from .operators import BINARY, COMPARISONS, SCALARS, UNARY, Operand, Operators, about_meta, as_number, operator_of
 
 if TYPE_CHECKING:
     from .array_api.namespace import Namespace
@@ -36,7 +37,7 @@ class Tensor(Operators):
     never changes another.
     """
 
-    __slots__ = ("__weakref__", "_home", "_id", "_meta", "_probe", "_session")
+    __slots__ = ("__weakref__", "_home", "_id", "_meta", "_probe", "_reading", "_session")
     _session: Session
     _probe: Reply  # set once somebody has asked whether it is ready
 
@@ -45,6 +46,7 @@ class Tensor(Operators):
         self._id = id_
         self._meta = meta
         self._home = home
+        self._reading: reading.Reading | None = None
 
     def __del__(self) -> None:
         # Runs in any thread, inside any lock: nothing but this.
@@ -109,9 +111,11 @@ class Tensor(Operators):
         """Its value as a NumPy array. Waits; raises the error of the call that failed, with that line.
 
         The array stays what was fetched, whatever is written to the tensor later. It is a copy of its own; but a large
-        one from a daemon on this machine is read where it lies, and read-only: `numpy.array(t.numpy())` copies it.
+        one from a daemon on this machine is read where it lies, and read-only: `numpy.array(t.numpy())` copies it. Of a
+        small tensor that is read piece by piece the whole is fetched once.
         """
-        return self._session._fetch(self._own())
+        known = reading.recall(self._own())
+        return self._session._fetch(self) if known is None else known
 
     def item(self) -> Scalar:
         """The value of a tensor with one element, as a Python scalar; ValueError for any other."""
@@ -203,6 +207,7 @@ class Tensor(Operators):
             self._session._drop(self._id)
             self._id = -self._id
             self._meta = _GONE
+            self._reading = None
 
     @property
     def _released(self) -> bool:
@@ -309,7 +314,11 @@ class Tensor(Operators):
             known = all(each._meta is not None and each._meta.dtype.kind != "b" for each in tensors)
             op = "advanced_getitem" if known else "dynamic_getitem"
             return session.call(op, [self, *tensors], {"index": with_places(key)})[0]
-        return session._operate_one(_GETITEM, self, session._freeze(_GETITEM, {"index": key}))
+        frozen, whole = session._freeze(_GETITEM, {"index": key}), reading.of(self)
+        view = session._operate_one(_GETITEM, self, frozen)
+        if whole is not None and session._native:
+            view._reading = reading.Reading(view, whole, frozen[0][1])
+        return view
 
     def __setitem__(self, key: Any, value: Operand, /) -> None:
         """Write a part of it, in place; see `__getitem__` for what selects it. The value broadcasts to the part."""
@@ -380,20 +389,23 @@ class Tensor(Operators):
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """Its value for another library, in host memory. Waits. BufferError for other devices and for `copy=False`.
+        """Its value for another library, in host memory. Waits. BufferError for other devices.
 
+        What was fetched is handed over, or a copy where it is mapped read-only: PyTorch writes to it whatever it is
+        told. With `copy=False` that, too, is handed over as it is; BufferError if the consumer cannot be told.
         Source: DLPack, https://dmlc.github.io/dlpack/
         """
         if stream is not None:
             raise BufferError("a tensor is handed over in host memory, which has no streams")
         if dl_device is not None and tuple(map(int, dl_device)) != self.__dlpack_device__():
             raise BufferError("a tensor is handed over in host memory: ask for the device (1, 0)")
-        if copy is False:
-            raise BufferError("a tensor's memory belongs to its machine: without a copy it cannot be handed over")
         array = self.numpy()
-        if not array.flags.writeable and (copy or max_version is None or max_version < (1, 0)):
-            array = array.copy()
-        return array.__dlpack__(max_version=max_version)
+        if not array.flags.writeable:
+            if copy is not False:
+                array = array.copy()
+            elif max_version is None or max_version < (1, 0):
+                raise BufferError("the value is mapped read-only, which DLPack before 1.0 cannot say: allow a copy")
+        return array.__dlpack__(**({} if max_version is None else {"max_version": max_version}))
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """The host: kDLCPU, 0."""
@@ -404,13 +416,12 @@ class Tensor(Operators):
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **_: Any) -> Tensor:
         """A NumPy scalar on the left of an operator; TypeError for anything else that NumPy asks."""
-        op = operator_of(ufunc.__name__)
-        if method != "__call__" or op is None or len(inputs) != 2 or id(inputs[1]) != id(self):
-            raise refusal(ufunc.__name__)
+        op = operator_of(ufunc, method, inputs, self)
         return self._session.call(op, [as_number(inputs[0]), self])[0]
 
-    def __array_function__(self, function: Any, *_: Any) -> NoReturn:
-        raise refusal(function.__name__)
+    def __array_function__(self, function: Any, _types: Any, arguments: Any, named: Any, /) -> Any:
+        """The shape and the like, which NumPy may ask; TypeError for anything else."""
+        return about_meta(function, arguments, named)
 
     def __repr__(self) -> str:
         if self._released:

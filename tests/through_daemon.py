@@ -22,7 +22,16 @@ from tensord.interpreter.opdef import REGISTRY
 from .daemon import Daemon
 from .puppet import eventually
 
-ALSO = frozenset({"test_atomic.py", "test_corners.py", "test_tensor.py", "test_messages.py", "test_handlers.py"})
+ALSO = frozenset(
+    {
+        "test_atomic.py",
+        "test_corners.py",
+        "test_tensor.py",
+        "test_messages.py",
+        "test_handlers.py",
+        "test_reading.py",
+    }
+)
 UNABLE = {
     "test_publish_inside_returns_at_once_and_takes_effect_with_the_group": "another connection may come first",
     "test_a_machine_shared_by_name_does_not_take_other_options": "a daemon's devices are its own",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from .elementwise import operand
 from .functions import Functions
 
 if TYPE_CHECKING:
@@ -55,4 +56,4 @@ class Searching(Functions):
 
     def where(self, condition: Tensor, x1: Tensor | Scalar, x2: Tensor | Scalar, /) -> Tensor:
         """x1 where the condition (of bools) holds, else x2; they broadcast, and a Python scalar takes the dtype."""
-        return self._call("where", condition, x1, x2)
+        return self._call("where", condition, operand(x1, "where"), operand(x2, "where"))

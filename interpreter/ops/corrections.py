@@ -64,10 +64,34 @@ def floor_divide(xp: ArrayModule, x1: Any, x2: Any, out: Array) -> None:
 
 
 def power(xp: ArrayModule, x1: Any, x2: Any, out: Array) -> None:
-    """Of complex infinities and zeros to negative powers NumPy makes NaN: there exp(x2 * log(x1))."""
-    if out.dtype.kind != "c":
+    """Roots are not always powers in NumPy, and complex infinities and zeros to negative powers are NaN."""
+    if out.dtype.kind == "c":
+        _complex_power(xp, x1, x2, out)
+    elif xp is np and out.dtype.kind == "f" and _is_root(x2, out) and not _all(np, np.greater(x1, 0)):
+        _roots(x1, x2, out)
+    else:
         xp.power(x1, x2, out)
-        return
+
+
+def _is_root(x2: Any, out: Array) -> bool:
+    """Is 0.5 an exponent that several numbers may share? To these NumPy's loop does not raise them, but takes roots."""
+    if not isinstance(x2, np.ndarray):
+        return bool(x2 == 0.5)
+    shared = x2.size == 1 or x2.size < out.size or 0 in x2.strides
+    return shared and bool(np.count_nonzero(np.equal(x2, 0.5)))
+
+
+def _roots(x1: Any, x2: Any, out: Array) -> None:
+    """The root of -inf is NaN, and that of -0 is -0; as powers they are inf and 0."""
+    root = np.equal(x2, 0.5)
+    infinite, zero = root & np.equal(x1, -np.inf), root & np.equal(x1, 0)
+    np.power(x1, x2, out)
+    np.copyto(out, np.inf, where=infinite)
+    np.copyto(out, 0.0, where=zero)
+
+
+def _complex_power(xp: ArrayModule, x1: Any, x2: Any, out: Array) -> None:
+    """Where NumPy makes NaN of what is none: exp(x2 * log(x1))."""
     powers = xp.power(x1, x2)
     undefined = xp.isnan(powers)
     if not _none(xp, undefined):
@@ -122,6 +146,30 @@ def log1p(xp: ArrayModule, x: Array, out: Array) -> None:
         xp.log1p(x, out)
         return
     near = x[small]
-    excess = xp.multiply(near, xp.conjugate(near + 2)).real
+    excess = near.real * (near.real + 2) + near.imag * near.imag
     xp.log1p(x, out)
     out.real[small] = xp.log1p(excess) / 2
+
+
+def arctan(xp: ArrayModule, x: Array, out: Array) -> None:
+    """Of complex conjugates NumPy's results differ in the last place: here they are conjugates."""
+    if x.dtype.kind != "c":
+        xp.arctan(x, out)
+        return
+    upper = xp.array(x)
+    xp.abs(upper.imag, upper.imag)
+    xp.arctan(upper, upper)
+    xp.copysign(upper.imag, x.imag, upper.imag)
+    out[...] = upper
+
+
+def arctanh(xp: ArrayModule, x: Array, out: Array) -> None:
+    """Of a complex number and its negative NumPy's results differ in the last place: here the function is odd."""
+    if x.dtype.kind != "c":
+        xp.arctanh(x, out)
+        return
+    right = xp.array(x)
+    xp.abs(right.real, right.real)
+    xp.arctanh(right, right)
+    xp.copysign(right.real, x.real, right.real)
+    out[...] = right

@@ -13,6 +13,7 @@ from .. import kinds
 from ..axes import tensor, tensors
 from ..meta import Meta, OperandMeta
 from ..opdef import Array, ArrayModule, Attributes, OpDef, OutputMetas, define
+from .indexing import mask_fits
 
 
 def infer_unique(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
@@ -29,9 +30,9 @@ def infer_nonzero(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> Ou
 
 
 def infer_masked_select(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
-    """The mask's shape is that of x, or that of its first axes."""
+    """The mask's shape is that of x, or that of its first axes; an axis of it may be empty."""
     x, mask = tensors(metas)
-    if x.shape[: mask.ndim] != mask.shape:
+    if mask.ndim > x.ndim or not mask_fits(mask.shape, x.shape[: mask.ndim]):
         raise ValueError(f"the mask's shape {mask.shape} does not match shape {x.shape}")
     return (None,)
 

@@ -22,8 +22,7 @@ UNARY = (
     "bitwise_invert:invert"
 )
 UNARY_TRANSCENDENTAL = (
-    "exp log log2 log10 sin cos tan sinh cosh tanh "
-    "asin:arcsin acos:arccos atan:arctan asinh:arcsinh acosh:arccosh atanh:arctanh"
+    "exp log log2 log10 sin cos tan sinh cosh tanh asin:arcsin acos:arccos asinh:arcsinh acosh:arccosh"
 )
 BINARY = (
     "add subtract multiply copysign nextafter bitwise_and bitwise_or bitwise_xor "
@@ -102,6 +101,8 @@ _define_ufuncs(BINARY_ANY_INT, inputs=2, scalars=accepts_any)
 
 # Name -> NumPy's, and what is done about its special cases.
 CORRECTED: dict[str, tuple[str, corrections.Correction]] = {
+    "atan": ("arctan", corrections.arctan),
+    "atanh": ("arctanh", corrections.arctanh),
     "expm1": ("expm1", corrections.expm1),
     "floor_divide": ("floor_divide", corrections.floor_divide),
     "log1p": ("log1p", corrections.log1p),

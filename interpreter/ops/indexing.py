@@ -152,8 +152,13 @@ def _consumed(index: Index, shape: Shape, selectors: Sequence[Meta]) -> Iterator
 def _check_selects(entry: Entry, axes: Shape, meta: Meta | None) -> None:
     if meta is None:
         select((entry,), axes, (0, (0,)))  # an int within its bounds
-    elif meta.dtype.kind == "b" and meta.shape != axes:
+    elif meta.dtype.kind == "b" and not mask_fits(meta.shape, axes):
         raise IndexError(f"the mask's shape {meta.shape} does not match the axes {axes} that it indexes")
+
+
+def mask_fits(mask: Shape, axes: Shape) -> bool:
+    """Each size is that of the axis, or zero: then nothing is selected."""
+    return all(n in {size, 0} for n, size in zip(mask, axes, strict=True))
 
 
 def _only_certain(chosen: list[Shape], selectors: Sequence[Meta]) -> list[Shape]:

@@ -177,3 +177,14 @@ def test_locations_are_bounded_on_both_sides(session, monkeypatch):
     session.sync()
     assert len(session._outbox.locations.sites) <= 50
     assert len(session._transport._session.locations) <= 100
+
+
+def test_any_number_of_operands_may_be_dropped_with_the_call_that_uses_them(session):
+    """A call has bits for some of them; each is released once all the same, and no other one."""
+    kept = session.asarray(-1.0)
+    rows = [session.asarray(float(n)) for n in range(200)]
+    whole = session.call("stack", [*rows, kept, kept, rows[3], rows[199]])[0]
+    rows.clear()
+    assert whole.numpy().tolist() == [*range(200), -1.0, -1.0, 3.0, 199.0]
+    assert kept.item() == -1.0
+    assert session.stats()["session"]["tensors"] == 2

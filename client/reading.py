@@ -1,0 +1,92 @@
+"""Reading a small tensor piece by piece: the second piece brings the whole, and the others need no round trip.
+
+Who looks at `x[0]`, `x[1]`, ... one after the other waits for the wire each time, and for nothing else. A tensor is
+what this process says it is, unless it has a name that other sessions know; so what was fetched stays true until this
+process writes to the tensor. A piece that is read therefore remembers what it is a piece of. From the second read on
+the whole is fetched in its place, once, if it is small.
+
+Guarantees. A piece has the value that it would have been fetched with: that of the whole when the piece was taken. A
+tensor is written in place only under the outbox's lock, where it drops its `Reading` first; pieces taken before keep
+the old one, which is true for them if the value had come by then, and which nobody fills afterwards. What another
+session may write to (published, looked up) is never remembered. Nothing here keeps a tensor alive.
+
+Rejected: remembering what `numpy()` returned. Its callers may write into it, and a copy would cost all who read once.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..interpreter.indexing import Index, native_index
+from ..interpreter.meta import Meta
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+LIMIT: Final = 1 << 14  # bytes of a tensor that is fetched as a whole
+
+
+class Reading:
+    """What this process knows of one tensor: its value, or whose piece it is.
+
+    Valid as long as it is the tensor's own `_reading`; for pieces already taken, for ever.
+    """
+
+    __slots__ = ("count", "index", "origin", "tensor", "value")
+
+    def __init__(self, tensor: Tensor | None, origin: Reading | None = None, index: Index = ()) -> None:
+        self.tensor: Any = nobody if tensor is None else weakref.ref(tensor)
+        self.origin = origin
+        self.index = index
+        self.count = 0  # pieces of it that were read
+        self.value: NDArray[Any] | None = None
+
+    def known(self) -> NDArray[Any] | None:
+        """The tensor's value, fetched if this is not the first of its pieces; None if it is better not."""
+        if self.value is None:
+            whole = None if self.origin is None else self.origin.known()
+            self.value = self._fetched() if whole is None else whole[native_index(self.index)]
+        return self.value
+
+    def _fetched(self) -> NDArray[Any] | None:
+        self.count += 1
+        tensor = self.tensor()
+        if self.count == 1 or tensor is None or tensor._reading is not self:
+            return None
+        value: NDArray[Any] = tensor._session._fetch(tensor)
+        return value if tensor._reading is self else None  # else another thread has written to it meanwhile
+
+
+def nobody() -> None:
+    """The weak reference to no tensor."""
+
+
+SHARED: Final = Reading(None)  # of tensors that other sessions may write to
+
+
+def of(tensor: Tensor) -> Reading | None:
+    """What pieces of the tensor are to remember; None if nothing."""
+    reading = tensor._reading
+    if reading is None:
+        meta = tensor._meta
+        if type(meta) is not Meta or meta.nbytes > LIMIT:
+            return None
+        reading = tensor._reading = Reading(tensor)
+    return None if reading is SHARED else reading
+
+
+def forget(tensor: Tensor) -> None:
+    """The tensor is about to be written to; under the outbox's lock."""
+    if tensor._reading is not SHARED:
+        tensor._reading = None
+
+
+def recall(tensor: Tensor) -> NDArray[Any] | None:
+    """The value of a piece, an array of the caller's own, if its whole is known."""
+    reading = tensor._reading
+    whole = None if reading is None or reading.origin is None else reading.origin.known()
+    return None if whole is None or reading is None else np.array(whole[native_index(reading.index)])
