@@ -78,12 +78,9 @@ class Calls:
             frozen = op.freeze(attributes)
             operands, targets = listed(op, "operands", inputs), None if out is None else listed(op, "out=", out)
             invocation = Invocation(self, op, operands, frozen, targets, device)  # type: ignore[arg-type]  # a session
-            results = self._handler(invocation)
+            return self._carry_out(invocation, key)
         except MetadataError as error:
             raise self._at_user(error, 1) from None
-        if key is not None:
-            self._remember(key, invocation)
-        return results
 
     def _call_key(self, name: str, inputs: Any, attributes: Any, out: Any, device: str | None) -> Any:
         """What tells a call from others before anything is checked; None if that is not cheap to say."""
@@ -115,14 +112,14 @@ class Calls:
             return None
         return (name, tuple(metas), home, targets, tuple(attributes.items()), kinds)
 
-    def _remember(self, key: Any, invocation: Invocation) -> None:
-        """Let the next call with that key go straight to its signature, if that is all that it takes."""
-        device = self.place(invocation)
-        if self._native and self.supports(invocation.op, device):
-            with self._outbox.lock:
-                entry = self._entries.get(self._signature(invocation, device))
-                if entry is not None:
-                    self._signatures.alias(key, entry)
+    def _carry_out(self, invocation: Invocation, key: Any) -> list[Tensor]:
+        """The long way, through the handlers, unless there is nothing for the default ones to do.
+
+        Then the next call with that key, if there is one, goes straight to its signature.
+        """
+        if self._native and self.supports(invocation.op, self.place(invocation)):
+            return self.execute(invocation, key)
+        return self._handler(invocation)
 
     def supports(self, op: OpDef, device: str) -> bool:
         """Has the device a kernel for the op?"""
@@ -136,14 +133,16 @@ class Calls:
         tensors = (*(invocation.out or ()), *invocation.inputs)
         return next((t.device for t in tensors if isinstance(t, Tensor)), self._device(None))
 
-    def execute(self, invocation: Invocation) -> list[Tensor]:
-        """Send an op as it is to its device: what the innermost handler does."""
+    def execute(self, invocation: Invocation, alias: Any = None) -> list[Tensor]:
+        """Send an op as it is to its device: what the innermost handler does. `alias`: another key to find it by."""
         device = self.place(invocation)
         key = self._signature(invocation, device)
         location = self._outbox.locations.number(user_frame(1))
         while True:
             with self._outbox.lock:
                 entry = self._entries.get(key) or self._signatures.add(key)
+                if alias is not None:
+                    self._signatures.alias(alias, entry)
             if entry.integers:
                 check_scalars(key, invocation.inputs)
             issued = self._issue(entry, invocation.inputs, invocation.out, location)
@@ -242,14 +241,12 @@ class Calls:
         out: tuple[Tensor, ...] | None,
         key: Any,
     ) -> Tensor:
-        """The long way, through the handlers; the next call with that key goes straight to its signature."""
+        """What was not seen before; see `_carry_out`."""
         invocation = Invocation(self, op, operands, attributes, out, None)  # type: ignore[arg-type]  # a session
         try:
-            result = self._handler(invocation)[0]
+            return self._carry_out(invocation, key)[0]
         except MetadataError as error:
             raise self._at_user(error, 3) from None
-        self._remember(key, invocation)
-        return result
 
     def _to_device(self, tensor: Tensor, device: str) -> Tensor:
         home = self._device(device)

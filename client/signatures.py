@@ -74,7 +74,7 @@ class Signatures:
     def alias(self, key: Any, entry: Entry) -> None:
         """Find the entry by that key, too."""
         with self._outbox.lock:
-            if entry.alive:
+            if entry.alive and self.entries.get(key) is not entry:
                 self.entries[key] = entry
                 self._keys.setdefault(entry.number, []).append(key)
 

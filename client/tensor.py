@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeAlias, cast
@@ -363,7 +364,9 @@ class Tensor(Operators):
         return int(self._one("int()"))
 
     def __complex__(self) -> complex:
-        return complex(self._one("complex()"))
+        value = self._one("complex()")
+        nan = isinstance(value, float) and math.isnan(value)
+        return complex(math.nan, math.nan) if nan else complex(value)  # as the standard's text says
 
     def __index__(self) -> int:
         if self.dtype.kind not in "iu":
@@ -405,7 +408,7 @@ class Tensor(Operators):
                 array = array.copy()
             elif max_version is None or max_version < (1, 0):
                 raise BufferError("the value is mapped read-only, which DLPack before 1.0 cannot say: allow a copy")
-        return array.__dlpack__(**({} if max_version is None else {"max_version": max_version}))
+        return array.__dlpack__(max_version=max_version)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """The host: kDLCPU, 0."""

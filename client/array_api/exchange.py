@@ -13,14 +13,22 @@ CPU = (1, 0)  # kDLCPU, device 0
 def host_array(exporter: Any) -> NDArray[Any]:
     """The values of an array of another library, on the host; AttributeError if it does not speak DLPack.
 
-    An array on a GPU is asked for a host copy, as DLPack 1 has it, and by its own method where it does not know that.
-    BufferError for what cannot be exported.
+    An array on a GPU is fetched by its own method where it has one, else asked for a host copy, as DLPack 1 has it.
+    BufferError for what cannot be exported, and for dtypes that NumPy does not have (bfloat16).
     """
     kind, _ = exporter.__dlpack_device__()
     if int(kind) == CPU[0]:
-        return np.from_dlpack(exporter)
+        return imported(exporter)
     for method in ("get", "cpu"):  # CuPy, PyTorch
         if hasattr(exporter, method):
             found = getattr(exporter, method)()
-            return found if isinstance(found, np.ndarray) else np.from_dlpack(found)
-    return np.from_dlpack(exporter, device="cpu", copy=True)
+            return found if isinstance(found, np.ndarray) else imported(found)
+    return imported(exporter, device="cpu", copy=True)
+
+
+def imported(exporter: Any, **options: Any) -> NDArray[Any]:
+    """What NumPy makes of an exporter on the host."""
+    try:
+        return np.from_dlpack(exporter, **options)
+    except RuntimeError as error:  # NumPy's, for the dtypes that it does not have
+        raise BufferError(f"from_dlpack: {error}") from None

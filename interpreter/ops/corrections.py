@@ -42,19 +42,19 @@ class CorrectedUfunc(OpDef):
         return partial(self.correction, xp)
 
 
-def _all(xp: ArrayModule, mask: Array) -> bool:
-    """Is the mask known to be all true? Of a GPU's nothing is known: it would have to be waited for."""
-    return xp is np and np.count_nonzero(mask) == mask.size
+def _all(mask: Array) -> bool:
+    """Is a mask of NumPy's all true? Quicker than `mask.all()` if it is small. A GPU's would have to be waited for."""
+    return bool(np.count_nonzero(mask) == mask.size)
 
 
-def _none(xp: ArrayModule, mask: Array) -> bool:
-    """Is the mask known to be all false?"""
-    return xp is np and not np.count_nonzero(mask)
+def _none(mask: Array) -> bool:
+    """Is a mask of NumPy's all false?"""
+    return not np.count_nonzero(mask)
 
 
 def floor_divide(xp: ArrayModule, x1: Any, x2: Any, out: Array) -> None:
     """Of infinities NumPy makes NaN, or a whole step too much: there the floor of the quotient."""
-    if out.dtype.kind in "biu" or _all(xp, xp.isfinite(xp.add(x1, x2))):
+    if out.dtype.kind in "biu" or (xp is np and _all(np.isfinite(np.add(x1, x2)))):
         xp.floor_divide(x1, x2, out)
         return
     infinite = xp.logical_or(xp.isinf(x1), xp.isinf(x2))
@@ -67,7 +67,7 @@ def power(xp: ArrayModule, x1: Any, x2: Any, out: Array) -> None:
     """Roots are not always powers in NumPy, and complex infinities and zeros to negative powers are NaN."""
     if out.dtype.kind == "c":
         _complex_power(xp, x1, x2, out)
-    elif xp is np and out.dtype.kind == "f" and _is_root(x2, out) and not _all(np, np.greater(x1, 0)):
+    elif xp is np and out.dtype.kind == "f" and _is_root(x2, out) and not _all(np.greater(x1, 0)):
         _roots(x1, x2, out)
     else:
         xp.power(x1, x2, out)
@@ -94,7 +94,7 @@ def _complex_power(xp: ArrayModule, x1: Any, x2: Any, out: Array) -> None:
     """Where NumPy makes NaN of what is none: exp(x2 * log(x1))."""
     powers = xp.power(x1, x2)
     undefined = xp.isnan(powers)
-    if not _none(xp, undefined):
+    if xp is not np or not _none(undefined):
         undefined = undefined & ~(xp.isnan(x1) | xp.isnan(x2))
         logarithms = xp.log(xp.asarray(x1, dtype=powers.dtype))
         powers = xp.where(undefined, xp.exp(xp.multiply(x2, logarithms)), powers)
@@ -107,8 +107,14 @@ def sign(xp: ArrayModule, x: Array, out: Array) -> None:
         xp.sign(x, out)
         return
     undefined = xp.isnan(x)
-    xp.sign(x, out)
-    if not _none(xp, undefined):
+    if xp is np:
+        np.sign(x, out)
+    else:  # CuPy's is that of the real part, as NumPy's once was
+        magnitude = xp.abs(x)
+        zero = xp.equal(magnitude, 0)
+        xp.divide(x, magnitude, out)
+        xp.copyto(out, 0, where=zero)
+    if xp is not np or not _none(undefined):
         xp.copyto(out, complex(np.nan, np.nan), where=undefined)
 
 
@@ -126,7 +132,7 @@ def expm1(xp: ArrayModule, x: Array, out: Array) -> None:
         xp.expm1(x, out)
         return
     finite = xp.isfinite(x)
-    if _all(xp, finite):
+    if xp is np and _all(finite):
         xp.expm1(x, out)
     else:
         powers = xp.exp(x, xp.empty_like(out))
@@ -142,7 +148,7 @@ def log1p(xp: ArrayModule, x: Array, out: Array) -> None:
         xp.log1p(x, out)
         return
     small = xp.less(xp.abs(x), SMALL)
-    if _none(xp, small):
+    if xp is np and _none(small):
         xp.log1p(x, out)
         return
     near = x[small]

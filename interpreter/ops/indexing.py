@@ -32,11 +32,21 @@ def infer_setitem(metas: tuple[OperandMeta, ...], attributes: Attributes) -> Out
 
 def check_fits(value: OperandMeta, selected: Shape) -> None:
     """ValueError unless a value of that meta broadcasts to what is selected."""
-    shape = value.shape if isinstance(value, Meta) else ()
-    while len(shape) > len(selected) and shape[0] == 1:
-        shape = shape[1:]  # as NumPy: a value may have more axes if they say nothing
+    shape = telling(value.shape) if isinstance(value, Meta) else ()
     if broadcast_shapes((shape, selected)) != selected:
         raise ValueError(f"a value of shape {shape} does not broadcast to the selection {selected}")
+
+
+def telling(shape: Shape) -> Shape:
+    """As NumPy has it for slices: a value may have more axes than what is selected, if their size is one."""
+    leading = next((axis for axis, size in enumerate(shape) if size != 1), len(shape))
+    return shape[leading:]
+
+
+def written(value: Any) -> Any:
+    """The value as NumPy also assigns it to single elements and through masks."""
+    shape = getattr(value, "shape", ())
+    return value.reshape(telling(shape)) if shape[:1] == (1,) else value
 
 
 def check_assignable(value: OperandMeta, x: Meta) -> None:
@@ -59,7 +69,7 @@ def setitem_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Arr
     (x, value), (out,) = inputs, outputs
     if not same_memory(x, out):
         xp.copyto(out, x)
-    out[native_index(attributes["index"])] = value
+    out[native_index(attributes["index"])] = written(value)
 
 
 def same_memory(x: Array, out: Array) -> bool:
@@ -92,6 +102,8 @@ def infer_advanced_setitem(metas: tuple[OperandMeta, ...], attributes: Attribute
     selected = advanced_shape(attributes["index"], x.shape, selectors)
     if not any(m.dtype.kind == "b" for m in selectors):
         check_fits(value, selected)
+    elif isinstance(value, Meta) and len(telling(value.shape)) > len(selected):
+        raise ValueError(f"a value of shape {value.shape} does not broadcast to {len(selected)} axes that are selected")
     check_assignable(value, x)
     return (x,)
 
@@ -165,7 +177,8 @@ def _only_certain(chosen: list[Shape], selectors: Sequence[Meta]) -> list[Shape]
     """With masks the common shape is an upper bound: nobody knows yet how many elements one selects."""
     if not any(m.dtype.kind == "b" for m in selectors):
         return chosen
-    return [max(chosen, key=math.prod)]
+    axes = max(map(len, chosen))
+    return [(1,) * axes, max(chosen, key=math.prod)]
 
 
 def _native(xp: ArrayModule, index: Index, shape: Shape, selectors: Sequence[Array]) -> tuple[Any, ...]:
@@ -214,7 +227,7 @@ def advanced_setitem_kernel(
     (out,) = outputs
     if not same_memory(x, out):
         xp.copyto(out, x)
-    out[_native(xp, attributes["index"], out.shape, selectors)] = value
+    out[_native(xp, attributes["index"], out.shape, selectors)] = written(value)
 
 
 def _most(metas: tuple[OperandMeta, ...]) -> int:

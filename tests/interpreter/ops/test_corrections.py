@@ -18,6 +18,7 @@ from tensord.interpreter.ops.elementwise import CORRECTED
 from tensord.interpreter.promotion import promote
 
 from ..conftest import meta_of
+from .elsewhere import evaluate_elsewhere
 
 COMPLEX = ["complex64", "complex128"]
 INF, NAN = np.inf, np.nan
@@ -114,6 +115,36 @@ def test_log1p_keeps_the_digits_of_small_complex_numbers(dtype, evaluate):
     excess = wide.real * (2 + wide.real) + wide.imag**2
     np.testing.assert_allclose(found.real, np.log1p(excess) / 2, rtol=8 * eps, atol=eps * np.abs(x.ravel()).min())
     np.testing.assert_allclose(found.imag, np.arctan2(wide.imag, 1 + wide.real), rtol=4 * eps)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_a_power_is_no_root_however_the_exponent_is_shared(dtype, evaluate, assert_same):
+    base = np.array([[-INF, -0.0, 4], [0.25, -1, NAN]], dtype)
+    expected = np.array([[INF, 0.0, 2], [0.5, NAN, NAN]], dtype)
+    half = np.array(0.5, dtype)
+    for shared in (0.5, half, half[None], np.array([[0.5], [0.5]], dtype), np.broadcast_to(half, (2, 3))):
+        assert_same(evaluate("pow", base, shared), expected)
+    assert_same(evaluate("pow", base[:, :1], np.array([0.5, 2], dtype)), np.array([[INF, INF], [0.5, 0.0625]], dtype))
+    assert_same(evaluate("pow", np.array(-0.0, dtype), 0.5), np.array(0, dtype))
+    assert_same(evaluate("pow", -INF, half), np.array(INF, dtype))
+    assert_same(evaluate("pow", base[:0], 0.5), expected[:0])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
+@pytest.mark.parametrize("name", sorted(CORRECTED))
+def test_an_array_module_that_is_not_asked_for_values_gives_the_same(name, dtype, evaluate):
+    if name == "floor_divide" and dtype == "complex128":
+        return
+    values = np.array([0.5, -0.0, 0.0, 3, -2, INF, -INF, NAN], dtype.replace("complex128", "float64"))
+    if dtype == "complex128":
+        values = np.stack([part.ravel() for part in np.meshgrid(values, values)], -1).view(dtype)[:, 0]
+    operands = np.meshgrid(*[values] * REGISTRY[name].inputs)
+    for each in (operands, [operand.ravel()[1] for operand in operands]):
+        here, there = evaluate(name, *map(np.asarray, each)), evaluate_elsewhere(name, *map(np.asarray, each))
+        if name == "sign":  # the one that is made of other functions there, where infinities have no direction
+            finite = np.isfinite(each[0])
+            here, there = here[finite], there[finite]
+        np.testing.assert_allclose(here, there)
 
 
 @pytest.mark.parametrize("name", sorted(CORRECTED))
