@@ -18,9 +18,10 @@ import numpy as np
 
 from ..interpreter.errors import ConnectionLost, MetadataError, MetadataTypeError, ProtocolError, TensordError
 from ..interpreter.messages import CALL, TO_DEVICE
-from ..interpreter.meta import OperandMeta, Scalar
+from ..interpreter.meta import Meta, OperandMeta, Scalar
 from ..interpreter.opdef import FrozenAttributes, OpDef, find
-from ..interpreter.promotion import check_scalar
+from ..interpreter.ops.random import check_seed
+from ..interpreter.promotion import WIRE_INTEGERS, check_scalar
 from .handlers import DEFAULT_HANDLER, Handler, Invocation
 from .locations import describe, user_frame
 from .operators import SCALARS
@@ -96,8 +97,10 @@ class Calls:
                     return None
                 metas.append(value._meta)
                 home = home or value._home
-            else:
+            elif type(value) in SCALARS:
                 metas.append(type(value))
+            else:
+                return None
         targets = None
         if out is not None:
             if any(target._session is not self for target in out):
@@ -144,6 +147,9 @@ class Calls:
                 if alias is not None:
                     self._signatures.alias(alias, entry)
             if entry.integers:
+                floats = as_floats(key, invocation.inputs)
+                if floats is not None:
+                    return self.execute(invocation._replace(inputs=floats))
                 check_scalars(key, invocation.inputs)
             issued = self._issue(entry, invocation.inputs, invocation.out, location)
             if issued is not None:
@@ -313,6 +319,20 @@ def check_scalars(key: SignatureKey, inputs: Sequence[Any]) -> None:
     for value in inputs:
         if type(value) is int:
             check_scalar(key.op.name, value, key.metas, dict(key.attributes))
+
+
+def as_floats(key: SignatureKey, inputs: Sequence[Any]) -> tuple[Any, ...] | None:
+    """The operands with floats for ints that no message carries, where they meet floating-point numbers; else None."""
+    if key.op.scalars is check_seed or all(type(value) is not int or value in WIRE_INTEGERS for value in inputs):
+        return None
+    name = dict(key.attributes).get("dtype")
+    dtypes = [meta.dtype for meta in key.metas if isinstance(meta, Meta)] if name is None else [np.dtype(name)]
+    if all(dtype.kind not in "fc" for dtype in dtypes):
+        return None
+    try:
+        return tuple([float(each) if type(each) is int and each not in WIRE_INTEGERS else each for each in inputs])
+    except OverflowError:  # not even a float holds it
+        return None
 
 
 def is_plain(value: Any) -> bool:

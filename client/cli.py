@@ -84,7 +84,7 @@ def _explained(error: Exception) -> str:
     if usage is not None:
         message = f"{_without_echo(usage()).rstrip('.')}. Try --help."
     elif isinstance(error, TensordError):
-        message = str(error)
+        message = error.message  # the location would be a line of ours
     elif isinstance(error, OSError) and error.strerror is not None:
         what_to_do = "Make room" if error.errno in _FULL else "Check the path and its permissions"
         message = f"{error.filename or 'the output'}: {error.strerror}. {what_to_do}."

@@ -127,6 +127,8 @@ def _lines(op: Description) -> Iterator[tuple[str, str]]:
         yield "memory", "may be that of an operand, with out="
     elif op["partial"]:
         yield "memory", "with out=, which is its first operand, only a part is written"
+    if op["composite"]:
+        yield "composite", "on a device without a kernel for it, it is made of other ops"
     yield "devices", _devices(op)
 
 

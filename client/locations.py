@@ -10,7 +10,11 @@ import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import CodeType, FrameType
+from typing import TypeVar
 
+from ..interpreter.errors import TensordError
+
+Raised = TypeVar("Raised", bound=TensordError)
 PACKAGE = __name__.partition(".")[0]
 LIMIT = 1 << 14
 NUMBERS = 4 * LIMIT
@@ -51,6 +55,13 @@ def user_frame(depth: int) -> FrameType:
     while frame.f_back is not None and is_ours(frame):
         frame = frame.f_back
     return frame
+
+
+def located(error: Raised) -> Raised:
+    """The error with the user's line."""
+    if error.location is None:
+        error.location = describe(user_frame(1))
+    return error
 
 
 def is_ours(frame: FrameType) -> bool:

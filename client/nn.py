@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ..interpreter.errors import MetadataTypeError
+from .array_api.elementwise import operand
 from .array_api.functions import Functions
 
 if TYPE_CHECKING:
@@ -178,11 +179,11 @@ class Nn(Functions):
         Which ones depends on the seed (an int in [0, 2**64)), the shape and the rate alone, on every device. The seed
         is an operand: a new one for each call costs nothing.
         """
-        return self._call("dropout", x, seed, rate=rate)
+        return self._call("dropout", x, operand(seed, "dropout"), rate=rate)
 
     def dropout_grad(self, dy: Tensor, /, seed: int, *, rate: float) -> Tensor:
         """Gradient of `dropout` with the same seed and rate: dropout of dy, since the seed is as good as a mask."""
-        return self._call("dropout", dy, seed, rate=rate)
+        return self._call("dropout", dy, operand(seed, "dropout"), rate=rate)
 
     # -- images [n, channels, height, width] -----------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..interpreter import ops as _ops  # noqa: F401 - fills the registry
 from ..interpreter.errors import MetadataTypeError
-from .locations import describe, user_frame
+from .locations import located
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -108,31 +108,38 @@ class Operators:
 # NumPy's names of operators, where they differ from the array API's.
 _UFUNCS: Final = {"left_shift": "bitwise_left_shift", "right_shift": "bitwise_right_shift"}
 _OPERATORS: Final = frozenset((*BINARY.values(), *COMPARISONS.values()))
+_NUMBERS: Final[tuple[Any, ...]] = (int, float, complex)
 _ABOUT_META: Final = frozenset((np.ndim, np.shape, np.size, np.iscomplexobj, np.isrealobj))
 
 
 def as_number(other: object) -> Any:
     """A NumPy scalar as the Python number it is; MetadataTypeError for arrays, NotImplemented for everything else.
 
-    An array without dimensions counts as a scalar: NumPy's scalars come as such from the left of a comparison.
+    An array without dimensions counts as a scalar: NumPy's scalars come as such from the left of a comparison. A member
+    of an IntEnum and the like counts as what it is made of.
     """
     if isinstance(other, np.ndarray | np.generic):
         value = None if other.ndim else other.item()
         if type(value) in SCALARS:
             return value
-        raise MetadataTypeError(
-            "a NumPy array is no operand: make a tensor of it with session.asarray, or take .numpy()",
-            location=describe(user_frame(1)),
-        )
-    return NotImplemented
+        how = "make a tensor of it with session.asarray, or take .numpy()"
+        raise located(MetadataTypeError(f"a NumPy array is no operand: {how}"))
+    return next((kind(other) for kind in _NUMBERS if isinstance(other, kind)), NotImplemented)
 
 
-def operator_of(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], tensor: Tensor) -> str:
-    """The op behind NumPy's function, if it is that of an operator with the tensor on its right; TypeError if not."""
+def operator_of(
+    ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: dict[str, Any], tensor: Tensor
+) -> tuple[str, Operand]:
+    """The op behind NumPy's function and the number on its left, if it is an operator's with the tensor on its right.
+
+    TypeError if not, and for arrays on the left, also where they are to be written to.
+    """
     name = _UFUNCS.get(ufunc.__name__, ufunc.__name__)
-    if method != "__call__" or name not in _OPERATORS or len(inputs) != 2 or inputs[1] is not tensor:
-        raise refusal(ufunc.__name__)
-    return name
+    if method == "__call__" and name in _OPERATORS and len(inputs) == 2 and inputs[1] is tensor:
+        left = as_number(inputs[0])
+        if left is not NotImplemented and not options:
+            return name, left
+    raise refusal(ufunc.__name__)
 
 
 def about_meta(function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:

@@ -262,6 +262,10 @@ class Outbox:
         self.limit = self._first
         return replies
 
+    def answers(self) -> bool:
+        """Can something be asked now? Not inside an atomic block, and not once the session has ended."""
+        return not (self._depth or self.transport.lost)
+
     def refuse_inside(self) -> None:
         """ProtocolError at the user's line inside an atomic block; holding the lock."""
         if self._depth:

@@ -18,6 +18,7 @@ import numpy as np
 from ..interpreter.errors import MetadataTypeError, metadata_error
 from ..interpreter.ops.random import check_seed
 from .array_api.functions import Functions
+from .locations import located
 from .tensor import Tensor
 
 if TYPE_CHECKING:
@@ -139,10 +140,10 @@ class Random(Functions):
 def as_seed(seed: Any) -> int:
     """The seed as a Python int; MetadataError unless it is an int in [0, 2**64)."""
     if isinstance(seed, bool) or not isinstance(seed, Integral):
-        raise MetadataTypeError(f"seed: expected an int, got {type(seed).__name__}")
+        raise located(MetadataTypeError(f"seed: expected an int, got {type(seed).__name__}", op="seed"))
     found = int(seed)
     try:
         check_seed(found, (), {})
     except ValueError as error:
-        raise metadata_error(error, f"seed: {error}", "seed") from None
+        raise located(metadata_error(error, f"seed: {error}", "seed")) from None
     return found

@@ -8,7 +8,8 @@ the whole is fetched in its place, once, if it is small.
 Guarantees. A piece has the value that it would have been fetched with: that of the whole when the piece was taken. A
 tensor is written in place only under the outbox's lock, where it drops its `Reading` first; pieces taken before keep
 the old one, which is true for them if the value had come by then, and which nobody fills afterwards. What another
-session may write to (published, looked up) is never remembered. Nothing here keeps a tensor alive.
+session may write to (published, looked up) is never remembered. Where a fetch would be refused (after `cancel`, inside
+`atomic`, once the session has ended) so is this. Nothing here keeps a tensor alive.
 
 Rejected: remembering what `numpy()` returned. Its callers may write into it, and a copy would cost all who read once.
 """
@@ -28,20 +29,24 @@ if TYPE_CHECKING:
     from .tensor import Tensor
 
 LIMIT: Final = 1 << 14  # bytes of a tensor that is fetched as a whole
+DEEPEST: Final = 16  # pieces of pieces: one that is deeper counts as a tensor of its own
 
 
 class Reading:
     """What this process knows of one tensor: its value, or whose piece it is.
 
-    Valid as long as it is the tensor's own `_reading`; for pieces already taken, for ever.
+    Valid as long as it is the tensor's own `_reading`; for pieces already taken, for ever. But of no use once the
+    session has been cancelled or restarted, since nobody knows what became of a piece then.
     """
 
-    __slots__ = ("count", "index", "origin", "tensor", "value")
+    __slots__ = ("count", "depth", "era", "index", "origin", "tensor", "value")
 
     def __init__(self, tensor: Tensor | None, origin: Reading | None = None, index: Index = ()) -> None:
         self.tensor: Any = nobody if tensor is None else weakref.ref(tensor)
         self.origin = origin
         self.index = index
+        self.depth: int = 0 if origin is None else origin.depth + 1
+        self.era: int = origin.era if origin is not None else 0 if tensor is None else tensor._session._era
         self.count = 0  # pieces of it that were read
         self.value: NDArray[Any] | None = None
 
@@ -71,12 +76,20 @@ SHARED: Final = Reading(None)  # of tensors that other sessions may write to
 def of(tensor: Tensor) -> Reading | None:
     """What pieces of the tensor are to remember; None if nothing."""
     reading = tensor._reading
-    if reading is None:
+    if reading is SHARED:
+        return None
+    if reading is None or reading.depth == DEEPEST or reading.era != tensor._session._era:
         meta = tensor._meta
-        if type(meta) is not Meta or meta.nbytes > LIMIT:
+        reading = _begun(tensor) if type(meta) is Meta and meta.nbytes <= LIMIT else None
+    return reading
+
+
+def _begun(tensor: Tensor) -> Reading | None:
+    with tensor._session._outbox.lock:  # another thread may be publishing it
+        if tensor._reading is SHARED:
             return None
         reading = tensor._reading = Reading(tensor)
-    return None if reading is SHARED else reading
+    return reading
 
 
 def forget(tensor: Tensor) -> None:
@@ -85,8 +98,16 @@ def forget(tensor: Tensor) -> None:
         tensor._reading = None
 
 
+def share(tensor: Tensor) -> None:
+    """From now on other sessions may write to the tensor."""
+    with tensor._session._outbox.lock:
+        tensor._reading = SHARED
+
+
 def recall(tensor: Tensor) -> NDArray[Any] | None:
     """The value of a piece, an array of the caller's own, if its whole is known."""
-    reading = tensor._reading
-    whole = None if reading is None or reading.origin is None else reading.origin.known()
-    return None if whole is None or reading is None else np.array(whole[native_index(reading.index)])
+    reading, session = tensor._reading, tensor._session
+    if reading is None or reading.origin is None or reading.era != session._era or not session._outbox.answers():
+        return None
+    whole = reading.origin.known()
+    return None if whole is None else np.array(whole[native_index(reading.index)])

@@ -36,9 +36,10 @@ from ..interpreter.segments import SHARED_FROM
 from .calls import Calls
 from .handlers import DEFAULT_HANDLER, Handler
 from .locations import user_frame
+from .operators import SCALARS
 from .outbox import Outbox
 from .random import Random, RandomState
-from .reading import SHARED
+from .reading import share
 from .tensor import Tensor
 from .transport import ClosedTransport, Reply, Transport
 
@@ -56,6 +57,7 @@ class Session(Calls):
         finalizer.atexit = False
         self._chains: set[int] = set()
         self._cancels = 0
+        self._era = 0  # how often it was cancelled or restarted
         self._counting = threading.RLock()  # a signal handler may cancel, too
         self._chain = self.chain()
         self._random_state = RandomState()
@@ -107,8 +109,8 @@ class Session(Calls):
             moved = self._own(values).to_device(home)
             return moved if dtype is None else moved.astype(dtype)
         try:
-            source = values if isinstance(values, np.ndarray) else np.asarray(values, dtype=dtype)
-            meta = Meta.of(source.shape, np.dtype(source.dtype if dtype is None else dtype))
+            source = values if isinstance(values, np.ndarray) else numbers_of(values, dtype)
+            meta = Meta.of(source.shape, source.dtype.newbyteorder("=") if dtype is None else np.dtype(dtype))
             check_castable(source.dtype, meta.dtype)
             array = self._transport.new_array(meta)
             np.copyto(array, source, casting="unsafe")  # as `numpy.asarray` does
@@ -236,7 +238,7 @@ class Session(Calls):
         tensors = [self._own(value) for value in given.values()]
         ids = tuple(value._id for value in tensors)
         for value in tensors:
-            value._reading = SHARED
+            share(value)
         self._tell(lambda request: [PUBLISH, tuple(given), ids, request])
 
     def lookup(self, name: str | Sequence[str], *, snapshot: bool = False) -> Any:
@@ -258,7 +260,7 @@ class Session(Calls):
             for key, id_, (meta, home) in zip(names, ids, self._await(reply), strict=True)
         }
         for tensor in tensors.values():
-            tensor._reading = SHARED
+            share(tensor)
         return tensors[name] if isinstance(name, str) else tensors
 
     def unpublish(self, *names: str) -> None:
@@ -305,6 +307,7 @@ class Session(Calls):
         with transport.shield:
             with self._counting:
                 self._cancels += 1
+                self._era += 1
             transport.cancel()
 
     def restart(self) -> None:
@@ -312,6 +315,8 @@ class Session(Calls):
         with self._outbox.lock:
             self._outbox.refuse_inside()
             self._outbox.messages.append([RESTART, self._cancels])
+            with self._counting:
+                self._era += 1
         self.flush()
 
     def stats(self) -> dict[str, Any]:
@@ -346,6 +351,21 @@ class Session(Calls):
     def __repr__(self) -> str:
         state = "closed" if self.closed else ", ".join(self._transport.devices)
         return f"<tensord.Session {state}>"
+
+
+def numbers_of(values: Any, dtype: Any) -> NDArray[Any]:
+    """What is no array yet, as one; TypeError for what holds no numbers, also where NumPy would make some of it."""
+    if dtype is not None and type(values) not in SCALARS:
+        found = np.asarray(values)
+        mixed = found.dtype.kind == "O"  # large ints, fractions; or None, which NumPy takes for NaN
+        if found.dtype.kind not in "biufc" and not (mixed and all(map(is_number, found.flat))):
+            raise TypeError(f"dtype {found.dtype} is not supported")
+    return np.asarray(values, dtype=dtype)
+
+
+def is_number(value: Any) -> bool:
+    """Does it say that it can be one?"""
+    return any(hasattr(value, name) for name in ("__float__", "__complex__", "__index__"))
 
 
 def check_castable(given: np.dtype[Any], wanted: np.dtype[Any]) -> None:

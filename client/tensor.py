@@ -15,6 +15,7 @@ from ..interpreter.errors import MetadataError, ProtocolError, TensordError
 from ..interpreter.meta import Meta, Scalar
 from ..interpreter.opdef import REGISTRY, OpDef
 from . import reading
+from .locations import located
 from .operators import BINARY, COMPARISONS, SCALARS, UNARY, Operand, Operators, about_meta, as_number, operator_of
 
 if TYPE_CHECKING:
@@ -312,19 +313,20 @@ class Tensor(Operators):
         """
         session, tensors = self._session, tensors_in(key)
         if tensors:
-            known = all(each._meta is not None and each._meta.dtype.kind != "b" for each in tensors)
+            known = all(type(each._meta) is Meta and each._meta.dtype.kind != "b" for each in tensors)
             op = "advanced_getitem" if known else "dynamic_getitem"
             return session.call(op, [self, *tensors], {"index": with_places(key)})[0]
         frozen, whole = session._freeze(_GETITEM, {"index": key}), reading.of(self)
         view = session._operate_one(_GETITEM, self, frozen)
-        if whole is not None and session._native:
+        if whole is not None and session._native and self._reading is whole:  # else written to meanwhile
             view._reading = reading.Reading(view, whole, frozen[0][1])
         return view
 
     def __setitem__(self, key: Any, value: Operand, /) -> None:
         """Write a part of it, in place; see `__getitem__` for what selects it. The value broadcasts to the part."""
-        if isinstance(value, np.ndarray | np.generic):
-            value = as_number(value)
+        if type(value) not in SCALARS and not isinstance(value, Tensor):
+            number = as_number(value)
+            value = value if number is NotImplemented else number
         tensors = tensors_in(key)
         op = "advanced_setitem" if tensors else "setitem"
         self._session.call(op, [self, value, *tensors], {"index": with_places(key) if tensors else key}, out=[self])
@@ -344,8 +346,8 @@ class Tensor(Operators):
 
     def __contains__(self, item: Operand) -> bool:
         """Does an element equal `item`? Waits."""
-        found = self == item
-        return isinstance(found, Tensor) and bool(found.any())
+        value = item if isinstance(item, Tensor) or type(item) in SCALARS else as_number(item)
+        return value is not NotImplemented and bool(self._call("equal", value).any())
 
     def __bool__(self) -> bool:
         if self.size != 1:
@@ -380,7 +382,8 @@ class Tensor(Operators):
         """The namespace of the array API standard that takes this tensor: its session's `xp`."""
         namespace = self._session.xp
         if api_version is not None and api_version not in namespace.versions:
-            raise MetadataError(f"there is no array API {api_version!r} here: {', '.join(namespace.versions)}")
+            known = ", ".join(namespace.versions)
+            raise located(MetadataError(f"there is no array API {api_version!r} here: {known}"))
         return namespace
 
     def __dlpack__(
@@ -408,7 +411,8 @@ class Tensor(Operators):
                 array = array.copy()
             elif max_version is None or max_version < (1, 0):
                 raise BufferError("the value is mapped read-only, which DLPack before 1.0 cannot say: allow a copy")
-        return array.__dlpack__(max_version=max_version)
+        version: Any = {} if max_version is None else {"max_version": max_version}  # which NumPy 2.0 does not know
+        return array.__dlpack__(**version)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """The host: kDLCPU, 0."""
@@ -417,10 +421,10 @@ class Tensor(Operators):
     def __array__(self, *_: Any, **__: Any) -> NDArray[Any]:
         raise TypeError("a tensor is not an array in this process: call .numpy(), which waits for its value")
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **_: Any) -> Tensor:
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Tensor:
         """A NumPy scalar on the left of an operator; TypeError for anything else that NumPy asks."""
-        op = operator_of(ufunc, method, inputs, self)
-        return self._session.call(op, [as_number(inputs[0]), self])[0]
+        op, left = operator_of(ufunc, method, inputs, options, self)
+        return self._session.call(op, [left, self])[0]
 
     def __array_function__(self, function: Any, _types: Any, arguments: Any, named: Any, /) -> Any:
         """The shape and the like, which NumPy may ask; TypeError for anything else."""

@@ -13,6 +13,8 @@ from functools import lru_cache
 from types import EllipsisType
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from .meta import Shape
 from .opdef import Layout
 
@@ -64,6 +66,8 @@ def _check_slice(start: Any, stop: Any, step: Any) -> Entry:
 
 
 def _check_position(value: Any) -> int:
+    if isinstance(value, np.ndarray) and value.ndim:
+        raise IndexError("a NumPy array is not an index: make a tensor of it (asarray)")
     if isinstance(value, bool) or getattr(getattr(value, "dtype", None), "kind", "i") == "b":
         raise IndexError("a Python boolean is not an index; a mask is a tensor")
     try:

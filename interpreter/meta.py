@@ -68,7 +68,7 @@ class Meta:
 
     @staticmethod
     def of(shape: Shape, dtype: DTypeLike) -> Meta:
-        """The one Meta of this shape (non-negative ints) and dtype (one of DTYPES); TypeError otherwise."""
+        """The one Meta of this shape (non-negative ints) and dtype (one of DTYPES); ValueError or TypeError if not."""
         resolved = np.dtype(dtype)
         key = (shape, resolved)
         meta = _interned.get(key)
@@ -77,9 +77,9 @@ class Meta:
                 raise TypeError(f"dtype {resolved} is not supported; use one of {', '.join(DTYPES)}")
             clean = tuple(int(n) for n in shape)
             if any(n < 0 for n in clean):
-                raise TypeError(f"shape {shape} has a negative dimension")
+                raise ValueError(f"shape {shape} has a negative dimension")
             if math.prod(max(n, 1) for n in clean) * resolved.itemsize > LARGEST:
-                raise TypeError(f"shape {shape} is too large for any memory")
+                raise ValueError(f"shape {shape} is too large for any memory")
             meta = _interned.setdefault((clean, resolved), Meta(clean, resolved))
         return meta
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .errors import MetadataError
+from .errors import MetadataError, MetadataTypeError
 from .meta import Meta
 from .opdef import OpDef, OutputMetas
 
@@ -19,7 +19,8 @@ def check_targets(op: OpDef, outputs: OutputMetas, targets: tuple[Meta | None, .
         raise MetadataError(f"{op.name} has {len(outputs)} results, out= has {len(targets)}", op=op.name)
     for meta, target in zip(outputs, targets, strict=True):
         if meta is not None and target is not None and not storable(op, meta, target):
-            raise MetadataError(f"{op.name} makes {meta}, which does not fit out= of {target}", op=op.name)
+            error = MetadataTypeError if meta.shape == target.shape else MetadataError
+            raise error(f"{op.name} makes {meta}, which does not fit out= of {target}", op=op.name)
     return targets
 
 

@@ -37,6 +37,8 @@ def tensor_slices(engine: Engine, limit: int, session: int, device: str) -> Iter
     while chunk := list(islice(everything, LOOKED_AT)):
         _keep_largest(largest, [found for found in chunk if lane is None or _is_on(found[3], lane)], limit)
         yield []
+    if not largest:
+        yield []  # an answer has a slice, also where there is no tensor
     largest.sort(reverse=True)
     named: dict[int, list[str]] = {}
     for name, tensor in engine.names.items():

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from ...interpreter.attributes import check_dtype
-from ...interpreter.errors import MetadataError, MetadataTypeError
+from ...interpreter.errors import MetadataError, MetadataTypeError, metadata_error
 from ...interpreter.meta import Scalar
 from ...interpreter.promotion import broadcast_shapes
+from ..locations import located
 from ..operators import SCALARS, as_number
 from ..tensor import Tensor
 from .exchange import host_array
@@ -50,18 +51,21 @@ class Creation(Functions):
         session = self._maker()
         if not isinstance(obj, Tensor):
             if copy is False:
-                raise MetadataError("asarray: without a copy nothing gets into a device's memory", op="asarray")
+                raise uncopied("asarray")
             try:
                 return session.asarray(obj, device, dtype=dtype)
             except MetadataTypeError:
-                if not holds_tensors(obj):
+                first = first_tensor(obj)
+                if first is None:
                     raise
-                return self._stack(obj, dtype, device)
+                return self._stack(obj, dtype, device or first.device)
         x = session._own(obj)
         moves = device is not None and device != x.device
-        casts = dtype is not None and check_dtype(dtype) != x.dtype.name
+        wanted = None if dtype is None else dtype_name(dtype, "asarray")
+        pending = x._meta is None and copy is not False  # then it is cast: nobody waits for its dtype
+        casts = wanted is not None and (pending or wanted != x.dtype.name)
         if copy is False and (moves or casts):
-            raise MetadataError("asarray: another dtype or device needs a copy", op="asarray")
+            raise located(MetadataError("asarray: another dtype or device needs a copy", op="asarray"))
         if casts:
             x = x.astype(dtype)
         if moves:
@@ -99,7 +103,7 @@ class Creation(Functions):
         if isinstance(x, Tensor) and x._session is session:
             return self.asarray(x, device=device, copy=copy)
         if copy is False:
-            raise MetadataError("from_dlpack: without a copy nothing gets into a device's memory", op="from_dlpack")
+            raise uncopied("from_dlpack")
         return session.asarray(host_array(x), device)
 
     def full(
@@ -141,15 +145,15 @@ class Creation(Functions):
         """Coordinate matrices of 1-d tensors: views, one per tensor, all of the grid's shape.
 
         "xy" puts the first tensor along the second axis, "ij" along the first. ValueError for other dimensions, and if
-        the dtypes differ.
+        the dtypes differ. Waits for shapes that data decide.
         """
         if indexing not in {"xy", "ij"}:
-            raise MetadataError(f"meshgrid: indexing is 'xy' or 'ij', not {indexing!r}", op="meshgrid")
+            raise located(MetadataError(f"meshgrid: indexing is 'xy' or 'ij', not {indexing!r}", op="meshgrid"))
         tensors = [self._session._own(each) for each in arrays]
         if any(each.ndim != 1 for each in tensors):
-            raise MetadataError("meshgrid: takes 1-d tensors; reshape them first", op="meshgrid")
+            raise located(MetadataError("meshgrid: takes 1-d tensors; reshape them first", op="meshgrid"))
         if len({each.dtype for each in tensors}) > 1:
-            raise MetadataError("meshgrid: all tensors have to have the same dtype", op="meshgrid")
+            raise located(MetadataError("meshgrid: all tensors have to have the same dtype", op="meshgrid"))
         axes = list(range(len(tensors)))
         if indexing == "xy" and len(axes) > 1:
             axes[:2] = [1, 0]
@@ -185,17 +189,19 @@ class Creation(Functions):
         return self._like("zeros", x, dtype, device)
 
     def _stack(self, rows: Sequence[Any], dtype: DType | None, device: str | None) -> Tensor:
-        """A nested sequence in which tensors stand, put together where they are; it waits for none of them."""
+        """A nested sequence in which tensors stand, put together on the device; it waits for none of them."""
         parts = [self.asarray(each, device=device) for each in rows]
-        if dtype is None:
+        if dtype is None and all(each._meta is not None for each in parts):
             dtype = np.result_type(*(each.dtype for each in parts))
         return self._call("stack", *(self.asarray(each, dtype=dtype) for each in parts))
 
     def _spread(self, value: Tensor, shape: Shape, dtype: DType | None, device: str | None) -> Tensor:
-        """A 0-d tensor's value everywhere. Waits only if data decide its shape."""
+        """A 0-d tensor's value everywhere; if data decide its shape, that of a tensor with one element."""
         value = self.asarray(value, dtype=dtype, device=device)
-        if value.ndim:
-            raise MetadataError(f"full: the fill value is a number, not of shape {value.shape}", op="full")
+        if value._meta is None:
+            value = value.reshape(())
+        elif value.ndim:
+            raise located(MetadataError(f"full: the fill value is a number, not of shape {value.shape}", op="full"))
         return self._call("broadcast_to", value, shape=(shape,) if isinstance(shape, int) else shape)
 
     def _create(self, name: str, device: str | None, *operands: Scalar, **attributes: Any) -> Tensor:
@@ -213,11 +219,24 @@ class Creation(Functions):
         return session.call(name, operands, attributes, device=home)[0]
 
 
-def holds_tensors(values: Any) -> bool:
-    """Is there a tensor in the nested sequence?"""
+def first_tensor(values: Any) -> Tensor | None:
+    """The first tensor in the nested sequence, if there is one."""
     if isinstance(values, list | tuple):
-        return any(holds_tensors(each) for each in values)
-    return isinstance(values, Tensor)
+        return next((found for each in values if (found := first_tensor(each)) is not None), None)
+    return values if isinstance(values, Tensor) else None
+
+
+def uncopied(function: str) -> MetadataError:
+    """Why `copy=False` is not possible."""
+    return located(MetadataError(f"{function}: without a copy nothing gets into a device's memory", op=function))
+
+
+def dtype_name(dtype: Any, function: str) -> str:
+    """The dtype's name; MetadataTypeError if it is none."""
+    try:
+        return check_dtype(dtype)
+    except TypeError as error:
+        raise located(metadata_error(error, f"{function}: {error}", function)) from None
 
 
 def real(dtype: DType | None) -> Any:
@@ -234,6 +253,7 @@ def number(value: Any, function: str) -> Scalar:
     """A fill value; MetadataTypeError unless it is a number."""
     found = value if type(value) in SCALARS else as_number(value)
     if found is NotImplemented:
-        raise MetadataTypeError(f"{function}: the fill value is a Python number, not {type(value).__name__}")
+        message = f"{function}: the fill value is a Python number, not {type(value).__name__}"
+        raise located(MetadataTypeError(message, op=function))
     filling: Scalar = found
     return filling

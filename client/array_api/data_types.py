@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from ...interpreter import kinds
-from ...interpreter.attributes import check_dtype
 from ...interpreter.errors import MetadataError, MetadataTypeError, metadata_error
 from ...interpreter.meta import Meta, OperandMeta, Scalar
 from ...interpreter.promotion import promote
+from ..locations import located
 from ..operators import SCALARS
 from ..tensor import Tensor
-from .creation import plain
+from .creation import dtype_name, plain
 from .functions import Functions
 
 if TYPE_CHECKING:
@@ -97,27 +97,25 @@ class DataTypes(Functions):
             for each in map(plain, arrays_and_dtypes)
         ]
         if not any(isinstance(operand, Meta) for operand in operands):
-            raise MetadataTypeError("result_type: at least one argument has to be a tensor or a dtype")
+            message = "result_type: at least one argument has to be a tensor or a dtype"
+            raise located(MetadataTypeError(message, op="result_type"))
         try:
             return promote(operands)
         except TypeError as error:
-            raise metadata_error(error, f"result_type: {error}", "result_type") from None
+            raise located(metadata_error(error, f"result_type: {error}", "result_type")) from None
 
 
 def _dtype(given: Any, function: str) -> DType:
     """The dtype of a tensor, or the one meant; MetadataTypeError if it is none."""
     if isinstance(given, Tensor):
         return given.dtype
-    try:
-        return np.dtype(check_dtype(given))
-    except TypeError as error:
-        raise MetadataTypeError(f"{function}: {error}", op=function) from None
+    return np.dtype(dtype_name(given, function))
 
 
 def _of_kind(dtype: DType, accepted: kinds.DTypes, function: str) -> DType:
     if dtype.name not in accepted:
         message = f"{function} is about {kinds.kind_name(accepted)} dtypes, not {dtype.name}"
-        raise MetadataTypeError(message, op=function)
+        raise located(MetadataTypeError(message, op=function))
     return dtype
 
 
@@ -125,5 +123,6 @@ def _is_of(dtype: DType, kind: DType | str) -> bool:
     if not isinstance(kind, str):
         return dtype == _dtype(kind, "isdtype")
     if kind not in KINDS:
-        raise MetadataError(f"isdtype: there is no kind {kind!r}; there are {', '.join(KINDS)}", op="isdtype")
+        known = ", ".join(KINDS)
+        raise located(MetadataError(f"isdtype: there is no kind {kind!r}; there are {known}", op="isdtype"))
     return dtype.name in KINDS[kind]

@@ -12,6 +12,7 @@ from ...interpreter import kinds
 from ...interpreter import ops as _ops  # noqa: F401 - fills the registry
 from ...interpreter.errors import MetadataTypeError
 from ...interpreter.opdef import REGISTRY, OpDef
+from ..locations import located
 from ..operators import SCALARS, as_number
 from ..tensor import Tensor
 from .functions import Functions
@@ -58,14 +59,16 @@ def operand(value: Any, name: str) -> Any:
         return value
     number = as_number(value)
     if number is NotImplemented:
-        raise MetadataTypeError(f"{name}: {type(value).__name__} is no operand; use a tensor or a number", op=name)
+        message = f"{name}: {type(value).__name__} is no operand; use a tensor or a number"
+        raise located(MetadataTypeError(message, op=name))
     return number
 
 
 def check_real(x: Tensor) -> None:
     """MetadataTypeError if it is known not to be of real numbers."""
     if x._meta is not None and x.dtype.name not in kinds.REAL:
-        raise MetadataTypeError(f"clip: not defined for {x.dtype.name}: it takes real-valued dtypes", op="clip")
+        message = f"clip: not defined for {x.dtype.name}: it takes real-valued dtypes"
+        raise located(MetadataTypeError(message, op="clip"))
 
 
 class Elementwise(Functions):

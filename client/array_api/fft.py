@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from .functions import Functions
@@ -100,8 +100,7 @@ class Fft(Functions):
     def _along_several(
         self, name: str, x: Tensor, s: Sequence[int] | None, axes: Sequence[int] | None, norm: Norm
     ) -> Tensor:
-        sizes, places = (None if given is None else tuple(given) for given in (s, axes))
-        return self._call(name, x, s=sizes, axes=places, norm=norm)
+        return self._call(name, x, s=_as_axes(s), axes=_as_axes(axes), norm=norm)
 
     # --- frequencies and shifts
 
@@ -131,4 +130,4 @@ class Fft(Functions):
 
 
 def _as_axes(axes: int | Sequence[int] | None) -> Any:
-    return tuple(axes) if isinstance(axes, Sequence) else axes
+    return tuple(axes) if isinstance(axes, Iterable) else axes

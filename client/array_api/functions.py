@@ -17,6 +17,9 @@ class Functions:
     def __init__(self, session: Session) -> None:
         self._session = session
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__.lower()} functions of {self._session!r}>"
+
     def _maker(self) -> Session:
         """The session that makes new tensors."""
         return self._session

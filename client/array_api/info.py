@@ -9,6 +9,7 @@ import numpy as np
 from ...interpreter.attributes import MAX_NDIM
 from ...interpreter.errors import MetadataError
 from ...interpreter.meta import DTYPES
+from ..locations import located
 from .data_types import KINDS
 from .functions import Functions
 
@@ -45,6 +46,7 @@ class NamespaceInfo(Functions):
         wanted = KINDS if kind is None else kind if isinstance(kind, tuple) else (kind,)
         for each in wanted:
             if each not in KINDS:
-                raise MetadataError(f"dtypes: there is no kind {each!r}; there are {', '.join(KINDS)}", op="dtypes")
+                known = ", ".join(KINDS)
+                raise located(MetadataError(f"dtypes: there is no kind {each!r}; there are {known}", op="dtypes"))
         found = (name for name in DTYPES if any(name in KINDS[each] for each in wanted))
         return {name: np.dtype(name) for name in found if name not in _BEYOND}

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from .elementwise import operand
 from .functions import Functions
 
 if TYPE_CHECKING:
@@ -146,11 +147,11 @@ class Linalg(LinearAlgebra):
         Singular values up to `rtol` times the largest count as zero; `rtol` is a number or a real tensor that
         broadcasts to the stack, by default max(M, N) times the machine epsilon.
         """
-        return self._call("pinv", x) if rtol is None else self._call("pinv", x, rtol)
+        return self._call("pinv", *((x,) if rtol is None else (x, operand(rtol, "pinv"))))
 
     def matrix_rank(self, x: Tensor, /, *, rtol: float | Tensor | None = None) -> Tensor:
         """Ranks (...), int64: how many singular values are more than `rtol` times the largest; `rtol` as in `pinv`."""
-        return self._call("matrix_rank", x) if rtol is None else self._call("matrix_rank", x, rtol)
+        return self._call("matrix_rank", *((x,) if rtol is None else (x, operand(rtol, "matrix_rank"))))
 
     def matrix_power(self, x: Tensor, n: int, /) -> Tensor:
         """The n-th powers of matrices (..., M, M): of their inverses if n is negative, the identity if it is 0.

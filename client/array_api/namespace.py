@@ -12,6 +12,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
+from ...interpreter.addresses import find_daemon
 from ..connect import connect
 from ..forks import ProcessLock
 from .constants import Constants
@@ -88,12 +89,12 @@ class DefaultNamespace(Namespace):
 
     That session is `tensord.connect()`: at $TENSORD_ADDRESS, else on a running daemon, else embedded. A process has
     one, whoever comes first. Once it has ended, or belongs to the parent of a fork, the next creation function opens
-    another; the tensors of the old one are lost.
+    another one in the same place, ConnectionLost if nobody is there any more; the tensors of the old one are lost.
     """
 
     def __getattr__(self, name: str) -> Any:
         if name != "_session":  # which is not there before it is needed
-            raise AttributeError(f"module {NAME!r} has no attribute {name!r}")
+            raise AttributeError(f"module {NAME!r} has no attribute {name!r}", name=name, obj=self)
         return self._maker()
 
     def _maker(self) -> Session:
@@ -104,7 +105,9 @@ class DefaultNamespace(Namespace):
         with _opening:
             session: Session | None = self.__dict__.get("_session")
             if session is None or session.closed:  # else another thread has been here
-                session = connect(None)
+                address = find_daemon() or self.__dict__.get("_address")
+                session = connect(address)  # a daemon's place is not taken by a machine in this process
+                self._address = address
                 session._namespace = lambda: self
                 self._session = session
         return session

@@ -76,8 +76,19 @@ def infer_arange(_metas: tuple[OperandMeta, ...], attributes: Attributes) -> Out
     dtype = np.dtype(attributes["dtype"] or ("int64" if whole else "float64"))
     if dtype.kind not in "iuf":
         raise TypeError(f"not defined for {dtype.name}; it takes real numbers")
-    length = -((start - stop) // step) if whole else math.ceil((stop - start) / step)
-    return (Meta.of((max(int(length), 0),), dtype),)
+    length = max(int(-((start - stop) // step) if whole else math.ceil((stop - start) / step)), 0)
+    for value in (start, start + step)[:length]:
+        _check_fits(int(value), dtype)
+    return (Meta.of((length,), dtype),)
+
+
+def _check_fits(value: int, dtype: DType) -> None:
+    """OverflowError unless the dtype has the integer. NumPy asks that of the first two numbers of a range."""
+    if dtype.kind not in "iu":
+        return
+    limits = np.iinfo(dtype)  # type: ignore[type-var]
+    if not int(limits.min) <= value <= int(limits.max):
+        raise OverflowError(f"the integer {value} does not fit {dtype.name}")
 
 
 def _arange_bounds(attributes: Attributes) -> tuple[Any, Any, Any]:

@@ -6,7 +6,7 @@
         x = s.asarray([[1.0, 2.0], [3.0, 4.0]])
         print((x @ x + 1).to_device("sim:0").numpy())
 
-The names below, and `tensord.handlers`, are the public surface; everything else may change.
+The names below, `tensord.array_api` and `tensord.handlers`, are the public surface; everything else may change.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 _HOMES = {"Session": "client.session", "Tensor": "client.tensor"}
-_MODULES = {"handlers": "client.handlers"}
+_MODULES = {"array_api": "array_api", "handlers": "client.handlers"}
 
 
 def connect(

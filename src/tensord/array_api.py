@@ -9,3 +9,4 @@ from __future__ import annotations
 from .client.array_api.namespace import become_default
 
 become_default(__name__)
+del annotations, become_default  # it has the standard's names, and no others

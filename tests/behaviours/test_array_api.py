@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tensord as td
+import tensord.array_api
 
 from .looking_inside import address, allocated, assert_sound, held, moved, moved_since, records, transfers
 
@@ -66,6 +67,44 @@ def test_what_follows_a_shape_that_data_decide_is_submitted_without_waiting(sim_
     np.testing.assert_array_equal(again.numpy(), np.unique(expected))
     np.testing.assert_array_equal(away.numpy(), expected[::-1])
     assert_sound(s)
+
+
+def test_making_tensors_of_what_data_decide_does_not_wait(sim_session):
+    s, xp = sim_session, sim_session.xp
+    x = s.asarray(VALUES)
+    s.sync()
+    with held(s, "cpu:0", "compute"):
+        found = xp.unique_values(x)
+        cast = xp.asarray(found, dtype=xp.float32)
+        nested = xp.asarray([[found, found]])
+        filled = xp.full((2,), xp.max(found))
+        assert not any(part.is_ready() for part in (found, cast, nested, filled))
+    expected = np.unique(VALUES)
+    assert cast.dtype == xp.float32
+    np.testing.assert_array_equal(cast.numpy(), expected.astype(np.float32))
+    np.testing.assert_array_equal(nested.numpy(), [[expected, expected]])
+    np.testing.assert_array_equal(filled.numpy(), [7.0, 7.0])
+
+
+def test_numbers_among_tensors_are_put_where_the_first_tensor_is(sim_session):
+    xp = sim_session.xp
+    x = xp.asarray(2.0, device="sim:0")
+    joined = xp.asarray([[1, x], [x, 3]])
+    assert (joined.device, joined.numpy().tolist()) == ("sim:0", [[1.0, 2.0], [2.0, 3.0]])
+    assert xp.asarray([1, x], device="sim:1").device == "sim:1"
+
+
+def test_arrays_in_another_byte_order_are_taken(session):
+    array = np.arange(3, dtype=">i4")
+    x = session.xp.asarray(array)
+    assert x.dtype == np.dtype("int32")
+    np.testing.assert_array_equal(x.numpy(), array)
+
+
+def test_a_tolerance_may_be_a_numpy_scalar(session):
+    x = session.asarray(MATRIX)
+    assert session.xp.linalg.matrix_rank(x, rtol=np.float64(1e-3)).item() == 3
+    np.testing.assert_allclose(session.xp.linalg.pinv(x, rtol=np.float32(1e-3)).numpy(), np.linalg.pinv(MATRIX))
 
 
 VIEWS: dict[str, Any] = {
@@ -221,6 +260,26 @@ FORBIDDEN: dict[str, tuple[type[Exception], Any]] = {
     "a matrix that is not square": (ValueError, lambda xp, x: xp.linalg.det(x[:2])),
     "a device": (ValueError, lambda xp, _x: xp.zeros(3, device="gpu")),
     "copies that cannot be avoided": (ValueError, lambda xp, _x: xp.asarray(MATRIX, copy=False)),
+    "a copy to another dtype": (ValueError, lambda xp, x: xp.asarray(x, dtype=xp.int8, copy=False)),
+    "a dtype of a tensor": (TypeError, lambda xp, x: xp.asarray(x, dtype="text")),
+    "DLPack without a copy": (ValueError, lambda xp, _x: xp.from_dlpack(MATRIX, copy=False)),
+    "no operand": (TypeError, lambda xp, x: xp.add(x, "1")),
+    "no bound": (TypeError, lambda xp, x: xp.clip(x, min=[1.0])),
+    "no order": (TypeError, lambda xp, x: xp.clip(x + 1j, min=0.0)),
+    "no fill value": (TypeError, lambda xp, _x: xp.full(3, None)),
+    "a fill value of many elements": (ValueError, lambda xp, x: xp.full(3, x)),
+    "a grid of matrices": (ValueError, lambda xp, x: xp.meshgrid(x)),
+    "a grid's indexing": (ValueError, lambda xp, x: xp.meshgrid(x[0], indexing="yx")),
+    "a kind of dtypes": (ValueError, lambda xp, x: xp.isdtype(x.dtype, "text")),
+    "kinds of the namespace": (ValueError, lambda xp, _x: xp.__array_namespace_info__().dtypes(kind="text")),
+    "promotion of kinds": (TypeError, lambda xp, x: xp.result_type(x, xp.int8)),
+    "promotion of nothing": (TypeError, lambda xp, _x: xp.result_type(1, 2.0)),
+    "limits of a dtype": (TypeError, lambda xp, _x: xp.finfo(xp.int8)),
+    "a version": (ValueError, lambda _xp, x: x.__array_namespace__(api_version="1999.12")),
+    "a seed": (TypeError, lambda _xp, x: x._session.random.seed("a")),
+    "lengths of transforms": (TypeError, lambda xp, x: xp.fft.fftn(x + 0j, s=1.5)),
+    "another dtype in place": (TypeError, lambda xp, x: xp.astype(x, xp.int64).__itruediv__(2)),
+    "another shape in place": (ValueError, lambda _xp, x: x[0].__iadd__(x)),
 }
 
 
@@ -233,6 +292,7 @@ def test_what_is_forbidden_raises_at_the_call_and_nothing_is_sent(session, name)
     with pytest.raises(td.TensordError) as caught:
         call(session.xp, x)
     assert isinstance(caught.value, kind)
+    assert "test_array_api.py" in caught.value.location
     assert session.stats()["session"]["errors"] == before
     np.testing.assert_array_equal(x.numpy(), MATRIX)
 
@@ -274,3 +334,7 @@ def test_asking_a_function_again_is_a_lookup(session):
     for _ in range(3):
         calls()
     assert session._signatures._infer.misses == before
+
+
+def test_the_module_has_no_names_of_its_own():
+    assert {name for name in vars(td.array_api) if not name.startswith("_")} == {"fft", "linalg"}

@@ -177,3 +177,18 @@ class TestTheEnd:
             watching.send_signal(signal.SIGINT)
             _, err = watching.communicate(timeout=PATIENCE)
         assert (watching.returncode, err) == (0, "")
+
+
+def test_a_daemon_without_tensors_has_an_empty_table(tmp_path):
+    with Daemon.start(tmp_path) as alone:
+        told = ask(alone, "tensors", "--json")
+        assert json.loads(told.stdout) == []
+        assert ask(alone, "tensors").returncode == 0
+        assert alone.stop() == 0
+
+
+def test_what_is_wrong_with_a_question_is_said_without_a_line_of_ours(daemon):
+    told = ask(daemon, "tensors", "--session", "12345")
+    assert told.returncode != 0
+    assert "there is no session 12345" in told.stderr
+    assert ".py:" not in told.stderr

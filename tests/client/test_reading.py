@@ -146,6 +146,86 @@ def test_a_released_tensor_is_not_fetched_for_its_pieces(session):
     assert [piece.item() for piece in pieces] == [0.0, 1.0, 2.0]
 
 
+def test_pieces_of_pieces_may_be_as_deep_as_one_likes(session):
+    """What each remembers does not grow with what it was cut from."""
+    x = session.asarray(np.arange(4.0))
+    for _ in range(3000):
+        x = x[::-1]
+    gc.collect()
+    before = sum(isinstance(each, reading.Reading) for each in gc.get_objects())
+    for _ in range(3000):
+        x = x[::-1]
+    assert sum(isinstance(each, reading.Reading) for each in gc.get_objects()) <= before + reading.DEEPEST
+    assert x.numpy().tolist() == [0.0, 1.0, 2.0, 3.0]
+    with counted(session) as fetched:
+        assert [x[i].item() for i in range(4)] == [0.0, 1.0, 2.0, 3.0]
+    assert len(fetched) <= 3
+
+
+def test_a_queue_that_is_read_to_its_end(session):
+    x, heads = session.asarray(np.arange(1500.0)), []
+    while x.size:
+        heads.append(x[0])
+        x = x[1:]
+    assert [head.item() for head in heads] == list(range(1500))
+
+
+def test_a_piece_that_was_taken_while_a_thread_wrote_is_what_the_machine_has(session):
+    x = session.asarray(np.zeros(3))
+    assert [x[i].item() for i in range(3)] == [0.0] * 3
+    operate = session._operate_one
+
+    def write_first(*arguments: object) -> td.Tensor:
+        session.call("add", [x, 1.0], out=[x])
+        return operate(*arguments)
+
+    session._operate_one = write_first
+    piece = x[0]
+    del session._operate_one
+    assert piece.item() == (piece + 0).item() == 1.0
+
+
+def test_who_looks_at_what_is_being_published_does_not_begin_to_remember_it(session):
+    x = session.asarray(np.zeros(3))
+    reading.share(x)
+    assert reading._begun(x) is None
+    assert x._reading is reading.SHARED
+
+
+def known(session: td.Session) -> td.Tensor:
+    """A piece of a tensor whose value has come."""
+    x = session.asarray(np.arange(3.0))
+    assert [x[i].item() for i in range(3)] == [0.0, 1.0, 2.0]
+    piece = x[1]
+    session.sync()
+    return piece
+
+
+def test_a_known_piece_is_no_way_around_a_cancellation(session):
+    piece = known(session)
+    session.cancel()
+    late = piece[...]
+    for each in (piece, late):
+        with pytest.raises(td.CancelledError):
+            each.numpy()
+    session.restart()
+    assert piece.item() == 1.0
+    for _ in range(3):
+        with pytest.raises(td.CancelledError):
+            late.numpy()
+    assert [piece[...].item() for _ in range(3)] == [1.0] * 3
+
+
+def test_a_known_piece_cannot_be_read_inside_an_atomic_block_nor_after_the_end(session):
+    piece = known(session)
+    with session.atomic(), pytest.raises(td.ProtocolError, match="inside atomic"):
+        piece.numpy()
+    assert piece.item() == 1.0
+    session.close()
+    with pytest.raises(td.ConnectionLost):
+        piece.numpy()
+
+
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.sampled_from("rrrrtwiv"), st.integers(0, 3), st.integers(0, 2)), max_size=25))
 def test_any_order_of_reads_and_writes_gives_what_numpy_gives(steps):

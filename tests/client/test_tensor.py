@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import enum
 import inspect
 import operator
 import pickle
@@ -401,12 +402,60 @@ def test_a_numpy_scalar_is_taken_in_place_and_as_an_item(session):
         (np.linalg.norm, "numpy.norm does not take tensors: use session.xp's functions"),
         (np.add.reduce, "numpy.add does not take tensors"),
         (lambda x: np.concatenate([x, x]), "numpy.concatenate does not take tensors"),
+        (lambda x: np.add(x, x), r"numpy.add does not take tensors: use session.xp.add"),
+        (lambda x: np.add(1.0, x, out=np.ones(4)), "numpy.add does not take tensors"),
+        (lambda x: np.add(np.float64(1), x, dtype=np.float32), "numpy.add does not take tensors"),
         (np.asarray, "a tensor is not an array in this process"),
     ],
 )
 def test_numpy_does_not_take_tensors_and_says_what_to_do(session, use, text):
     with pytest.raises(TypeError, match=text):
         use(session.asarray(ones(4)))
+
+
+def test_an_int_of_any_size_is_a_float_beside_floats(session):
+    x, huge = session.asarray(ones(3)), 2**70
+    for result, expected in (
+        (x + huge, [huge + 1.0] * 3),
+        (huge - x, [huge - 1.0] * 3),
+        (x < huge, [True] * 3),
+        (session.xp.where(x > 1, x, huge), [float(huge)] * 3),
+        (session.xp.full(2, -huge, dtype="complex64"), [complex(-huge)] * 2),
+    ):
+        assert result.tolist() == expected
+    x += huge
+    x[0] = -huge
+    assert x.tolist() == [-float(huge), huge + 1.0, huge + 1.0]
+    for refused in (
+        lambda: x + 10**400,
+        lambda: session.asarray([1, 2]) + huge,
+        lambda: session.nn.dropout(x, huge, rate=0.5),
+    ):
+        with pytest.raises(OverflowError, match="has more than 64 bits"):
+            refused()
+
+
+class Level(enum.IntEnum):
+    LOW = 2
+
+
+def test_a_number_of_a_class_of_its_own_counts_as_a_number(session):
+    x = session.asarray(ones(4))
+    assert (x * Level.LOW).tolist() == (Level.LOW * x).tolist() == [2.0] * 4
+    x += Level.LOW
+    x[0] = Level.LOW
+    assert x.tolist() == [2.0, 3.0, 3.0, 3.0]
+    assert Level.LOW in x
+    assert session.xp.clip(x, max=Level.LOW).tolist() == [2.0] * 4
+
+
+def test_looking_for_an_element_is_an_instruction_of_the_user_s_line(session):
+    x = session.asarray(ones(4))
+    assert [value in x for value in (1.0, 2.0, np.float32(1), x[0], None, "a")] == [True, False, True, True, 0, 0]
+    session.sync()
+    compared = [record for record in session.trace().records if record.op == "equal"]
+    assert len(compared) == 4
+    assert all("test_tensor.py" in record.location for record in compared)
 
 
 def test_what_is_no_operand_at_all_is_left_to_python(session):

@@ -65,6 +65,13 @@ def test_arange_of_a_dtype(evaluate, assert_same, dtype):
     assert_same(evaluate("arange", start=1, stop=9, step=3, dtype=dtype), np.arange(1, 9, 3, dtype=dtype))
 
 
+@pytest.mark.parametrize(("start", "stop", "step"), [(-1, 3, 1), (300.5, 302, 1), (255, 257, 1), (254, 600, 254)])
+def test_arange_refuses_numbers_that_the_dtype_does_not_have(infer, start, stop, step):
+    with pytest.raises(OverflowError, match="does not fit uint8"):
+        infer("arange", start=start, stop=stop, step=step, dtype="uint8")
+    infer("arange", start=start, stop=start, step=step, dtype="uint8")
+
+
 @given(start=st.floats(-9, 9), stop=st.floats(-9, 9), num=st.integers(0, 9), endpoint=st.booleans())
 def test_linspace(evaluate, assert_same, start, stop, num, endpoint):
     attributes = {"start": start, "stop": stop, "num": num, "endpoint": endpoint, "dtype": "float32"}

@@ -122,6 +122,12 @@ def test_setitem_leaves_its_input_alone_otherwise(evaluate):
 
 def test_a_value_may_have_leading_axes_of_size_one(evaluate):
     assert evaluate("setitem", np.zeros(2), np.ones((1, 1, 2)), index=...).tolist() == [1, 1]
+    assert evaluate("setitem", np.zeros(2), np.ones((1, 1)), index=0).tolist() == [1, 0]
+    mask = np.array([True, False, True])
+    index = ("tensor",)
+    assert evaluate("advanced_setitem", np.zeros(3), np.ones((1, 2)), mask, index=index).tolist() == [1, 0, 1]
+    with pytest.raises(MetadataError, match="does not broadcast"):
+        evaluate("advanced_setitem", np.zeros(3), np.ones((2, 2)), mask, index=index)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,68 @@
+"""What the conformance tests share: a session for each module, and the checks that they run by the hundred.
+
+`TENSORD_CONFORMANCE_EXAMPLES=300 pytest tests/conformance` draws so many calls of each function.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+import array_api_strict
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import tensord
+from tensord.client.session import Session
+
+from ..conftest import assert_empty, machine_of
+from .judge import Entry, check
+
+EXAMPLES = int(os.environ.get("TENSORD_CONFORMANCE_EXAMPLES", "25"))
+DEVICES = ["cpu:0", "sim:0"]
+devices = st.sampled_from(DEVICES)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def strict() -> Iterator[None]:
+    """array_api_strict at our version of the standard."""
+    with array_api_strict.ArrayAPIStrictFlags(api_version="2024.12"):
+        yield
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[Session]:
+    """A session for the tests of one module. At its end nothing is left on its machine, and nothing went wrong."""
+    with tensord.connect("local", devices=DEVICES) as running:
+        machine = machine_of(running)
+        awaken(running)
+        yield running
+        assert running.trace().verify() == []
+    assert_empty(machine.engine)
+
+
+def awaken(session: Session) -> None:
+    """Have the devices start their threads now, so that no test is held to have left them behind."""
+    xp = session.xp
+    for device in DEVICES:
+        counts = xp.ones(1, dtype=xp.int64, device=device)
+        xp.repeat(counts, counts).wait()  # nobody knows for how long that may run, so that a thread does it
+
+
+@pytest.fixture(scope="module")
+def conforms(session: Session) -> Callable[..., None]:
+    """conforms(name of a function, its entry): draws calls of it, on one device or the other, and checks them.
+
+    `times` as many calls as of others.
+    """
+
+    def run(name: str, entry: Entry, times: int = 1) -> None:
+        @settings(max_examples=times * EXAMPLES, suppress_health_check=list(HealthCheck))
+        @given(devices, entry.calls)
+        def holds(device: str, made: object) -> None:
+            check(session, device, name, entry, made)
+
+        holds()
+
+    return run

@@ -1,0 +1,174 @@
+"""What a call has to give, by array_api_strict and NumPy; and whether it does.
+
+array_api_strict has the first word: what it takes, we take, with the same dtype and shape, bit for bit. It refuses what
+the standard leaves open, too. There NumPy decides, which also knows float16; except that dtypes of different kinds do
+not mix, and where a table's entry says otherwise. What both refuse, we refuse with an error of one of their classes, at
+the call, unless data decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from tensord.client.session import Session
+from tensord.client.tensor import Tensor
+from tensord.interpreter.errors import KernelError
+
+from .calls import DEVICE, NUMPY, STRICT, Call, fetched, find, form, host, leaves, make, ours, quietly
+from .rules import Places, Rule, mixing, nothing
+
+# The classes that users catch. NumPy's AxisError is two of them, its LinAlgError is a ValueError.
+CLASSES = (TypeError, IndexError, OverflowError, ValueError, AttributeError, BufferError)
+FEW = 4  # units in the last place
+
+
+def itself(result: Any) -> Any:
+    """The result."""
+    return result
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A function's row in a table.
+
+    Which calls. `calls` draws arguments. `operates`: what is called, where no namespace has it: an operator.
+    `promotes`: which arguments promote to one dtype, by position or keyword. `forbids`: what is wrong with a call by
+    the standard's text, whoever takes it. `late`: data may be at fault, which whoever fetches is told.
+
+    Who decides. `numpy`: about what array_api_strict refuses, by default NumPy's function of the same name; None:
+    nobody, we refuse it as well. `text`: alone, where both depart from the standard's text.
+
+    What counts. `ulps`: how far floating-point results may be off, in units of the largest one's last place, where the
+    order of operations is free. `loosely`: complex results count where they are finite, up to a few such units.
+    `signed_zeros`: whether a zero's sign counts. `seen`: what to look at in a result that is no tensor.
+    """
+
+    calls: st.SearchStrategy[Call]
+    operates: Callable[..., Any] | None = None
+    promotes: Places = ()
+    forbids: Rule = nothing
+    late: bool = False
+    numpy: Callable[..., Any] | str | None = "same"
+    text: Callable[..., Any] | None = None
+    ulps: int = 0
+    loosely: bool = False
+    signed_zeros: bool = True
+    seen: Callable[[Any], Any] = itself
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """The call raises an error of one of these classes."""
+
+    classes: tuple[type[Exception], ...]
+    why: str
+
+
+def check(session: Session, device: str, name: str, entry: Entry, made: Call) -> None:
+    """Our function gives what is expected of it, at once where it refuses."""
+    expected, side = expect(name, entry, made), ours(session, device)
+    function = entry.operates or find(side.namespace, name)
+    try:
+        result = make(function, made, side)
+    except Exception as error:
+        assert_refused(expected, error)
+        return
+    try:
+        found = fetched(session, leaves(result))
+    except KernelError as error:
+        assert_refused(expected if entry.late else "at the call", error)
+        return
+    if is_placed(made):
+        assert {leaf.device for leaf in leaves(result) if isinstance(leaf, Tensor)} <= {device}
+    assert not isinstance(expected, Refusal), f"taken, though refused elsewhere: {expected.why}"
+    assert_equal(found, result, expected, entry)
+
+
+def is_placed(made: Call) -> bool:
+    """Do the arguments say on which device the results are?"""
+    return any(each is DEVICE or isinstance(each, np.ndarray) for each in leaves([*made.args, *made.kwargs.values()]))
+
+
+def expect(name: str, entry: Entry, made: Call) -> Any:
+    """The result that a call has to have, or its Refusal."""
+    errors = [error for error in (entry.forbids(made), mixing(made, entry.promotes)) if error is not None]
+    forbidden = bool(errors)
+    for judge in judges(name, entry):
+        try:
+            result = quietly(judge, made)
+        except Exception as error:
+            errors.append(error)
+        else:
+            if not forbidden:
+                return result
+    classes = tuple(c for c in CLASSES if any(isinstance(error, c) for error in errors))
+    return Refusal(classes, "; ".join(map(repr, errors)))
+
+
+def judges(name: str, entry: Entry) -> Iterable[Callable[[Call], Any]]:
+    """Who is asked, one after the other."""
+    if entry.text is not None:
+        return [partial(make, entry.text, side=NUMPY)]
+    strict = partial(make, entry.operates or find(STRICT.namespace, name), side=STRICT)
+    if entry.numpy is None:
+        return [strict]
+    numpy = (entry.operates or find(np, name)) if isinstance(entry.numpy, str) else entry.numpy
+    return [strict, partial(make, numpy, side=NUMPY)]
+
+
+def assert_refused(expected: Any, error: Exception) -> None:
+    """The error is one that the refusal allows."""
+    is_refusal = isinstance(expected, Refusal)
+    allowed = is_refusal and isinstance(error, expected.classes)
+    if not allowed:
+        raise AssertionError(f"{type(error).__name__} instead of {expected.why if is_refusal else expected}") from error
+
+
+def assert_equal(found: list[Any], result: Any, expected: Any, entry: Entry) -> None:
+    """The results are put together in the same way and equal in shape, dtype and values."""
+    wanted = [host(leaf) for leaf in leaves(expected)]
+    if any(leaf is not value for leaf, value in zip(leaves(expected), wanted, strict=True)):  # from array_api_strict
+        assert form(result) == form(expected)
+    assert len(found) == len(wanted)
+    for ours_, theirs in zip(found, wanted, strict=True):
+        if isinstance(theirs, np.ndarray):
+            assert_same(ours_, theirs, entry)
+        else:
+            assert type(ours_) is type(theirs) or entry.seen is not itself
+            assert entry.seen(ours_) == entry.seen(theirs)
+
+
+def assert_same(actual: Any, expected: np.ndarray, entry: Entry) -> None:
+    """Equal in shape, dtype and values, as far as they count; all NaNs are one."""
+    assert isinstance(actual, np.ndarray), f"{actual!r} is no tensor"
+    assert (actual.shape, actual.dtype) == (expected.shape, expected.dtype)
+    ulps = entry.ulps
+    if entry.loosely and expected.dtype.kind == "c":
+        counts, ulps = np.isfinite(expected), FEW
+        actual, expected = actual[counts], expected[counts]
+    if ulps and expected.dtype.kind in "fc":
+        assert_close(actual, expected, ulps)
+        return
+    np.testing.assert_array_equal(actual, expected)
+    assert not entry.signed_zeros or np.array_equal(signs(actual), signs(expected)), f"signs: {actual} and {expected}"
+
+
+def assert_close(actual: np.ndarray, expected: np.ndarray, ulps: int) -> None:
+    """Equal up to units of the largest finite result's last place."""
+    finite = np.abs(expected[np.isfinite(expected)]).astype(np.float64)
+    rtol = ulps * float(np.finfo(expected.dtype).eps)
+    largest = min(float(np.max(finite, initial=0.0)), np.finfo(np.float64).max)
+    np.testing.assert_allclose(actual, expected, rtol, rtol * largest)
+
+
+def signs(array: np.ndarray) -> np.ndarray:
+    """Where a sign is negative; NaNs have none."""
+    if array.dtype.kind == "c":
+        return np.stack([signs(array.real), signs(array.imag)])
+    return np.signbit(array) & ~np.isnan(array) if array.dtype.kind == "f" else np.zeros(0)

@@ -1,0 +1,51 @@
+"""What the standard's text forbids, although NumPy or array_api_strict may take it.
+
+A rule is asked about a call, and says what is wrong with it, if anything: an error of a class that users expect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from .calls import Call, leaves
+
+Rule = Callable[[Call], Exception | None]
+Places = tuple[int | str, ...]
+# Kinds that promote together, and those that a Python scalar goes with.
+FAMILIES = {"b": "b", "i": "iu", "u": "iu", "f": "fc", "c": "fc"}
+TAKES = {bool: "b", int: "iufc", float: "fc", complex: "fc"}
+
+
+def nothing(_: Call) -> None:
+    """Forbids nothing."""
+
+
+def missing_axis(made: Call) -> Exception | None:
+    """NumPy's reductions let 0-d arrays have the axes 0 and -1; the standard lets them have none."""
+    named = made.kwargs.get("axis") not in {None, ()}
+    return np.exceptions.AxisError("there is no axis") if named and made.args[0].ndim == 0 else None
+
+
+def loses_a_part(made: Call) -> Exception | None:
+    """Complex numbers do not become real ones without a word."""
+    dtype = made.kwargs.get("dtype")
+    if made.args[0].dtype.kind == "c" and dtype is not None and dtype.kind != "c":
+        return TypeError("complex numbers as real ones")
+    return None
+
+
+def mixing(made: Call, places: Places) -> Exception | None:
+    """Tensors and Python scalars there have no common dtype by the standard's tables; or there is no tensor at all."""
+    given = {**dict(enumerate(made.args)), **made.kwargs}
+    flat = leaves([given[place] for place in places if place in given])
+    dtypes = [getattr(each, "dtype", each) for each in flat if isinstance(each, np.ndarray | np.dtype)]
+    kinds = {dtype.kind for dtype in dtypes}
+    scalars = [type(each) for each in flat if type(each) in TAKES]
+    if flat and not any(isinstance(each, np.ndarray | np.dtype) for each in leaves(list(made.args))):
+        return TypeError("there is no tensor")
+    mixed = len({FAMILIES[kind] for kind in kinds}) > 1 or (np.dtype("uint64") in dtypes and "i" in kinds)
+    if mixed or any(kind not in TAKES[scalar] for scalar in scalars for kind in kinds):
+        return TypeError("the kinds do not mix")
+    return None

@@ -1,0 +1,251 @@
+"""The special cases of reductions and of running sums and products: nothing to reduce, NaN, infinities, zeros.
+
+Rows are (what is reduced, the result), results of real numbers with the sign of zeros.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from .batch import Batch, awake
+from .special import COMPLEX, PARTS, REAL, join
+
+INF, NAN = math.inf, math.nan
+
+REAL_ROWS = {
+    # As additions one after the other.
+    "sum": [
+        ([], 0.0),
+        ([1.0, NAN, 2.0], NAN),
+        ([INF, 1.0], INF),
+        ([-INF, 1.0, -INF], -INF),
+        ([INF, -INF], NAN),
+        ([1.0, INF, -INF, INF], NAN),
+        ([-0.0, 0.0], 0.0),
+        ([0.0, -0.0], 0.0),
+        ([1.5, -1.5], 0.0),
+    ],
+    # As multiplications one after the other.
+    "prod": [
+        ([], 1.0),
+        ([1.0, NAN, 2.0], NAN),
+        ([0.0, NAN], NAN),
+        ([INF, 0.0], NAN),
+        ([-0.0, INF, 2.0], NAN),
+        ([INF, -2.0], -INF),
+        ([-INF, -INF], INF),
+        ([0.0, -2.0], -0.0),
+        ([-0.0, -3.0], 0.0),
+        ([-0.0], -0.0),
+    ],
+    "max": [
+        ([NAN, 1.0], NAN),
+        ([1.0, NAN], NAN),
+        ([INF, NAN, -INF], NAN),
+        ([-INF, -INF], -INF),
+        ([-INF, 3.0, INF], INF),
+    ],
+    "min": [
+        ([NAN, 1.0], NAN),
+        ([1.0, NAN], NAN),
+        ([INF, NAN, -INF], NAN),
+        ([INF, INF], INF),
+        ([INF, 3.0, -INF], -INF),
+    ],
+    "mean": [
+        ([], NAN),
+        ([1.0, NAN], NAN),
+        ([INF, 1.0], INF),
+        ([INF, -INF], NAN),
+        ([3.0], 3.0),
+    ],
+    # Divided by n - correction, which is not positive for none.
+    "var": [
+        ([], NAN),
+        ([1.0, NAN], NAN),
+        ([INF, 1.0], NAN),
+        ([3.0], 0.0),
+        ([1.0, 3.0], 1.0),
+    ],
+    "std": [
+        ([], NAN),
+        ([1.0, NAN], NAN),
+        ([INF, 1.0], NAN),
+        ([3.0], 0.0),
+        ([1.0, 3.0], 1.0),
+    ],
+    # Infinities and NaN are true, zeros of both signs are false.
+    "all": [
+        ([], True),
+        ([NAN, INF, -INF, 1.0], True),
+        ([1.0, -0.0], False),
+        ([0.0], False),
+        ([NAN], True),
+    ],
+    "any": [
+        ([], False),
+        ([0.0, NAN], True),
+        ([0.0, -0.0], False),
+        ([0.0, -INF], True),
+        ([INF], True),
+    ],
+    "count_nonzero": [
+        ([], 0),
+        ([0.0, -0.0], 0),
+        ([NAN, INF, 0.0, -1.0], 3),
+    ],
+}
+
+# Elements and results as (real, imaginary) parts.
+COMPLEX_ROWS = {
+    "sum": [
+        ([], (0.0, 0.0)),
+        ([(NAN, 1.0), (1.0, 2.0)], (NAN, 3.0)),
+        ([(INF, 1.0), (1.0, -INF)], (INF, -INF)),
+        ([(INF, 1.0), (-INF, 2.0)], (NAN, 3.0)),
+    ],
+    "prod": [
+        ([], (1.0, 0.0)),
+        ([(1.0, 2.0), (3.0, -1.0)], (5.0, 5.0)),
+        ([(NAN, NAN), (NAN, NAN)], (NAN, NAN)),
+    ],
+    # Part by part, which NumPy does not do.
+    "mean": [
+        ([], (NAN, NAN)),
+        ([(NAN, 1.0), (1.0, 3.0)], (NAN, 2.0)),
+        ([(1.0, NAN), (3.0, 1.0)], (2.0, NAN)),
+        ([(INF, 1.0), (1.0, 3.0)], (INF, 2.0)),
+        ([(NAN, INF), (1.0, 3.0)], (NAN, INF)),
+    ],
+}
+COMPLEX_TRUTHS = {
+    "all": [([], True), ([(0.0, NAN), (INF, 0.0)], True), ([(-0.0, 0.0)], False), ([(0.0, 1.0)], True)],
+    "any": [([], False), ([(0.0, 0.0), (-0.0, -0.0)], False), ([(0.0, NAN)], True), ([(0.0, -1.0)], True)],
+    "count_nonzero": [([(0.0, 1.0), (1.0, 0.0), (0.0, -0.0), (NAN, 0.0)], 3)],
+}
+
+CUMULATIVE_ROWS = {
+    "cumulative_sum": [
+        ([], []),
+        ([1.0, NAN, 2.0], [1.0, NAN, NAN]),
+        ([INF, 1.0, -INF, INF], [INF, INF, NAN, NAN]),
+        ([-0.0, -0.0, 0.0], [-0.0, -0.0, 0.0]),
+        ([1.5, -1.5, -0.0], [1.5, 0.0, 0.0]),
+    ],
+    "cumulative_prod": [
+        ([], []),
+        ([2.0, NAN, 0.0], [2.0, NAN, NAN]),
+        ([INF, -1.0, 0.0, 2.0], [INF, -INF, NAN, NAN]),
+        ([-0.0, 2.0, -1.0], [-0.0, -0.0, 0.0]),
+    ],
+}
+INITIAL = {"cumulative_sum": 0.0, "cumulative_prod": 1.0}
+
+
+@pytest.fixture(scope="module")
+def started(session):
+    return awake(session)
+
+
+@pytest.fixture(params=["cpu:0", "sim:0"])
+def batch(request, started):
+    return Batch(started, request.param)
+
+
+def in_dtype(result: float | bool, dtype: str) -> np.ndarray:
+    """Results of floats are of their dtype; truths and counts of their own."""
+    return np.asarray(result, dtype if isinstance(result, float) else None)
+
+
+@pytest.mark.parametrize("name", REAL_ROWS)
+def test_real_reductions(name, batch):
+    reduce = getattr(batch.xp, name)
+    for dtype in REAL:
+        for values, expected in REAL_ROWS[name]:
+            whole = in_dtype(expected, dtype)
+            batch.equal(f"{name} of {values}", reduce(batch.tensor(values, dtype)), whole)
+            rows = batch.tensor([values, values, values], dtype)
+            batch.equal(f"{name} of rows {values}", reduce(rows, axis=1), np.stack([whole] * 3))
+            columns = reduce(batch.tensor(np.asarray([values] * 3, dtype).T.copy()), axis=0, keepdims=True)
+            batch.equal(f"{name} of columns {values}", columns, np.stack([whole] * 3)[None])
+    batch.settle()
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "max", "min", "mean", "var", "std"])
+def test_nan_among_many(name, batch):
+    for dtype in REAL:
+        for place in (0, 17, 99):
+            values = np.ones(100, dtype)
+            values[place] = NAN
+            batch.equal(name, getattr(batch.xp, name)(batch.tensor(values)), np.asarray(NAN, dtype))
+    batch.settle()
+
+
+@pytest.mark.parametrize("name", ["var", "std"])
+@pytest.mark.parametrize("correction", [2, 2.5, 1e300])
+def test_no_freedom_left_by_the_correction(name, correction, batch):
+    for dtype in REAL:
+        found = getattr(batch.xp, name)(batch.tensor([1.0, 3.0], dtype), correction=correction)
+        batch.equal(name, found, np.asarray(NAN, dtype))
+    batch.settle()
+
+
+@pytest.mark.parametrize("name", COMPLEX_ROWS)
+def test_complex_reductions(name, batch):
+    for dtype in COMPLEX:
+        for values, expected in COMPLEX_ROWS[name]:
+            found = getattr(batch.xp, name)(batch.tensor(join(values, dtype)))
+            for part, value in zip((batch.xp.real, batch.xp.imag), expected, strict=True):
+                batch.equal(f"{name} of {values}", part(found), np.asarray(value, PARTS[dtype]))
+    batch.settle()
+
+
+@pytest.mark.parametrize("name", COMPLEX_TRUTHS)
+def test_complex_numbers_are_true_unless_both_parts_are_zero(name, batch):
+    for dtype in COMPLEX:
+        for values, expected in COMPLEX_TRUTHS[name]:
+            batch.equal(f"{name} of {values}", getattr(batch.xp, name)(batch.tensor(join(values, dtype))), expected)
+    batch.settle()
+
+
+@pytest.mark.parametrize(("name", "nothing"), [("sum", 0), ("prod", 1)])
+@pytest.mark.parametrize("dtype", ["int8", "int64", "uint16"])
+def test_nothing_but_integers(name, nothing, dtype, batch):
+    found = getattr(batch.xp, name)(batch.tensor(np.zeros((2, 0), dtype)), axis=1)
+    batch.equal(name, found, np.full(2, nothing))
+    batch.settle()
+
+
+@pytest.mark.parametrize("name", CUMULATIVE_ROWS)
+def test_running_sums_and_products(name, batch):
+    running = getattr(batch.xp, name)
+    for dtype in REAL:
+        for values, results in CUMULATIVE_ROWS[name]:
+            expected = np.asarray(results, dtype)
+            batch.equal(f"{name} of {values}", running(batch.tensor(values, dtype)), expected)
+            initial = np.concatenate([np.asarray([INITIAL[name]], dtype), expected])
+            # What is added to +0 is never -0; but the initial value is no operand.
+            found = running(batch.tensor(values, dtype), include_initial=True)
+            batch.equal(f"{name} of {values}, with the initial value", found, initial)
+    batch.settle()
+
+
+def test_running_sums_of_complex_numbers_are_those_of_the_parts(batch):
+    for dtype in COMPLEX:
+        found = batch.xp.cumulative_sum(batch.tensor(join([(1.0, INF), (NAN, 1.0), (2.0, -INF)], dtype)))
+        batch.equal("real", batch.xp.real(found), np.asarray([1, NAN, NAN], PARTS[dtype]))
+        batch.equal("imag", batch.xp.imag(found), np.asarray([INF, INF, NAN], PARTS[dtype]))
+    batch.settle()
+
+
+def test_where_nonzero_elements_are(batch):
+    for dtype in REAL:
+        (found,) = batch.xp.nonzero(batch.tensor([0.0, NAN, -0.0, INF], dtype))
+        batch.equal("nonzero", found, [1, 3])
+    for dtype in COMPLEX:
+        (found,) = batch.xp.nonzero(batch.tensor(join([(0.0, -0.0), (0.0, 1.0), (NAN, 0.0)], dtype)))
+        batch.equal("nonzero", found, [1, 2])
+    batch.settle()
