@@ -49,7 +49,7 @@ imports: $(VENV)/.dev
 
 tests: $(VENV)/.dev
 	@echo "== pytest"
-	@$(RUN) -m pytest
+	@$(RUN) -m pytest -n 2 --dist loadfile
 
 bench: $(VENV)/.dev
 	@mkdir -p $(OUT)

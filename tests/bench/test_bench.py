@@ -22,6 +22,7 @@ ROWS = [
     "elementwise",
     "sim overlap",
     "tracing",
+    "xp.add",
 ]
 
 
@@ -39,6 +40,7 @@ DAEMON_ROWS = [
     "p99 beside a flood",
     "p99 beside a stall",
     "training step",
+    "tiny calls, fetched",
 ]
 
 
