@@ -6,9 +6,10 @@ single ops: the client, the virtual machine and the devices work from the defini
 The kernel is written once, against an array module `xp` (NumPy or CuPy). Two forms:
 
 - `ufunc="add"`: the array module's own function of that name, called as `xp.add(*inputs, *outputs)`;
-- `kernel=f`: called as `f(xp, inputs, outputs, attributes)`. It fills `outputs` (packed or strided arrays of exactly
-  the inferred metas), or, for an op with pending outputs (`dynamic`), gets `outputs == ()` and returns the arrays; then
-  its attributes hold `room`, too: bytes that the device has at most, which a result must not exceed.
+- `kernel=f`: called as `f(xp, inputs, outputs, attributes)`, unless all outputs are empty. It fills `outputs` (packed
+  or strided arrays of exactly the inferred metas), or, for an op with pending outputs (`dynamic`), gets `outputs == ()`
+  and returns the arrays; then its attributes hold `room`, too: bytes that the device has at most, which a result must
+  not exceed.
 
 Inputs are arrays, or Python scalars where the caller gave scalars. Attributes are a read-only mapping with every
 name of the schema present.
@@ -136,10 +137,13 @@ class OpDef:
         return tuple(frozen)
 
     def estimate(self, metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
-        """Work of one call in element operations; the largest operand's size unless the op says otherwise."""
-        if self.work is not None:
-            return self.work(metas, outputs, attributes)
-        return max((m.size for m in (*metas, *outputs) if isinstance(m, Meta)), default=0)
+        """Work of one call in element operations; the largest operand's size unless the op says otherwise.
+
+        Never less than the elements of the results, which have to be written.
+        """
+        if self.work is None:
+            return max((m.size for m in (*metas, *outputs) if isinstance(m, Meta)), default=0)
+        return max(self.work(metas, outputs, attributes), sum(m.size for m in outputs if m is not None))
 
     def bind(
         self, xp: ArrayModule, count: int, attributes: Attributes, *, aliased: bool = False, room: int = LARGEST
@@ -161,13 +165,23 @@ class OpDef:
         def run(*arrays: Any) -> Sequence[Array] | None:
             return kernel(xp, arrays[:count], arrays[count:], attributes)
 
+        def run_unless_empty(*arrays: Any) -> Sequence[Array] | None:
+            # A tensor without elements may have axes of any size, along which a kernel would loop or allocate.
+            outputs = arrays[count:]
+            for out in outputs:
+                if out.size:
+                    return kernel(xp, arrays[:count], outputs, attributes)
+            return None
+
         def run_apart(*arrays: Any) -> None:
             results = [xp.array(out) for out in arrays[count:]]
-            kernel(xp, arrays[:count], results, attributes)
+            run_unless_empty(*arrays[:count], *results)
             for out, result in zip(arrays[count:], results, strict=True):
                 out[...] = result
 
-        return run_apart if aliased and not self.elementwise else run
+        if self.dynamic:
+            return run
+        return run_apart if aliased and not self.elementwise else run_unless_empty
 
     def lacks(self, xp: ArrayModule) -> str | None:
         """What the array module would have to have for the kernel, and has not."""

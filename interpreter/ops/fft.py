@@ -18,6 +18,7 @@ from ..axes import normal_axes, normal_axis, tensor
 from ..kinds import ANY, FLOATING, REAL_FLOATING, DTypes
 from ..meta import Meta, OperandMeta, Shape
 from ..opdef import Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
+from .rearranging import BLOCK
 
 _NORMS = ("backward", "ortho", "forward")
 _SINGLE = frozenset({"float16", "float32", "complex64"})
@@ -93,6 +94,16 @@ def _along_several(shape: Shape, attributes: Attributes) -> Plan:
     return axes, sizes
 
 
+def _kept(shape: Shape, form: Form, axes: Shape, lengths: Shape) -> tuple[slice, ...]:
+    """The part of x that counts. Cut at once: array modules go axis by axis, and may pad one before cutting another."""
+    kept = [slice(None)] * len(shape)
+    for axis, length in zip(axes, lengths, strict=True):
+        kept[axis] = slice(length)
+    if form is Form.HERMITIAN:
+        kept[axes[-1]] = slice(lengths[-1] // 2 + 1)
+    return tuple(kept)
+
+
 def result_dtype(name: str, form: Form) -> str:
     """Of the precision of x, and real if the spectrum was Hermitian."""
     single = name in _SINGLE
@@ -121,6 +132,7 @@ def _define_transform(name: str, form: Form, summary: str, *attributes: Attribut
         if not x.size or not axes:
             out[...] = x if not axes else 0  # nothing but padding: NumPy would read what lies behind an empty axis
             return
+        x = x[_kept(x.shape, form, axes, lengths)]
         x = x.astype(np.float32) if x.dtype == np.float16 else x
         function = getattr(xp.fft, name)
         if "axis" in given:
@@ -213,6 +225,12 @@ def infer_shift(metas: tuple[OperandMeta, ...], attributes: Attributes) -> Outpu
     return (x,)
 
 
+def shift_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
+    """As that of a roll along the axes."""
+    x = tensor(metas)
+    return x.size + (BLOCK << sum(x.shape[a] > 1 for a in normal_axes(attributes["axes"], x.ndim)))
+
+
 def _define_shift(name: str, summary: str) -> None:
     def kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
         (x,), (out,) = inputs, outputs
@@ -229,6 +247,7 @@ def _define_shift(name: str, summary: str) -> None:
             dtypes=(ANY,),
             attributes=(Attribute("axes", optional(check_axis), None),),
             kernel=kernel,
+            work=shift_work,
             needs=(f"fft.{name}",),
         )
     )

@@ -17,12 +17,37 @@ from ..promotion import DType, broadcast_shapes, promote
 
 # Multiplications per nanosecond that a BLAS does on one core, roughly.
 BLAS_SPEED = 8
+# What each product of a stack costs besides.
+_EACH = 64
+
+
+# Results up to which NumPy keeps the interpreter lock over a whole product, however long its sums are: others would
+# wait for it. So many multiplications are done at a time then.
+_KEPT, _PART = 500, 1 << 22
 
 
 def product_work(dtype: DType, multiplications: int) -> int:
     """What so many multiplications cost; float16 and integers have no BLAS."""
     fast = dtype.kind in "fc" and dtype != np.float16
     return multiplications // (BLAS_SPEED if fast else 1)
+
+
+def stack_work(shape: Shape) -> int:
+    """What the products of a stack of matrices of that shape cost besides, however small they are."""
+    return _EACH * math.prod(shape[:-2]) if len(shape) > 2 else 0
+
+
+def multiply_matrices(xp: ArrayModule, left: Array, right: Array, out: Array) -> None:
+    """out = left @ right; the sums in parts where they would keep the interpreter lock."""
+    step, inner = _PART // max(out.size, 1), left.shape[-1]
+    if xp is not np or out.size > _KEPT or inner <= step:
+        xp.matmul(left, right, out=out)
+        return
+    total = np.zeros(out.shape, np.float32 if out.dtype == np.float16 else out.dtype)
+    for start in range(0, inner, step):
+        part = slice(start, start + step)
+        total += np.matmul(left[..., part], right[part] if right.ndim == 1 else right[..., part, :], dtype=total.dtype)
+    out[...] = total
 
 
 # --- matmul
@@ -48,7 +73,7 @@ def infer_matmul(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> Out
 
 def matmul_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
     """The array module's own."""
-    xp.matmul(inputs[0], inputs[1], out=outputs[0])
+    multiply_matrices(xp, inputs[0], inputs[1], outputs[0])
 
 
 def matmul_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
@@ -57,7 +82,9 @@ def matmul_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attribute
     if not isinstance(left, Meta):
         return 0
     inner = left.shape[-1] if left.shape else 1
-    return product_work(left.dtype, (left.size if out is None else out.size) * inner)
+    if out is None:
+        return product_work(left.dtype, left.size * inner)
+    return product_work(out.dtype, out.size * inner) + stack_work(out.shape)
 
 
 # --- vecdot and cross: vectors along an axis that both operands have
@@ -91,7 +118,7 @@ def vecdot_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Arra
     left, right = (xp.moveaxis(x, attributes["axis"], -1) for x in inputs)
     if left.dtype.kind == "c":
         left = xp.conjugate(left)
-    xp.matmul(left[..., None, :], right[..., :, None], out=outputs[0][..., None, None])
+    multiply_matrices(xp, left[..., None, :], right[..., :, None], outputs[0][..., None, None])
 
 
 def vecdot_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
@@ -99,7 +126,7 @@ def vecdot_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes
     left, out = metas[0], outputs[0]
     if not isinstance(left, Meta) or out is None:
         return 0
-    return product_work(out.dtype, out.size * left.shape[attributes["axis"]])
+    return product_work(out.dtype, out.size * left.shape[attributes["axis"]]) + _EACH * (out.size - 1)
 
 
 def infer_cross(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
@@ -175,10 +202,10 @@ def tensordot_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[A
     columns = math.prod(x2.shape[a] for a in _kept(x2.ndim, right))
     x1 = xp.transpose(x1, _kept(x1.ndim, left) + left).reshape(rows, inner)
     x2 = xp.transpose(x2, right + _kept(x2.ndim, right)).reshape(inner, columns)
-    if out.flags.c_contiguous:
-        xp.matmul(x1, x2, out=out.reshape(rows, columns))
-    else:
-        out[...] = xp.matmul(x1, x2).reshape(out.shape)
+    product = out.reshape(rows, columns) if out.flags.c_contiguous else xp.empty((rows, columns), out.dtype)
+    multiply_matrices(xp, x1, x2, product)
+    if not out.flags.c_contiguous:
+        out[...] = product.reshape(out.shape)
 
 
 def tensordot_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:

@@ -11,11 +11,13 @@ from ..attributes import check_int
 from ..axes import tensors
 from ..meta import Meta, OperandMeta
 from ..opdef import Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
+from .nn_blocks import parts
 from .nn_labels import in_range, mark
 from .nn_operands import working_dtype
+from .rearranging import rows_at
 
-# Nanoseconds to add an element to where its row is.
-_SCATTER = 8
+# Nanoseconds to add an element to where its row is, and bytes of the number of that place.
+_SCATTER, _PLACE = 8, 8
 
 
 def _check_rows(indices: Meta, rows: int) -> None:
@@ -57,25 +59,36 @@ def embedding_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[A
     """IndexError for a row that is not there; negative numbers do not count from the end."""
     indices, weight = inputs
     indices, wrong = in_range(xp, indices, weight.shape[0], "indices", IndexError)
-    xp.take(weight, indices, axis=0, out=outputs[0])
+    if weight.flags.c_contiguous:
+        xp.take(weight, indices, axis=0, out=outputs[0])
+    else:
+        outputs[0][...] = rows_at(xp, weight, indices, 0)
     mark(outputs[0], wrong)
 
 
 def embedding_grad_kernel(
     xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes
 ) -> None:
-    """Rows of dy, added up where their indices agree, in their order (on the host: a GPU adds in any)."""
+    """Rows of dy, added up where their indices agree, in their order (on the host: a GPU adds in any).
+
+    Block by block, since places take more memory than rows, and NumPy's `add.at` keeps the interpreter lock.
+    """
     (dy, indices), (out,) = inputs, outputs
     if dy.size == 0:
         out[...] = 0
         return
     width = math.prod(out.shape[1:])
     indices, wrong = in_range(xp, indices, out.shape[0], "indices", IndexError)
-    rows = dy.astype(working_dtype(dy.dtype))
-    mark(rows, wrong)
-    total = xp.zeros(out.size, rows.dtype)
-    places = indices.reshape(indices.size, 1).astype("int64") * width + xp.arange(width)
-    xp.add.at(total, places.reshape(places.size), rows.reshape(rows.size))
+    rows = dy.reshape(indices.size, width)
+    total = xp.zeros((out.shape[0], width), working_dtype(dy.dtype))
+    for part in parts(xp, indices.size, width * _PLACE):
+        block, numbers = rows[part].astype(total.dtype), indices.reshape(-1)[part]
+        mark(block, None if wrong is None else wrong.reshape(-1)[part])
+        if numbers.size == 1:
+            total[numbers] += block
+            continue
+        places = numbers[:, None].astype("int64") * width + xp.arange(width)
+        xp.add.at(total.reshape(-1), places.reshape(-1), block.reshape(-1))
     out[...] = total.reshape(out.shape)
 
 

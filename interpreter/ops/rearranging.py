@@ -17,6 +17,8 @@ from ..opdef import Array, ArrayModule, Attribute, Attributes, OpDef, OutputMeta
 from ..promotion import broadcast_shapes
 
 _AXIS_OR_NONE = Attribute("axis", optional(check_int), None)
+# Element operations in whose time one block of a roll is copied, however small it is.
+BLOCK = 10_000
 
 
 # --- roll
@@ -65,6 +67,13 @@ def _blocks(size: int, shift: int) -> tuple[tuple[slice, slice], ...]:
         return ((slice(None), slice(None)),)
     cut = size - shift
     return ((slice(shift, None), slice(None, cut)), (slice(None, shift), slice(cut, None)))
+
+
+def roll_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
+    """Each element is moved once, in twice as many blocks with each axis that is rolled."""
+    x = tensor(metas)
+    rolled = 1 if attributes["axis"] is None else sum(map(bool, _shifts(x.shape, attributes).values()))
+    return x.size + (BLOCK << rolled)
 
 
 # --- repeat and tile
@@ -154,7 +163,7 @@ def repeat_each_kernel(
     total = int(ends[-1]) if ends.size else 0
     _check_room(x.nbytes // max(x.shape[axis], 1) * total, attributes["room"])
     elements = xp.cumsum(xp.bincount(ends, minlength=total))[:total]
-    return (xp.take(x, elements, axis=axis),)
+    return (rows_at(xp, x, elements, axis),)
 
 
 def _checked_counts(xp: ArrayModule, x: Array, axis: int, counts: Array) -> Array:
@@ -179,23 +188,23 @@ def infer_triangle(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> O
     return (x,)
 
 
-def _above(xp: ArrayModule, shape: Shape, k: int) -> Array:
-    """How far above the k-th diagonal each element of a matrix is; negative below it."""
+def _diagonal(xp: ArrayModule, shape: Shape, k: int) -> tuple[Array, Array]:
+    """The columns of a matrix, and the one in which its k-th diagonal is in each row; they broadcast to a matrix."""
     rows, columns = shape[-2:]
     nearest = max(-rows, min(k, columns))  # all diagonals outside of the matrix are alike
-    return xp.arange(columns) - xp.arange(nearest, nearest + rows)[:, None]
+    return xp.arange(columns), xp.arange(nearest, nearest + rows)[:, None]
 
 
 def tril_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
     """Copies, then clears what is above."""
     xp.copyto(outputs[0], inputs[0])
-    xp.copyto(outputs[0], False, where=_above(xp, outputs[0].shape, attributes["k"]) > 0)
+    xp.copyto(outputs[0], False, where=xp.greater(*_diagonal(xp, outputs[0].shape, attributes["k"])))
 
 
 def triu_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
     """Copies, then clears what is below."""
     xp.copyto(outputs[0], inputs[0])
-    xp.copyto(outputs[0], False, where=_above(xp, outputs[0].shape, attributes["k"]) < 0)
+    xp.copyto(outputs[0], False, where=xp.less(*_diagonal(xp, outputs[0].shape, attributes["k"])))
 
 
 # --- elements by their positions
@@ -216,7 +225,14 @@ def infer_take(metas: tuple[OperandMeta, ...], attributes: Attributes) -> Output
 def take_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
     """A negative position counts from the end."""
     axis = attributes["axis"] or 0
-    outputs[0][...] = xp.take(inputs[0], _positions(xp, inputs[1], inputs[0].shape[axis]), axis=axis)
+    outputs[0][...] = rows_at(xp, inputs[0], _positions(xp, inputs[1], inputs[0].shape[axis]), axis)
+
+
+def rows_at(xp: ArrayModule, x: Array, positions: Array, axis: int) -> Array:
+    """The array module's `take`, which would make x contiguous first, all of it; then by indexing."""
+    if x.flags.c_contiguous:
+        return xp.take(x, positions, axis=axis)
+    return x[(*(slice(None),) * (axis % x.ndim), positions)]
 
 
 def infer_take_along_axis(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
@@ -261,6 +277,7 @@ define(
         summary="The elements moved by `shift` along `axis` (None: in C order); what leaves comes in at the other end.",
         attributes=(Attribute("shift", check_axis), Attribute("axis", optional(check_axis), None)),
         kernel=roll_kernel,
+        work=roll_work,
     )
 )
 define(

@@ -21,6 +21,7 @@ from ..promotion import DType
 # The widest integer of each kind, which sums and products of integers are computed in.
 _ACCUMULATORS = {"b": np.dtype(np.int64), "i": np.dtype(np.int64), "u": np.dtype(np.uint64)}
 _ONE_AXIS = Attribute("axis", optional(check_int), None)
+_PART = 1 << 20
 
 
 def _axes_of(x: Meta, attributes: Attributes) -> Shape:
@@ -109,9 +110,15 @@ def _with_numpy_name(name: str, *, dtype: bool = False) -> Kernel:
 
 
 def count_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
-    """Without a temporary over all axes; CuPy's function knows no `keepdims`, so that others are a sum."""
+    """Without a temporary over all axes; CuPy's function knows no `keepdims`, so that others are a sum.
+
+    NumPy's keeps the interpreter lock, so it gets a part at a time.
+    """
     (x,), (out,), axis = inputs, outputs, attributes["axis"]
-    if axis is None:
+    if axis is None and xp is np and x.size > _PART:
+        parts = np.nditer(x, ["external_loop", "buffered"], buffersize=_PART)
+        out[...] = sum(map(np.count_nonzero, parts))
+    elif axis is None:
         out[...] = xp.count_nonzero(x)
     else:
         nonzero = x if x.dtype == np.bool_ else xp.not_equal(x, 0)

@@ -22,6 +22,15 @@ def nothing(_: Call) -> None:
     """Forbids nothing."""
 
 
+def unbroadcastable(made: Call) -> Exception | None:
+    """Shapes that do not broadcast: a ValueError, also where dtypes are wrong as well."""
+    try:
+        np.broadcast_shapes(*(each.shape for each in made.args if isinstance(each, np.ndarray)))
+    except ValueError as error:
+        return error
+    return None
+
+
 def missing_axis(made: Call) -> Exception | None:
     """NumPy's reductions let 0-d arrays have the axes 0 and -1; the standard lets them have none."""
     named = made.kwargs.get("axis") not in {None, ()}

@@ -15,7 +15,7 @@ from tensord.interpreter.ops.corrections import CorrectedUfunc
 from .arrays import ALL, COMPLEX, Shape, arrays, broadcastable, operands, ordinary, rarely, values
 from .calls import Call, call
 from .judge import Entry
-from .rules import FAMILIES
+from .rules import FAMILIES, unbroadcastable
 
 UNARY = (
     "abs acos acosh asin asinh atan atanh bitwise_invert ceil conj cos cosh exp expm1 floor isfinite isinf isnan log "
@@ -26,6 +26,8 @@ BINARY = (
     "greater_equal less less_equal logical_and logical_or logical_xor maximum minimum multiply not_equal remainder "
     "subtract"
 )
+# Complex products, which NumPy rounds once or twice, depending on where the operands lie in memory.
+FUSED = {"abs", "multiply", "square"}
 FLOATING_BINARY = "atan2 copysign hypot logaddexp nextafter"
 
 
@@ -104,8 +106,9 @@ def values_for(name: str) -> dict[str, Any]:
     """
     if name == "floor_divide":  # of infinities
         return {"make": ordinary}
-    corrected = isinstance(find(name), CorrectedUfunc)
-    return {"make": tame, "loosely": True} if corrected else {"make": values}
+    if name in FUSED or isinstance(find(name), CorrectedUfunc):
+        return {"make": tame, "loosely": True}
+    return {"make": values}
 
 
 def unary(name: str, **options: Any) -> Entry:
@@ -116,7 +119,7 @@ def unary(name: str, **options: Any) -> Entry:
 def binary(name: str, **options: Any) -> Entry:
     drawn = values_for(name)
     calls = st.builds(Call, operands(2, drawn.pop("make")), st.just({}))
-    return Entry(calls, promotes=(0, 1), **drawn, **options)
+    return Entry(calls, promotes=(0, 1), forbids=unbroadcastable, **drawn, **options)
 
 
 ELEMENTWISE = {
@@ -128,7 +131,7 @@ ELEMENTWISE = {
     "pow": binary("pow", late=True),
     "real": unary("real", numpy=numbers(np.real)),
     "round": unary("round", numpy=lambda x: x if x.dtype == np.bool_ else np.round(x)),
-    "where": Entry(where(), promotes=(1, 2), numpy=where_by_numpy),
+    "where": Entry(where(), promotes=(1, 2), forbids=unbroadcastable, numpy=where_by_numpy),
 }
 
 

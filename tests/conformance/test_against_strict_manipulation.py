@@ -212,6 +212,17 @@ def take_by_numpy(x: np.ndarray, indices: np.ndarray, *, axis: int | None = None
     return np.take(x, indices, axis)
 
 
+def repeat_by_numpy(x: np.ndarray, repeats: Any, *, axis: int | None = None) -> np.ndarray:
+    """Counts may be of uint64, which NumPy does not take."""
+    counts = repeats.astype(np.int64) if isinstance(repeats, np.ndarray) and repeats.dtype == np.uint64 else repeats
+    return np.repeat(x, counts, axis)
+
+
+def negative(made: Call) -> Exception | None:
+    """How often is not negative, also where there is nothing to repeat."""
+    return ValueError("negative") if min(made.args[1], default=0) < 0 else None
+
+
 def unique(**options: bool) -> Any:
     """What NumPy gives, every NaN being one of its own."""
 
@@ -233,14 +244,14 @@ MANIPULATION = {
     "flip": Entry(with_axis(reduced_axes)),
     "moveaxis": Entry(moveaxis()),
     "permute_dims": Entry(permute_dims()),
-    "repeat": Entry(repeat(), forbids=missing_axis, late=True),
+    "repeat": Entry(repeat(), forbids=missing_axis, late=True, numpy=repeat_by_numpy),
     "reshape": Entry(reshape()),
     "roll": Entry(roll(), forbids=unpaired),
     "squeeze": Entry(squeeze(), forbids=no_axis_to_squeeze),
     "stack": Entry(joined(stack=True), promotes=(0,)),
     "take": Entry(take(), numpy=take_by_numpy, late=True),
     "take_along_axis": Entry(take_along_axis(), forbids=no_integers, late=True),
-    "tile": Entry(tile()),
+    "tile": Entry(tile(), forbids=negative),
     "unique_all": Entry(
         call(arrays()),
         numpy=unique(return_index=True, return_inverse=True, return_counts=True),

@@ -16,6 +16,7 @@ from tensord.client import operators
 from .arrays import arrays, operands
 from .calls import Call, call, quietly
 from .judge import Entry
+from .rules import unbroadcastable
 from .test_against_strict_elementwise import values_for
 from .test_against_strict_linalg import matmul
 
@@ -29,7 +30,8 @@ def binary(name: str) -> Entry:
     drawn = values_for(OPS[name.removesuffix("_")])
     tensors = operands(2, drawn.pop("make")).filter(lambda given: any(isinstance(x, np.ndarray) for x in given))
     calls = st.builds(Call, tensors, st.just({}))
-    return Entry(calls, promotes=(0, 1), operates=getattr(operator, name), late=name == "pow", **drawn)
+    options = {"operates": getattr(operator, name), "late": name == "pow"}
+    return Entry(calls, promotes=(0, 1), forbids=unbroadcastable, **options, **drawn)
 
 
 OPERATORS = {
@@ -48,6 +50,9 @@ def unfit(function: Any, casting: Any) -> Any:
     """Whether a tensor is too small for what it is to become, or of another kind."""
 
     def forbids(made: Call) -> Exception | None:
+        wrong = None if function is operator.matmul else unbroadcastable(made)
+        if wrong is not None:
+            return wrong
         try:
             whole = quietly(function, *made.args)
         except Exception as error:
