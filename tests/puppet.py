@@ -12,6 +12,7 @@ import os
 import select
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import threading
@@ -56,13 +57,15 @@ def cut(session: Any) -> None:
     """Break a session's connection to its daemon, as a network would."""
     address = session._transport._link.address
     for entry in list(Path("/proc/self/fd").iterdir()):
-        with suppress(OSError):
-            if not str(entry.readlink()).startswith("socket:"):
+        with suppress(OSError):  # another thread may close it, and open something else, at any time
+            copy = os.dup(int(entry.name))
+            if not stat.S_ISSOCK(os.fstat(copy).st_mode):
+                os.close(copy)
                 continue
-        with suppress(OSError), socket.socket(fileno=os.dup(int(entry.name))) as connection:
-            peer = connection.getpeername()
-            if address == f"ipc://{peer}" or (len(peer) > 1 and address.endswith(f":{peer[1]}")):
-                connection.shutdown(socket.SHUT_RDWR)
+            with socket.socket(fileno=copy) as connection:
+                peer = connection.getpeername()
+                if address == f"ipc://{peer}" or (len(peer) > 1 and address.endswith(f":{peer[1]}")):
+                    connection.shutdown(socket.SHUT_RDWR)
 
 
 class Failed(Exception):  # noqa: N818 - it is the other one that has failed
