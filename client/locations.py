@@ -18,6 +18,7 @@ Raised = TypeVar("Raised", bound=TensordError)
 PACKAGE = __name__.partition(".")[0]
 LIMIT = 1 << 14
 NUMBERS = 4 * LIMIT
+_ours: set[int] = set()  # ids of the globals of this package's modules
 
 
 class Locations:
@@ -66,8 +67,15 @@ def located(error: Raised) -> Raised:
 
 def is_ours(frame: FrameType) -> bool:
     """Is it code of this package?"""
-    name = str(frame.f_globals.get("__name__", ""))
-    return name == PACKAGE or name.startswith(PACKAGE + ".")
+    names = frame.f_globals
+    if id(names) in _ours:
+        return True
+    module = str(names.get("__name__", ""))
+    if module != PACKAGE and not module.startswith(PACKAGE + "."):
+        return False
+    if getattr(sys.modules.get(module), "__dict__", None) is names:  # it stays, so its id means nothing else
+        _ours.add(id(names))
+    return True
 
 
 def describe(frame: FrameType) -> str:

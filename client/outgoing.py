@@ -13,7 +13,7 @@ import numpy as np
 
 from ..interpreter.errors import MetadataError
 from ..interpreter.messages import ATOMIC, CALL, EFFECT, FETCH, LOCATION, SIGNATURE, UPLOAD, Message
-from ..interpreter.wire import BATCH, INLINE_ARRAY
+from ..interpreter.wire import BATCH, INLINE_ARRAY, MAPPED_ARRAY
 from .link import Link
 from .segments import UploadSegments
 
@@ -101,7 +101,7 @@ class Outgoing:
         return message
 
     def _place(self, array: np.ndarray[Any, Any], payloads: list[Any], inline: int) -> Any:
-        if self._uploads is not None:
+        if self._uploads is not None and array.nbytes >= MAPPED_ARRAY:
             place = self._uploads.place(array)
             if place is not None:
                 for header in self._uploads.announcements():

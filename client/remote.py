@@ -37,7 +37,7 @@ from ..interpreter.errors import ConnectionLost, MetadataError, ProtocolError, T
 from ..interpreter.interrupts import SHIELD
 from ..interpreter.messages import Message
 from ..interpreter.meta import Meta
-from ..interpreter.wire import ACK, CANCEL
+from ..interpreter.wire import ACK, CANCEL, MAPPED_ARRAY
 from .incoming import ACK_EVERY, Incoming
 from .link import FAILURES, LINGER_MS, Link
 from .outgoing import Outgoing
@@ -150,6 +150,8 @@ class RemoteTransport:
 
     def new_array(self, meta: Meta) -> NDArray[Any]:
         """In an upload segment, which the daemon takes as it is, where that is worth it."""
+        if meta.nbytes < MAPPED_ARRAY:
+            return np.empty(meta.shape, meta.dtype)
         array = None if self._uploads is None else self._uploads.empty(meta.shape, meta.dtype)
         if array is not None:
             return array

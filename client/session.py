@@ -33,6 +33,7 @@ from ..interpreter.messages import (
 )
 from ..interpreter.meta import Meta
 from ..interpreter.segments import SHARED_FROM
+from ..interpreter.wire import name_of
 from .calls import Calls
 from .handlers import DEFAULT_HANDLER, Handler
 from .locations import user_frame
@@ -121,7 +122,7 @@ class Session(Calls):
             outbox.make_way()
         with outbox.lock:
             id_, location = outbox.new_id(), outbox.locations.number(user_frame(1))
-            outbox.messages.append([UPLOAD, id_, meta.shape, meta.dtype.name, home, array, location])
+            outbox.messages.append([UPLOAD, id_, meta.shape, name_of(meta.dtype), home, array, location])
         outbox.appended()
         return Tensor(self, id_, meta, home)
 

@@ -103,4 +103,4 @@ def decode_meta(wire: Any) -> OperandMeta | None:
     shape, dtype = wire
     if dtype not in DTYPES or not all(type(n) is int for n in shape):
         raise TypeError(f"{wire!r} is not a meta")
-    return Meta.of(tuple(shape), dtype)
+    return Meta.of(tuple(shape), DTYPES[dtype])

@@ -1,12 +1,14 @@
 """Meta: the shape and dtype of a tensor. Interned, so that equal metas are the same object.
 
 Interning makes a signature lookup a dictionary access keyed by identities. The table holds its metas weakly:
-a meta lives as long as a tensor or a cached signature uses it.
+a meta lives as long as a tensor or a cached signature uses it, and a little longer: the newest ones are kept, since
+small tensors come and go, and making a meta costs more than finding it.
 """
 
 from __future__ import annotations
 
 import math
+from collections import deque
 from typing import TypeAlias
 from weakref import WeakValueDictionary
 
@@ -39,6 +41,7 @@ DTYPES: dict[str, np.dtype[np.generic]] = {
 }
 # NumPy puts a dtype's name together each time, in Python.
 NAMES: dict[np.dtype[np.generic], str] = {dtype: name for name, dtype in DTYPES.items()}
+KEPT = 256  # metas
 LARGEST = 2**63 - 1  # bytes; NumPy counts empty dimensions as if they were of size 1, too
 SCALAR_TYPES: dict[str, ScalarType] = {"bool": bool, "int": int, "float": float, "complex": complex}
 
@@ -73,7 +76,7 @@ class Meta:
         key = (shape, resolved)
         meta = _interned.get(key)
         if meta is None:
-            if DTYPES.get(resolved.name) != resolved:
+            if resolved not in NAMES:
                 raise TypeError(f"dtype {resolved} is not supported; use one of {', '.join(DTYPES)}")
             clean = tuple(int(n) for n in shape)
             if any(n < 0 for n in clean):
@@ -81,6 +84,7 @@ class Meta:
             if math.prod(max(n, 1) for n in clean) * resolved.itemsize > LARGEST:
                 raise ValueError(f"shape {shape} is too large for any memory")
             meta = _interned.setdefault((clean, resolved), Meta(clean, resolved))
+            _newest.append(meta)
         return meta
 
     def __repr__(self) -> str:
@@ -93,6 +97,7 @@ class Meta:
 OperandMeta: TypeAlias = Meta | ScalarType
 
 _interned: WeakValueDictionary[tuple[Shape, np.dtype[np.generic]], Meta] = WeakValueDictionary()
+_newest: deque[Meta] = deque(maxlen=KEPT)
 
 
 def packed_strides(shape: Shape, itemsize: int) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from . import errors
 from .errors import ProtocolError, TensordError
-from .meta import DTYPES, packed_strides
+from .meta import DTYPES, NAMES, packed_strides
 
 VERSION = 1
 INLINE_ARRAY = 1 << 12  # bytes of an array up to which it travels in the header
@@ -60,7 +60,6 @@ GOODBYE = int(FrameKind.GOODBYE)
 # What an answer in REPLIES holds.
 VALUE, ERROR, ARRAY, ARRAYS, PART = range(5)
 
-_NAMES: dict[np.dtype[Any], str] = {}
 
 ERRORS: dict[str, type[TensordError]] = {
     kind.__name__: kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, TensordError)
@@ -80,17 +79,14 @@ def decode_error(wire: Sequence[Any]) -> TensordError:
 
 def name_of(dtype: np.dtype[Any]) -> str:
     """The name of a dtype; NumPy puts its own together each time, in Python."""
-    name = _NAMES.get(dtype)
-    if name is None:
-        name = _NAMES[dtype] = dtype.name
-    return name
+    return NAMES.get(dtype) or dtype.name
 
 
 def dtype_of(name: Any) -> np.dtype[Any]:
     """The dtype of that name; ProtocolError for one that tensord does not have."""
     if type(name) is not str or name not in DTYPES:
         raise ProtocolError(f"{name!r} is not the name of a dtype")
-    return np.dtype(name)
+    return DTYPES[name]  # `numpy.dtype` reads the name, which takes microseconds
 
 
 def array_of(payload: Any, shape: Sequence[int], dtype: np.dtype[Any]) -> NDArray[Any]:

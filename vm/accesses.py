@@ -24,7 +24,7 @@ from ..interpreter.segments import segment_of
 from ..streams.stream import StreamKind
 from .holds import answer_with_results, define_hold, define_refused, fetch_in_place, lane_to_map
 from .ids import check_new, define, describe, lane_of, refuse_cancelled, tensor_of
-from .immediate import fetch_immediately, wait_immediately
+from .immediate import fetch_immediately, upload_immediately, wait_immediately
 from .instruction import Instruction
 from .lost import refuse_lost
 from .pending import await_metas
@@ -65,6 +65,8 @@ class Accesses:
             refuse_lost(lane)
         except TensordError as error:
             reject(self.engine, session, error, (id_,), location, "asarray", (meta,), lane)
+            return
+        if upload_immediately(engine, session, lane, meta, message):
             return
         session.payload += payload.nbytes
         tensor, copy = engine.residency.new_tensor(meta, lane)
@@ -255,7 +257,7 @@ def upload_meta(shape: Sequence[int], dtype: str, payload: NDArray[Any]) -> Meta
         meta = decode_meta((shape, dtype))
     except TypeError as error:
         raise MetadataError(f"asarray: {error}", op="asarray") from None
-    if not isinstance(meta, Meta) or (payload.shape, payload.dtype) != (meta.shape, meta.dtype):
+    if not isinstance(meta, Meta) or payload.shape != meta.shape or payload.dtype != meta.dtype:
         found = f"{payload.dtype.name}{list(payload.shape)}"
         raise MetadataError(f"asarray: the payload is {found}, not {meta}", op="asarray")
     return meta

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .residency import Binding
     from .session import VmSession
 
+COPIED_BYTES = 1 << 14  # uploads up to this size are copied rather than adopted
 INLINE_BYTES = 1 << 18  # copies up to this size may run on the driving thread
 
 
@@ -67,7 +68,7 @@ def run_immediately(engine: Engine, session: VmSession, message: Sequence[Any]) 
     else:
         if released and plan.forward:
             inherited = inherit(engine, plan, session, message, arguments, traced)
-        if not inherited and not make_result(engine, plan, session, outputs, arguments, traced):
+        if not inherited and not make_result(engine, session, lane, plan.outputs[0], outputs, arguments, traced):
             return False
     clock = engine.clock
     engine.ids = id_ = engine.ids + 1
@@ -224,14 +225,14 @@ def inherit(
 
 def make_result(
     engine: Engine,
-    plan: Plan,
     session: VmSession,
+    lane: Lane,
+    meta: Meta | None,
     outputs: Sequence[int],
     arguments: list[Any],
     traced: list[int],
 ) -> bool:
     """A new tensor with fresh memory."""
-    lane, meta = plan.lane, plan.outputs[0]
     if meta is None or len(outputs) != 1 or outputs[0] <= session.newest:
         return False
     nbytes, device, account = meta.nbytes, lane.device, session.account
@@ -275,6 +276,22 @@ def keep_failure(
     instruction.received = instruction.ready = instruction.dispatched = engine.now
     instruction.started = started
     engine.fail_immediately(instruction, failure)
+
+
+def upload_immediately(engine: Engine, session: VmSession, lane: Lane, meta: Meta, message: Sequence[Any]) -> bool:
+    """Take a small upload now: copied into memory that is bound already, which is quicker than to adopt its own."""
+    _, id_, _, _, _, payload, location = message
+    if meta.nbytes > COPIED_BYTES or not lane.device.host or not lane.inline():
+        return False
+    target: list[Any] = []
+    traced: list[int] = []
+    if not make_result(engine, session, lane, meta, (id_,), target, traced):
+        return False
+    started = engine.clock()
+    target[0][...] = payload
+    traits = (session.id, Opcode.ACCESS.value, "upload", lane.name, "w")
+    leave_record(engine, traits, tuple(traced), started, location, meta.nbytes)
+    return True
 
 
 def fetch_immediately(engine: Engine, session: VmSession, source: Binding, request: int, location: int) -> bool:

@@ -76,7 +76,7 @@ def payload_of(peer: Peer, message: Sequence[Any], place: Any, payloads: Sequenc
         raise ProtocolError("an upload without a shape and a dtype")
     dtype = dtype_of(name)
     if type(place) is bytes:
-        return array_of(bytearray(place), shape, dtype)
+        return array_of(place, shape, dtype)
     if is_natural(place):
         if place >= len(payloads):
             raise ProtocolError(f"an upload in frame {place} of {len(payloads)}")
