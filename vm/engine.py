@@ -296,8 +296,8 @@ class Engine:
     def dispatch(self, instruction: Instruction) -> None:
         """Reserve, bind and hand over one instruction."""
         if instruction.arrived:  # it has run, and waited for memory to keep its results in
-            instruction.arrived = False
-            self.complete(instruction)
+            if not self.finish(instruction):
+                wait_for_memory(instruction)
             return
         if instruction.status is not Status.READY or instruction.error is not None:
             return  # doomed since
@@ -393,17 +393,28 @@ class Engine:
     # -- completion ------------------------------------------------------------------------------------------------
 
     def complete(self, instruction: Instruction) -> None:
-        """It was executed. Its status is final once those of its sources are."""
+        """It was executed. Its status is final once those of its sources are, and once its results have memory."""
         if instruction.soft:
-            instruction.arrived = True
-            return
-        if not adopt_results(self, instruction):
-            instruction.arrived = True
+            self.arrive(instruction)
+        elif not self.finish(instruction):
             wait_for_memory(instruction)
-            return
+            self.arrive(instruction)
+
+    def arrive(self, instruction: Instruction) -> None:
+        """It was executed, and stays: nothing more is to be hoped for from it by who waits for memory (`is_stuck`)."""
+        instruction.arrived = True
+        for lane in {copy.lane for copy in instruction.reads + instruction.writes}:
+            if lane.waiting:
+                self.retry(lane)
+
+    def finish(self, instruction: Instruction) -> bool:
+        """Its sources' statuses are final: retire it. False, and nothing done, if its results have no memory yet."""
+        if not adopt_results(self, instruction):
+            return False
         if instruction.error is not None:
             edges.settle_late(instruction)
         self.retire(instruction)
+        return True
 
     def retire(self, instruction: Instruction) -> None:
         """Erase it: accesses dropped, successors released, whoever waits told."""
