@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from ..interpreter.errors import TensordError
-from ..interpreter.opcodes import Opcode
+from ..interpreter.opcodes import ACCESS_TEXT, Opcode
 from ..interpreter.segments import SHARED_FROM
 from .binding import bind
 from .ids import enter
@@ -103,7 +103,7 @@ def answer_now(engine: Engine, session: VmSession, source: Binding, request: int
         return False
     started = engine.clock()
     result = sealed(bind(source))
-    traits = (session.id, Opcode.ACCESS.value, "fetch", copy.lane.name, "r")
+    traits = (session.id, ACCESS_TEXT, "fetch", copy.lane.name, "r")
     leave_record(engine, traits, (copy.id, copy.version), started, location, 0)
     session.reply(request, result, None)
     return True

@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..interpreter.meta import Meta
-from ..interpreter.opcodes import Opcode
+from ..interpreter.opcodes import ACCESS_TEXT, BARRIER_TEXT, Opcode
 from .binding import bind
 from .instruction import Instruction
 from .plan import Plan
@@ -289,7 +289,7 @@ def upload_immediately(engine: Engine, session: VmSession, lane: Lane, meta: Met
         return False
     started = engine.clock()
     target[0][...] = payload
-    traits = (session.id, Opcode.ACCESS.value, "upload", lane.name, "w")
+    traits = (session.id, ACCESS_TEXT, "upload", lane.name, "w")
     leave_record(engine, traits, tuple(traced), started, location, meta.nbytes)
     return True
 
@@ -308,7 +308,7 @@ def fetch_immediately(engine: Engine, session: VmSession, source: Binding, reque
         lane.device.copy_out(bind(source), result)
     except Exception:
         return False  # the long way tells what is wrong
-    traits = (session.id, Opcode.ACCESS.value, "fetch", lane.name, "r")
+    traits = (session.id, ACCESS_TEXT, "fetch", lane.name, "r")
     leave_record(engine, traits, (copy.id, copy.version), started, location, tensor.meta.nbytes)
     session.reply(request, result, None)
     return True
@@ -318,7 +318,7 @@ def wait_immediately(engine: Engine, session: VmSession, copies: Sequence[Copy],
     """Is a wait over these copies over before it began?"""
     if any(copy.writer is not None or copy.poison is not None for copy in copies):
         return False
-    traits = (session.id, Opcode.BARRIER.value, "wait", copies[0].lane.name, "r" * len(copies))
+    traits = (session.id, BARRIER_TEXT, "wait", copies[0].lane.name, "r" * len(copies))
     flat = tuple([part for copy in copies for part in (copy.id, copy.version)])
     leave_record(engine, traits, flat, engine.clock(), location, 0)
     return True

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..interpreter.errors import MetadataError
-from ..interpreter.opcodes import Opcode
+from ..interpreter.opcodes import RELEASE_TEXT, Opcode
 from .immediate import leave_record
 from .quotas import check_names
 from .tensor import Tensor
@@ -72,6 +72,6 @@ def release(engine: Engine, session: VmSession, tensor: Tensor) -> None:
         instruction.writes = copies
         engine.admit(instruction)
     else:
-        traits = (session.id, Opcode.RELEASE.value, "release", tensor.home.name, "")
+        traits = (session.id, RELEASE_TEXT, "release", tensor.home.name, "")
         leave_record(engine, traits, (), engine.clock(), 0, 0)
     let_go(engine, tensor)
