@@ -24,7 +24,7 @@ from .tensor import Tensor
 if TYPE_CHECKING:
     from .session import Session
 
-    DType: TypeAlias = np.dtype[np.generic]
+    DType: TypeAlias = np.dtype[np.generic] | type[np.generic]
 
 Shape: TypeAlias = int | tuple[int, ...]
 

@@ -12,7 +12,10 @@ import numpy as np
 
 
 class Constants:
-    """The standard's constants, and the dtypes: `numpy.dtype` objects, equal to `tensor.dtype`."""
+    """The standard's constants, and the dtypes: NumPy's, as in NumPy's own namespace, and equal to `tensor.dtype`.
+
+    They are the types of NumPy's scalars. A `numpy.dtype` object would be equal to None, too, if it is float64's.
+    """
 
     e: Final = math.e
     inf: Final = math.inf
@@ -20,17 +23,17 @@ class Constants:
     newaxis: Final = None
     pi: Final = math.pi
 
-    bool: Final = np.dtype("bool")
-    int8: Final = np.dtype("int8")
-    int16: Final = np.dtype("int16")
-    int32: Final = np.dtype("int32")
-    int64: Final = np.dtype("int64")
-    uint8: Final = np.dtype("uint8")
-    uint16: Final = np.dtype("uint16")
-    uint32: Final = np.dtype("uint32")
-    uint64: Final = np.dtype("uint64")
-    float16: Final = np.dtype("float16")
-    float32: Final = np.dtype("float32")
-    float64: Final = np.dtype("float64")
-    complex64: Final = np.dtype("complex64")
-    complex128: Final = np.dtype("complex128")
+    bool: Final = np.bool_
+    int8: Final = np.int8
+    int16: Final = np.int16
+    int32: Final = np.int32
+    int64: Final = np.int64
+    uint8: Final = np.uint8
+    uint16: Final = np.uint16
+    uint32: Final = np.uint32
+    uint64: Final = np.uint64
+    float16: Final = np.float16
+    float32: Final = np.float32
+    float64: Final = np.float64
+    complex64: Final = np.complex64
+    complex128: Final = np.complex128

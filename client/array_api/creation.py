@@ -18,7 +18,7 @@ from .exchange import host_array
 from .functions import Functions
 
 if TYPE_CHECKING:
-    DType: TypeAlias = np.dtype[np.generic]
+    DType: TypeAlias = np.dtype[np.generic] | type[np.generic]
 
 Shape: TypeAlias = int | tuple[int, ...]
 
@@ -46,14 +46,15 @@ class Creation(Functions):
         """A tensor of a Python number, a nested sequence of them, a NumPy array or other buffer, or of a tensor.
 
         A tensor that needs no conversion is returned as it is, unless `copy=True`; anything else is copied to its
-        device, so `copy=False` is a ValueError for it. TypeError for what holds no numbers.
+        device, so `copy=False` is a ValueError for it. TypeError for what holds no numbers. A real `dtype` drops
+        imaginary parts, with NumPy's ComplexWarning.
         """
         session = self._maker()
         if not isinstance(obj, Tensor):
             if copy is False:
                 raise uncopied("asarray")
             try:
-                return session.asarray(obj, device, dtype=dtype)
+                return session.asarray(self._fitting(obj, dtype), device, dtype=dtype)
             except MetadataTypeError:
                 first = first_tensor(obj)
                 if first is None:
@@ -67,7 +68,7 @@ class Creation(Functions):
         if copy is False and (moves or casts):
             raise located(MetadataError("asarray: another dtype or device needs a copy", op="asarray"))
         if casts:
-            x = x.astype(dtype)
+            x = self._fitting(x, dtype).astype(dtype)
         if moves:
             return x.to_device(str(device))
         return x.copy() if copy and not casts else x

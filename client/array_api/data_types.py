@@ -18,7 +18,9 @@ from .creation import dtype_name, plain
 from .functions import Functions
 
 if TYPE_CHECKING:
-    DType: TypeAlias = np.dtype[np.generic]
+    from .creation import DType
+
+    Resolved: TypeAlias = np.dtype[np.generic]
 
 KINDS: Final = {
     "bool": kinds.BOOLEAN,
@@ -40,7 +42,7 @@ class FloatInfo:
     max: float
     min: float
     smallest_normal: float
-    dtype: DType
+    dtype: Resolved
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class IntegerInfo:
     bits: int
     max: int
     min: int
-    dtype: DType
+    dtype: Resolved
 
 
 class DataTypes(Functions):
@@ -90,7 +92,7 @@ class DataTypes(Functions):
         given = _dtype(dtype, "isdtype")
         return any(_is_of(given, each) for each in (kind if isinstance(kind, tuple) else (kind,)))
 
-    def result_type(self, *arrays_and_dtypes: Tensor | Scalar | DType) -> DType:
+    def result_type(self, *arrays_and_dtypes: Tensor | Scalar | DType) -> Resolved:
         """The dtype that tensors, dtypes and Python scalars promote to; TypeError if their kinds do not mix."""
         operands: list[OperandMeta] = [
             type(each) if type(each) in SCALARS else Meta.of((), _dtype(each, "result_type"))
@@ -105,21 +107,21 @@ class DataTypes(Functions):
             raise located(metadata_error(error, f"result_type: {error}", "result_type")) from None
 
 
-def _dtype(given: Any, function: str) -> DType:
+def _dtype(given: Any, function: str) -> Resolved:
     """The dtype of a tensor, or the one meant; MetadataTypeError if it is none."""
     if isinstance(given, Tensor):
         return given.dtype
     return np.dtype(dtype_name(given, function))
 
 
-def _of_kind(dtype: DType, accepted: kinds.DTypes, function: str) -> DType:
+def _of_kind(dtype: Resolved, accepted: kinds.DTypes, function: str) -> Resolved:
     if dtype.name not in accepted:
         message = f"{function} is about {kinds.kind_name(accepted)} dtypes, not {dtype.name}"
         raise located(MetadataTypeError(message, op=function))
     return dtype
 
 
-def _is_of(dtype: DType, kind: DType | str) -> bool:
+def _is_of(dtype: Resolved, kind: DType | str) -> bool:
     if not isinstance(kind, str):
         return dtype == _dtype(kind, "isdtype")
     if kind not in KINDS:

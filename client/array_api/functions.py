@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.exceptions import ComplexWarning
+
+from ...interpreter.attributes import check_dtype
+from ...interpreter.kinds import REAL
+from ..tensor import Tensor
 
 if TYPE_CHECKING:
     from ..session import Session
-    from ..tensor import Tensor
 
 
 class Functions:
@@ -32,6 +39,16 @@ class Functions:
         """Issue an op with several results."""
         return self._session.call(name, operands, attributes or None)
 
+    def _fitting(self, x: Any, dtype: Any) -> Any:
+        """A tensor or an array that is to be computed in another dtype: its real part, if that dtype is real.
+
+        NumPy does so, with a warning, wherever it is given a dtype; the standard forbids it to `astype` alone.
+        """
+        if dtype is None or (isinstance(x, Tensor) and x._meta is None) or not is_complex(x) or not is_real(dtype):
+            return x
+        warnings.warn("casting complex values to real discards the imaginary part", ComplexWarning, stacklevel=3)
+        return self._call("real", x) if isinstance(x, Tensor) else x.real
+
     def __copy__(self) -> Self:
         """Itself, as with modules' functions: who copies an object with such a function in it keeps the function."""
         return self
@@ -41,3 +58,16 @@ class Functions:
 
     def __reduce__(self) -> Any:
         raise TypeError("functions of a session cannot be pickled; those of the module tensord.array_api can")
+
+
+def is_complex(x: Any) -> bool:
+    """Is it a tensor or an array of complex numbers?"""
+    return isinstance(x, Tensor | np.ndarray) and x.dtype.kind == "c"
+
+
+def is_real(dtype: Any) -> bool:
+    """Is it a dtype of real numbers? What is none at all is somebody else's to refuse."""
+    try:
+        return check_dtype(dtype) in REAL
+    except TypeError:
+        return False

@@ -198,8 +198,11 @@ class Linalg(LinearAlgebra):
         return self._call("diagonal", x, offset=offset)
 
     def trace(self, x: Tensor, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
-        """Sums (...) of the diagonals of matrices (..., M, N); integers grow to 64 bits if no `dtype` is given."""
-        return self._call("trace", x, offset=offset, dtype=dtype)
+        """Sums (...) of the diagonals of matrices (..., M, N); integers grow to 64 bits if no `dtype` is given.
+
+        A real `dtype` drops imaginary parts, with NumPy's ComplexWarning.
+        """
+        return self._call("trace", self._fitting(x, dtype), offset=offset, dtype=dtype)
 
     # -- products
 

@@ -27,7 +27,9 @@ class Statistical(Functions):
 
         The axis may be left out for 1-d tensors alone (ValueError).
         """
-        return self._call("cumulative_prod", x, axis=axis, dtype=dtype, include_initial=include_initial)
+        return self._call(
+            "cumulative_prod", self._fitting(x, dtype), axis=axis, dtype=dtype, include_initial=include_initial
+        )
 
     def cumulative_sum(
         self, x: Tensor, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
@@ -36,7 +38,9 @@ class Statistical(Functions):
 
         The axis may be left out for 1-d tensors alone (ValueError).
         """
-        return self._call("cumulative_sum", x, axis=axis, dtype=dtype, include_initial=include_initial)
+        return self._call(
+            "cumulative_sum", self._fitting(x, dtype), axis=axis, dtype=dtype, include_initial=include_initial
+        )
 
     def max(self, x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
         """The largest element. ValueError if there is nothing to choose from."""
@@ -51,16 +55,16 @@ class Statistical(Functions):
         return self._call("min", x, axis=axis, keepdims=keepdims)
 
     def prod(self, x: Tensor, /, *, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
-        """The product, 1 of nothing. TypeError for a `dtype` that is not complex if x is."""
-        return self._call("prod", x, axis=axis, dtype=dtype, keepdims=keepdims)
+        """The product, 1 of nothing. A real `dtype` drops imaginary parts, with NumPy's warning."""
+        return self._call("prod", self._fitting(x, dtype), axis=axis, dtype=dtype, keepdims=keepdims)
 
     def std(self, x: Tensor, /, *, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
         """The standard deviation: root of `var`."""
         return self._call("std", x, axis=axis, correction=correction, keepdims=keepdims)
 
     def sum(self, x: Tensor, /, *, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
-        """The sum, 0 of nothing. TypeError for a `dtype` that is not complex if x is."""
-        return self._call("sum", x, axis=axis, dtype=dtype, keepdims=keepdims)
+        """The sum, 0 of nothing. A real `dtype` drops imaginary parts, with NumPy's warning."""
+        return self._call("sum", self._fitting(x, dtype), axis=axis, dtype=dtype, keepdims=keepdims)
 
     def var(self, x: Tensor, /, *, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
         """The variance of n elements, divided by n - correction; NaN if that is not positive. float64 for integers."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..attributes import AXIS, DTYPE_OR_NONE, KEEPDIMS, check_float, check_int, optional
 from ..axes import normal_axes, reduced_shape, tensor
-from ..kinds import ANY, COMPLEX_FLOATING
+from ..kinds import ANY, REAL
 from ..meta import Meta, OperandMeta, Shape
 from ..opdef import Array, ArrayModule, Attribute, Attributes, Infer, Kernel, OpDef, OutputMetas, define
 from ..promotion import DType
@@ -44,7 +44,7 @@ def accumulated_dtype(dtype: DType, wanted: str | None) -> DType:
     """
     if wanted is None:
         return _ACCUMULATORS.get(dtype.kind, dtype)
-    if dtype.kind == "c" and wanted not in COMPLEX_FLOATING:
+    if dtype.kind == "c" and wanted in REAL:
         raise TypeError(f"{dtype.name} cannot be summed as {wanted}, which has no imaginary part")
     return np.dtype(wanted)
 

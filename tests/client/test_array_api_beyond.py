@@ -79,3 +79,37 @@ def test_what_numpy_makes_of_a_dtype_s_limits_is_python_s(session):
     xp = session.xp
     for limit in (xp.finfo(xp.float32).eps, xp.finfo(xp.float32).max, xp.iinfo(xp.uint8).max, xp.pi, xp.nan):
         assert type(limit) in {int, float}
+
+
+@pytest.mark.parametrize("wanted", ["float32", "int16", "uint8"])
+def test_imaginary_parts_are_dropped_as_numpy_drops_them_with_its_warning(session, wanted):
+    """The standard forbids it to astype alone; who names a real dtype elsewhere is told in the line that does."""
+    xp, values = session.xp, np.array([[1 + 2j, 3 - 1j], [5 + 1j, 7 + 0j]])
+    x = xp.asarray(values)
+    calls = {
+        "asarray": (lambda: xp.asarray(x, dtype=wanted), values.real),
+        "asarray of an array": (lambda: xp.asarray(values, dtype=wanted), values.real),
+        "sum": (lambda: xp.sum(x, dtype=wanted), np.sum(values.real)),
+        "prod": (lambda: xp.prod(x, dtype=wanted), np.prod(values.real)),
+        "cumulative_sum": (lambda: xp.cumulative_sum(x, axis=0, dtype=wanted), np.cumsum(values.real, axis=0)),
+        "cumulative_prod": (lambda: xp.cumulative_prod(x, axis=0, dtype=wanted), np.cumprod(values.real, axis=0)),
+        "trace": (lambda: xp.linalg.trace(x, dtype=wanted), np.trace(values.real)),
+    }
+    for name, (call, expected) in calls.items():
+        with pytest.warns(np.exceptions.ComplexWarning, match="discards the imaginary part") as told:
+            found = call()
+        assert told[0].filename == __file__, name
+        assert found.dtype == wanted, name
+        np.testing.assert_array_equal(found.numpy(), expected.astype(wanted), name)
+    with pytest.raises(TypeError, match="cannot become"):
+        xp.astype(x, wanted)
+
+
+def test_dtypes_are_those_of_numpys_namespace(session):
+    """None is no dtype, though NumPy's dtype objects take it for float64."""
+    xp = session.xp
+    for name, dtype in xp.__array_namespace_info__().dtypes().items():
+        assert getattr(xp, name) == dtype == xp.zeros(1, dtype=getattr(xp, name)).dtype
+        assert xp.isdtype(dtype, getattr(xp, name))
+        assert getattr(xp, name) is not None
+        assert getattr(xp, name) != None  # noqa: E711 - that is the question

@@ -8,6 +8,7 @@ the call, unless data decide.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
+from numpy.exceptions import ComplexWarning
 
 from tensord.client.session import Session
 from tensord.client.tensor import Tensor
@@ -75,7 +77,9 @@ def check(session: Session, device: str, name: str, entry: Entry, made: Call) ->
     expected, side = expect(name, entry, made), ours(session, device)
     function = entry.operates or find(side.namespace, name)
     try:
-        result = make(function, made, side)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ComplexWarning)
+            result = make(function, made, side)
     except Exception as error:
         assert_refused(expected, error)
         return

@@ -37,14 +37,6 @@ def missing_axis(made: Call) -> Exception | None:
     return np.exceptions.AxisError("there is no axis") if named and made.args[0].ndim == 0 else None
 
 
-def loses_a_part(made: Call) -> Exception | None:
-    """Complex numbers do not become real ones without a word."""
-    dtype = made.kwargs.get("dtype")
-    if made.args[0].dtype.kind == "c" and dtype is not None and dtype.kind != "c":
-        return TypeError("complex numbers as real ones")
-    return None
-
-
 def mixing(made: Call, places: Places) -> Exception | None:
     """Tensors and Python scalars there have no common dtype by the standard's tables; or there is no tensor at all."""
     given = {**dict(enumerate(made.args)), **made.kwargs}
