@@ -16,14 +16,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from .indexing import INT64, check_index, check_tensor_index
-from .meta import DTYPES, Shape
+from .meta import DTYPES, MAX_NDIM, Shape
 from .opdef import REQUIRED, Attribute
 
 Check: TypeAlias = Callable[[Any], Any]
 # The normal form of a number: an int, ("float", x), or ("complex", real, imag).
 Number: TypeAlias = int | tuple[str, float] | tuple[str, float, float]
-
-MAX_NDIM = 64  # NumPy's limit
 
 
 def check_bool(value: Any) -> bool:

@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from .attributes import MAX_NDIM
 from .errors import ProtocolError
 from .messages import ATOMIC, UNGROUPED, MessageKind
+from .meta import MAX_NDIM
 
 Check: TypeAlias = Callable[[Any], bool]
 

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from .meta import Shape
+from .meta import MAX_NDIM, Shape
 from .opdef import Layout
 
 Entry: TypeAlias = int | str | tuple[Any, ...] | None
@@ -23,6 +23,7 @@ Index: TypeAlias = tuple[Entry, ...]
 
 _ALL: Entry = ("slice", None, None, None)
 INT64 = range(-(2**63), 2**63)
+MAX_ENTRIES = 2 * MAX_NDIM  # of an index, as in NumPy: that of all axes, and as many new ones
 
 
 def check_index(value: Any) -> Index:
@@ -36,6 +37,8 @@ def check_index(value: Any) -> Index:
 def check_tensor_index(value: Any) -> Index:
     """As `check_index`, for an index in which tensors may select."""
     entries = value if isinstance(value, tuple) else (value,)
+    if len(entries) > MAX_ENTRIES:
+        raise IndexError(f"an index of {len(entries)} entries; at most {MAX_ENTRIES} are possible")
     index = tuple(_check_entry(entry) for entry in entries)
     if index.count("...") > 1:
         raise IndexError("an index has at most one '...'")

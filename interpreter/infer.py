@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from .attributes import MAX_NDIM
 from .errors import MetadataError, MetadataTypeError, metadata_error
 from .kinds import check_kinds
-from .meta import Meta, OperandMeta
+from .meta import MAX_NDIM, Meta, OperandMeta
 from .opdef import FrozenAttributes, OpDef, OutputMetas
 from .promotion import describe
+
+# What a call takes at the most. Each operand costs some microseconds, during which nobody else is served.
+MAX_OPERANDS = 4096
 
 _Key: TypeAlias = tuple[OpDef, tuple[OperandMeta | None, ...], FrozenAttributes]
 
@@ -56,7 +58,7 @@ class InferCache:
 
 def infer_once(op: OpDef, metas: tuple[OperandMeta | None, ...], attributes: FrozenAttributes) -> OutputMetas:
     """Infer without memory; the rules are those of `InferCache.infer`."""
-    _check_count(op, len(metas))
+    check_count(op, len(metas))
     known = tuple(m for m in metas if m is not None)
     if len(known) < len(metas):
         return (None,) * op.outputs
@@ -72,10 +74,13 @@ def infer_once(op: OpDef, metas: tuple[OperandMeta | None, ...], attributes: Fro
     return outputs
 
 
-def _check_count(op: OpDef, given: int) -> None:
-    most = op.most_operands()
-    if op.least_operands() <= given and (most is None or given <= most):
+def check_count(op: OpDef, given: int) -> None:
+    """MetadataTypeError unless the op takes so many operands."""
+    least, most = op.least_operands(), op.most_operands()
+    if least <= given <= (MAX_OPERANDS if most is None else most):
         return
-    least = op.least_operands()
-    counts = f"{least} or more" if most is None else str(least) if least == most else f"{least} to {most}"
+    if most is None:
+        counts = f"{least} or more" if given < least else f"at most {MAX_OPERANDS}"
+    else:
+        counts = str(least) if least == most else f"{least} to {most}"
     raise MetadataTypeError(f"{op.name} takes {counts} operand{'s' * (counts != '1')}, {given} given", op=op.name)

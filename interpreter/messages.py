@@ -33,7 +33,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any, TypeAlias
 
-from .meta import DTYPES, SCALAR_TYPES, Meta, OperandMeta
+from .meta import DTYPES, MAX_NDIM, SCALAR_TYPES, Meta, OperandMeta
 
 Message: TypeAlias = tuple[Any, ...] | list[Any]
 
@@ -101,6 +101,8 @@ def decode_meta(wire: Any) -> OperandMeta | None:
     if isinstance(wire, str):
         return SCALAR_TYPES[wire]
     shape, dtype = wire
+    if len(shape) > MAX_NDIM:  # before anything is computed from them: sizes of many are numbers of many digits
+        raise ValueError(f"a meta of {len(shape)} dimensions; at most {MAX_NDIM} are possible")
     if dtype not in DTYPES or not all(type(n) is int for n in shape):
         raise TypeError(f"{wire!r} is not a meta")
     return Meta.of(tuple(shape), DTYPES[dtype])

@@ -42,6 +42,7 @@ DTYPES: dict[str, np.dtype[np.generic]] = {
 # NumPy puts a dtype's name together each time, in Python.
 NAMES: dict[np.dtype[np.generic], str] = {dtype: name for name, dtype in DTYPES.items()}
 KEPT = 256  # metas
+MAX_NDIM = 64  # NumPy's limit
 LARGEST = 2**63 - 1  # bytes; NumPy counts empty dimensions as if they were of size 1, too
 SCALAR_TYPES: dict[str, ScalarType] = {"bool": bool, "int": int, "float": float, "complex": complex}
 

@@ -19,9 +19,11 @@ Source: TFRT's split of an op into metadata function and dispatch function; OneF
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+import numpy as np
 
 from .errors import MetadataError, MetadataTypeError, metadata_error
 from .kinds import ANY, DTypes
@@ -57,6 +59,9 @@ Most: TypeAlias = Callable[[tuple[OperandMeta, ...]], int]
 Compose: TypeAlias = Callable[[Callable[..., list[Any]], Sequence[Any], Attributes], list[Any]]
 
 VARIADIC = -1
+# How many times as long as others elements of these take: no vector unit computes with them, and each float16 that
+# overflows or underflows costs some 100 ns.
+_COSTLY = {np.dtype(np.float16): 16, np.dtype(np.complex64): 8, np.dtype(np.complex128): 8}
 REQUIRED: Any = object()
 
 
@@ -137,12 +142,14 @@ class OpDef:
         return tuple(frozen)
 
     def estimate(self, metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
-        """Work of one call in element operations; the largest operand's size unless the op says otherwise.
+        """Work of one call in element operations; the largest operand's size, times what its dtypes cost, unless the op
+        says otherwise.
 
         Never less than the elements of the results, which have to be written.
         """
         if self.work is None:
-            return max((m.size for m in (*metas, *outputs) if isinstance(m, Meta)), default=0)
+            tensors = [m for m in (*metas, *outputs) if isinstance(m, Meta)]
+            return max((m.size for m in tensors), default=0) * cost_of(tensors)
         return max(self.work(metas, outputs, attributes), sum(m.size for m in outputs if m is not None))
 
     def bind(
@@ -187,6 +194,11 @@ class OpDef:
         """What the array module would have to have for the kernel, and has not."""
         wanted = self.needs if self.ufunc is None else (self.ufunc, *self.needs)
         return next((path for path in wanted if not has(xp, path)), None)
+
+
+def cost_of(metas: Iterable[OperandMeta | None]) -> int:
+    """How many times as long as one of float64 an element of the costliest of these takes."""
+    return max((_COSTLY.get(m.dtype, 1) for m in metas if isinstance(m, Meta)), default=1)
 
 
 def has(xp: ArrayModule, path: str) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from .errors import MetadataError, MetadataTypeError
@@ -15,13 +18,18 @@ def check_targets(op: OpDef, outputs: OutputMetas, targets: tuple[Meta | None, .
         return outputs
     if op.dynamic:
         raise MetadataError(f"{op.name} decides its result's shape when it runs; it takes no out=", op=op.name)
-    if len(targets) != len(outputs):
-        raise MetadataError(f"{op.name} has {len(outputs)} results, out= has {len(targets)}", op=op.name)
+    check_target_count(op, targets)
     for meta, target in zip(outputs, targets, strict=True):
         if meta is not None and target is not None and not storable(op, meta, target):
             error = MetadataTypeError if meta.shape == target.shape else MetadataError
             raise error(f"{op.name} makes {meta}, which does not fit out= of {target}", op=op.name)
     return targets
+
+
+def check_target_count(op: OpDef, targets: Sequence[Any] | None) -> None:
+    """MetadataError unless `out=` has as many tensors as the op has results."""
+    if targets is not None and len(targets) != op.outputs:
+        raise MetadataError(f"{op.name} has {op.outputs} results, out= has {len(targets)}", op=op.name)
 
 
 def storable(op: OpDef, meta: Meta, target: Meta) -> bool:

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 from ..interpreter import ops as _ops  # noqa: F401 - fills the registry
 from ..interpreter.errors import ProtocolError, QuotaError, TensordError
 from ..interpreter.forms import check_form
+from ..interpreter.infer import check_count
 from ..interpreter.messages import MessageKind, decode_meta
 from ..interpreter.meta import Meta
 from ..interpreter.opdef import find
+from ..interpreter.targets import check_target_count
 from . import cancel, names
 from .accesses import Accesses
 from .calls import Calls
@@ -134,8 +136,10 @@ class Admission:
         _, number, name, attributes, metas, device, targets = message
         check_number(number, session.limits.signatures, "signature")
         try:
-            check_nesting(session, attributes, metas, targets)
             op = find(name)
+            check_count(op, len(metas))  # before any of them is looked at
+            check_target_count(op, targets)
+            check_nesting(session, attributes, metas, targets)
             decoded = tuple(decode_meta(meta) for meta in metas)
             wanted = None if targets is None else tuple(target_meta(meta) for meta in targets)
             frozen = op.freeze(dict(attributes))

@@ -76,7 +76,7 @@ def infer_arange(_metas: tuple[OperandMeta, ...], attributes: Attributes) -> Out
     dtype = np.dtype(attributes["dtype"] or ("int64" if whole else "float64"))
     if dtype.kind not in "iuf":
         raise TypeError(f"not defined for {dtype.name}; it takes real numbers")
-    length = max(int(-((start - stop) // step) if whole else math.ceil((stop - start) / step)), 0)
+    length = max(math.ceil((stop - start) / step), 0)  # also of ints by a float, as the array module has it
     for value in (start, start + step)[:length]:
         _check_fits(int(value), dtype)
     return (Meta.of((length,), dtype),)

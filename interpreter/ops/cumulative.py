@@ -11,7 +11,7 @@ from ..attributes import DTYPE_OR_NONE, axis_attribute, check_bool, check_int, o
 from ..axes import normal_axis, tensor, tensors
 from ..kinds import ANY
 from ..meta import Meta, OperandMeta, Shape
-from ..opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
+from ..opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, cost_of, define
 from ..promotion import promote
 from .reductions import accumulated_dtype
 
@@ -123,7 +123,7 @@ def diff_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes:
     operands = tensors(metas)
     axis: int = attributes["axis"]
     orders: int = min(attributes["n"], sum(m.shape[axis] for m in operands))
-    return sum(m.size for m in operands) * (orders + 1)
+    return sum(m.size for m in operands) * (orders + 1) * cost_of(operands)
 
 
 define(

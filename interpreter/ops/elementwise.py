@@ -12,7 +12,7 @@ from ..attributes import DTYPE
 from ..axes import tensor
 from ..kinds import DTypes
 from ..meta import DTYPES, Meta, OperandMeta
-from ..opdef import Array, ArrayModule, Attributes, Infer, OpDef, OutputMetas, ScalarCheck, Work, define
+from ..opdef import Array, ArrayModule, Attributes, Infer, OpDef, OutputMetas, ScalarCheck, Work, cost_of, define
 from ..promotion import DType, accepts_any, accepts_promoted, broadcast, check_mixing, describe, promote
 from . import corrections
 
@@ -29,18 +29,25 @@ BINARY = (
     "bitwise_left_shift:left_shift bitwise_right_shift:right_shift"
 )
 # Slower by as much as a transcendental function: integer division does not vectorise.
-BINARY_SLOW = "remainder hypot logaddexp atan2:arctan2"
+BINARY_SLOW = "hypot logaddexp atan2:arctan2"
 # These do not cast a Python int to an integer dtype, so it need not fit one.
 BINARY_ANY_INT = "divide less less_equal greater greater_equal equal not_equal logical_and logical_or logical_xor"
 ROUNDING = "floor ceil trunc round:rint"
 
 SLOW = 8
+_BITWISE = 16  # of a remainder of floats, against another slow function
 OPERANDS = {1: ("x",), 2: ("x1", "x2")}
 
 
-def slow_work(_metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+def slow_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
     """Work of a transcendental function of each element."""
-    return SLOW * sum(m.size for m in outputs if m is not None)
+    return SLOW * sum(m.size for m in outputs if m is not None) * cost_of((*metas, *outputs))
+
+
+def division_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
+    """Remainders of floats are found bit by bit of the quotient, which may have two thousand."""
+    real = any(isinstance(m, Meta) and m.dtype.kind == "f" for m in metas)
+    return slow_work(metas, outputs, attributes) * (_BITWISE if real else 1)
 
 
 def infer_ufunc(ufunc: np.ufunc) -> Infer:
@@ -96,9 +103,11 @@ _define_ufuncs(UNARY, inputs=1)
 _define_ufuncs(UNARY_TRANSCENDENTAL, inputs=1, work=slow_work)
 _define_ufuncs(BINARY, inputs=2)
 _define_ufuncs(BINARY_SLOW, inputs=2, work=slow_work)
+_define_ufuncs("remainder", inputs=2, work=division_work)
 _define_ufuncs(BINARY_ANY_INT, inputs=2, scalars=accepts_any)
 
 
+_CORRECTED_WORK: dict[str, Work | None] = {"reciprocal": None, "sign": None, "floor_divide": division_work}
 # Name -> NumPy's, and what is done about its special cases.
 CORRECTED: dict[str, tuple[str, corrections.Correction]] = {
     "atan": ("arctan", corrections.arctan),
@@ -126,7 +135,7 @@ def _define_corrected(name: str, ufunc: str, correction: corrections.Correction)
             ufunc=ufunc,
             correction=correction,
             elementwise=True,
-            work=None if name in {"reciprocal", "sign"} else slow_work,
+            work=_CORRECTED_WORK.get(name, slow_work),
         )
     )
 

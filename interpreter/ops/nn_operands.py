@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..attributes import check_int
+from ..attributes import check_axes, check_int
 from ..axes import tensors
 from ..meta import Meta, OperandMeta
 from ..promotion import DType
@@ -36,12 +36,12 @@ def one_dtype(metas: tuple[OperandMeta, ...], names: tuple[str, ...]) -> tuple[M
 
 def check_pair(value: Any, least: int = 0) -> tuple[int, int]:
     """Two ints, for height and width; one int stands for both."""
-    pair = tuple(map(check_int, value)) if isinstance(value, (tuple, list)) else (check_int(value),) * 2
+    pair = check_axes(value) if isinstance(value, (tuple, list)) else (check_int(value),) * 2
     if len(pair) != 2:
         raise ValueError(f"expected an int or a pair of ints, got {len(pair)} ints")
     if min(pair) < least:
         raise ValueError(f"expected at least {least}, got {min(pair)}")
-    return pair
+    return pair[0], pair[1]
 
 
 def check_positive_pair(value: Any) -> tuple[int, int]:

@@ -19,6 +19,8 @@ from ..promotion import broadcast_shapes
 _AXIS_OR_NONE = Attribute("axis", optional(check_int), None)
 # Element operations in whose time one block of a roll is copied, however small it is.
 BLOCK = 10_000
+# Bytes of what `repeat_each` counts for each position of its result before it takes the elements.
+_POSITION = 16
 
 
 # --- roll
@@ -147,7 +149,7 @@ def infer_repeat_each(metas: tuple[OperandMeta, ...], attributes: Attributes) ->
 def _check_room(nbytes: int, room: int) -> None:
     """Before anything is allocated: counts are data, and may ask for any size."""
     if nbytes > room:
-        raise DeviceMemoryError(f"the result would take {nbytes} bytes, the device has {room}")
+        raise DeviceMemoryError(f"the result would take {nbytes} bytes to make, the device has {room}")
 
 
 def repeat_each_kernel(
@@ -161,7 +163,7 @@ def repeat_each_kernel(
     axis = normal_axis(axis, x.ndim)
     ends = xp.cumsum(_checked_counts(xp, x, axis, counts))
     total = int(ends[-1]) if ends.size else 0
-    _check_room(x.nbytes // max(x.shape[axis], 1) * total, attributes["room"])
+    _check_room((x.nbytes // max(x.shape[axis], 1) + _POSITION) * total, attributes["room"])
     elements = xp.cumsum(xp.bincount(ends, minlength=total))[:total]
     return (rows_at(xp, x, elements, axis),)
 

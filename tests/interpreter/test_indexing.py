@@ -44,3 +44,9 @@ def test_an_empty_selection_does_not_start_behind_the_end():
 def test_lengths_need_no_machine_word():
     assert len_range(0, 2**80, 2) == 2**79
     assert [len_range(0, 7, 3), len_range(7, 0, -3), len_range(3, 3, 1), len_range(3, 0, 1)] == [3, 3, 0, 0]
+
+
+def test_an_index_has_no_more_entries_than_axes_and_new_axes_together():
+    assert len(check_index((0,) * 64 + (None,) * 64)) == 128
+    with pytest.raises(IndexError, match="an index of 129 entries; at most 128 are possible"):
+        check_index((None,) * 129)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tensord.interpreter.errors import MetadataError
-from tensord.interpreter.infer import InferCache
+from tensord.interpreter.errors import MetadataError, MetadataTypeError
+from tensord.interpreter.infer import MAX_OPERANDS, InferCache, infer_once
+from tensord.interpreter.messages import decode_meta
 from tensord.interpreter.meta import Meta
 from tensord.interpreter.opdef import OpDef, find
 
@@ -153,3 +154,16 @@ def test_what_does_not_fit_raises_at_the_call(infer, name, metas, attributes, me
         infer(name, *metas, **attributes)
     assert caught.value.op == name
     assert str(caught.value).startswith(name)
+
+
+def test_operands_without_end_are_not_looked_at():
+    x = Meta.of((1,), "float64")
+    assert infer_once(find("concat"), (x,) * MAX_OPERANDS, (("axis", 0),)) == (Meta.of((MAX_OPERANDS,), "float64"),)
+    with pytest.raises(MetadataTypeError, match="concat takes at most 4096 operands, 4097 given"):
+        infer_once(find("concat"), (x,) * (MAX_OPERANDS + 1), (("axis", 0),))
+
+
+def test_a_meta_from_outside_has_no_more_dimensions_than_numpy_has():
+    assert decode_meta(((1,) * 64, "int8")) is Meta.of((1,) * 64, "int8")
+    with pytest.raises(ValueError, match="a meta of 65 dimensions; at most 64 are possible"):
+        decode_meta(((2**62,) * 65, "int8"))

@@ -10,6 +10,7 @@ import pytest
 from tensord.interpreter.errors import MetadataError
 from tensord.interpreter.meta import Meta
 from tensord.interpreter.opdef import OpDef, define, find, lacking
+from tensord.vm.engine import INLINE_WORK
 
 
 def test_attributes_are_frozen_in_schema_order_with_defaults():
@@ -81,6 +82,25 @@ def test_work_is_the_largest_operand_unless_the_op_knows_better():
     assert find("unique_values").estimate((x,), (None,), {}) > 100_000
     assert find("getitem").estimate((x,), (Meta.of((2,), "float32"),), {}) == 2
     assert find("cross_entropy").estimate((x, Meta.of((100,), "int64")), (Meta.of((), "float32"),), {}) == 80_000
+
+
+def test_work_counts_what_no_vector_unit_computes_with_as_more():
+    def estimate(name, dtype, *, count=1):
+        x = Meta.of((1000,), dtype)
+        return find(name).estimate((x,) * count, (x,), {})
+
+    assert estimate("sqrt", "complex64") == 8 * estimate("sqrt", "float64")
+    assert estimate("multiply", "float16", count=2) == 16 * estimate("multiply", "float64", count=2)
+    assert estimate("exp", "float16") == 16 * estimate("exp", "float32")
+    assert estimate("remainder", "int64", count=2) == estimate("exp", "float64")
+    wide, half = Meta.of((1000,), "float64"), Meta.of((1000,), "float16")
+    assert find("astype").estimate((wide,), (half,), {}) == 16_000
+
+
+@pytest.mark.parametrize("name", ["remainder", "floor_divide"])
+def test_a_division_of_floats_that_takes_a_microsecond_for_each_element_is_work(name):
+    x = Meta.of((10_000,), "float64")
+    assert find(name).estimate((x, x), (x,), {}) > INLINE_WORK
 
 
 def test_a_device_lacks_what_its_array_module_lacks():

@@ -111,3 +111,8 @@ def test_a_shape_that_no_memory_could_hold_is_refused(infer):
 def test_nonsense_is_refused(infer, name, attributes):
     with pytest.raises(MetadataError, match=rf"^{name}\(\): "):
         infer(name, **attributes)
+
+
+def test_arange_is_as_long_as_that_of_the_array_module_where_its_quotient_rounds(evaluate, assert_same):
+    start, stop, step = 0, 10**18 + 1, 10**17
+    assert_same(evaluate("arange", start=start, stop=stop, step=step), np.arange(start, stop, step))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tensord.interpreter.errors import MetadataError, MetadataIndexError, MetadataTypeError
+from tensord.interpreter.errors import DeviceMemoryError, MetadataError, MetadataIndexError, MetadataTypeError
 from tensord.interpreter.kinds import INTEGER
 from tensord.interpreter.meta import DTYPES, Meta
 from tensord.interpreter.opdef import find
@@ -313,3 +313,11 @@ def test_take_along_axis_needs_shapes_that_broadcast(infer, indices, complaint):
 def test_an_axis_that_does_not_exist_is_an_index_error(infer, name, shapes):
     with pytest.raises(MetadataIndexError, match="axis 1 is out of bounds for 1 dimensions"):
         infer(name, *(Meta.of(shape, "int64") for shape in shapes), axis=1)
+
+
+def test_what_repeat_each_counts_has_to_fit_beside_its_result():
+    x, counts = np.zeros(1, np.int8), np.array(1000)
+    with pytest.raises(DeviceMemoryError, match="the result would take 17000 bytes to make, the device has 16999"):
+        find("repeat_each").bind(np, 2, {"axis": 0}, room=16_999)(x, counts)
+    (repeated,) = find("repeat_each").bind(np, 2, {"axis": 0}, room=17_000)(x, counts)
+    assert repeated.shape == (1000,)

@@ -553,6 +553,26 @@ def test_a_signature_that_is_damaged_takes_the_place_of_its_number(client: RawCl
         client.fetch(1)
 
 
+@pytest.mark.parametrize(
+    ("op", "attributes", "metas", "targets", "reason"),
+    [
+        ("negative", {}, [[[HUGE] * 10_000, "int8"]], None, "a meta of 10000 dimensions"),
+        ("concat", {}, [[[1], "int8"]] * 10_000, None, "at most 4096 operands"),
+        ("add", {}, [[[1], "int8"]] * 10_000, None, "takes 2 operands"),
+        ("negative", {}, [[[1], "int8"]], [[[1], "int8"]] * 10_000, "out= has 10000"),
+        ("getitem", {"index": [None] * 10_000}, [[[1], "int8"]], None, "an index of 10000 entries"),
+        ("max_pool2d", {"kernel_size": [1] * 10_000}, [[[1, 1, 1, 1], "float32"]], None, "10000 dimensions"),
+    ],
+)
+def test_a_signature_with_more_than_any_op_takes_is_not_looked_through(
+    client: RawClient, op: str, attributes: Any, metas: Any, targets: Any, reason: str
+) -> None:
+    """Sizes of many dimensions once kept the daemon busy for a minute: their product has as many digits."""
+    client.batch([SIGNATURE, 1, op, attributes, metas, "cpu:0", targets], [CALL, 1, [1], [1], 0, 0])
+    with pytest.raises(Failed, match=reason):
+        client.fetch(1)
+
+
 def test_ids_are_never_used_again(client: RawClient) -> None:
     first = client.upload([1.0])
     client.batch([RELEASE, [first]], upload(id_=first), uploads=[[1, -1, EIGHT]])
