@@ -398,7 +398,8 @@ class Tensor(Operators):
         """Its value for another library, in host memory. Waits. BufferError for other devices.
 
         What was fetched is handed over, or a copy where it is mapped read-only: PyTorch writes to it whatever it is
-        told. With `copy=False` that, too, is handed over as it is; BufferError if the consumer cannot be told.
+        told. With `copy=False` that, too, is handed over as it is; BufferError if the consumer cannot be told. With
+        `copy=True` it is copied once more, and DLPack says that nobody else has it.
         Source: DLPack, https://dmlc.github.io/dlpack/
         """
         if stream is not None:
@@ -406,13 +407,11 @@ class Tensor(Operators):
         if dl_device is not None and tuple(map(int, dl_device)) != self.__dlpack_device__():
             raise BufferError("a tensor is handed over in host memory: ask for the device (1, 0)")
         array = self.numpy()
-        if not array.flags.writeable:
-            if copy is not False:
-                array = array.copy()
-            elif max_version is None or max_version < (1, 0):
-                raise BufferError("the value is mapped read-only, which DLPack before 1.0 cannot say: allow a copy")
-        version: Any = {} if max_version is None else {"max_version": max_version}  # which NumPy 2.0 does not know
-        return array.__dlpack__(**version)
+        read_only, says_so = not array.flags.writeable, max_version is not None and max_version >= (1, 0)
+        if read_only and copy is False and not says_so:
+            raise BufferError("the value is mapped read-only, which DLPack before 1.0 cannot say: allow a copy")
+        copied = copy or (read_only and copy is None)
+        return array.__dlpack__(max_version=max_version, copy=copied or None)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """The host: kDLCPU, 0."""

@@ -104,7 +104,9 @@ def select(index: Index, shape: Shape, layout: Layout) -> tuple[Shape, Layout]:
         size, stride = next(axes)
         if isinstance(entry, tuple):
             start, stop, step = slice(*entry[1:]).indices(size)
-            selected.append((len_range(start, stop, step), stride * step))
+            length = len_range(start, stop, step)
+            # A step that nobody takes may be of any size: its stride would not fit a machine word.
+            selected.append((length, stride * step if length > 1 else stride))
         else:
             start = _position(entry, size)
         offset += start * stride

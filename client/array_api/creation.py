@@ -54,7 +54,7 @@ class Creation(Functions):
             if copy is False:
                 raise uncopied("asarray")
             try:
-                return session.asarray(self._fitting(obj, dtype), device, dtype=dtype)
+                return session.asarray(self._fitting(buffered(obj), dtype), device, dtype=dtype)
             except MetadataTypeError:
                 first = first_tensor(obj)
                 if first is None:
@@ -191,10 +191,11 @@ class Creation(Functions):
 
     def _stack(self, rows: Sequence[Any], dtype: DType | None, device: str | None) -> Tensor:
         """A nested sequence in which tensors stand, put together on the device; it waits for none of them."""
-        parts = [self.asarray(each, device=device) for each in rows]
+        parts = [self.asarray(each, dtype=dtype, device=device) for each in rows]
         if dtype is None and all(each._meta is not None for each in parts):
-            dtype = np.result_type(*(each.dtype for each in parts))
-        return self._call("stack", *(self.asarray(each, dtype=dtype) for each in parts))
+            common = np.result_type(*(each.dtype for each in parts))
+            parts = [self.asarray(each, dtype=common) for each in parts]
+        return self._call("stack", *parts)
 
     def _spread(self, value: Tensor, shape: Shape, dtype: DType | None, device: str | None) -> Tensor:
         """A 0-d tensor's value everywhere; if data decide its shape, that of a tensor with one element."""
@@ -218,6 +219,11 @@ class Creation(Functions):
             return made if home == x.device else made.to_device(home)
         attributes = {"shape": x.shape, "dtype": x.dtype if dtype is None else dtype}
         return session.call(name, operands, attributes, device=home)[0]
+
+
+def buffered(values: Any) -> Any:
+    """bytes as the buffer of numbers that they are to the standard, and not as the text that they are to NumPy."""
+    return memoryview(values) if isinstance(values, bytes) else values
 
 
 def first_tensor(values: Any) -> Tensor | None:

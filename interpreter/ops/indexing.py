@@ -121,14 +121,14 @@ def advanced_shape(index: Index, shape: Shape, selectors: Sequence[Meta]) -> Sha
     """What the index selects from such an array, if every mask held everywhere; IndexError if it cannot.
 
     The axes that tensors and ints index become those of their common shape, at the place of the first of them, or in
-    front if slices or new axes stand in between.
+    front if something else stands in between.
     """
     parts: list[Shape] = []
     chosen: list[Shape] = []
-    places: list[int] = []
+    first = 0
     for entry, axes, meta in _consumed(index, shape, selectors):
-        if meta is not None or isinstance(entry, int):
-            places.append(len(parts))
+        if _chooses(entry):
+            first = first if chosen else len(parts)
             chosen.append(() if meta is None else (meta.size,) if meta.dtype.kind == "b" else meta.shape)
             _check_selects(entry, axes, meta)
         parts.append(() if meta is not None else select((entry,), axes, (0, (0,) * len(axes)))[0])
@@ -136,9 +136,19 @@ def advanced_shape(index: Index, shape: Shape, selectors: Sequence[Meta]) -> Sha
         common = broadcast_shapes(_only_certain(chosen, selectors))
     except ValueError as error:
         raise IndexError(f"the indexing tensors do not broadcast: {error}") from None
-    together = places[-1] - places[0] == len(places) - 1
-    parts.insert(places[0] if together else 0, common)
+    parts.insert(first if _together(index) else 0, common)
     return tuple(n for part in parts for n in part)
+
+
+def _together(index: Index) -> bool:
+    """Do the tensors and ints stand side by side? In NumPy "..." parts them also where it stands for no axis."""
+    places = [place for place, entry in enumerate(index) if _chooses(entry)]
+    return places[-1] - places[0] == len(places) - 1
+
+
+def _chooses(entry: Entry) -> bool:
+    """Does it pick positions of an axis, as tensors and ints do?"""
+    return entry == "tensor" or isinstance(entry, int)
 
 
 def _consumed(index: Index, shape: Shape, selectors: Sequence[Meta]) -> Iterator[tuple[Entry, Shape, Meta | None]]:
@@ -181,12 +191,30 @@ def _only_certain(chosen: list[Shape], selectors: Sequence[Meta]) -> list[Shape]
     return [(1,) * axes, max(chosen, key=math.prod)]
 
 
-def _native(xp: ArrayModule, index: Index, shape: Shape, selectors: Sequence[Array]) -> tuple[Any, ...]:
-    rest = iter(selectors)
-    native = tuple(next(rest) if entry == "tensor" else native_index((entry,))[0] for entry in index)
+def _native(xp: ArrayModule, x: Array, index: Index, selectors: Sequence[Array]) -> tuple[Array, tuple[Any, ...]]:
+    """x and the index as the array module is to take them: it selects from x what NumPy's rules say."""
     if xp is not np:
-        _check_bounds(xp, index, shape, selectors)
-    return native
+        _check_bounds(xp, index, x.shape, selectors)
+        if not _together(index):
+            x, index = _chosen_first(x, index, selectors)
+    rest = iter(selectors)
+    return x, tuple(next(rest) if entry == "tensor" else native_index((entry,))[0] for entry in index)
+
+
+def _chosen_first(x: Array, index: Index, selectors: Sequence[Array]) -> tuple[Array, Index]:
+    """A view of x, and an index of it, with what tensors and ints choose in front, where it comes in the result.
+
+    Array modules do not agree with NumPy on what stands apart.
+    """
+    entries: dict[bool, list[Entry]] = {True: [], False: []}
+    axes: dict[bool, list[int]] = {True: [], False: []}
+    axis = 0
+    for entry, sizes, _ in _consumed(index, x.shape, [Meta.of(s.shape, s.dtype) for s in selectors]):
+        chooses = _chooses(entry)
+        entries[chooses].append(entry)
+        axes[chooses].extend(range(axis, axis + len(sizes)))
+        axis += len(sizes)
+    return x.transpose(axes[True] + axes[False]), (*entries[True], *entries[False])
 
 
 def _check_bounds(xp: ArrayModule, index: Index, shape: Shape, selectors: Sequence[Array]) -> None:
@@ -206,17 +234,16 @@ def advanced_getitem_kernel(
     xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes
 ) -> None:
     """A gather."""
-    x, *selectors = inputs
-    outputs[0][...] = x[_native(xp, attributes["index"], x.shape, selectors)]
+    whole, native = _native(xp, inputs[0], attributes["index"], inputs[1:])
+    outputs[0][...] = whole[native]
 
 
 def dynamic_getitem_kernel(
     xp: ArrayModule, inputs: Sequence[Any], _outputs: Sequence[Array], attributes: Attributes
 ) -> tuple[Array]:
     """A gather whose size shows when it is done."""
-    x, *selectors = inputs
-    found = x[_native(xp, attributes["index"], x.shape, selectors)]
-    return (xp.array(found),)
+    whole, native = _native(xp, inputs[0], attributes["index"], inputs[1:])
+    return (xp.array(whole[native]),)
 
 
 def advanced_setitem_kernel(
@@ -227,7 +254,8 @@ def advanced_setitem_kernel(
     (out,) = outputs
     if not same_memory(x, out):
         xp.copyto(out, x)
-    out[_native(xp, attributes["index"], out.shape, selectors)] = written(value)
+    whole, native = _native(xp, out, attributes["index"], selectors)
+    whole[native] = written(value)
 
 
 def _most(metas: tuple[OperandMeta, ...]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import enum
 import gc
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from ..puppet import Puppet
 
 BIG = 1 << 18  # elements of 8 bytes: a daemon's result is mapped, not copied
 CPU, CUDA = 1, 2  # DLPack's kinds of devices
+IS_COPIED = 2  # DLPack's flag
 
 
 def values(dtype: str) -> np.ndarray:
@@ -94,6 +96,19 @@ def test_the_consumer_may_ask_for_the_host_and_for_nothing_else(session):
 def test_a_consumer_of_any_version_gets_a_capsule_that_it_knows(session, version, capsule, copy):
     x = session.asarray([1.0, 2.0])
     assert f'"{capsule}"' in repr(x.__dlpack__(max_version=version, copy=copy))
+
+
+@pytest.mark.parametrize(("copy", "says_so"), [(True, True), (None, False), (False, False)])
+def test_a_copy_that_was_asked_for_says_that_it_is_one(session, copy, says_so):
+    capsule = session.asarray([1.0, 2.0]).__dlpack__(max_version=(1, 0), copy=copy)
+    assert bool(flags_of(capsule) & IS_COPIED) == says_so
+
+
+def flags_of(capsule: Any) -> int:
+    """The flags of what a versioned capsule holds: behind its version, its context and its deleter."""
+    pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    return ctypes.c_uint64.from_address(pointer_of(capsule, b"dltensor_versioned") + 24).value
 
 
 def test_numpy_s_own_options_work(session):

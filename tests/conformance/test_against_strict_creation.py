@@ -185,3 +185,17 @@ def test_astype_copies_unless_it_need_not(session):
     assert xp.astype(x, xp.float64, copy=False) is x
     assert xp.astype(x, xp.float64) is not x
     assert xp.astype(x, xp.float32, copy=False).dtype == xp.float32
+
+
+def test_bytes_are_a_buffer(session):
+    found = session.xp.asarray(b"\x00\x7f\xff")
+    assert (found.dtype, found.tolist()) == (np.dtype("uint8"), [0, 127, 255])
+    assert session.xp.asarray(b"ab", dtype=session.xp.float32).tolist() == [97.0, 98.0]
+
+
+def test_a_dtype_holds_in_all_of_a_sequence_with_tensors_in_it(session):
+    """Nothing is another dtype on the way: int64 and uint64 would become float64, which has fewer digits."""
+    xp, largest = session.xp, 2**64 - 1
+    x = xp.asarray(largest, dtype=xp.uint64)
+    assert xp.asarray([[x, 3], [largest, 4]], dtype=xp.uint64).tolist() == [[largest, 3], [largest, 4]]
+    assert xp.asarray([xp.asarray(2**53 + 1), 0.5], dtype=xp.int64).tolist() == [2**53 + 1, 0]

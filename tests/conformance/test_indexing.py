@@ -165,3 +165,25 @@ def test_the_step_of_a_slice_is_not_zero(session):
     x = session.asarray(np.arange(3))
     with pytest.raises(ValueError, match="zero"):
         x[::0]
+
+
+@pytest.mark.parametrize("step", [2**40, 2**63 - 1, -(2**63)])
+def test_the_step_of_a_slice_may_be_of_any_size(session, step):
+    whole = np.arange(5)
+    x = session.asarray(whole)
+    assert np.array_equal(x[1:][::step][::step].numpy(), whole[1:][::step][::step])
+    assert np.array_equal((x[3:3][::step] + x[:0]).numpy(), whole[:0])
+    x[::step] += 7
+    whole[::step] += 7
+    assert np.array_equal(x.numpy(), whole)
+
+
+@pytest.mark.parametrize("chosen", [[2, 0, 1], [True, False, True]], ids=["integers", "a mask"])
+def test_an_ellipsis_parts_tensors_also_where_it_stands_for_no_axis(session, chosen):
+    whole, selector = np.arange(12).reshape(2, 3, 2), np.asarray(chosen)
+    x, index = session.asarray(whole), session.asarray(selector)
+    expected = whole[:, selector, ..., 0]
+    assert np.array_equal(x[:, index, ..., 0].numpy(), expected)
+    x[:, index, ..., 0] = session.asarray(-expected)
+    whole[:, selector, ..., 0] = -expected
+    assert np.array_equal(x.numpy(), whole)

@@ -41,6 +41,14 @@ def test_an_empty_selection_does_not_start_behind_the_end():
     assert select(check_index(slice(3, None)), (3,), (16, (8,))) == ((0,), (16, (8,)))
 
 
+@pytest.mark.parametrize("step", [2**62, -(2**62), 2**63 - 1, -(2**63)])
+def test_a_step_that_nobody_takes_leaves_no_stride(step):
+    """It may be of any size, also over again; a stride is a machine word."""
+    shape, layout = select(check_index(slice(None, None, step)), (5,), (0, (8,)))
+    assert (shape, layout) == ((1,), (0 if step > 0 else 32, (8,)))
+    assert select(check_index(slice(1, None, step)), shape, layout)[1][1] == (8,)
+
+
 def test_lengths_need_no_machine_word():
     assert len_range(0, 2**80, 2) == 2**79
     assert [len_range(0, 7, 3), len_range(7, 0, -3), len_range(3, 3, 1), len_range(3, 0, 1)] == [3, 3, 0, 0]
