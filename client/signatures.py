@@ -13,6 +13,8 @@ from ..interpreter.targets import check_targets
 from .outbox import Outbox
 
 KNOWN = 4096  # signatures a session knows at a time
+MANY = 64  # operands of a signature beyond which it knows
+KNOWN_OF_MANY = 128  # only, since the other side has a quota for the operands of all
 
 
 class Entry:
@@ -50,7 +52,7 @@ class Signatures:
     def __init__(self, outbox: Outbox) -> None:
         self.entries: dict[Any, Entry] = {}
         self._keys: dict[int, list[Any]] = {}  # number -> keys of its entry
-        self._newest = 0
+        self._newest = [0, 0]  # of few operands, of many
         self._infer = InferCache()
         self._outbox = outbox
 
@@ -62,7 +64,7 @@ class Signatures:
         outputs = self._infer.infer(op, metas, attributes)
         if targets is not None:
             outputs = check_targets(op, outputs, targets)
-        number = self._new_number()
+        number = self._new_number(len(metas))
         self._outbox.scalars[number] = tuple(isinstance(meta, type) for meta in metas)
         wire = None if targets is None else tuple(encode_meta(meta) for meta in targets)
         encoded = tuple(encode_meta(meta) for meta in metas)
@@ -84,10 +86,11 @@ class Signatures:
             return True
         return key.op.estimate(known, outputs, dict(key.attributes)) > int(self._outbox.transport.inline_work)
 
-    def _new_number(self) -> int:
+    def _new_number(self, operands: int) -> int:
         """Numbers are used again, the oldest first, so that no table grows with history."""
-        self._newest += 1
-        number = self._newest % KNOWN
+        many = operands > MANY
+        self._newest[many] += 1
+        number = KNOWN + self._newest[many] % KNOWN_OF_MANY if many else self._newest[many] % KNOWN
         forgotten = self._keys.pop(number, None)
         if forgotten is not None:
             self._outbox.renumber()

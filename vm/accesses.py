@@ -135,6 +135,7 @@ class Accesses:
             meta = tensor.meta
             if meta is None:
                 raise ProtocolError("a tensor with a pending meta has no bytes yet")
+            lane.refuse_vast(meta.nbytes, "a value")
             result = lane.device.host_array(meta)
             lane.device.copy_out(array, result)
             instruction.bytes_moved = meta.nbytes
@@ -240,7 +241,12 @@ class Accesses:
         await_metas(instruction)
         instruction.reads = (*dict.fromkeys(b.copy for b in bound), link)
         instruction.writes = (link,)
-        instruction.kernel = lambda *arrays: call_back(callback, arrays)
+
+        def call(*arrays: Any) -> Any:
+            host.refuse_vast(sum(array.nbytes for array in arrays), "a side effect's values")
+            return call_back(callback, arrays)
+
+        instruction.kernel = call
         instruction.on_control = callback is not None
         answer_with_results(instruction, session, request, nbytes=sum(map(bytes_of, tensors)))
         engine.admit(instruction)

@@ -24,7 +24,7 @@ from .calls import Calls
 from .ids import check_new, check_pairs, describe, enter, lane_of, refuse_cancelled, tensor_of
 from .lost import refuse_lost
 from .plan import Plan
-from .quotas import check_bytes, check_chains, check_nesting, check_number, check_tensors, check_text
+from .quotas import check_bytes, check_chains, check_nesting, check_number, check_operands, check_tensors, check_text
 from .refusal import deny, reject
 from .views import twin
 
@@ -135,9 +135,13 @@ class Admission:
         """A signature and its number. One that does not infer keeps its error, for each call that uses it."""
         _, number, name, attributes, metas, device, targets = message
         check_number(number, session.limits.signatures, "signature")
+        old = session.plans.pop(number, None)
+        if isinstance(old, Plan):
+            session.operands -= len(old.metas)
         try:
             op = find(name)
             check_count(op, len(metas))  # before any of them is looked at
+            check_operands(session, len(metas))
             check_target_count(op, targets)
             check_nesting(session, attributes, metas, targets)
             decoded = tuple(decode_meta(meta) for meta in metas)
@@ -145,6 +149,7 @@ class Admission:
             frozen = op.freeze(dict(attributes))
             lane = lane_of(self.engine, device)
             session.plans[number] = Plan(op, frozen, decoded, lane, wanted, self.engine.infer, session.id)
+            session.operands += len(metas)
         except TensordError as error:
             session.plans[number] = kept(error, name)
         except Exception as error:

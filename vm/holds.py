@@ -88,7 +88,10 @@ def fetch_in_place(
 
     def read(array: NDArray[Any]) -> NDArray[Any]:
         detach_writes(hold)
-        return sealed(array) if session.tensors.get(id_) is hold else array.copy()  # released before it was read
+        if session.tensors.get(id_) is hold:
+            return sealed(array)
+        lane.refuse_vast(array.nbytes, "a value")
+        return array.copy()  # released before it was read
 
     instruction.kernel = read
     instruction.on_control = True  # it touches no byte

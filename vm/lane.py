@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..interpreter.errors import TensordError
+from ..interpreter.errors import DeviceMemoryError, TensordError
 from ..streams.device import Buffer, Device
 from ..streams.stream import Stream
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from .instruction import Instruction
     from .session import VmSession
     from .tensor import Copy, Storage
+
+UNCOUNTED = 1 << 30  # bytes that a value may have on however small a device
 
 
 class Lane:
@@ -126,6 +128,17 @@ class Lane:
         while buffer is None and self.drop_idle_replica():
             buffer = self.device.allocate(nbytes)
         return buffer
+
+    def refuse_vast(self, nbytes: int, what: str) -> None:
+        """DeviceMemoryError for a value of more bytes than the device has, as a view of one element may stand for.
+
+        Views cost nothing. What kernels make of them meanwhile, and copies for clients, are memory that nobody counts.
+        """
+        if nbytes > max(self.device.limit, UNCOUNTED):
+            raise DeviceMemoryError(
+                f"{what} of {nbytes} bytes is more than all the memory of {self.name} ({self.device.limit} bytes): "
+                "use a part of it"
+            )
 
     def used(self, copy: Copy) -> None:
         """The copy is the most recently used one."""

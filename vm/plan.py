@@ -64,6 +64,8 @@ class Plan:
         self.pending = None in metas
         if op.name in lane.device.missing:
             raise MetadataError(f"{op.name} has no kernel on {lane.name}", op=op.name)
+        if op.view is None:
+            lane.refuse_vast(max((m.nbytes for m in metas if isinstance(m, Meta)), default=0), f"{op.name}: an operand")
         self.outputs: OutputMetas = infer.infer(op, metas, attributes)
         self.outputs = check_targets(op, self.outputs, targets)
         self.kernel: BoundKernel = op.bind(

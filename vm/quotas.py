@@ -104,6 +104,16 @@ def check_number(number: int, quota: int, what: str) -> None:
         raise QuotaError(f"{what} {number}: numbers go up to {quota}; use old ones again, or raise the quota ({what}s)")
 
 
+def check_operands(session: VmSession, more: int) -> None:
+    """QuotaError if the session's signatures may not have so many operands more."""
+    held, quota = session.operands, session.limits.operands
+    if held + more > quota:
+        raise QuotaError(
+            f"{more} operands more: the session's signatures have {held} of {quota}; give their numbers to smaller "
+            "ones, or raise the quota (operands)"
+        )
+
+
 def check_chains(session: VmSession) -> None:
     """QuotaError if the session may not have one more chain."""
     quota = session.limits.chains

@@ -43,6 +43,7 @@ class VmSession:
         "locations",
         "moves",
         "newest",
+        "operands",
         "payload",
         "plans",
         "reply",
@@ -60,6 +61,7 @@ class VmSession:
         self.tensors: dict[int, Tensor] = {}
         self.chains: dict[int, Copy] = {}
         self.plans: dict[int, Plan | TensordError] = {}
+        self.operands = 0  # of all plans
         self.locations: dict[int, str] = {}
         self.live: dict[int, Instruction] = {}
         self.barrier: Instruction | None = None  # the latest live Barrier over the whole session

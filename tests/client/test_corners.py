@@ -188,3 +188,16 @@ def test_any_number_of_operands_may_be_dropped_with_the_call_that_uses_them(sess
     assert whole.numpy().tolist() == [*range(200), -1.0, -1.0, 3.0, 199.0]
     assert kept.item() == -1.0
     assert session.stats()["session"]["tensors"] == 2
+
+
+def test_signatures_of_many_operands_take_numbers_of_their_own(session, monkeypatch):
+    """The daemon counts the operands of all signatures: a few wide ones are known at a time, however many are used."""
+    monkeypatch.setattr(signatures, "KNOWN_OF_MANY", 2)
+    xp, width = session.xp, signatures.MANY + 1
+    parts = [session.asarray(np.full(n, n)) for n in range(1, 6)]
+    y = parts[0] + parts[0]
+    for _ in range(2):
+        joined = [xp.concat([part] * width) for part in parts]
+        assert [each.shape for each in joined] == [(n * width,) for n in range(1, 6)]
+        assert [int(each[-1]) for each in joined] == [1, 2, 3, 4, 5]
+    assert (y + y).item() == 4

@@ -9,10 +9,21 @@ import numpy as np
 import pytest
 
 from tensord.interpreter.errors import MetadataError, ProtocolError, QuotaError
-from tensord.interpreter.messages import CALL, CHAIN, EFFECT, FETCH, LOCATION, LOOKUP, PUBLISH, RELEASE, UNPUBLISH
+from tensord.interpreter.messages import (
+    CALL,
+    CHAIN,
+    EFFECT,
+    FETCH,
+    LOCATION,
+    LOOKUP,
+    PUBLISH,
+    RELEASE,
+    SIGNATURE,
+    UNPUBLISH,
+)
 from tensord.vm import cancel
 
-from .bare_engine import Bare, Client
+from .bare_engine import ONE, Bare, Client
 
 FOUR = ((4,), "float64")
 
@@ -256,3 +267,23 @@ def test_the_largest_id_is_refused_and_the_one_before_it_is_not(bare: Bare) -> N
     assert client.fetch(client.upload([1.0])) == [1.0]
     client.upload([1.0])
     assert "the field 'output' of a UPLOAD message" in str(bare.errors[-1])
+
+
+def test_operands_of_all_signatures_are_counted_until_their_numbers_mean_something_else(bare: Bare) -> None:
+    client = bare.client(operands=5)
+    x = client.upload([1.0])
+
+    def concat(number: int, count: int) -> list[float]:
+        client.send(
+            [SIGNATURE, number, "concat", (("axis", 0),), (ONE,) * count, "cpu:0", None],
+            [CALL, number, (x,) * count, (client.new(),), 0, 1],
+        )
+        return client.fetch(client.ids)
+
+    assert concat(1, 3) == [1.0] * 3
+    with pytest.raises(QuotaError, match="3 operands more: the session's signatures have 3 of 5"):
+        concat(2, 3)
+    assert concat(2, 2) == [1.0] * 2
+    assert concat(1, 1) == [1.0]
+    assert concat(3, 2) == [1.0] * 2
+    assert client.session.operands == 5
