@@ -74,12 +74,16 @@ def is_hard(source: Instruction, target: Instruction) -> bool:
 
 
 def inherit_poison(instruction: Instruction, copy: Copy) -> None:
-    """A value that is already known to be bad dooms its reader at admission."""
+    """A value that is already known to be bad dooms its reader at admission.
+
+    Not if its writer was executed before its sources are done: they may have failed, and with that the reason changes.
+    """
     if instruction.error is None:
         writer = copy.writer
-        error = copy.poison if writer is None else writer.failure_of(copy)
-        if error is not None:
-            instruction.error = error
+        if writer is None:
+            instruction.error = copy.poison
+        elif not (writer.soft and writer.status is Status.DISPATCHED):
+            instruction.error = writer.failure_of(copy)
 
 
 def release_accesses(instruction: Instruction) -> None:
@@ -123,25 +127,36 @@ def doom(roots: Iterable[Instruction], error: TensordError) -> list[Instruction]
 
     Returns those whose fate changed, in no particular order. A dispatched one has its stream, which re-checks its
     operands right before it runs. Where errors surface late it may have run already: it gets the error, too, and is not
-    retired before its sources are.
+    retired before its sources are. Had it failed with what it made of a bad operand, that is no error of its own, nor
+    of those that were executed behind it and found it there.
     """
-    stack = list(roots)
     doomed = []
-    seen = set(stack)
+    seen = set(roots)
+    stack: list[tuple[Instruction, TensordError | None]] = [(root, None) for root in seen]
     while stack:
-        instruction = stack.pop()
+        instruction, overruled = stack.pop()
+        former = instruction.error
+        yields = former is None or former is overruled
         if instruction.status in (Status.WAITING, Status.READY):
-            if instruction.error is None:
+            if yields:
                 instruction.error = error
             doomed.append(instruction)
-        elif instruction.status is Status.DISPATCHED and (instruction.error is None or instruction.origin):
-            instruction.error, instruction.origin = error, False  # what it made of a bad operand is no error of its own
-        failed = {copy.id for copy in instruction.writes}
-        for reader in readers_of(instruction, failed):
+        elif instruction.status is Status.DISPATCHED and (yields or instruction.origin):
+            instruction.error, instruction.origin = error, False
+            replace_poison(instruction, former)
+        former = None if instruction.error is former else former
+        for reader in readers_of(instruction, {copy.id for copy in instruction.writes}, former):
             if reader not in seen:
                 seen.add(reader)
-                stack.append(reader)
+                stack.append((reader, former))
     return doomed
+
+
+def replace_poison(instruction: Instruction, former: TensordError | None) -> None:
+    """What it left with its former error carries the present one: others may still find it there."""
+    for copy in instruction.writes:
+        if former is not None and copy.poison is former:
+            copy.poison = instruction.error
 
 
 def settle_late(instruction: Instruction) -> None:
@@ -152,15 +167,16 @@ def settle_late(instruction: Instruction) -> None:
             copy.poison = instruction.error
 
 
-def readers_of(instruction: Instruction, copies: set[int]) -> list[Instruction]:
+def readers_of(instruction: Instruction, copies: set[int], overruled: TensordError | None = None) -> list[Instruction]:
     """Its dependents that read the value it leaves in one of those copies, and that are not doomed already.
 
-    Without the latter a failed chain would be walked to its end once for each of its links.
+    Without the latter a failed chain would be walked to its end once for each of its links. `overruled`: an error that
+    was its own, and is not any more; who has it is not doomed yet.
     """
     return [
         dependent
         for dependent in instruction.dependents
-        if (dependent.error is None or dependent.origin)
+        if (dependent.error is None or dependent.origin or dependent.error is overruled)
         and dependent.reads
         and any(s == instruction.id and r is Reason.RAW and c in copies for s, r, c, _ in dependent.edges)
     ]

@@ -252,13 +252,13 @@ class Instruction:
         """It failed: what it was to write carries the error.
 
         Where it was executed before, the error is a late one: its place among the writes of its copies has passed, and
-        the driving thread settles who is poisoned.
+        the driving thread settles who is poisoned. An error that is there already is the right one: the driving thread
+        may have found a bad operand while the kernel ran.
         """
-        if self.finished and self.error is not None:
-            return
-        poison = None if self.finished else self.poisoned_operand()
-        self.error = poison or self.describe(error)
-        self.origin = poison is None
+        if self.error is None:
+            poison = None if self.finished else self.poisoned_operand()
+            self.error = poison or self.describe(error)
+            self.origin = poison is None
         if not self.finished:
             self.settle_poison()
 

@@ -9,7 +9,11 @@ from __future__ import annotations
 
 import pytest
 
+from tensord.interpreter.meta import Meta
+
+from .check import check
 from .run import REPLAY, failures
+from .steps import Program, Step, World
 
 PROGRAMS = 1000
 CHUNK = 100
@@ -21,3 +25,22 @@ def test_random_programs_give_what_serial_execution_gives(first: int) -> None:
     wrong = failures(first, CHUNK)
     text = "\n".join(f"{REPLAY.format(seed=seed)}\n    {problems[0]}" for seed, problems in wrong)
     assert not wrong, f"{len(wrong)} programs went wrong; to run them again:\n{text}"
+
+
+PAIR = Meta.of((2,), "int64")
+ARANGE = (("start", 0), ("stop", 2), ("step", 1), ("dtype", "int64"))
+
+
+def test_a_failure_of_ones_own_that_was_none_is_taken_back_from_all_who_saw_it() -> None:
+    """Errors surface late: `model_boom` fails, what reads its result finds that there, and then its operand turns out
+    to be bad. The first cause is everybody's error, in every interleaving."""
+    steps = (
+        Step(1, 0, "CALL", ("arange", ARANGE, (), "sim:0", None, (), (1,), 0)),
+        Step(2, 0, "TO_DEVICE", (1, 2, "sim:1")),
+        Step(3, 0, "CALL", ("model_boom", (), (PAIR,), "sim:1", None, (2,), (3,), 1)),
+        Step(4, 0, "CALL", ("any", (("axis", -1), ("keepdims", False)), (PAIR,), "cpu:0", None, (3,), (4,), 0)),
+        Step(5, 0, "FETCH", (3,)),
+    )
+    world = World(peer=False, inline=False, late=("cpu:0", "sim:0"))
+    program = Program(0, world, steps, frozenset({(1, 1)}))
+    assert not [problems for seed in range(200) if (problems := check(program, seed))]
