@@ -2,7 +2,9 @@
 
 A batch leaves when it is full, before every wait, when a second heavy op joins it, or when it has lain idle for some
 milliseconds. To another process batches clock themselves: what is issued into silence leaves at once, and the more
-follows it without a pause, the more of it travels together (1, 8, 64, 256 messages). Handles that were dropped by then
+follows it without a pause, the more of it travels together (1, 8, 64, 256 messages). Who asks for an answer right after
+that, again and again, would pay for two messages where one does: his first few small ops travel with the question.
+Handles that were dropped by then
 ride along: as a bit on the last call that uses them, else as a message behind whatever else does. A group (`atomic`)
 leaves as one message when its block ends.
 
@@ -19,6 +21,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from queue import SimpleQueue
+from time import monotonic
 from typing import Any
 
 from ..interpreter.errors import ConnectionLost, ProtocolError, TensordError
@@ -44,6 +47,7 @@ from .transport import CLOSED, FORKED, ClosedTransport, Reply, session_closed
 
 BATCH = 256
 GROWTH = 8
+PROMPT = 0.0005  # seconds after which a question is no longer asked right after what was issued
 RELEASED = 4096  # ids in one message
 RIDERS = 64  # operands that a call has bits for: the integers of the wire
 GROUP = Limits().batch  # messages in an atomic group
@@ -70,8 +74,10 @@ class Outbox:
     __slots__ = (
         "__weakref__",
         "_depth",
+        "_expects",
         "_first",
         "_flushes",
+        "_left",
         "_riding",
         "_seen_flushes",
         "drop",
@@ -99,6 +105,8 @@ class Outbox:
         transport.let_go_with(self.drop)
         self._first = 1 if transport.eager else BATCH
         self.limit = self._first  # messages that the next batch waits for
+        self._expects = False  # a question, before anything leaves
+        self._left = 0.0  # when something last left because it was issued
         self._flushes = 0
         self._seen_flushes = -1
         FORKS.outboxes.add(self)
@@ -117,9 +125,10 @@ class Outbox:
         size = len(self.messages)
         if self._depth:
             return
-        if size >= self.limit:
+        if size >= self.limit and not (self._expects and size < GROWTH and not self.heavy):
             self.limit = min(self.limit * GROWTH, BATCH)
             self.flush()
+            self._left = monotonic()
         elif size:
             self.transport.rouse(self.idle_flush)
 
@@ -150,7 +159,7 @@ class Outbox:
             return False
         with self.transport.shield:
             batch, self.messages = self.messages, Closed(self.messages.why) if type(self.messages) is Closed else []
-            self.heavy = False
+            self.heavy = self._expects = False
             self._flushes += 1
             if not self.dropped.empty():
                 self._release_dropped(batch)
@@ -251,6 +260,7 @@ class Outbox:
     def ask_all(self, builds: Sequence[Callable[[int, int], list[Any]]], *, located: bool = True) -> list[Reply]:
         """`ask` several things at once."""
         replies: list[Reply] = []
+        expects = self._expects or monotonic() - self._left < PROMPT
         with self.lock:
             self.refuse_inside()
             location = self.locations.number(user_frame(3)) if located else 0
@@ -260,6 +270,7 @@ class Outbox:
                 replies.append(reply)
         self.flush(patient=False)  # a question needs no credit
         self.limit = self._first
+        self._expects = expects
         return replies
 
     def answers(self) -> bool:

@@ -13,6 +13,8 @@ at once on the driving thread, if all of this holds:
 That the device's streams are busy is no reason to wait: whoever runs there has no access in common with it that an edge
 would have ordered, so it may as well run before them or beside them (docs/decisions/0007).
 
+Small uploads, fetches and waits go the same way where nothing stands in theirs.
+
 Otherwise nothing is changed and the op takes the long way. The record in the trace is the same, with no edges and two
 adjacent ticks, and `verify` holds it to that. This is the hottest code of the machine, and written for it: few calls,
 few objects. An input that dies with the op and whose memory the result can take hands down its copy as it is, under a
