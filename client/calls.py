@@ -17,11 +17,12 @@ from typing import Any
 import numpy as np
 
 from ..interpreter.errors import ConnectionLost, MetadataError, MetadataTypeError, ProtocolError, TensordError
+from ..interpreter.forms import shown
 from ..interpreter.messages import CALL, TO_DEVICE
 from ..interpreter.meta import Meta, OperandMeta, Scalar
 from ..interpreter.opdef import FrozenAttributes, OpDef, find
 from ..interpreter.ops.random import check_seed
-from ..interpreter.promotion import WIRE_INTEGERS, check_scalar
+from ..interpreter.promotion import WIRE_INTEGERS, check_scalars
 from .handlers import DEFAULT_HANDLER, Handler, Invocation
 from .locations import describe, user_frame
 from .operators import SCALARS
@@ -89,14 +90,14 @@ class Calls:
             return None
         if device is not None and type(device) is not str:
             return None
-        home = device or (out[0]._home if out else None)
+        home = out[0]._home if out and device is None else device
         metas: list[Any] = []
         for value in inputs:
             if type(value) is Tensor:
                 if value._session is not self:
                     return None
                 metas.append(value._meta)
-                home = home or value._home
+                home = value._home if home is None else home
             elif type(value) in SCALARS:
                 metas.append(type(value))
             else:
@@ -150,7 +151,7 @@ class Calls:
                 floats = as_floats(key, invocation.inputs)
                 if floats is not None:
                     return self.execute(invocation._replace(inputs=floats))
-                check_scalars(key, invocation.inputs)
+                check_scalars(key.op.name, invocation.inputs, key.metas, dict(key.attributes))
             issued = self._issue(entry, invocation.inputs, invocation.out, location)
             if issued is not None:
                 return issued
@@ -272,7 +273,7 @@ class Calls:
             return str(next(iter(devices)))
         if type(name) is not str or name not in devices:
             known = ", ".join(devices)
-            raise self._at_user(MetadataError(f"there is no device {name!r}; there are {known}"), 2)
+            raise self._at_user(MetadataError(f"there is no device {shown(name)}; there are {known}"), 2)
         return name
 
     def _find(self, name: str) -> OpDef:
@@ -314,13 +315,6 @@ def foreign(tensor: Tensor) -> TensordError:
     return MetadataError("the tensor belongs to another session; publish it and look it up")
 
 
-def check_scalars(key: SignatureKey, inputs: Sequence[Any]) -> None:
-    """Each int operand has to fit the integer dtypes that it meets."""
-    for value in inputs:
-        if type(value) is int:
-            check_scalar(key.op.name, value, key.metas, dict(key.attributes))
-
-
 def as_floats(key: SignatureKey, inputs: Sequence[Any]) -> tuple[Any, ...] | None:
     """The operands with floats for ints that no message carries, where they meet floating-point numbers; else None."""
     if key.op.scalars is check_seed or all(type(value) is not int or value in WIRE_INTEGERS for value in inputs):
@@ -354,6 +348,9 @@ def are_tensors(values: object) -> bool:
 
 def listed(op: OpDef, what: str, values: Any) -> tuple[Any, ...]:
     """A sequence as a tuple; MetadataError if it is none."""
-    if isinstance(values, Tensor) or not isinstance(values, Iterable):
-        raise MetadataTypeError(f"{op.name}: {what} is a list of tensors, not {type(values).__name__}", op=op.name)
-    return tuple(values)
+    if isinstance(values, Iterable) and not isinstance(values, Tensor):
+        try:
+            return tuple(values)
+        except TypeError:  # of an array without dimensions
+            pass
+    raise MetadataTypeError(f"{op.name}: {what} is a list of tensors, not {type(values).__name__}", op=op.name)

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..interpreter.errors import MetadataError, ProtocolError, metadata_error
+from ..interpreter.errors import MetadataError, MetadataTypeError, ProtocolError, metadata_error
+from ..interpreter.forms import shown
 from ..interpreter.messages import (
     CHAIN,
     EFFECT,
@@ -36,7 +37,7 @@ from ..interpreter.segments import SHARED_FROM
 from ..interpreter.wire import name_of
 from .calls import Calls
 from .handlers import DEFAULT_HANDLER, Handler
-from .locations import user_frame
+from .locations import located, user_frame
 from .operators import SCALARS
 from .outbox import Outbox
 from .random import Random, RandomState
@@ -191,7 +192,7 @@ class Session(Calls):
 
     def _link(self, chain: int | None) -> int:
         if chain is not None and (type(chain) is not int or chain not in self._chains):
-            raise self._at_user(ProtocolError(f"{chain!r} is no chain of this session; make one with chain()"), 2)
+            raise self._at_user(ProtocolError(f"{shown(chain)} is no chain of this session; make one with chain()"), 2)
         return self._chain if chain is None else chain
 
     def effect(self, callback: Callable[..., None], *tensors: Tensor, chain: int | None = None) -> None:
@@ -236,11 +237,12 @@ class Session(Calls):
         given: Any = {name: tensor} if isinstance(name, str) else name
         if not (isinstance(given, Mapping) and all(isinstance(key, str) for key in given)):
             raise self._at_user(MetadataError("publish: takes a name and a tensor, or a dict of tensors by name"), 1)
+        names = listed_names(tuple(given))
         tensors = [self._own(value) for value in given.values()]
         ids = tuple(value._id for value in tensors)
         for value in tensors:
             share(value)
-        self._tell(lambda request: [PUBLISH, tuple(given), ids, request])
+        self._tell(lambda request: [PUBLISH, names, ids, request])
 
     def lookup(self, name: str | Sequence[str], *, snapshot: bool = False) -> Any:
         """The tensor of that name, or a dict of those of several names, taken at once.
@@ -248,7 +250,8 @@ class Session(Calls):
         With `snapshot`, tensors of their own with the present values: what is written to the named ones later, they do
         not see. Nothing is copied before that.
         """
-        names = (name,) if isinstance(name, str) else listed_names(name)
+        given = (name,) if isinstance(name, str) else name
+        names = listed_names(given)
         ids: list[int] = []
 
         def build(request: int, _location: int) -> list[Any]:
@@ -258,7 +261,7 @@ class Session(Calls):
         reply = self._outbox.ask(build, located=False)
         tensors = {
             key: Tensor(self, id_, None if meta is None else Meta.of(*meta), home)
-            for key, id_, (meta, home) in zip(names, ids, self._await(reply), strict=True)
+            for key, id_, (meta, home) in zip(given, ids, self._await(reply), strict=True)
         }
         for tensor in tensors.values():
             share(tensor)
@@ -266,7 +269,8 @@ class Session(Calls):
 
     def unpublish(self, *names: str) -> None:
         """Take names away; handles to their tensors stay."""
-        self._tell(lambda request: [UNPUBLISH, names, request])
+        plain = listed_names(names)
+        self._tell(lambda request: [UNPUBLISH, plain, request])
 
     def names(self) -> list[str]:
         """The names under which something is published, sorted."""
@@ -389,7 +393,10 @@ def as_lists(value: Any) -> Any:
 
 
 def listed_names(names: Any) -> tuple[str, ...]:
-    """Several names; TypeError if they are something else."""
-    if not isinstance(names, list | tuple | set | frozenset | dict) or not all(isinstance(n, str) for n in names):
-        raise TypeError(f"expected a name or a list of names, got {type(names).__name__}")
-    return tuple(names)
+    """Several names, as the plain strings that messages carry; MetadataTypeError if they are something else."""
+    if not isinstance(names, list | tuple | set | frozenset | dict):
+        raise located(MetadataTypeError(f"expected a name or a list of names, got {type(names).__name__}"))
+    for name in names:
+        if not isinstance(name, str):
+            raise located(MetadataTypeError(f"a name is a string, not {type(name).__name__}"))
+    return tuple(map(str.__str__, names))

@@ -223,7 +223,8 @@ def field_of(message: Sequence[Any], name: str) -> Any:
 
 def shown(value: Any) -> str:
     """A value from outside, short enough for a message."""
-    text = repr(value) if isinstance(value, str | int | float | bytes) else type(value).__name__
+    plain = value.bit_length() <= 128 if isinstance(value, int) else isinstance(value, str | float | bytes)
+    text = repr(value) if plain else type(value).__name__  # Python refuses to write down ints of many digits
     return text if len(text) <= 40 else f"{text[:40]}..."
 
 

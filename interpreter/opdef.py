@@ -26,6 +26,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from .errors import MetadataError, MetadataTypeError, metadata_error
+from .forms import shown
 from .kinds import ANY, DTypes
 from .meta import LARGEST, Meta, OperandMeta
 
@@ -122,10 +123,10 @@ class OpDef:
 
     def freeze(self, given: Attributes | None) -> FrozenAttributes:
         """Attributes checked, normalised and made immutable, defaults filled in; MetadataError names what is wrong."""
-        if not self.attributes and not given:
-            return ()
         if not (given is None or isinstance(given, Mapping)):
             raise MetadataTypeError(f"{self.name}: attributes are a dict, not {type(given).__name__}", op=self.name)
+        if not self.attributes and not given:
+            return ()
         rest = dict(given or ())
         frozen = []
         for attribute in self.attributes:
@@ -231,7 +232,7 @@ def find(name: str) -> OpDef:
     if op is None:
         from difflib import get_close_matches
 
-        near = get_close_matches(str(name)[:80], REGISTRY, n=3)
+        near = get_close_matches(name[:80], REGISTRY, n=3) if isinstance(name, str) else []
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        raise MetadataError(f"there is no op {name!r}{hint}", op=str(name))
+        raise MetadataError(f"there is no op {shown(name)}{hint}", op=name if isinstance(name, str) else shown(name))
     return op

@@ -82,13 +82,23 @@ def describe(metas: Iterable[OperandMeta | None]) -> str:
     return ", ".join(m.__name__ if isinstance(m, type) else repr(m) for m in metas)
 
 
+def check_scalars(
+    op_name: str, values: Iterable[object], metas: tuple[OperandMeta | None, ...], attributes: Attributes | None = None
+) -> None:
+    """Raise MetadataError unless each Python int among the operands can be one: see `check_scalar`."""
+    for value in values:
+        if type(value) is int:
+            check_scalar(op_name, value, metas, attributes)
+
+
 def check_scalar(
     op_name: str, value: object, metas: tuple[OperandMeta | None, ...], attributes: Attributes | None = None
 ) -> None:
     """Raise MetadataError if the Python int `value` cannot be an operand of the op among operands `metas`.
 
     An infer function sees types only; this is the one check that looks at the value. A pending operand's dtype
-    is not known: then only the wire's range counts, and the kernel raises the rest.
+    is not known: then only the wire's range counts, and the machine asks again when the dtype is there. Kernels are no
+    substitute: some wrap what does not fit.
     """
     if type(value) is not int or 0 <= value <= 127:  # every dtype and every seed takes these
         return

@@ -92,7 +92,7 @@ class Calls:
         wanted = tuple(target.meta for target in targets) if plan.in_place else None
         if None in metas or (wanted is not None and None in wanted):
             return plan
-        return plan.with_metas(metas, self.engine.infer, wanted)
+        return plan.with_metas(operands, metas, self.engine.infer, wanted)
 
     def take_view(
         self, session: VmSession, plan: Plan, operands: list[Any], outputs: Sequence[int], dying: int

@@ -130,7 +130,7 @@ def infer_outputs(engine: Engine, instruction: Instruction) -> tuple[Meta | None
         value.tensor.meta if isinstance(value, Binding) else type(value) for value in instruction.inputs
     )
     targets = tuple(binding.tensor.meta for binding in instruction.outputs) if instruction.plan.in_place else None
-    plan = instruction.plan.with_metas(metas, engine.infer, targets)
+    plan = instruction.plan.with_metas(instruction.inputs, metas, engine.infer, targets)
     instruction.plan = plan
     instruction.kernel = plan.kernel
     return plan.outputs

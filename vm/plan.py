@@ -7,6 +7,7 @@ may run at once on the driving thread, which inputs' memory a result may take ov
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ..interpreter.errors import MetadataError
@@ -14,6 +15,7 @@ from ..interpreter.infer import InferCache
 from ..interpreter.meta import Meta, OperandMeta
 from ..interpreter.opcodes import Opcode
 from ..interpreter.opdef import BoundKernel, FrozenAttributes, OpDef, OutputMetas
+from ..interpreter.promotion import check_scalars
 from ..interpreter.targets import check_targets
 from .lane import Lane
 
@@ -91,9 +93,20 @@ class Plan:
         # What every record of an op that ran at admission has in common: session, opcode, op, device, operand kinds.
         self.traits = (session, Opcode.CALL.value, op.name, lane.name, kinds)
 
-    def with_metas(self, metas: tuple[OperandMeta | None, ...], infer: InferCache, targets: OutputMetas | None) -> Plan:
-        """The plan for the same call once its pending metas are known; MetadataError as at the call."""
-        return Plan(self.op, self.attributes, metas, self.lane, targets, infer, self.session)
+    def with_metas(
+        self,
+        operands: Sequence[Any],
+        metas: tuple[OperandMeta | None, ...],
+        infer: InferCache,
+        targets: OutputMetas | None,
+    ) -> Plan:
+        """The plan for the same call once its pending metas are known; MetadataError as at the call.
+
+        That is so for a number among the operands, too: which dtype it has to fit was not known there.
+        """
+        plan = Plan(self.op, self.attributes, metas, self.lane, targets, infer, self.session)
+        check_scalars(self.op.name, operands, metas, dict(self.attributes))
+        return plan
 
 
 def forwardable(op: OpDef, metas: tuple[OperandMeta | None, ...], outputs: OutputMetas) -> tuple[int, ...]:

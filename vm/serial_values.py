@@ -13,6 +13,7 @@ from ..interpreter.infer import infer_once
 from ..interpreter.messages import decode_meta
 from ..interpreter.meta import Meta, OperandMeta
 from ..interpreter.opdef import FrozenAttributes, OpDef, OutputMetas
+from ..interpreter.promotion import check_scalars
 from ..interpreter.targets import check_targets
 from .session import ReplySink
 
@@ -67,6 +68,7 @@ class Signature:
         self.attributes = attributes
         self.device = device
         self.in_place = targets is not None
+        self.pending = None in metas
         self.scalars = tuple(isinstance(meta, type) for meta in metas)
         self.outputs = check_targets(op, infer_once(op, metas, attributes), targets)
 
@@ -98,6 +100,8 @@ def infer(signature: Signature, operands: Sequence[Any], targets: Sequence[Seria
     """The metas of the results from those that the operands have now; MetadataError if they do not fit."""
     metas = tuple(o.meta if isinstance(o, SerialTensor) else type(o) for o in operands)
     wanted = tuple(target.meta for target in targets) if signature.in_place else None
+    if signature.pending:  # else the client has done so
+        check_scalars(signature.op.name, operands, metas, dict(signature.attributes))
     return check_targets(signature.op, infer_once(signature.op, metas, signature.attributes), wanted)
 
 

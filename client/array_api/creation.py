@@ -9,6 +9,7 @@ import numpy as np
 
 from ...interpreter.attributes import check_dtype
 from ...interpreter.errors import MetadataError, MetadataTypeError, metadata_error
+from ...interpreter.forms import shown
 from ...interpreter.meta import Scalar
 from ...interpreter.promotion import broadcast_shapes
 from ..locations import located
@@ -61,7 +62,7 @@ class Creation(Functions):
                     raise
                 return self._stack(obj, dtype, device or first.device)
         x = session._own(obj)
-        moves = device is not None and device != x.device
+        moves = device is not None and session._device(device) != x.device
         wanted = None if dtype is None else dtype_name(dtype, "asarray")
         pending = x._meta is None and copy is not False  # then it is cast: nobody waits for its dtype
         casts = wanted is not None and (pending or wanted != x.dtype.name)
@@ -124,7 +125,8 @@ class Creation(Functions):
         """As `full`, with the shape of x, and its dtype and device unless others are given."""
         if isinstance(fill_value, Tensor):
             like = self._session._own(x)
-            return self._spread(fill_value, like.shape, like.dtype if dtype is None else dtype, device or like.device)
+            home = like.device if device is None else device
+            return self._spread(fill_value, like.shape, like.dtype if dtype is None else dtype, home)
         return self._like("full", x, dtype, device, number(fill_value, "full_like"))
 
     def linspace(
@@ -148,8 +150,8 @@ class Creation(Functions):
         "xy" puts the first tensor along the second axis, "ij" along the first. ValueError for other dimensions, and if
         the dtypes differ. Waits for shapes that data decide.
         """
-        if indexing not in {"xy", "ij"}:
-            raise located(MetadataError(f"meshgrid: indexing is 'xy' or 'ij', not {indexing!r}", op="meshgrid"))
+        if not isinstance(indexing, str) or indexing not in {"xy", "ij"}:
+            raise located(MetadataError(f"meshgrid: indexing is 'xy' or 'ij', not {shown(indexing)}", op="meshgrid"))
         tensors = [self._session._own(each) for each in arrays]
         if any(each.ndim != 1 for each in tensors):
             raise located(MetadataError("meshgrid: takes 1-d tensors; reshape them first", op="meshgrid"))
@@ -213,7 +215,8 @@ class Creation(Functions):
     def _like(self, name: str, x: Tensor, dtype: DType | None, device: str | None, *operands: Scalar) -> Tensor:
         """From the meta alone where it is known: then the result waits for nothing, and moves nothing."""
         session = self._session
-        x, home = session._own(x), session._device(device or x.device)
+        x = session._own(x)
+        home = x.device if device is None else session._device(device)
         if x._meta is None:
             made = session.call(f"{name}_like", (x, *operands), {"dtype": dtype})[0]
             return made if home == x.device else made.to_device(home)

@@ -64,7 +64,7 @@ class DataTypes(Functions):
         TypeError for complex to real: take `real` or `imag` first.
         """
         x = self._session._own(x)
-        same_place = device is None or device == x.device
+        same_place = device is None or self._session._device(device) == x.device
         if not copy and same_place and x._meta is not None and x.dtype == _dtype(dtype, "astype"):
             return x
         cast = self._call("astype", x, dtype=dtype)

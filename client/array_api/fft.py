@@ -130,4 +130,8 @@ class Fft(Functions):
 
 
 def _as_axes(axes: int | Sequence[int] | None) -> Any:
-    return tuple(axes) if isinstance(axes, Iterable) else axes
+    """A sequence as a tuple; anything else as it is, for the attribute's check to judge."""
+    try:
+        return tuple(axes) if isinstance(axes, Iterable) else axes
+    except TypeError:  # of an array without dimensions
+        return axes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypeAlias
 
 from ...interpreter.attributes import check_int
@@ -40,7 +41,7 @@ class Manipulation(Functions):
 
         ValueError if shapes differ outside of the axis, TypeError if dtypes do not promote.
         """
-        return self._call("concat", *arrays, axis=axis)
+        return self._call("concat", *self._sequence("concat", arrays), axis=axis)
 
     def expand_dims(self, x: Tensor, /, *, axis: int = 0) -> Tensor:
         """x with a new axis of size one, at that place of the result; IndexError if it has no such place."""
@@ -95,7 +96,7 @@ class Manipulation(Functions):
 
         ValueError if shapes differ, TypeError if dtypes do not promote.
         """
-        return self._call("stack", *arrays, axis=axis)
+        return self._call("stack", *self._sequence("stack", arrays), axis=axis)
 
     def tile(self, x: Tensor, repetitions: tuple[int, ...], /) -> Tensor:
         """x side by side with itself, that many times along each axis; missing axes and repetitions are ones in front.
@@ -112,6 +113,14 @@ class Manipulation(Functions):
         except (TypeError, ValueError) as error:
             raise self._refusal("unstack", error) from None
         return tuple(self._call("getitem", x, index=(*(_ALL,) * place, row)) for row in range(shape[place]))
+
+    def _sequence(self, function: str, arrays: Iterable[Tensor]) -> tuple[Tensor, ...]:
+        """The tensors of a function that takes them as one argument; MetadataTypeError if that is no sequence."""
+        try:
+            return tuple(arrays)
+        except TypeError:
+            error = TypeError(f"takes a sequence of tensors, not {type(arrays).__name__}")
+            raise self._refusal(function, error) from None
 
     def _refusal(self, function: str, error: Exception) -> MetadataError:
         """What is wrong with the arguments of a function that is several ops, with the user's line."""

@@ -10,6 +10,7 @@ import numpy as np
 from .. import kinds
 from ..attributes import DTYPE
 from ..axes import tensor
+from ..indexing import INT64
 from ..kinds import DTypes
 from ..meta import DTYPES, Meta, OperandMeta
 from ..opdef import Array, ArrayModule, Attributes, Infer, OpDef, OutputMetas, ScalarCheck, Work, cost_of, define
@@ -31,7 +32,9 @@ BINARY = (
 # Slower by as much as a transcendental function: integer division does not vectorise.
 BINARY_SLOW = "hypot logaddexp atan2:arctan2"
 # These do not cast a Python int to an integer dtype, so it need not fit one.
-BINARY_ANY_INT = "divide less less_equal greater greater_equal equal not_equal logical_and logical_or logical_xor"
+BINARY_ANY_INT = "divide less less_equal greater greater_equal equal not_equal"
+# Nor do these; but NumPy makes an array of it first, for which it takes no more than a machine word.
+BINARY_LOGICAL = "logical_and logical_or logical_xor"
 ROUNDING = "floor ceil trunc round:rint"
 
 SLOW = 8
@@ -48,6 +51,12 @@ def division_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attribut
     """Remainders of floats are found bit by bit of the quotient, which may have two thousand."""
     real = any(isinstance(m, Meta) and m.dtype.kind == "f" for m in metas)
     return slow_work(metas, outputs, attributes) * (_BITWISE if real else 1)
+
+
+def accepts_word(value: int, _metas: tuple[OperandMeta, ...], _attributes: Attributes) -> None:
+    """OverflowError for what int64 does not hold, whatever the tensor's dtype."""
+    if value not in INT64:
+        raise OverflowError(f"the integer {value} does not fit int64")
 
 
 def infer_ufunc(ufunc: np.ufunc) -> Infer:
@@ -105,6 +114,7 @@ _define_ufuncs(BINARY, inputs=2)
 _define_ufuncs(BINARY_SLOW, inputs=2, work=slow_work)
 _define_ufuncs("remainder", inputs=2, work=division_work)
 _define_ufuncs(BINARY_ANY_INT, inputs=2, scalars=accepts_any)
+_define_ufuncs(BINARY_LOGICAL, inputs=2, scalars=accepts_word)
 
 
 _CORRECTED_WORK: dict[str, Work | None] = {"reciprocal": None, "sign": None, "floor_divide": division_work}
@@ -258,7 +268,9 @@ def where_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array
 
 
 def infer_clip(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
-    """All three promote; only ordered dtypes."""
+    """All three promote; only ordered dtypes. Of a number x NumPy would make an array of a dtype of its own."""
+    if not isinstance(metas[0], Meta):
+        raise TypeError(f"x has to be a tensor, not a Python {metas[0].__name__}")
     dtype = promote(metas)
     return (Meta.of(broadcast(metas), dtype),)
 

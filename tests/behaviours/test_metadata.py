@@ -166,6 +166,48 @@ def test_errors_are_synchronous_again_once_the_meta_is_known(session, learn):
     assert_sound(session)
 
 
+def distinct(s: Any, dtype: str, device: str) -> Any:
+    """A tensor of which neither shape nor dtype are known."""
+    return s.call("unique_values", [s.asarray([1, 2], device, dtype=dtype)])[0]
+
+
+# What is computed with a pending tensor of that dtype and an integer that it does not hold, though NumPy may take it.
+UNFIT = {
+    "wrapped": ("uint16", lambda s, x: s.xp.where(s.asarray([True, False], x.device), -1, x)),
+    "clipped": ("int8", lambda s, x: s.xp.clip(x, x, 300)),
+    "promoted": ("int16", lambda s, x: s.xp.hypot(x, 70000)),
+    "refused by kernels": ("int8", lambda _s, x: x + 1000),
+    "the filling": ("uint8", lambda s, x: s.call("full_like", [x, -1])[0]),
+    "in place": ("uint16", lambda s, x: s.call("where", [s.asarray([True, False], x.device), -1, x], out=[x])[0]),
+}
+
+
+@pytest.mark.parametrize("device", ["cpu:0", "sim:0"])
+@pytest.mark.parametrize("name", UNFIT)
+def test_an_integer_that_a_pending_dtype_does_not_hold_is_the_error_that_it_is_at_the_call(sim_session, device, name):
+    dtype, compute = UNFIT[name]
+    known, pending = (distinct(sim_session, dtype, device) for _ in range(2))
+    assert known.shape == (2,)
+    bad = compute(sim_session, pending)
+    with pytest.raises(td.MetadataError, match="does not fit") as late:
+        bad.numpy()
+    assert isinstance(late.value, OverflowError)
+    assert "test_metadata.py" in late.value.location
+    with pytest.raises(td.MetadataError, match="does not fit") as at_once:
+        compute(sim_session, known)
+    assert str(late.value).split(" [")[0] == str(at_once.value).split(" [")[0]
+    assert_sound(sim_session)
+
+
+def test_an_integer_is_checked_where_a_dtype_became_known_on_its_way(session):
+    """The client does not know the dtype yet, the machine does when the call arrives."""
+    x = distinct(session, "uint16", "cpu:0")
+    session.sync()
+    bad = session.xp.where(session.asarray([True, False]), -1, x)
+    with pytest.raises(OverflowError, match="-1 does not fit uint16"):
+        bad.numpy()
+
+
 def test_inferring_the_same_again_is_a_lookup(session):
     """Behaviour 12: a loop asks the infer functions once per combination, on both sides."""
     x, w = session.asarray(ones(4, 4)), session.asarray(ones(4, 4))

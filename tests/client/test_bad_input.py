@@ -5,6 +5,8 @@ Shapes, dtypes, attributes and op names in calls are in tests/behaviours/test_me
 
 from __future__ import annotations
 
+import enum
+import functools
 from typing import Any
 
 import numpy as np
@@ -39,6 +41,7 @@ from ..behaviours.looking_inside import assert_sound, device_of, machine_of, one
 from ..behaviours.made_ops import here, make_op, raising
 
 FLOATS = ((4,), "float32")
+NESTED: list[Any] = functools.reduce(lambda inner, _: [inner], range(10_000), [])  # deeper than repr goes
 
 
 def assert_works(session: Any) -> None:
@@ -201,7 +204,15 @@ def test_tensors_of_another_session_are_refused(make_session):
         (lambda s, x: s.call("unique_values", [x], out=[x]), td.MetadataError, "no out="),
         (lambda s, x: s.call(3, [x]), td.MetadataError, "no op 3"),
         (lambda s, x: s.call(["add"], [x]), td.MetadataError, "no op"),
+        (lambda s, _x: s.call(NESTED), td.MetadataError, "no op list"),
+        (lambda s, _x: s.call(10**5000), td.MetadataError, "no op int"),
         (lambda s, x: s.call("sum", [x], [1]), td.MetadataError, "attributes"),
+        (lambda s, x: s.call("add", [x, x], np.ones(2)), td.MetadataError, "attributes are a dict, not ndarray"),
+        (lambda s, x: s.call("add", [x, x], []), td.MetadataError, "attributes are a dict, not list"),
+        (lambda s, _x: s.call("add", np.array(1)), td.MetadataError, "operands is a list of tensors, not ndarray"),
+        (lambda s, x: s.call("add", [x, x], out=np.array(1)), td.MetadataError, "out= is a list of tensors"),
+        (lambda s, x: s.call("add", [x, x], device=NESTED), td.MetadataError, "no device list"),
+        (lambda s, x: s.call("add", [x, x], device=10**5000), td.MetadataError, "no device int"),
         (lambda s, x: s.call("sum", [x], {"axis": [[0]]}), td.MetadataError, "axis"),
         (lambda s, _x: s.call("add", 5), td.MetadataError, "operands"),
         (lambda _s, x: x.to_device("gpu"), td.MetadataError, "no device 'gpu'"),
@@ -217,6 +228,10 @@ def test_tensors_of_another_session_are_refused(make_session):
         (lambda s, _x: s.publish("x", 5), td.MetadataError, "expected a tensor"),
         (lambda s, _x: s.lookup("nothing"), td.MetadataError, "no tensor is published as 'nothing'"),
         (lambda s, _x: s.unpublish("nothing"), td.MetadataError, "no tensor is published as 'nothing'"),
+        (lambda s, _x: s.lookup(None), td.MetadataError, "a name or a list of names"),
+        (lambda s, _x: s.lookup(["x", 5]), td.MetadataError, "a name is a string, not int"),
+        (lambda s, _x: s.unpublish(None), td.MetadataError, "a name is a string, not NoneType"),
+        (lambda s, _x: s.check_chain(NESTED), td.ProtocolError, "list is no chain"),
         (lambda s, x: s.effect("no function", x), td.MetadataError, "callback"),
         (lambda s, _x: s.effect(print, 5), td.MetadataError, "expected a tensor"),
         (lambda _, x: len(x.sum()), TypeError, "0-d"),
@@ -232,6 +247,30 @@ def test_wrong_arguments_are_typed_errors_at_that_line(session, use, error, text
     np.testing.assert_array_equal(x.numpy(), ones(4))
     del x
     assert_works(session)
+
+
+class Name(enum.StrEnum):
+    """What is a string and more, as NumPy's strings are, too."""
+
+    WEIGHTS = "weights"
+
+
+@pytest.mark.parametrize("name", [Name.WEIGHTS, np.str_("weights")])
+def test_whatever_is_a_string_is_a_name(session, name):
+    session.publish(name, session.asarray(ones(4)))
+    assert session.names() == ["weights"]
+    np.testing.assert_array_equal(session.lookup(name).numpy(), ones(4))
+    assert list(session.lookup([name])) == [name]
+    session.unpublish(name)
+    assert session.names() == []
+
+
+def test_no_name_is_the_name_of_no_device_also_where_the_call_was_made_before(session):
+    x = session.asarray(ones(4))
+    session.call("add", [x, x])
+    with pytest.raises(td.MetadataError, match="no device ''") as caught:
+        session.call("add", [x, x], device="")
+    assert here(-1) in caught.value.location
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensord.interpreter.errors import CancelledError, KernelError, TensordError
+from tensord.interpreter.errors import CancelledError, KernelError, MetadataOverflowError, TensordError
 from tensord.interpreter.messages import (
     CALL,
     CHAIN,
@@ -89,6 +89,13 @@ def test_an_injected_failure_poisons_what_reads_it_and_a_full_overwrite_heals() 
     one = ((1,), "float64")
     client.send([SIGNATURE, 99, "add", (), [one, one], "cpu:0", [one]], [CALL, 99, (1, 1), (2,), 0, 1])
     assert client.fetch(2).tolist() == [2.0]
+
+
+def test_an_integer_has_to_fit_a_dtype_that_the_client_did_not_know(client: Client) -> None:
+    client.send([UPLOAD, 1, (1,), "uint8", "cpu:0", np.array([1], np.uint8), 0])
+    client.send([SIGNATURE, 99, "add", (), [None, "int"], "cpu:0", None], [CALL, 99, (1, -1), (2,), 0, 1])
+    with pytest.raises(MetadataOverflowError, match="-1 does not fit uint8"):
+        client.fetch(2)
 
 
 def test_cancel_leaves_open_what_was_pending_but_not_what_others_hold(client: Client) -> None:
