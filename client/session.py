@@ -115,7 +115,7 @@ class Session(Calls):
             meta = Meta.of(source.shape, source.dtype.newbyteorder("=") if dtype is None else np.dtype(dtype))
             check_castable(source.dtype, meta.dtype)
             array = self._transport.new_array(meta)
-            np.copyto(array, source, casting="unsafe")  # as `numpy.asarray` does
+            array[...] = source
         except (TypeError, ValueError, OverflowError) as error:
             raise self._at_user(metadata_error(error, f"asarray: {error}", "asarray"), 1) from None
         outbox = self._outbox

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..interpreter.errors import CancelledError, MetadataError, ProtocolError, TensordError
 from ..interpreter.messages import decode_meta
-from ..interpreter.meta import Meta
+from ..interpreter.meta import NAMES, Meta
 from ..interpreter.opcodes import Opcode
 from ..interpreter.segments import segment_of
 from ..streams.stream import StreamKind
@@ -259,14 +259,14 @@ def bytes_of(tensor: Tensor) -> int:
 
 def upload_meta(shape: Sequence[int], dtype: str, payload: NDArray[Any]) -> Meta:
     """The meta of an upload; MetadataError if it is none, or not the payload's."""
+    if tuple(shape) == payload.shape and NAMES.get(payload.dtype) == dtype:
+        return Meta.of(payload.shape, payload.dtype)
     try:
         meta = decode_meta((shape, dtype))
     except TypeError as error:
         raise MetadataError(f"asarray: {error}", op="asarray") from None
-    if not isinstance(meta, Meta) or payload.shape != meta.shape or payload.dtype != meta.dtype:
-        found = f"{payload.dtype.name}{list(payload.shape)}"
-        raise MetadataError(f"asarray: the payload is {found}, not {meta}", op="asarray")
-    return meta
+    found = f"{payload.dtype.name}{list(payload.shape)}"
+    raise MetadataError(f"asarray: the payload is {found}, not {meta}", op="asarray")
 
 
 def call_back(callback: Callable[..., Any] | None, arrays: Sequence[Any]) -> list[Any] | None:

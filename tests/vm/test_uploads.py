@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tensord.interpreter.errors import MetadataError
 from tensord.interpreter.messages import RELEASE
 from tensord.vm.immediate import COPIED_BYTES
 
@@ -40,3 +41,14 @@ def test_uploads_leave_one_kind_of_record_and_no_memory_behind(values: np.ndarra
     assert client.fetch(x) == values.tolist()
     client.send([RELEASE, (x,)])
     assert bare.device.allocated == client.session.account.bytes == 0
+
+
+@pytest.mark.parametrize("dtype", ["nonsense", "float32", "int64"])
+def test_a_dtype_that_is_not_the_payloads_is_refused(dtype: str) -> None:
+    """NumPy's float64 is equal to None, and so to what is not found."""
+    client = Bare().client()
+    message = client.upload_message(SMALL)
+    message[3] = dtype
+    client.send(message)
+    with pytest.raises(MetadataError, match="asarray"):
+        client.fetch(client.ids)
