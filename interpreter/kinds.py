@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from .meta import DTYPES, NAMES, Meta, OperandMeta
+from .meta import DTYPE_NAMES, DTYPES, Meta, OperandMeta
 
 DTypes: TypeAlias = frozenset[str]
 
@@ -54,7 +54,7 @@ def check_kinds(metas: tuple[OperandMeta, ...], dtypes: tuple[DTypes, ...], name
     """TypeError unless each tensor among the operands has one of its dtypes."""
     for position, meta in enumerate(metas):
         accepted = dtypes[min(position, len(dtypes) - 1)]
-        if accepted is not ANY and isinstance(meta, Meta) and NAMES[meta.dtype] not in accepted:
+        if accepted is not ANY and isinstance(meta, Meta) and DTYPE_NAMES[meta.dtype] not in accepted:
             which = names[min(position, len(names) - 1)] if len(metas) > 1 and names else "it"
             if not accepted:
                 raise TypeError(f"{which} has to be a Python scalar, not a tensor")

@@ -33,7 +33,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any, TypeAlias
 
-from .meta import DTYPES, MAX_NDIM, SCALAR_TYPES, Meta, OperandMeta
+from .meta import DTYPE_NAMES, DTYPES, MAX_NDIM, SCALAR_TYPES, Meta, OperandMeta
 
 Message: TypeAlias = tuple[Any, ...] | list[Any]
 
@@ -90,7 +90,7 @@ def encode_meta(meta: OperandMeta | None) -> Any:
     if meta is None:
         return None
     if isinstance(meta, Meta):
-        return (meta.shape, meta.dtype.name)
+        return (meta.shape, DTYPE_NAMES[meta.dtype])
     return meta.__name__
 
 

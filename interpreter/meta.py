@@ -40,7 +40,7 @@ DTYPES: dict[str, np.dtype[np.generic]] = {
     )
 }
 # NumPy puts a dtype's name together each time, in Python.
-NAMES: dict[np.dtype[np.generic], str] = {dtype: name for name, dtype in DTYPES.items()}
+DTYPE_NAMES: dict[np.dtype[np.generic], str] = {dtype: name for name, dtype in DTYPES.items()}
 KEPT = 256  # metas
 MAX_NDIM = 64  # NumPy's limit
 LARGEST = 2**63 - 1  # bytes; NumPy counts empty dimensions as if they were of size 1, too
@@ -77,7 +77,7 @@ class Meta:
         key = (shape, resolved)
         meta = _interned.get(key)
         if meta is None:
-            if resolved not in NAMES:
+            if resolved not in DTYPE_NAMES:
                 raise TypeError(f"dtype {resolved} is not supported; use one of {', '.join(DTYPES)}")
             clean = tuple(int(n) for n in shape)
             if any(n < 0 for n in clean):

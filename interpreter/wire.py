@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from . import errors
 from .errors import ProtocolError, TensordError
-from .meta import DTYPES, NAMES, packed_strides
+from .meta import DTYPE_NAMES, DTYPES, packed_strides
 
 VERSION = 1
 INLINE_ARRAY = 1 << 12  # bytes of an array up to which it travels in the header
@@ -79,7 +79,7 @@ def decode_error(wire: Sequence[Any]) -> TensordError:
 
 def name_of(dtype: np.dtype[Any]) -> str:
     """The name of a dtype; NumPy puts its own together each time, in Python."""
-    return NAMES.get(dtype) or dtype.name
+    return DTYPE_NAMES.get(dtype) or dtype.name
 
 
 def dtype_of(name: Any) -> np.dtype[Any]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..interpreter.errors import CancelledError, MetadataError, ProtocolError, TensordError
 from ..interpreter.messages import decode_meta
-from ..interpreter.meta import NAMES, Meta
+from ..interpreter.meta import DTYPE_NAMES, Meta
 from ..interpreter.opcodes import Opcode
 from ..interpreter.segments import segment_of
 from ..streams.stream import StreamKind
@@ -259,7 +259,7 @@ def bytes_of(tensor: Tensor) -> int:
 
 def upload_meta(shape: Sequence[int], dtype: str, payload: NDArray[Any]) -> Meta:
     """The meta of an upload; MetadataError if it is none, or not the payload's."""
-    if tuple(shape) == payload.shape and NAMES.get(payload.dtype) == dtype:
+    if tuple(shape) == payload.shape and DTYPE_NAMES.get(payload.dtype) == dtype:
         return Meta.of(payload.shape, payload.dtype)
     try:
         meta = decode_meta((shape, dtype))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..interpreter.errors import MetadataError, ProtocolError, TensordError
+from ..interpreter.messages import encode_meta
 from .lane import Lane
 from .plan import Plan
 from .quotas import charge, check_number
@@ -85,4 +86,4 @@ def lane_of(engine: Engine, device: str) -> Lane:
 
 def describe(tensor: Tensor) -> tuple[Any, str]:
     """A tensor's meta and home as a client wants them."""
-    return (None if tensor.meta is None else (tensor.meta.shape, tensor.meta.dtype.name), tensor.home.name)
+    return (encode_meta(tensor.meta), tensor.home.name)
