@@ -46,6 +46,8 @@ def check_tensor_index(value: Any) -> Index:
 
 
 def _check_entry(entry: Any) -> Entry:
+    if type(entry) is int and entry in INT64:  # most are
+        return entry
     if entry is None:
         return None
     if isinstance(entry, (EllipsisType, str)):
