@@ -179,3 +179,28 @@ def arctanh(xp: ArrayModule, x: Array, out: Array) -> None:
     xp.arctanh(right, right)
     xp.copysign(right.real, x.real, right.real)
     out[...] = right
+
+
+def tan(xp: ArrayModule, x: Array, out: Array) -> None:
+    """At an infinite imaginary part the real one is a zero: in NumPy of the sign of a sine, here of that of x."""
+    if x.dtype.kind != "c":
+        xp.tan(x, out)
+        return
+    far, zero = _far(xp, x.imag, x.real)
+    xp.tan(x, out)
+    xp.copyto(out.real, zero, where=far)
+
+
+def tanh(xp: ArrayModule, x: Array, out: Array) -> None:
+    """As `tan`, with the parts exchanged."""
+    if x.dtype.kind != "c":
+        xp.tanh(x, out)
+        return
+    far, zero = _far(xp, x.real, x.imag)
+    xp.tanh(x, out)
+    xp.copyto(out.imag, zero, where=far)
+
+
+def _far(xp: ArrayModule, one: Array, other: Array) -> tuple[Array, Array]:
+    """Where one part is infinite and the other is not, and zeros of the other's sign."""
+    return xp.isinf(one) & xp.isfinite(other), xp.copysign(xp.zeros_like(other), other)

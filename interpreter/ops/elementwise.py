@@ -22,9 +22,7 @@ UNARY = (
     "negative positive abs:absolute square sqrt signbit conj:conjugate isnan isinf isfinite logical_not "
     "bitwise_invert:invert"
 )
-UNARY_TRANSCENDENTAL = (
-    "exp log log2 log10 sin cos tan sinh cosh tanh asin:arcsin acos:arccos asinh:arcsinh acosh:arccosh"
-)
+UNARY_TRANSCENDENTAL = "exp log log2 log10 sin cos sinh cosh asin:arcsin acos:arccos asinh:arcsinh acosh:arccosh"
 BINARY = (
     "add subtract multiply copysign nextafter bitwise_and bitwise_or bitwise_xor "
     "bitwise_left_shift:left_shift bitwise_right_shift:right_shift"
@@ -129,6 +127,8 @@ CORRECTED: dict[str, tuple[str, corrections.Correction]] = {
     "power": ("power", corrections.power),
     "reciprocal": ("reciprocal", corrections.reciprocal),
     "sign": ("sign", corrections.sign),
+    "tan": ("tan", corrections.tan),
+    "tanh": ("tanh", corrections.tanh),
 }
 
 

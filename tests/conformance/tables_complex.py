@@ -161,14 +161,13 @@ COMPLEX_UNARY = {
         nan      finite   -> nan nan
         nan      nan      -> nan nan
     """,
-    # "1 + 0j" at +inf is of unspecified sign here: C99 has it of the sign of sin(2b).
     "tanh": """
         +0       +0       -> +0 0
         nonzero  +inf     -> nan nan
         +0       +inf     -> +0 nan
         nonzero  nan      -> nan nan
         +0       nan      -> +0 nan
-        +inf     positive -> 1 ±0
+        +inf     positive -> 1 +0
         +inf     +inf     -> 1 ±0
         +inf     nan      -> 1 ±0
         nan      +0       -> nan 0
