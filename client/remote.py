@@ -294,40 +294,43 @@ class RemoteTransport:
 
     def _sleep(self, predicate: Callable[[], bool], timeout: float | None) -> None:
         """Sleep until something arrives: as the reader, or as one whom the reader wakes."""
-        reads = False
-        try:
-            with SHIELD:
-                reads = self._role.acquire(blocking=False)
+        with SHIELD:  # Ctrl-C anywhere but in the sleep itself would leave the role taken, or the lock
+            reads = self._role.acquire(blocking=False)
             if reads:
-                self._read(timeout, predicate)
-        finally:
-            if reads:
-                self._role.release()
-                self._hand_on()
+                try:
+                    self._read(timeout, predicate)
+                finally:
+                    self._role.release()
+                    self._hand_on()
         if not reads:
             self._sleep_beside(predicate, timeout)
 
     def _read(self, timeout: float | None, predicate: Callable[[], bool] = bool) -> None:
         """Take what arrives, sleeping until something does or the bell is rung. By the one who has the role."""
         limit = None if timeout is None else ceil(max(timeout, 0.0) * 1000)
-        me = threading.get_ident()
-        try:
-            with SHIELD:
-                self._acquire()
-            if predicate() or self._closed:
-                return
-            self._polling = True
-            ready = self._link.poll(0 if self.gate.locked() else limit)
-            self._polling = False
-            with SHIELD:
+        with SHIELD:
+            self._acquire()
+            try:
+                if predicate() or self._closed:
+                    return
+                self._polling = True
+                ready = self._poll(limit)
+                self._polling = False
                 self._receive(ready)
-            self._read_at = time.monotonic()
-        finally:
-            self._polling = False
-            if self.owner == me:
+                self._read_at = time.monotonic()
+            finally:
+                self._polling = False
                 self._let_loose()
         if self._incoming.effects or self._waiters:
             self._after_receiving()
+
+    def _poll(self, limit: int | None) -> list[tuple[Any, int]]:
+        """Sleep until something arrives, the bell is rung, or Ctrl-C comes."""
+        try:
+            SHIELD.expose()
+            return self._link.poll(0 if self.gate.locked() else limit)
+        finally:
+            SHIELD.cover()
 
     def _sleep_beside(self, predicate: Callable[[], bool], timeout: float | None) -> None:
         waiter = Waiter(predicate)

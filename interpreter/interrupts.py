@@ -19,12 +19,13 @@ from types import FrameType, TracebackType
 class Shield:
     """A context manager around driving. One for the process; used by whoever drives, effective in the main thread."""
 
-    __slots__ = ("_depth", "_main", "_noted", "_users")
+    __slots__ = ("_depth", "_exposed", "_main", "_noted", "_users")
 
     def __init__(self) -> None:
         self._main = threading.main_thread().ident
         self._depth = 0
         self._noted = False
+        self._exposed = False
         self._users = 0
 
     def install(self) -> None:
@@ -40,11 +41,27 @@ class Shield:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self._depth and not self._noted:
+        if self._depth and not self._noted and not self._exposed:
             self._noted = True
         else:
-            self._noted = False
+            self._noted = self._exposed = False
             signal.default_int_handler(number, frame)
+
+    def expose(self) -> None:
+        """Behind the shield something sleeps: Ctrl-C, also one noted before, is raised from here on until `cover`.
+
+        Once: what runs on the way out is behind the shield again.
+        """
+        if threading.get_ident() == self._main:
+            self._exposed = True
+            if self._noted:
+                self._noted = self._exposed = False
+                raise KeyboardInterrupt
+
+    def cover(self) -> None:
+        """The sleep is over."""
+        if threading.get_ident() == self._main:
+            self._exposed = False
 
     def __enter__(self) -> None:
         if threading.get_ident() == self._main:

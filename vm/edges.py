@@ -10,6 +10,7 @@ set when the failed instruction retires or runs, in its place, never before: an 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeAlias
 
 from ..interpreter.errors import TensordError
 from ..interpreter.opcodes import Opcode
@@ -17,6 +18,7 @@ from .instruction import Instruction, Status
 from .tensor import Copy
 from .tracing.record import Reason
 
+Errors: TypeAlias = tuple[TensordError, ...]
 # What the host can see waits until its sources are done, whatever stream they are on.
 HOST_VISIBLE = frozenset({Opcode.ACCESS, Opcode.BARRIER, Opcode.RELEASE})
 
@@ -132,31 +134,41 @@ def doom(roots: Iterable[Instruction], error: TensordError) -> list[Instruction]
     """
     doomed = []
     seen = set(roots)
-    stack: list[tuple[Instruction, TensordError | None]] = [(root, None) for root in seen]
+    stack: list[tuple[Instruction, Errors]] = [(root, ()) for root in seen]
     while stack:
         instruction, overruled = stack.pop()
-        former = instruction.error
-        yields = former is None or former is overruled
+        yields = instruction.error is None or is_among(instruction.error, overruled)
+        theirs: Errors = ()
         if instruction.status in (Status.WAITING, Status.READY):
             if yields:
                 instruction.error = error
             doomed.append(instruction)
         elif instruction.status is Status.DISPATCHED and (yields or instruction.origin):
-            instruction.error, instruction.origin = error, False
-            replace_poison(instruction, former)
-        former = None if instruction.error is former else former
-        for reader in readers_of(instruction, {copy.id for copy in instruction.writes}, former):
+            theirs = overrule(instruction, error)
+        for reader in readers_of(instruction, {copy.id for copy in instruction.writes}, theirs):
             if reader not in seen:
                 seen.add(reader)
-                stack.append((reader, former))
+                stack.append((reader, theirs))
     return doomed
 
 
-def replace_poison(instruction: Instruction, former: TensordError | None) -> None:
-    """What it left with its former error carries the present one: others may still find it there."""
+def overrule(instruction: Instruction, error: TensordError) -> Errors:
+    """A dispatched instruction fails with that error; those with which it has failed itself, if it has, count no more.
+
+    What it left with one of them carries the present error: others may still find it there.
+    """
+    former = () if instruction.error is None else (instruction.error,)
+    theirs = (*former, *(instruction.failures or {}).values())
+    instruction.error, instruction.origin, instruction.failures = error, False, None
     for copy in instruction.writes:
-        if former is not None and copy.poison is former:
-            copy.poison = instruction.error
+        if copy.poison is not None and is_among(copy.poison, theirs):
+            copy.poison = error
+    return theirs
+
+
+def is_among(error: TensordError, errors: Errors) -> bool:
+    """Is it one of these very errors?"""
+    return any(error is other for other in errors)
 
 
 def settle_late(instruction: Instruction) -> None:
@@ -167,16 +179,16 @@ def settle_late(instruction: Instruction) -> None:
             copy.poison = instruction.error
 
 
-def readers_of(instruction: Instruction, copies: set[int], overruled: TensordError | None = None) -> list[Instruction]:
+def readers_of(instruction: Instruction, copies: set[int], overruled: Errors = ()) -> list[Instruction]:
     """Its dependents that read the value it leaves in one of those copies, and that are not doomed already.
 
-    Without the latter a failed chain would be walked to its end once for each of its links. `overruled`: an error that
-    was its own, and is not any more; who has it is not doomed yet.
+    Without the latter a failed chain would be walked to its end once for each of its links. `overruled`: errors
+    that were its own, and are not any more; who has one of them is not doomed yet.
     """
     return [
         dependent
         for dependent in instruction.dependents
-        if (dependent.error is None or dependent.origin or dependent.error is overruled)
+        if (dependent.error is None or dependent.origin or is_among(dependent.error, overruled))
         and dependent.reads
         and any(s == instruction.id and r is Reason.RAW and c in copies for s, r, c, _ in dependent.edges)
     ]

@@ -31,15 +31,19 @@ PAIR = Meta.of((2,), "int64")
 ARANGE = (("start", 0), ("stop", 2), ("step", 1), ("dtype", "int64"))
 
 
-def test_a_failure_of_ones_own_that_was_none_is_taken_back_from_all_who_saw_it() -> None:
-    """Errors surface late: `model_boom` fails, what reads its result finds that there, and then its operand turns out
-    to be bad. The first cause is everybody's error, in every interleaving."""
+@pytest.mark.parametrize(("op", "results"), [("model_boom", (3,)), ("model_split", (3, 4))])
+def test_a_failure_of_ones_own_that_was_none_is_taken_back_from_all_who_saw_it(
+    op: str, results: tuple[int, ...]
+) -> None:
+    """Errors surface late: the op fails, or one of its results, and what reads that finds it there; and then its
+    operand turns out to be bad. The first cause is everybody's error, in every interleaving."""
+    last = results[-1]
     steps = (
         Step(1, 0, "CALL", ("arange", ARANGE, (), "sim:0", None, (), (1,), 0)),
         Step(2, 0, "TO_DEVICE", (1, 2, "sim:1")),
-        Step(3, 0, "CALL", ("model_boom", (), (PAIR,), "sim:1", None, (2,), (3,), 1)),
-        Step(4, 0, "CALL", ("any", (("axis", -1), ("keepdims", False)), (PAIR,), "cpu:0", None, (3,), (4,), 0)),
-        Step(5, 0, "FETCH", (3,)),
+        Step(3, 0, "CALL", (op, (), (PAIR,), "sim:1", None, (2,), results, 1)),
+        Step(4, 0, "CALL", ("any", (("axis", -1), ("keepdims", False)), (PAIR,), "cpu:0", None, (last,), (5,), 0)),
+        Step(5, 0, "FETCH", (last,)),
     )
     world = World(peer=False, inline=False, late=("cpu:0", "sim:0"))
     program = Program(0, world, steps, frozenset({(1, 1)}))
