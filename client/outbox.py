@@ -3,10 +3,9 @@
 A batch leaves when it is full, before every wait, when a second heavy op joins it, or when it has lain idle for some
 milliseconds. To another process batches clock themselves: what is issued into silence leaves at once, and the more
 follows it without a pause, the more of it travels together (1, 8, 64, 256 messages). Who asks for an answer right after
-that, again and again, would pay for two messages where one does: his first few small ops travel with the question.
-Handles that were dropped by then
-ride along: as a bit on the last call that uses them, else as a message behind whatever else does. A group (`atomic`)
-leaves as one message when its block ends.
+that, again and again, would pay for two messages where one does: his first few small ops travel with the question
+(docs/decisions/0012). Handles that were dropped by then ride along: as a bit on the last call that uses them, else as a
+message behind whatever else does. A group (`atomic`) leaves as one message when its block ends.
 
 Threads. `lock` guards the messages and the session's tables; it is re-entrant, since a signal handler may issue ops on
 the very thread that holds it. (It may not send or wait while its thread drives the machine: that is a ProtocolError,

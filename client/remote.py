@@ -279,65 +279,57 @@ class RemoteTransport:
     def _wait_until(self, predicate: Callable[[], bool], timeout: float | None) -> bool:
         self._enter()
         deadline = None if timeout is None else time.monotonic() + timeout
-        try:
-            while not predicate():
-                if self._closed:
-                    raise ConnectionLost("the session was closed")
-                rest = None if deadline is None else deadline - time.monotonic()
-                if rest is not None and rest <= 0:
-                    return False
-                self._sleep(predicate, rest)
-            return True
-        finally:
-            if self._waiters and not self._role.locked():
-                self._hand_on()  # we may have been rung to read, and leave instead
+        with SHIELD:  # Ctrl-C anywhere but in the sleeps themselves would leave a lock or a role taken
+            try:
+                while not predicate():
+                    if self._closed:
+                        raise ConnectionLost("the session was closed")
+                    rest = None if deadline is None else deadline - time.monotonic()
+                    if rest is not None and rest <= 0:
+                        return False
+                    self._sleep(predicate, rest)
+                return True
+            finally:
+                if self._waiters and not self._role.locked():
+                    self._hand_on()  # we may have been rung to read, and leave instead
 
     def _sleep(self, predicate: Callable[[], bool], timeout: float | None) -> None:
         """Sleep until something arrives: as the reader, or as one whom the reader wakes."""
-        with SHIELD:  # Ctrl-C anywhere but in the sleep itself would leave the role taken, or the lock
-            reads = self._role.acquire(blocking=False)
-            if reads:
-                try:
-                    self._read(timeout, predicate)
-                finally:
-                    self._role.release()
-                    self._hand_on()
-        if not reads:
+        if not self._role.acquire(blocking=False):
             self._sleep_beside(predicate, timeout)
+            return
+        try:
+            self._read(timeout, predicate)
+        finally:
+            self._role.release()
+            self._hand_on()
 
     def _read(self, timeout: float | None, predicate: Callable[[], bool] = bool) -> None:
         """Take what arrives, sleeping until something does or the bell is rung. By the one who has the role."""
         limit = None if timeout is None else ceil(max(timeout, 0.0) * 1000)
-        with SHIELD:
-            self._acquire()
-            try:
-                if predicate() or self._closed:
-                    return
-                self._polling = True
-                ready = self._poll(limit)
-                self._polling = False
-                self._receive(ready)
-                self._read_at = time.monotonic()
-            finally:
-                self._polling = False
-                self._let_loose()
+        self._acquire()
+        try:
+            if predicate() or self._closed:
+                return
+            self._polling = True
+            with SHIELD.exposed:
+                ready = self._link.poll(0 if self.gate.locked() else limit)
+            self._polling = False
+            self._receive(ready)
+            self._read_at = time.monotonic()
+        finally:
+            self._polling = False
+            self._let_loose()
         if self._incoming.effects or self._waiters:
             self._after_receiving()
-
-    def _poll(self, limit: int | None) -> list[tuple[Any, int]]:
-        """Sleep until something arrives, the bell is rung, or Ctrl-C comes."""
-        try:
-            SHIELD.expose()
-            return self._link.poll(0 if self.gate.locked() else limit)
-        finally:
-            SHIELD.cover()
 
     def _sleep_beside(self, predicate: Callable[[], bool], timeout: float | None) -> None:
         waiter = Waiter(predicate)
         try:
             self._waiters.append(waiter)
             if self._role.locked() and not (predicate() or self._closed):
-                waiter.bell.wait(timeout)  # whoever leaves the role rings
+                with SHIELD.exposed:
+                    waiter.bell.wait(timeout)  # whoever leaves the role rings
         finally:
             with suppress(ValueError):
                 self._waiters.remove(waiter)

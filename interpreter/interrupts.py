@@ -3,7 +3,8 @@
 Python raises KeyboardInterrupt between any two bytecodes of the main thread. Embedded, that thread drives the engine,
 and an exception in the middle of a retirement would leave edges that nobody releases. So while the main thread
 drives, SIGINT is only noted, and raised when the drive ends, which is soon: kernels that run there are small. A second
-Ctrl-C is raised at once, for the side effect that never returns.
+Ctrl-C is raised at once, for the side effect that never returns. Waits for a daemon are behind the same shield, and
+`exposed` while they sleep.
 
 The handler is installed only over Python's own; a program with its own handler keeps it. Source: trio's protection of
 its scheduler from KeyboardInterrupt.
@@ -13,13 +14,33 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable
 from types import FrameType, TracebackType
+
+
+class Exposed:
+    """A context manager around a sleep behind a shield: there Ctrl-C is raised, also one that was noted before.
+
+    Once: what runs on the way out is behind the shield again.
+    """
+
+    __slots__ = ("_begin", "_end")
+
+    def __init__(self, begin: Callable[[], None], end: Callable[[], None]) -> None:
+        self._begin = begin
+        self._end = end
+
+    def __enter__(self) -> None:
+        self._begin()
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
 
 
 class Shield:
     """A context manager around driving. One for the process; used by whoever drives, effective in the main thread."""
 
-    __slots__ = ("_depth", "_exposed", "_main", "_noted", "_users")
+    __slots__ = ("_depth", "_exposed", "_main", "_noted", "_users", "exposed")
 
     def __init__(self) -> None:
         self._main = threading.main_thread().ident
@@ -27,6 +48,7 @@ class Shield:
         self._noted = False
         self._exposed = False
         self._users = 0
+        self.exposed = Exposed(self._expose, self._cover)
 
     def install(self) -> None:
         """Take over SIGINT, if we are in the main thread and nobody else has."""
@@ -47,19 +69,14 @@ class Shield:
             self._noted = self._exposed = False
             signal.default_int_handler(number, frame)
 
-    def expose(self) -> None:
-        """Behind the shield something sleeps: Ctrl-C, also one noted before, is raised from here on until `cover`.
-
-        Once: what runs on the way out is behind the shield again.
-        """
+    def _expose(self) -> None:
         if threading.get_ident() == self._main:
             self._exposed = True
             if self._noted:
                 self._noted = self._exposed = False
                 raise KeyboardInterrupt
 
-    def cover(self) -> None:
-        """The sleep is over."""
+    def _cover(self) -> None:
         if threading.get_ident() == self._main:
             self._exposed = False
 

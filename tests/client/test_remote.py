@@ -265,9 +265,12 @@ def interrupted(client: Puppet) -> None:
 def test_ctrl_c_anywhere_leaves_the_session_usable(daemon, observer):
     """A hundred times, at any point of a loop that submits and waits: nothing is half sent, no value is wrong."""
     with Puppet.start(daemon.address) as client:
-        client.do("x = s.asarray(np.zeros(8))\ncount = 0")
-        for _ in range(100):
-            client.tell("while True:\n    x += 1.0\n    y = (x * 2.0).numpy()\n    assert (y == y[0]).all()")
+        client.do("x = s.asarray(np.zeros(8))\nturn = s.asarray(-1)\ns.publish('turn', turn)")
+        turn = observer.lookup("turn")
+        for number in range(100):
+            loop = "while True:\n    x += 1.0\n    y = (x * 2.0).numpy()\n    assert (y == y[0]).all()"
+            client.tell(f"turn[...] = {number}\n{loop}")
+            eventually(lambda number=number: turn.item() == number)  # it is no longer at its prompt
             before = observer.stats()["instructions"]
             eventually(lambda before=before: observer.stats()["instructions"] > before)
             with pytest.raises(Failed, match="KeyboardInterrupt"):
