@@ -17,16 +17,16 @@ from typing import Any
 import numpy as np
 
 from ..interpreter.errors import ConnectionLost, MetadataError, MetadataTypeError, ProtocolError, TensordError
-from ..interpreter.forms import shown
-from ..interpreter.messages import CALL, TO_DEVICE
-from ..interpreter.meta import Meta, OperandMeta, Scalar
-from ..interpreter.opdef import FrozenAttributes, OpDef, find
 from ..interpreter.ops.random import check_seed
-from ..interpreter.promotion import WIRE_INTEGERS, check_scalars
+from ..interpreter.schema.opdef import FrozenAttributes, OpDef, find
+from ..interpreter.schema.promotion import WIRE_INTEGERS, check_scalars
+from ..interpreter.types.meta import Meta, OperandMeta, Scalar
+from ..interpreter.wire.forms import shown
+from ..interpreter.wire.messages import CALL, TO_DEVICE
 from .handlers import DEFAULT_HANDLER, Handler, Invocation
 from .locations import describe, user_frame
 from .operators import SCALARS
-from .outbox import Outbox
+from .outbox.outbox import Outbox
 from .reading import forget
 from .signatures import Entry, SignatureKey, Signatures
 from .tensor import Tensor

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from ..interpreter.addresses import find_daemon, for_client
 from ..interpreter.errors import ConnectionLost, MetadataError
+from ..interpreter.wire.addresses import find_daemon, for_client
 from .session import Session
 
 EMBEDDED = "local:default"
@@ -26,7 +26,7 @@ def connect(
         raise MetadataError(f"an address is a string, not {type(address).__name__}")
     where = address or (EMBEDDED if devices is not None else find_daemon() or EMBEDDED)
     if where.partition(":")[0] == "local":
-        from .embedded import connect_local
+        from .embedded.transport import connect_local
 
         return Session(connect_local(where, devices, tracing=tracing, strict=strict))
     if devices is not None:
@@ -39,8 +39,8 @@ def connect_daemon(
 ) -> Session:
     """A session on the daemon at that address. ConnectionLost if there is none, or if it refuses us."""
     from .keys import curve_options
-    from .link import program_name
-    from .remote import RemoteTransport
+    from .transport.link import program_name
+    from .transport.remote import RemoteTransport
 
     options = {} if address.startswith("ipc://") else curve_options(keys)
     try:

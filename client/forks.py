@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 if TYPE_CHECKING:
-    from .outbox import Outbox
-    from .segments import MappedResults
+    from .outbox.outbox import Outbox
+    from .transport.segments import MappedResults
 
 
 class Forks:

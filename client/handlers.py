@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TextIO
 
 from ..interpreter.errors import MetadataError, TensordError
-from ..interpreter.opdef import FrozenAttributes, OpDef, find
+from ..interpreter.schema.opdef import FrozenAttributes, OpDef, find
 
 if TYPE_CHECKING:
     from .session import Session

@@ -12,7 +12,7 @@ from pathlib import Path
 import zmq
 
 from ..interpreter.errors import MetadataError
-from ..interpreter.keys import PUBLIC, SECRET, read_public, read_secret
+from ..interpreter.wire.keys import PUBLIC, SECRET, read_public, read_secret
 
 VARIABLE = "TENSORD_KEYS"
 SERVER = "server"

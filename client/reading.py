@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..interpreter.indexing import Index, native_index
-from ..interpreter.meta import Meta
+from ..interpreter.schema.indexing import Index, native_index
+from ..interpreter.types.meta import Meta
 
 if TYPE_CHECKING:
     from .tensor import Tensor

@@ -17,8 +17,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..interpreter.errors import MetadataError, MetadataTypeError, ProtocolError, metadata_error
-from ..interpreter.forms import shown
-from ..interpreter.messages import (
+from ..interpreter.types.meta import Meta
+from ..interpreter.wire.forms import shown
+from ..interpreter.wire.frames import name_of
+from ..interpreter.wire.messages import (
     CHAIN,
     EFFECT,
     FETCH,
@@ -32,18 +34,16 @@ from ..interpreter.messages import (
     UPLOAD,
     WAIT,
 )
-from ..interpreter.meta import Meta
-from ..interpreter.segments import SHARED_FROM
-from ..interpreter.wire import name_of
+from ..interpreter.wire.segments import SHARED_FROM
 from .calls import Calls
 from .handlers import DEFAULT_HANDLER, Handler
 from .locations import located, user_frame
 from .operators import SCALARS
-from .outbox import Outbox
+from .outbox.outbox import Outbox
 from .random import Random, RandomState
 from .reading import share
 from .tensor import Tensor
-from .transport import ClosedTransport, Reply, Transport
+from .transport.interface import ClosedTransport, Reply, Transport
 
 if TYPE_CHECKING:
     from .array_api.namespace import Namespace
@@ -331,7 +331,7 @@ class Session(Calls):
 
     def trace(self) -> Any:
         """The trace so far: records of finished and live instructions (`records`), `save(path)`, `graph()`."""
-        from .tracing import trace_of
+        from .embedded.traces import trace_of
 
         return trace_of(self._query("trace"))
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ..interpreter.errors import MetadataTypeError
-from ..interpreter.infer import InferCache
-from ..interpreter.messages import SIGNATURE, encode_meta
-from ..interpreter.meta import Meta, OperandMeta
-from ..interpreter.opdef import FrozenAttributes, OpDef
-from ..interpreter.targets import check_targets
-from .outbox import Outbox
+from ..interpreter.schema.infer import InferCache
+from ..interpreter.schema.opdef import FrozenAttributes, OpDef
+from ..interpreter.schema.targets import check_targets
+from ..interpreter.types.meta import Meta, OperandMeta
+from ..interpreter.wire.messages import SIGNATURE, encode_meta
+from .outbox.outbox import Outbox
 
 KNOWN = 4096  # signatures a session knows at a time
 MANY = 64  # operands of a signature beyond which it knows

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..interpreter.errors import MetadataError, ProtocolError, TensordError
-from ..interpreter.meta import Meta, Scalar
-from ..interpreter.opdef import REGISTRY, OpDef
+from ..interpreter.schema.opdef import REGISTRY, OpDef
+from ..interpreter.types.meta import Meta, Scalar
 from . import reading
 from .locations import located
 from .operators import BINARY, COMPARISONS, SCALARS, UNARY, Operand, Operators, about_meta, as_number, operator_of
@@ -21,7 +21,7 @@ from .operators import BINARY, COMPARISONS, SCALARS, UNARY, Operand, Operators, 
 if TYPE_CHECKING:
     from .array_api.namespace import Namespace
     from .session import Session
-    from .transport import Reply
+    from .transport.interface import Reply
 
 Axes: TypeAlias = int | tuple[int, ...] | None
 _GETITEM = REGISTRY["getitem"]

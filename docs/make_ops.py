@@ -9,8 +9,8 @@ import sys
 from collections.abc import Sequence
 
 from tensord.interpreter import ops as _ops  # noqa: F401 - fills the registry
-from tensord.interpreter.opdef import REGISTRY
-from tensord.interpreter.opdoc import Description, by_family, same_dtypes
+from tensord.interpreter.schema.opdef import REGISTRY
+from tensord.interpreter.schema.opdoc import Description, by_family, same_dtypes
 
 HEAD = """# Ops
 

@@ -36,7 +36,7 @@ from own_daemon import own_daemon
 from train_digits import HOST, SIZES, Layer, Network, initial_parameters, learning_rate, load, minibatches
 
 import tensord as td
-from tensord.interpreter.addresses import find_daemon
+from tensord.interpreter.wire.addresses import find_daemon
 
 PARAMETERS = [f"digits/{kind}{number}" for number in range(1, len(SIZES)) for kind in ("weight", "bias")]
 STEP = "digits/step"  # int64: how many steps the weights have behind them

@@ -31,8 +31,8 @@ from rich.table import Table
 from sklearn.datasets import load_digits
 
 import tensord as td
-from tensord.vm.tracing.graph_export import to_dot, to_mermaid
-from tensord.vm.tracing.timeline import to_chrome
+from tensord.vm.tracing.analysis.graph_export import to_dot, to_mermaid
+from tensord.vm.tracing.analysis.timeline import to_chrome
 
 SIZES = (64, 256, 256, 10)
 BATCH = 128

@@ -14,7 +14,7 @@ from time import monotonic
 from typing import Any, Final
 
 from ..interpreter.errors import MetadataError
-from ..interpreter.opdef import find
+from ..interpreter.schema.opdef import find
 from .cpu import CpuDevice, CpuOptions
 from .cuda import CudaDevice, CudaOptions, available
 from .device import Device

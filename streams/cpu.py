@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ..interpreter.opdef import Array
+from ..interpreter.schema.opdef import Array
 from .blas import BLAS
 from .device import Device
 from .faults import Fault

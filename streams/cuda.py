@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..interpreter.errors import KernelError, MetadataError
-from ..interpreter.meta import Meta
-from ..interpreter.opdef import Array
+from ..interpreter.schema.opdef import Array
+from ..interpreter.types.meta import Meta
 from .cuda_stream import CudaStream, Launcher
 from .device import Buffer, Device
 from .pool import PooledBuffer, PooledDevice

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..interpreter import ops as _ops  # noqa: F401 - fills the registry
-from ..interpreter.meta import Meta
-from ..interpreter.opdef import Array, ArrayModule, lacking
+from ..interpreter.schema.opdef import Array, ArrayModule, lacking
+from ..interpreter.types.meta import Meta
 from .stream import Stream, StreamKind
 
 

@@ -11,9 +11,9 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..interpreter.meta import Meta
-from ..interpreter.opdef import Array
-from ..interpreter.segments import Segment
+from ..interpreter.schema.opdef import Array
+from ..interpreter.types.meta import Meta
+from ..interpreter.wire.segments import Segment
 from .device import Buffer
 from .faults import Fault, Faults
 from .pool import PooledBuffer, PooledDevice

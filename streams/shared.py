@@ -15,7 +15,7 @@ import resource
 import numpy as np
 from numpy.typing import NDArray
 
-from ..interpreter.segments import SHARED_FROM, Segment, available, new_number, open_descriptors
+from ..interpreter.wire.segments import SHARED_FROM, Segment, available, new_number, open_descriptors
 
 _UNLIMITED = 1 << 20  # descriptors, where the system sets no limit
 

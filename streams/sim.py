@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..interpreter.opdef import Array
+from ..interpreter.schema.opdef import Array
 from .device import Buffer, Device
 from .faults import Fault, Faults
 from .host import GIB, HostDevice, Memory

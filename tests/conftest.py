@@ -197,7 +197,7 @@ def machine_of(session: Session) -> VirtualMachine:
 
 def forget_names(machine: VirtualMachine) -> None:
     """A name keeps its tensor for ever; that is no leak."""
-    from tensord.vm.names import unpublish
+    from tensord.vm.admission.names import unpublish
 
     unpublish(machine.engine, list(machine.engine.names))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tensord.interpreter import ops as _ops  # noqa: F401 - fills the registry
-from tensord.interpreter.opdef import REGISTRY
+from tensord.interpreter.schema.opdef import REGISTRY
 from tensord.streams.cpu import CpuOptions
 from tensord.streams.cuda import CudaOptions
 from tensord.streams.faults import Fault, FaultKind

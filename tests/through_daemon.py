@@ -15,9 +15,9 @@ from typing import Any, NoReturn
 import pytest
 
 import tensord
-from tensord.client.remote import RemoteTransport
 from tensord.client.session import Session
-from tensord.interpreter.opdef import REGISTRY
+from tensord.client.transport.remote import RemoteTransport
+from tensord.interpreter.schema.opdef import REGISTRY
 
 from .daemon import Daemon
 from .puppet import eventually

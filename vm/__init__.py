@@ -1,14 +1,14 @@
-"""The virtual machine. What to read, in this order.
+"""The virtual machine. Rooms, from the roof down; each imports only those below it (`make imports`).
 
-- `tensor`, `instruction`, `lane`, `session`: the objects; what is kept per device and per session
-- `engine`: the scheduler's phases
-- `admission`, `calls`, `accesses`, `plan`, `views`, `names`, `ids`, `refusal`: messages become instructions
-- `quotas`: what a session may hold
-- `immediate`: ... or run at once, where nothing stands in their way
-- `edges`, `pending`, `cancel`, `lost`: edges, and the errors that follow them
-- `residency`, `spill`, `reservation`, `binding`: where copies are, what moves, what fits
-- `shares`: how much of a stream one session may have
-- `machine`, `log`: threads; who drives the engine, who waits
-- `report`, `queries`, `tensor_rows`, `device_rows`, `tracing`: what it shows of itself
-- `serial`, `serial_values`: the oracle that it is tested against
+- `service/`: the daemon: sockets, connections, turns. `machine`: the embedded machine; both drive a `runtime`
+- `reporting/`: questions about an engine, statistics, tables
+- `engine`: composes admission and scheduler: receive, schedule
+- `admission/`: messages become instructions, or run at once
+- `placement/`: where values are; which transfers an instruction needs
+- `scheduler/`: what runs when: edges, phases, fair queues, pending metas, lost devices
+- `memory/`: what fits: the ledger, reservation, binding
+- `tracing/`: records, the ring of them; `tracing/analysis/`: the tools that read a trace
+- `model/`: what there is: tensors and copies, instructions and their life, devices, sessions, plans
+
+Beside them: `serial/`, the engine without a scheduler, which is the oracle; `log`, the machine's log.
 """

@@ -24,29 +24,30 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..interpreter.errors import ProtocolError, TensordError
-from ..interpreter.infer import InferCache
-from ..interpreter.limits import Limits
-from ..interpreter.messages import CALL
 from ..interpreter.opcodes import Opcode
+from ..interpreter.schema.infer import InferCache
+from ..interpreter.wire.limits import Limits
+from ..interpreter.wire.messages import CALL
 from ..streams.device import Device
 from ..streams.stream import Stream
-from . import edges
-from .admission import Admission
-from .binding import adopt_results, bind_arguments
-from .immediate import INLINE_BYTES, run_immediately
-from .instruction import Instruction, Status
-from .lane import Lane
-from .lost import abandon_lost
-from .pending import fail_metas
-from .quotas import Account
-from .refusal import refuse
-from .reservation import bequeath, is_stuck, most_of, next_waiting, out_of_memory, reserve, wait_for_memory
-from .residency import Binding, Residency
-from .session import ReplySink, VmSession
-from .shares import Backlog, Share, share_of, waiting_in
-from .spill import spill
-from .tensor import Tensor
-from .tracing.record import Reason
+from .admission.admission import Admission
+from .admission.inline import INLINE_BYTES, run_immediately
+from .admission.rejection import refuse
+from .memory.binding import adopt_results, bind_arguments
+from .memory.drop_after_transfer import spill
+from .memory.reservation import bequeath, is_stuck, most_of, next_waiting, out_of_memory, reserve, wait_for_memory
+from .model.account import Account
+from .model.device_state import Lane
+from .model.instruction import Instruction, Status
+from .model.operand import Binding
+from .model.reason import Reason
+from .model.session import ReplySink, VmSession
+from .model.tensor import Tensor
+from .placement.residency import Residency
+from .scheduler import edges
+from .scheduler.lost_devices import abandon_lost
+from .scheduler.pending_metas import fail_metas
+from .scheduler.stream_quota import Backlog, Share, share_of, waiting_in
 from .tracing.ring import Ring
 
 # Work, in element operations of 0.1 to 0.2 ns, up to which a bounded kernel runs on the driving thread: about 150 us.

@@ -34,11 +34,11 @@ import numpy as np
 from ..interpreter.errors import ConnectionLost, ProtocolError
 from ..interpreter.interrupts import SHIELD, ShieldedLock
 from ..streams.stream import Task
-from . import cancel
+from .admission import cancellation
 from .log import log
-from .queries import whole
+from .model.session import ReplySink, VmSession
+from .reporting.questions import whole
 from .runtime import HANG_AFTER, Runtime
-from .session import ReplySink, VmSession
 
 IDLE_FLUSH = 0.01  # seconds after which a background flush sends what a session left unsent
 AWAKE_ROUNDS = 50  # background rounds without unsent work before it sleeps for good
@@ -119,7 +119,7 @@ class VirtualMachine(Runtime):
         self.hooks.pop(session.id, None)
         with self.inside():
             self.places.ended(session)
-            cancel.close(self.engine, session)
+            cancellation.close(self.engine, session)
         self.drive()
 
     def submit(self, session: VmSession, messages: Sequence[Sequence[Any]]) -> None:
@@ -148,7 +148,7 @@ class VirtualMachine(Runtime):
             self.background_bell.ring()
             return
         with self.inside():
-            cancel.cancel(self.engine, session)
+            cancellation.cancel(self.engine, session)
         self.drive()
 
     @contextmanager

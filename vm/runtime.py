@@ -15,12 +15,12 @@ from ..streams.catalogue import close_devices, open_devices
 from ..streams.stream import Sink
 from .engine import INLINE_WORK, Engine
 from .log import log
-from .queries import About, answer
-from .session import VmSession
-from .tracing.picture import trace_parts
-from .tracing.places import Places
+from .model.session import VmSession
+from .reporting.live_trace import trace_parts
+from .reporting.locations import Places
+from .reporting.questions import About, answer
+from .tracing.analysis.trace import Trace
 from .tracing.ring import CAPACITY, Ring
-from .tracing.trace import Trace
 
 HANG_CHECK = 1.0
 HANG_AFTER = 3.0

@@ -1,0 +1,7 @@
+"""The namespace of the Python array API standard, one module per chapter of its text.
+
+- `namespace`: the namespace itself; `functions`: what the families share; `info`: what the namespace can do
+- `constants`, `creation`, `data_types`, `elementwise`, `exchange`, `indexing`, `manipulation`, `searching`, `sets`,
+  `sorting`, `statistical`, `utility`: the families
+- `linalg`, `fft`: the extensions
+"""

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from ...interpreter.attributes import check_dtype
 from ...interpreter.errors import MetadataError, MetadataTypeError, metadata_error
-from ...interpreter.forms import shown
-from ...interpreter.meta import Scalar
-from ...interpreter.promotion import broadcast_shapes
+from ...interpreter.schema.attributes import check_dtype
+from ...interpreter.schema.promotion import broadcast_shapes
+from ...interpreter.types.meta import Scalar
+from ...interpreter.wire.forms import shown
 from ..locations import located
 from ..operators import SCALARS, as_number
 from ..tensor import Tensor

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from ...interpreter import kinds
 from ...interpreter.errors import MetadataError, MetadataTypeError, metadata_error
-from ...interpreter.meta import Meta, OperandMeta, Scalar
-from ...interpreter.promotion import promote
+from ...interpreter.schema.promotion import promote
+from ...interpreter.types import kinds
+from ...interpreter.types.meta import Meta, OperandMeta, Scalar
 from ..locations import located
 from ..operators import SCALARS
 from ..tensor import Tensor

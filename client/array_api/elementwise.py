@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
-from ...interpreter import kinds
 from ...interpreter import ops as _ops  # noqa: F401 - fills the registry
 from ...interpreter.errors import MetadataTypeError
-from ...interpreter.opdef import REGISTRY, OpDef
+from ...interpreter.schema.opdef import REGISTRY, OpDef
+from ...interpreter.types import kinds
 from ..locations import located
 from ..operators import SCALARS, as_number
 from ..tensor import Tensor

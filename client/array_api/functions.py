@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.exceptions import ComplexWarning
 
-from ...interpreter.attributes import check_dtype
-from ...interpreter.kinds import REAL
+from ...interpreter.schema.attributes import check_dtype
+from ...interpreter.types.kinds import REAL
 from ..tensor import Tensor
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...interpreter.errors import MetadataError
-from ...interpreter.meta import DTYPES, MAX_NDIM
+from ...interpreter.types.meta import DTYPES, MAX_NDIM
 from ..locations import located
 from .data_types import KINDS
 from .functions import Functions

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from ...interpreter.attributes import check_int
-from ...interpreter.axes import normal_axis
 from ...interpreter.errors import MetadataError, metadata_error
-from ...interpreter.promotion import broadcast_shapes
+from ...interpreter.schema.attributes import check_int
+from ...interpreter.schema.promotion import broadcast_shapes
+from ...interpreter.types.axes import normal_axis
 from ..tensor import Tensor
 from .functions import Functions
 

@@ -12,7 +12,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
-from ...interpreter.addresses import find_daemon
+from ...interpreter.wire.addresses import find_daemon
 from ..connect import connect
 from ..forks import ProcessLock
 from .constants import Constants

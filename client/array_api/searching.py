@@ -8,7 +8,7 @@ from .elementwise import operand
 from .functions import Functions
 
 if TYPE_CHECKING:
-    from ...interpreter.meta import Scalar
+    from ...interpreter.types.meta import Scalar
     from ..tensor import Tensor
 
 

@@ -13,6 +13,15 @@ How to add an op:
 4. `define(OpDef(...))`. Name op and attributes as the Python array API standard does. Give `work` where the largest
    operand's size misleads, and `scalars` where a Python int need not fit the promoted dtype.
 5. Compare it with NumPy in tests/interpreter/ops; the aliasing and registry tests there find it by themselves.
+
+The families:
+
+- `elementwise` (`corrections`: where NumPy departs from the standard; `normal_cdf`), `reductions`, `cumulative`
+- `creation`, `random`
+- `views`, `rearranging`, `joining`, `indexing`, `dynamic`: shapes that data decide
+- `searching`, `sets`, `sorting`
+- `linalg`, `decompositions`, `solving`, `norms`, `fft`
+- `nn/`: neural networks
 """
 
 from __future__ import annotations
@@ -28,14 +37,6 @@ from . import (
     joining,
     linalg,
     nn,
-    nn_attention,
-    nn_convolution,
-    nn_dropout,
-    nn_embedding,
-    nn_losses,
-    nn_normalisation,
-    nn_pooling,
-    nn_softmax,
     norms,
     random,
     rearranging,
@@ -58,14 +59,6 @@ __all__ = [
     "joining",
     "linalg",
     "nn",
-    "nn_attention",
-    "nn_convolution",
-    "nn_dropout",
-    "nn_embedding",
-    "nn_losses",
-    "nn_normalisation",
-    "nn_pooling",
-    "nn_softmax",
     "norms",
     "random",
     "rearranging",

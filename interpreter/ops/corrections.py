@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ..meta import LARGEST
-from ..opdef import Array, ArrayModule, Attributes, BoundKernel, OpDef
+from ..schema.opdef import Array, ArrayModule, Attributes, BoundKernel, OpDef
+from ..types.meta import LARGEST
 
 # Called as correction(xp, *operands, out). The operands may be Python scalars, all but one; `out` may have another
 # dtype than the result, of its kind or of one above.

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import kinds
-from ..attributes import (
+from ..schema.attributes import (
     DTYPE_OR_NONE,
     SHAPE,
     check_bool,
@@ -20,10 +19,11 @@ from ..attributes import (
     number,
     optional,
 )
-from ..axes import tensor
-from ..meta import Meta, OperandMeta
-from ..opdef import Array, ArrayModule, Attribute, Attributes, Kernel, OpDef, OutputMetas, define
-from ..promotion import DType, promote
+from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, Kernel, OpDef, OutputMetas, define
+from ..schema.promotion import DType, promote
+from ..types import kinds
+from ..types.axes import tensor
+from ..types.meta import Meta, OperandMeta
 
 _FLOAT64 = Attribute("dtype", check_dtype, "float64")
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ..attributes import DTYPE_OR_NONE, axis_attribute, check_bool, check_int, optional
-from ..axes import normal_axis, tensor, tensors
-from ..kinds import ANY
-from ..meta import Meta, OperandMeta, Shape
-from ..opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, cost_of, define
-from ..promotion import promote
+from ..schema.attributes import DTYPE_OR_NONE, axis_attribute, check_bool, check_int, optional
+from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, cost_of, define
+from ..schema.promotion import promote
+from ..types.axes import normal_axis, tensor, tensors
+from ..types.kinds import ANY
+from ..types.meta import Meta, OperandMeta, Shape
 from .reductions import accumulated_dtype
 
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from ..attributes import check_bool
-from ..axes import tensor
-from ..kinds import LAPACK
-from ..meta import Meta, OperandMeta
-from ..opdef import Array, ArrayModule, Attribute, Attributes, Infer, Kernel, OpDef, OutputMetas, Work, define
-from ..promotion import DType
+from ..schema.attributes import check_bool
+from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, Infer, Kernel, OpDef, OutputMetas, Work, define
+from ..schema.promotion import DType
+from ..types.axes import tensor
+from ..types.kinds import LAPACK
+from ..types.meta import Meta, OperandMeta
 
 QR_MODES = ("reduced", "complete")
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import kinds
-from ..axes import tensor, tensors
-from ..meta import Meta, OperandMeta
-from ..opdef import Array, ArrayModule, Attributes, OpDef, OutputMetas, define
+from ..schema.opdef import Array, ArrayModule, Attributes, OpDef, OutputMetas, define
+from ..types import kinds
+from ..types.axes import tensor, tensors
+from ..types.meta import Meta, OperandMeta
 from .indexing import mask_fits
 
 

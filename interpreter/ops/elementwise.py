@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from .. import kinds
-from ..attributes import DTYPE
-from ..axes import tensor
-from ..indexing import INT64
-from ..kinds import DTypes
-from ..meta import DTYPES, Meta, OperandMeta
-from ..opdef import Array, ArrayModule, Attributes, Infer, OpDef, OutputMetas, ScalarCheck, Work, cost_of, define
-from ..promotion import DType, accepts_any, accepts_promoted, broadcast, check_mixing, describe, promote
+from ..schema.attributes import DTYPE
+from ..schema.indexing import INT64
+from ..schema.opdef import Array, ArrayModule, Attributes, Infer, OpDef, OutputMetas, ScalarCheck, Work, cost_of, define
+from ..schema.promotion import DType, accepts_any, accepts_promoted, broadcast, check_mixing, describe, promote
+from ..types import kinds
+from ..types.axes import tensor
+from ..types.kinds import DTypes
+from ..types.meta import DTYPES, Meta, OperandMeta
 from . import corrections
 
 # Our name, or ours and NumPy's where they differ.

@@ -13,11 +13,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..attributes import DTYPE_OR_NONE, check_axes, check_axis, check_float, check_int, optional
-from ..axes import normal_axes, normal_axis, tensor
-from ..kinds import ANY, FLOATING, REAL_FLOATING, DTypes
-from ..meta import Meta, OperandMeta, Shape
-from ..opdef import Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
+from ..schema.attributes import DTYPE_OR_NONE, check_axes, check_axis, check_float, check_int, optional
+from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
+from ..types.axes import normal_axes, normal_axis, tensor
+from ..types.kinds import ANY, FLOATING, REAL_FLOATING, DTypes
+from ..types.meta import Meta, OperandMeta, Shape
 from .rearranging import BLOCK
 
 _NORMS = ("backward", "ortho", "forward")

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from .. import kinds
-from ..attributes import INDEX, TENSOR_INDEX
-from ..axes import tensor
-from ..indexing import Entry, Index, native_index, select, selected_shape
-from ..meta import Meta, OperandMeta, Shape
-from ..opdef import VARIADIC, Array, ArrayModule, Attributes, OpDef, OutputMetas, define
-from ..promotion import accepts_promoted, broadcast_shapes, promote
+from ..schema.attributes import INDEX, TENSOR_INDEX
+from ..schema.indexing import Entry, Index, native_index, select, selected_shape
+from ..schema.opdef import VARIADIC, Array, ArrayModule, Attributes, OpDef, OutputMetas, define
+from ..schema.promotion import accepts_promoted, broadcast_shapes, promote
+from ..types import kinds
+from ..types.axes import tensor
+from ..types.meta import Meta, OperandMeta, Shape
 
 
 def infer_setitem(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..attributes import axis_attribute, check_int, optional
-from ..axes import normal_axis, tensors
-from ..meta import Meta, OperandMeta
-from ..opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
-from ..promotion import promote
+from ..schema.attributes import axis_attribute, check_int, optional
+from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
+from ..schema.promotion import promote
+from ..types.axes import normal_axis, tensors
+from ..types.meta import Meta, OperandMeta
 
 
 def infer_concat(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ..attributes import axis_attribute, check_axes, check_int
-from ..axes import normal_axes, normal_axis, tensors
-from ..kinds import NUMERIC
-from ..meta import Meta, OperandMeta, Shape
-from ..opdef import Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
-from ..promotion import DType, broadcast_shapes, promote
+from ..schema.attributes import axis_attribute, check_axes, check_int
+from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
+from ..schema.promotion import DType, broadcast_shapes, promote
+from ..types.axes import normal_axes, normal_axis, tensors
+from ..types.kinds import NUMERIC
+from ..types.meta import Meta, OperandMeta, Shape
 
 # Multiplications per nanosecond that a BLAS does on one core, roughly.
 BLAS_SPEED = 8

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ..attributes import AXIS, DTYPE_OR_NONE, KEEPDIMS, check_float, check_int
-from ..axes import normal_axes, reduced_shape, tensor
-from ..kinds import FLOATING
-from ..meta import Meta, OperandMeta, Shape
-from ..opdef import Array, ArrayModule, Attribute, Attributes, Layout, OpDef, OutputMetas, define
-from ..promotion import DType
+from ..schema.attributes import AXIS, DTYPE_OR_NONE, KEEPDIMS, check_float, check_int
+from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, Layout, OpDef, OutputMetas, define
+from ..schema.promotion import DType
+from ..types.axes import normal_axes, reduced_shape, tensor
+from ..types.kinds import FLOATING
+from ..types.meta import Meta, OperandMeta, Shape
 from .decompositions import lapack_work, matrices, real_dtype, singular_values
 from .reductions import accumulated_dtype
 

@@ -18,13 +18,25 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from .. import kinds
-from ..attributes import SHAPE, check_dtype, check_float, check_int
-from ..axes import tensor
-from ..kinds import DTypes
-from ..meta import Meta, OperandMeta
-from ..opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, Infer, Kernel, OpDef, OutputMetas, Work, define
-from ..promotion import WIRE_INTEGERS
+from ..schema.attributes import SHAPE, check_dtype, check_float, check_int
+from ..schema.opdef import (
+    VARIADIC,
+    Array,
+    ArrayModule,
+    Attribute,
+    Attributes,
+    Infer,
+    Kernel,
+    OpDef,
+    OutputMetas,
+    Work,
+    define,
+)
+from ..schema.promotion import WIRE_INTEGERS
+from ..types import kinds
+from ..types.axes import tensor
+from ..types.kinds import DTypes
+from ..types.meta import Meta, OperandMeta
 from .elementwise import slow_work
 
 Host: TypeAlias = np.ndarray[Any, np.dtype[Any]]

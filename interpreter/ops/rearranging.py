@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ..attributes import axis_attribute, check_axes, check_axis, check_int, optional
-from ..axes import normal_axis, tensor, tensors
 from ..errors import DeviceMemoryError
-from ..kinds import ANY, INTEGER
-from ..meta import LARGEST, Meta, OperandMeta, Shape
-from ..opdef import Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
-from ..promotion import broadcast_shapes
+from ..schema.attributes import axis_attribute, check_axes, check_axis, check_int, optional
+from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
+from ..schema.promotion import broadcast_shapes
+from ..types.axes import normal_axis, tensor, tensors
+from ..types.kinds import ANY, INTEGER
+from ..types.meta import LARGEST, Meta, OperandMeta, Shape
 
 _AXIS_OR_NONE = Attribute("axis", optional(check_int), None)
 # Element operations in whose time one block of a roll is copied, however small it is.

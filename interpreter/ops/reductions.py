@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ..attributes import AXIS, DTYPE_OR_NONE, KEEPDIMS, check_float, check_int, optional
-from ..axes import normal_axes, reduced_shape, tensor
-from ..kinds import ANY, REAL
-from ..meta import Meta, OperandMeta, Shape
-from ..opdef import Array, ArrayModule, Attribute, Attributes, Infer, Kernel, OpDef, OutputMetas, define
-from ..promotion import DType
+from ..schema.attributes import AXIS, DTYPE_OR_NONE, KEEPDIMS, check_float, check_int, optional
+from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, Infer, Kernel, OpDef, OutputMetas, define
+from ..schema.promotion import DType
+from ..types.axes import normal_axes, reduced_shape, tensor
+from ..types.kinds import ANY, REAL
+from ..types.meta import Meta, OperandMeta, Shape
 
 # The widest integer of each kind, which sums and products of integers are computed in.
 _ACCUMULATORS = {"b": np.dtype(np.int64), "i": np.dtype(np.int64), "u": np.dtype(np.uint64)}

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ..axes import tensors
-from ..kinds import INTEGER, REAL
-from ..meta import Meta, OperandMeta
-from ..opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
-from ..promotion import promote
+from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
+from ..schema.promotion import promote
+from ..types.axes import tensors
+from ..types.kinds import INTEGER, REAL
+from ..types.meta import Meta, OperandMeta
 
 _SIDES = ("left", "right")
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from ..axes import tensor
-from ..kinds import ANY
-from ..meta import Meta, OperandMeta
-from ..opdef import Array, ArrayModule, Attributes, OpDef, OutputMetas, define
+from ..schema.opdef import Array, ArrayModule, Attributes, OpDef, OutputMetas, define
+from ..types.axes import tensor
+from ..types.kinds import ANY
+from ..types.meta import Meta, OperandMeta
 from .dynamic import sort_work
 
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ..attributes import check_int
-from ..axes import tensors
-from ..kinds import FLOATING, LAPACK, REAL_FLOATING
-from ..meta import Meta, OperandMeta, Shape
-from ..opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
-from ..promotion import broadcast_shapes, promote
+from ..schema.attributes import check_int
+from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
+from ..schema.promotion import broadcast_shapes, promote
+from ..types.axes import tensors
+from ..types.kinds import FLOATING, LAPACK, REAL_FLOATING
+from ..types.meta import Meta, OperandMeta, Shape
 from .decompositions import (
     constant_work,
     define_lapack,

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ..attributes import axis_attribute, check_bool
-from ..axes import normal_axis, tensor
-from ..kinds import ANY
-from ..meta import Meta, OperandMeta
-from ..opdef import Array, ArrayModule, Attribute, Attributes, Infer, Kernel, OpDef, OutputMetas, define
+from ..schema.attributes import axis_attribute, check_bool
+from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, Infer, Kernel, OpDef, OutputMetas, define
+from ..types.axes import normal_axis, tensor
+from ..types.kinds import ANY
+from ..types.meta import Meta, OperandMeta
 
 
 def infer_sort(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:

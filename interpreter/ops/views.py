@@ -10,12 +10,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from ..attributes import AXIS, INDEX, SHAPE, check_axes, check_axis, check_bool, check_new_shape, optional
-from ..axes import normal_axes, tensor
-from ..indexing import native_index, select, selected_shape
-from ..meta import Meta, OperandMeta, Shape
-from ..opdef import Array, ArrayModule, Attribute, Attributes, Layout, OpDef, OutputMetas, View, define
-from ..promotion import broadcast_shapes
+from ..schema.attributes import AXIS, INDEX, SHAPE, check_axes, check_axis, check_bool, check_new_shape, optional
+from ..schema.indexing import native_index, select, selected_shape
+from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, Layout, OpDef, OutputMetas, View, define
+from ..schema.promotion import broadcast_shapes
+from ..types.axes import normal_axes, tensor
+from ..types.meta import Meta, OperandMeta, Shape
 
 # The shape of a view op's result, from the input's shape.
 ShapeRule: TypeAlias = Callable[[Shape, Attributes], Shape]

@@ -11,7 +11,7 @@ import numpy as np
 from tensord.client.session import Session
 from tensord.client.tensor import Tensor
 from tensord.vm.machine import VirtualMachine
-from tensord.vm.tensor import Copy
+from tensord.vm.model.tensor import Copy
 from tensord.vm.tracing.record import Record
 
 WAIT = 10.0  # seconds until a test that hangs is given up; never slept

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tensord.interpreter.opdef import REGISTRY, OpDef
+from tensord.interpreter.schema.opdef import REGISTRY, OpDef
 
 from .looking_inside import WAIT
 

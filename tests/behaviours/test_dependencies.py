@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.interpreter.messages import CALL, SIGNATURE, UPLOAD
+from tensord.interpreter.wire.messages import CALL, SIGNATURE, UPLOAD
 from tensord.streams.catalogue import close_devices, open_devices
 from tensord.vm import engine as engine_module
 from tensord.vm import machine as machine_module
 from tensord.vm.engine import Engine
-from tensord.vm.instruction import Instruction
+from tensord.vm.model.instruction import Instruction
 
 from .looking_inside import WAIT, assert_sound, device_of, held, machine_of, ones, records, until
 from .made_ops import make_gate, make_op, raising

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.interpreter.messages import CALL, FETCH, LOCATION, SIGNATURE
+from tensord.interpreter.wire.messages import CALL, FETCH, LOCATION, SIGNATURE
 from tensord.streams.faults import Fault, FaultKind
 
 from .looking_inside import WAIT, assert_sound, device_of, held, machine_of, ones, until

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensord.client.cli import main
+from tensord.client.cli.main import main
 from tensord.client.session import Session
 
 DEVICES = ["cpu:0", "sim:0"]

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.client import outbox, signatures
+from tensord.client import signatures
+from tensord.client.outbox import outbox
 from tensord.client.session import Session
-from tensord.interpreter.messages import ATOMIC, CALL, LOCATION, RELEASE, RESTART, SIGNATURE, UPLOAD
+from tensord.interpreter.wire.messages import ATOMIC, CALL, LOCATION, RELEASE, RESTART, SIGNATURE, UPLOAD
 
 WAIT = 10.0
 

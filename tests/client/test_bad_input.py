@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.interpreter.forms import outputs_of
-from tensord.interpreter.messages import (
+from tensord.interpreter.wire.forms import outputs_of
+from tensord.interpreter.wire.messages import (
     ATOMIC,
     CALL,
     CHAIN,
@@ -35,7 +35,7 @@ from tensord.interpreter.messages import (
     WAIT,
 )
 from tensord.streams.faults import Fault, FaultKind
-from tensord.vm.tracing.trace import Trace
+from tensord.vm.tracing.analysis.trace import Trace
 
 from ..behaviours.looking_inside import assert_sound, device_of, machine_of, ones
 from ..behaviours.made_ops import here, make_op, raising

@@ -13,7 +13,7 @@ import pytest
 import tensord as td
 from tensord.client import signatures
 from tensord.client.locations import Locations
-from tensord.interpreter.messages import FETCH
+from tensord.interpreter.wire.messages import FETCH
 
 WAIT = 10.0
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.interpreter.meta import DTYPES
+from tensord.interpreter.types.meta import DTYPES
 
 from ..puppet import Puppet
 

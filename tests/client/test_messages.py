@@ -9,8 +9,8 @@ import msgpack
 import numpy as np
 
 from tensord.client.session import Session
-from tensord.interpreter.codec import Encoder, decode
-from tensord.interpreter.messages import ATOMIC, CALL, EFFECT, UPLOAD, MessageKind
+from tensord.interpreter.wire.codec import Encoder, decode
+from tensord.interpreter.wire.messages import ATOMIC, CALL, EFFECT, UPLOAD, MessageKind
 
 
 def everything(session: Session) -> None:

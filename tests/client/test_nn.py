@@ -10,7 +10,7 @@ import pytest
 from tensord.client.nn import Nn
 from tensord.interpreter.errors import KernelError, MetadataError, MetadataTypeError
 from tensord.interpreter.opcodes import Opcode
-from tensord.interpreter.opdef import find
+from tensord.interpreter.schema.opdef import find
 
 from ..interpreter.conftest import evaluate_all
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from tensord.interpreter.opdef import find
 from tensord.interpreter.ops.corrections import CorrectedUfunc
+from tensord.interpreter.schema.opdef import find
 
 from .arrays import ALL, COMPLEX, Shape, arrays, broadcastable, operands, ordinary, rarely, values
 from .calls import Call, call

@@ -99,7 +99,7 @@ def test_the_commands_that_it_prints_work_and_its_trace_verifies(runs, device):
     printed = [line.split() for line in runs[device].output.splitlines() if "tensord trace " in line]
     assert [words[2] for words in printed] == ["verify", "show", "why", "dag"]
     for words in printed:
-        command = [sys.executable, "-c", "from tensord.client.cli import main; main()", *words[1:]]
+        command = [sys.executable, "-c", "from tensord.client.cli.main import main; main()", *words[1:]]
         result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)  # noqa: S603
         assert result.returncode == 0, result.stdout + result.stderr
     assert (runs[device].out / "around.dot").read_text().startswith("digraph")

@@ -15,19 +15,19 @@ from unittest.mock import patch
 import numpy as np
 import zmq
 
-from tensord.interpreter.codec import Encoder, decode
 from tensord.interpreter.errors import ProtocolError
-from tensord.interpreter.limits import Limits
-from tensord.interpreter.wire import BATCH, HELLO, REFUSED, REPLIES, VERSION, WELCOME, host_identity
-from tensord.vm import names
-from tensord.vm.queries import About, answer
+from tensord.interpreter.wire.codec import Encoder, decode
+from tensord.interpreter.wire.frames import BATCH, HELLO, REFUSED, REPLIES, VERSION, WELCOME, host_identity
+from tensord.interpreter.wire.limits import Limits
+from tensord.vm.admission import names
+from tensord.vm.reporting.live_trace import trace_parts
+from tensord.vm.reporting.locations import Places
+from tensord.vm.reporting.questions import About, answer
 from tensord.vm.service import front as front_module
 from tensord.vm.service.front import Front
-from tensord.vm.service.lobby import Lobby
 from tensord.vm.service.peer import Credentials
-from tensord.vm.tracing.parts import read_parts
-from tensord.vm.tracing.picture import trace_parts
-from tensord.vm.tracing.places import Places
+from tensord.vm.service.registry import Lobby
+from tensord.vm.tracing.analysis.parts import read_parts
 
 from ..vm.bare_engine import Bare
 from .programs import CLIENTS, Writer

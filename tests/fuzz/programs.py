@@ -17,9 +17,9 @@ import numpy as np
 
 from tensord.interpreter import ops as _ops  # noqa: F401 - fills the registry
 from tensord.interpreter.errors import TensordError
-from tensord.interpreter.messages import decode_meta, encode_meta
-from tensord.interpreter.opdef import REGISTRY, REQUIRED, OpDef
-from tensord.interpreter.wire import host_identity
+from tensord.interpreter.schema.opdef import REGISTRY, REQUIRED, OpDef
+from tensord.interpreter.wire.frames import host_identity
+from tensord.interpreter.wire.messages import decode_meta, encode_meta
 
 CLIENTS: Final = (b"a", b"b")
 STEPS: Final = 24

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import tensord.interpreter.ops  # noqa: F401 - fills the registry
-from tensord.interpreter.infer import infer_once
-from tensord.interpreter.meta import DTYPES, Meta
-from tensord.interpreter.opdef import find
-from tensord.interpreter.promotion import check_scalar
+from tensord.interpreter.schema.infer import infer_once
+from tensord.interpreter.schema.opdef import find
+from tensord.interpreter.schema.promotion import check_scalar
+from tensord.interpreter.types.meta import DTYPES, Meta
 
 SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, np.nan, np.inf, -np.inf, 0.5])
 

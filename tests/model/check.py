@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from tensord.interpreter.errors import CancelledError, KernelError, TensordError
-from tensord.vm.serial import SerialEngine
-from tensord.vm.serial_values import Value
+from tensord.vm.serial.engine import SerialEngine
+from tensord.vm.serial.values import Value
 
 from .ops import failing_ops
 from .programs import execute, random_program

@@ -10,8 +10,8 @@ import numpy as np
 import tensord
 from tensord.client.tensor import Tensor
 from tensord.interpreter.errors import TensordError
-from tensord.interpreter.meta import Meta
-from tensord.vm.serial_values import Value
+from tensord.interpreter.types.meta import Meta
+from tensord.vm.serial.values import Value
 
 from .check import Expected, compare_chain, kind_of, same
 from .steps import Program, Step

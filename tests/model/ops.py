@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tensord.interpreter.meta import Meta
-from tensord.interpreter.opdef import REGISTRY, OpDef, define
+from tensord.interpreter.schema.opdef import REGISTRY, OpDef, define
+from tensord.interpreter.types.meta import Meta
 
 
 def infer_same(metas: tuple[Any, ...], _attributes: Any) -> tuple[Meta | None, ...]:

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from tensord.interpreter.errors import MetadataError
-from tensord.interpreter.infer import infer_once
-from tensord.interpreter.meta import Meta
-from tensord.interpreter.opdef import find
-from tensord.interpreter.targets import check_targets
-from tensord.vm.serial import SerialEngine
+from tensord.interpreter.schema.infer import infer_once
+from tensord.interpreter.schema.opdef import find
+from tensord.interpreter.schema.targets import check_targets
+from tensord.interpreter.types.meta import Meta
+from tensord.vm.serial.engine import SerialEngine
 
 from .steps import Encoder, Program, Step, World
 

@@ -14,11 +14,11 @@ from tensord.interpreter.errors import TensordError
 from tensord.streams.cpu import CpuOptions
 from tensord.streams.faults import Fault
 from tensord.streams.sim import SimOptions
-from tensord.vm import cancel
+from tensord.vm.admission import cancellation
+from tensord.vm.admission.names import unpublish
 from tensord.vm.engine import Engine
-from tensord.vm.names import unpublish
-from tensord.vm.session import VmSession
-from tensord.vm.tracing.trace import Trace
+from tensord.vm.model.session import VmSession
+from tensord.vm.tracing.analysis.trace import Trace
 
 from .steps import Encoder, Program, Step
 from .streams import ModelCpu, ModelSim, ModelStream, Steering
@@ -180,9 +180,9 @@ class Machine:
         session = self.sessions[step.session]
         self.admit_all()
         if step.kind == "cancel":
-            cancel.cancel(self.engine, session)
+            cancellation.cancel(self.engine, session)
         elif step.kind == "close":
-            cancel.close(self.engine, session)
+            cancellation.close(self.engine, session)
         else:
             while step.fields[0] not in self.answers[step.session]:
                 if not (self.act_serially() if serially else self.act()):
@@ -191,7 +191,7 @@ class Machine:
     def wind_up(self) -> None:
         """End every session, take every name away: after that nothing is to be left."""
         for session in list(self.engine.sessions.values()):
-            cancel.close(self.engine, session)
+            cancellation.close(self.engine, session)
         unpublish(self.engine, list(self.engine.names))
         self.drain()
 

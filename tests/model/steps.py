@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from tensord.interpreter.messages import MessageKind as M
-from tensord.interpreter.messages import encode_meta
+from tensord.interpreter.wire.messages import MessageKind as M
+from tensord.interpreter.wire.messages import encode_meta
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pytest
 
-from tensord.interpreter.meta import Meta
+from tensord.interpreter.types.meta import Meta
 
 from .check import check
 from .run import REPLAY, failures

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tensord.interpreter.meta import Meta
+from tensord.interpreter.types.meta import Meta
 from tensord.streams.cuda import available
 from tensord.streams.stream import StreamKind
 

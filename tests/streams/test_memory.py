@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tensord.interpreter.meta import Meta
+from tensord.interpreter.types.meta import Meta
 from tensord.streams.host import physical_memory
 
 BOTH = pytest.mark.parametrize("name", ["cpu:0", "sim:0"])

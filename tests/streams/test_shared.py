@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensord.interpreter.meta import Meta
-from tensord.interpreter.segments import (
+from tensord.interpreter.types.meta import Meta
+from tensord.interpreter.wire.segments import (
     F_SEAL_FUTURE_WRITE,
     SHARED_FROM,
     Segment,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tensord.interpreter.errors import CancelledError
-from tensord.interpreter.meta import Meta
+from tensord.interpreter.types.meta import Meta
 from tensord.streams.events import EXECUTED
 from tensord.streams.stream import StreamKind
 

@@ -8,8 +8,18 @@ from typing import Any
 import numpy as np
 
 from tensord.interpreter.errors import TensordError
-from tensord.interpreter.limits import Limits
-from tensord.interpreter.messages import CALL, FETCH, LOCATION, LOOKUP, PUBLISH, RELEASE, SIGNATURE, TO_DEVICE, UPLOAD
+from tensord.interpreter.wire.limits import Limits
+from tensord.interpreter.wire.messages import (
+    CALL,
+    FETCH,
+    LOCATION,
+    LOOKUP,
+    PUBLISH,
+    RELEASE,
+    SIGNATURE,
+    TO_DEVICE,
+    UPLOAD,
+)
 from tensord.streams.cpu import CpuOptions
 from tensord.vm.engine import Engine
 from tests.model.streams import ModelCpu, Steering

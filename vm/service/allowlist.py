@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ...interpreter.keys import is_key
+from ...interpreter.wire.keys import is_key
 from ..log import log
 from .errors import StartError
 

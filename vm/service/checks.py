@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from ...interpreter.addresses import parse
 from ...interpreter.errors import MetadataError
+from ...interpreter.wire.addresses import parse
 from ...streams.catalogue import check_devices, parse_size
 
 Check: TypeAlias = Callable[[object], Any]

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
-from ...interpreter.addresses import default_address
 from ...interpreter.errors import MetadataError
-from ...interpreter.limits import Limits
+from ...interpreter.wire.addresses import default_address
+from ...interpreter.wire.limits import Limits
 from . import checks
 from .errors import StartError
 from .logs import FORMATS, LEVELS, Format

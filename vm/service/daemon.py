@@ -24,27 +24,27 @@ from typing import Any
 
 import zmq
 
-from ...interpreter.wire import GOODBYE
+from ...interpreter.wire.frames import GOODBYE
 from ...streams.stream import Task
-from .. import cancel
+from ..admission import cancellation
 from ..log import log
-from ..queries import Client
+from ..reporting.questions import Client
 from ..runtime import Runtime
 from . import zap
 from .config import Config
-from .door import Door
-from .entrance import Guards, guards
 from .errors import StartError
 from .front import Front
 from .guard import PERIOD, MemoryGuard
 from .instance import Instance, private
-from .lobby import Lobby
+from .listen_address import Guards, guards
+from .listener import Door
 from .logs import logging_to
 from .loop import Loop
 from .notify import Notifier
 from .outbound import encode, try_send
-from .strangers import PERIOD as STRANGERS
-from .strangers import Strangers
+from .registry import Lobby
+from .unauthenticated import PERIOD as STRANGERS
+from .unauthenticated import Strangers
 
 SWITCH_INTERVAL = 1e-4
 LAST_WORDS = 0.1  # seconds for a refusal to leave before its connection is cut
@@ -248,7 +248,7 @@ class Service:
             for peer in list(self.lobby.sessions.values()):
                 peer.inbox.clear()
                 if peer.session is not None:
-                    cancel.cancel(self.runtime.engine, peer.session)
+                    cancellation.cancel(self.runtime.engine, peer.session)
             self.turn_until(self.is_idle, CANCELLED)
         self.front.flush()
         for peer in list(self.lobby.sessions.values()):

@@ -17,17 +17,17 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from ...interpreter.errors import ProtocolError, QuotaError, TensordError
-from ...interpreter.forms import is_natural
-from ...interpreter.wire import ACK, BATCH, BYE, CANCEL, PING, PONG, REFUSED, SEGMENT
-from .. import cancel
+from ...interpreter.wire.forms import is_natural
+from ...interpreter.wire.frames import ACK, BATCH, BYE, CANCEL, PING, PONG, REFUSED, SEGMENT
+from ..admission import cancellation
 from ..engine import Engine
 from ..log import log
-from ..session import ReplySink
-from .door import Door
+from ..model.session import ReplySink
 from .inbound import decode_header, place_uploads, take_segment
-from .lobby import LEAVES, Lobby
+from .listener import Door
 from .outbound import acknowledge, encode, resend, send, send_answers, send_part, try_send
 from .peer import Answer, Peer, State, fields, session_of
+from .registry import LEAVES, Lobby
 
 QUANTUM_NS = 100_000  # of one peer, before the socket and the others are looked at again
 PATIENCE = 4  # windows that a peer may have unfinished before it is cut off
@@ -175,7 +175,7 @@ class Front:
             raise ProtocolError("a CANCEL is [2, generation]")
         session = session_of(peer)
         if generation > session.generation:  # else it was sent again after a reconnect
-            cancel.cancel(self.engine, session)
+            cancellation.cancel(self.engine, session)
             session.generation = generation
 
     def ping(self, peer: Peer, header: Sequence[Any], _payloads: Sequence[Any]) -> None:

@@ -9,13 +9,13 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from ...interpreter.codec import decode
 from ...interpreter.errors import ProtocolError
-from ...interpreter.forms import is_natural, is_shape, is_text, shown
-from ...interpreter.limits import Limits
-from ...interpreter.messages import ATOMIC, UPLOAD
-from ...interpreter.segments import Segment, array_at, new_number
-from ...interpreter.wire import array_of, dtype_of
+from ...interpreter.wire.codec import decode
+from ...interpreter.wire.forms import is_natural, is_shape, is_text, shown
+from ...interpreter.wire.frames import array_of, dtype_of
+from ...interpreter.wire.limits import Limits
+from ...interpreter.wire.messages import ATOMIC, UPLOAD
+from ...interpreter.wire.segments import Segment, array_at, new_number
 from .peer import Peer
 
 Freed = deque[tuple["weakref.ref[Any]", int]]

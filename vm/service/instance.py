@@ -34,7 +34,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ...interpreter.addresses import Address, lock_path, parse, pid_of
+from ...interpreter.wire.addresses import Address, lock_path, parse, pid_of
 from .errors import StartError
 
 LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK

@@ -28,8 +28,8 @@ import zmq
 
 from ...streams.stream import Task
 from ..engine import Engine
-from .door import Door
 from .front import Front
+from .listener import Door
 from .peer import Peer
 
 STUCK_RETRY = 0.005

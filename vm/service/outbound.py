@@ -14,10 +14,9 @@ import numpy as np
 import zmq
 from numpy.typing import NDArray
 
-from ...interpreter.codec import Encoder
 from ...interpreter.errors import MetadataError
-from ...interpreter.segments import place_of
-from ...interpreter.wire import (
+from ...interpreter.wire.codec import Encoder
+from ...interpreter.wire.frames import (
     ARRAY,
     ARRAYS,
     ERROR,
@@ -29,6 +28,7 @@ from ...interpreter.wire import (
     name_of,
     strides_of,
 )
+from ...interpreter.wire.segments import place_of
 from .peer import Answer, Peer, State
 
 _encoder = Encoder()

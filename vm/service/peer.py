@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakSet
 
 from ...interpreter.errors import ProtocolError, TensordError
-from ...interpreter.limits import Limits
-from ...interpreter.segments import Segment
+from ...interpreter.wire.limits import Limits
+from ...interpreter.wire.segments import Segment
 
 if TYPE_CHECKING:
-    from ..session import VmSession
-    from .door import Door
+    from ..model.session import VmSession
+    from .listener import Door
 
 
 class State(Enum):

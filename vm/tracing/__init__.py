@@ -1,1 +1,5 @@
-"""The trace: the ring that the engine writes, the records it is read as, and the tools that work on them."""
+"""The trace: what the engine writes.
+
+- `record`: a record's fields; `flat`: the tuples that the ring keeps; `ring`: the last finished instructions
+- `analysis/`: the tools that read records
+"""

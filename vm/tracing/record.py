@@ -13,16 +13,6 @@ from enum import StrEnum
 from typing import NamedTuple
 
 
-class Reason(StrEnum):
-    """Why one instruction waits for another."""
-
-    RAW = "RAW"
-    WAR = "WAR"
-    WAW = "WAW"
-    # A Barrier waits for every earlier instruction of its session.
-    BARRIER = "barrier"
-
-
 class Kind(StrEnum):
     """Operand kinds."""
 

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
-from ..instruction import Instruction
+from ..model.instruction import Instruction
 from .flat import Where, inflate
 from .record import Record
 

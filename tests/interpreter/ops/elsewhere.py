@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from tensord.interpreter.infer import infer_once
-from tensord.interpreter.opdef import find
+from tensord.interpreter.schema.infer import infer_once
+from tensord.interpreter.schema.opdef import find
 
 from ..conftest import meta_of
 

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tensord.interpreter.errors import MetadataError
-from tensord.interpreter.meta import DTYPES
-from tensord.interpreter.opdef import REGISTRY
 from tensord.interpreter.ops.elementwise import CORRECTED
-from tensord.interpreter.promotion import promote
+from tensord.interpreter.schema.opdef import REGISTRY
+from tensord.interpreter.schema.promotion import promote
+from tensord.interpreter.types.meta import DTYPES
 
 from ..conftest import meta_of
 from .elsewhere import evaluate_elsewhere

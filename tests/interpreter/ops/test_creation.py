@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tensord.interpreter.errors import MetadataError
-from tensord.interpreter.meta import DTYPES, Meta
-from tensord.interpreter.promotion import check_scalar
+from tensord.interpreter.schema.promotion import check_scalar
+from tensord.interpreter.types.meta import DTYPES, Meta
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

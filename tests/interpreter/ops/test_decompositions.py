@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tensord.interpreter.errors import MetadataError, MetadataTypeError
-from tensord.interpreter.infer import infer_once
-from tensord.interpreter.meta import Meta
-from tensord.interpreter.opdef import find
+from tensord.interpreter.schema.infer import infer_once
+from tensord.interpreter.schema.opdef import find
+from tensord.interpreter.types.meta import Meta
 
 DTYPES = ["float32", "float64", "complex64", "complex128"]
 REAL = {"float32": "float32", "float64": "float64", "complex64": "float32", "complex128": "float64"}

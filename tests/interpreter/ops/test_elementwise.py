@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 import tensord.interpreter.ops  # noqa: F401 - fills the registry
 from tensord.interpreter.errors import MetadataError
-from tensord.interpreter.meta import DTYPES
-from tensord.interpreter.opdef import REGISTRY
 from tensord.interpreter.ops.elementwise import CORRECTED
-from tensord.interpreter.promotion import promote
+from tensord.interpreter.schema.opdef import REGISTRY
+from tensord.interpreter.schema.promotion import promote
+from tensord.interpreter.types.meta import DTYPES
 
 from ..conftest import meta_of
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tensord.interpreter.meta import Meta
+from tensord.interpreter.types.meta import Meta
 
 COMPLEX, REAL, HERMITIAN = ("fft", "ifft"), ("rfft", "ihfft"), ("irfft", "hfft")
 ONE = (*COMPLEX, *REAL, *HERMITIAN)

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tensord.interpreter.errors import MetadataError, MetadataIndexError, MetadataTypeError
-from tensord.interpreter.kinds import FLOATING, INTEGER, UNSIGNED
-from tensord.interpreter.meta import Meta
-from tensord.interpreter.opdef import find
+from tensord.interpreter.schema.opdef import find
+from tensord.interpreter.types.kinds import FLOATING, INTEGER, UNSIGNED
+from tensord.interpreter.types.meta import Meta
 
 # Dtypes that promote together: uint64 and signed integers have no common one.
 MIXED = [{"bool"}, INTEGER - {"uint64"}, UNSIGNED, FLOATING]

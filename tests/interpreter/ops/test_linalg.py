@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tensord.interpreter.errors import MetadataError, MetadataIndexError, MetadataTypeError
-from tensord.interpreter.meta import DTYPES, Meta
-from tensord.interpreter.opdef import REGISTRY, find
+from tensord.interpreter.schema.opdef import REGISTRY, find
+from tensord.interpreter.types.meta import DTYPES, Meta
 
 DTYPE_PAIRS = st.tuples(st.sampled_from(sorted(DTYPES)), st.sampled_from(sorted(DTYPES)))
 NUMERIC = st.sampled_from(sorted(set(DTYPES) - {"bool"}))

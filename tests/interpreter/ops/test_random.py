@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tensord.interpreter import kinds
 from tensord.interpreter.errors import MetadataError, MetadataOverflowError, MetadataTypeError
-from tensord.interpreter.infer import infer_once
-from tensord.interpreter.meta import DTYPES, Meta
-from tensord.interpreter.opdef import find
 from tensord.interpreter.ops.random import END
-from tensord.interpreter.promotion import check_scalar
+from tensord.interpreter.schema.infer import infer_once
+from tensord.interpreter.schema.opdef import find
+from tensord.interpreter.schema.promotion import check_scalar
+from tensord.interpreter.types import kinds
+from tensord.interpreter.types.meta import DTYPES, Meta
 
 ELSEWHERE = types.SimpleNamespace(
     asarray=np.asarray, take=lambda x, order, axis, out: out.__setitem__(..., np.take(x, order, axis))

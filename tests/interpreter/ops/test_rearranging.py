@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tensord.interpreter.errors import DeviceMemoryError, MetadataError, MetadataIndexError, MetadataTypeError
-from tensord.interpreter.kinds import INTEGER
-from tensord.interpreter.meta import DTYPES, Meta
-from tensord.interpreter.opdef import find
+from tensord.interpreter.schema.opdef import find
+from tensord.interpreter.types.kinds import INTEGER
+from tensord.interpreter.types.meta import DTYPES, Meta
 
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)
 DTYPE = st.sampled_from(sorted(DTYPES))

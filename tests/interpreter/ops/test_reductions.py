@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tensord.interpreter.errors import MetadataError
-from tensord.interpreter.kinds import REAL
-from tensord.interpreter.meta import DTYPES, Meta
+from tensord.interpreter.types.kinds import REAL
+from tensord.interpreter.types.meta import DTYPES, Meta
 
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)
 

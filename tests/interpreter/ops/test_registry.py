@@ -7,9 +7,9 @@ import pytest
 
 import tensord.interpreter.ops  # noqa: F401 - fills the registry
 from tensord.interpreter.errors import MetadataError
-from tensord.interpreter.infer import infer_once
-from tensord.interpreter.meta import DTYPES, Meta
-from tensord.interpreter.opdef import REGISTRY, VARIADIC, has
+from tensord.interpreter.schema.infer import infer_once
+from tensord.interpreter.schema.opdef import REGISTRY, VARIADIC, has
+from tensord.interpreter.types.meta import DTYPES, Meta
 
 ELEMENTWISE = sorted(name for name, op in REGISTRY.items() if op.elementwise)
 ATTRIBUTES = {"astype": [{"dtype": name} for name in DTYPES], "cast": [{"dtype": name} for name in DTYPES]}

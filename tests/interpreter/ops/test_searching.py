@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tensord.interpreter.meta import DTYPES, Meta
+from tensord.interpreter.types.meta import DTYPES, Meta
 
 REAL = sorted(name for name, dtype in DTYPES.items() if dtype.kind in "iuf")
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
 from tensord.interpreter.errors import MetadataError, MetadataIndexError, MetadataTypeError
-from tensord.interpreter.infer import infer_once
-from tensord.interpreter.meta import Meta
-from tensord.interpreter.opdef import find
+from tensord.interpreter.schema.infer import infer_once
+from tensord.interpreter.schema.opdef import find
+from tensord.interpreter.types.meta import Meta
 
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=3)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tensord.interpreter.limits import Limits
+from tensord.interpreter.wire.limits import Limits
 from tensord.vm.service import checks
 from tensord.vm.service.config import TABLES, Config, load, settings
 from tensord.vm.service.config_text import to_plain, to_toml

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tensord.interpreter.errors import TensordError
-from tensord.interpreter.wire import REFUSED, WELCOME
+from tensord.interpreter.wire.frames import REFUSED, WELCOME
 
 from ...fuzz.harness import Harness
 from ...fuzz.programs import pack

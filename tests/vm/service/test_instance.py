@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import zmq
 
-from tensord.interpreter.addresses import pid_of
+from tensord.interpreter.wire.addresses import pid_of
 from tensord.vm.service import instance as module
 from tensord.vm.service.errors import StartError
 from tensord.vm.service.instance import Instance, make_private, private

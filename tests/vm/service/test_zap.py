@@ -10,13 +10,13 @@ import zmq
 from zmq.utils import z85
 
 from tensord.client.keys import curve_options
-from tensord.interpreter import keys
 from tensord.interpreter.errors import MetadataError
+from tensord.interpreter.wire import keys
 from tensord.vm.service import zap
 from tensord.vm.service.allowlist import AllowList
-from tensord.vm.service.entrance import guards
 from tensord.vm.service.errors import StartError
 from tensord.vm.service.instance import private
+from tensord.vm.service.listen_address import guards
 from tensord.vm.service.zap import Gatekeeper
 
 ME = os.getuid()

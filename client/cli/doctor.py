@@ -1,0 +1,188 @@
+"""`tensord doctor`: find the usual troubles and say what to do about each. Works with no daemon running."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from ...interpreter.errors import TensordError
+from .ask import Address, Json, print_json
+from .doctor_checks import SYSTEM, Finding, Level, fail, installed, note, ok, warn
+from .doctor_gpu import check_gpu
+from .figures import duration, plural
+
+
+def add(app: typer.Typer) -> None:
+    """Register the command."""
+    app.command()(doctor)
+
+
+def doctor(address: Address = None, as_json: Json = False) -> None:
+    """Find the usual troubles, and say what to do.
+
+    Exits with 1 if something is wrong; warnings alone do not count.
+
+    Example: tensord doctor
+    """
+    findings = list(examine(address))
+    if as_json:
+        print_json([finding._asdict() for finding in findings])
+    else:
+        _show(findings)
+    if any(finding.level is Level.FAIL for finding in findings):
+        raise typer.Exit(1)
+
+
+def examine(address: str | None) -> Iterator[Finding]:
+    """Every finding; a check that fails itself is one, too."""
+    yield from _guarded("daemon", lambda: check_daemon(address))
+    for check in (*SYSTEM, check_gpu):
+        yield from _guarded(check.__name__.removeprefix("check_").replace("_", " "), check)
+
+
+def _guarded(name: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
+    try:
+        yield from check()
+    except Exception as error:
+        yield warn(name, f"could not be checked ({type(error).__name__}: {error})", "please report this")
+
+
+def _show(findings: list[Finding]) -> None:
+    from .terminal import print_table
+
+    rows = [(finding.level.value, finding.check, finding.message, finding.advice) for finding in findings]
+    bad = [finding for finding in findings if finding.level in {Level.WARN, Level.FAIL}]
+    wrong = sum(finding.level is Level.FAIL for finding in bad)
+    verdict = f"{plural(wrong, 'problem')}, {plural(len(bad) - wrong, 'warning')}" if bad else "nothing is wrong"
+    print_table(("", "check", "found", "what to do"), rows, caption=verdict, folded=("found", "what to do"))
+
+
+# -- the daemon and its socket -----------------------------------------------------------------------------------------
+
+
+def check_daemon(address: str | None) -> Iterator[Finding]:
+    """The runtime directory, the socket, who listens there, and its version."""
+    from ...interpreter.wire.addresses import default_address, for_client
+
+    chosen = address or default_address()
+    if not address:
+        yield from check_environment(chosen)
+    try:
+        parsed = for_client(chosen)
+    except TensordError as error:
+        what, _, advice = str(error).partition(": ")
+        yield fail("address", what, advice or "tensord serve --help says what addresses are")
+        return
+    if parsed.kind == "ipc":
+        found = [*check_directory(Path(parsed.path).parent, default=not address), *check_socket(Path(parsed.path))]
+        yield from found
+        if any(one.level is Level.FAIL for one in found):
+            return
+    yield from check_listener(chosen, socket=Path(parsed.path) if parsed.path else None)
+
+
+def check_environment(address: str) -> Iterator[Finding]:
+    """What decides where clients and daemons meet if nobody says it."""
+    directory = os.environ.get("XDG_RUNTIME_DIR", "")
+    if directory and Path(directory).is_absolute():
+        yield ok("XDG_RUNTIME_DIR", directory)
+    else:
+        is_what = "is a relative path" if directory else "is unset"
+        advice = "log in through systemd, or set it for clients and daemon alike, so that they look in one place"
+        yield note("XDG_RUNTIME_DIR", f"{is_what}, so the default address is {address}", advice)
+
+
+def check_directory(directory: Path, *, default: bool) -> Iterator[Finding]:
+    """The directory of the socket: ours, and nobody else may enter. Elsewhere than by default that is your choice."""
+    if not directory.exists():
+        yield ok("directory", f"{directory} is not there yet; `tensord serve` makes it")
+        return
+    about = directory.stat()
+    mode = stat.S_IMODE(about.st_mode)
+    bad = fail if default else warn
+    if not stat.S_ISDIR(about.st_mode):
+        yield fail("directory", f"{directory} is no directory", f"rm {directory}")
+    elif about.st_uid != os.getuid():
+        advice = "rename it and start again, or choose another --address"
+        yield bad("directory", f"{directory} belongs to user {about.st_uid}, not to us ({os.getuid()})", advice)
+    elif mode & 0o077:
+        yield bad("directory", f"{directory} has mode {mode:04o}: others may enter", f"chmod 700 {directory}")
+    elif mode & 0o700 != 0o700:
+        yield fail("directory", f"{directory} has mode {mode:04o}: we may not use it", f"chmod 700 {directory}")
+    else:
+        yield ok("directory", f"{directory}, mode {mode:04o}")
+
+
+def check_socket(socket: Path) -> Iterator[Finding]:
+    """What lies at the socket's path: a socket of ours, or nothing."""
+    try:
+        about = socket.lstat()
+    except OSError:
+        return
+    if not stat.S_ISSOCK(about.st_mode):
+        yield fail("socket", f"{socket} is no socket", f"rm {socket}")
+    elif about.st_uid != os.getuid():
+        yield fail("socket", f"{socket} belongs to user {about.st_uid}, not to us", "choose another --address")
+
+
+def check_listener(address: str, socket: Path | None) -> Iterator[Finding]:
+    """Whoever listens there."""
+    from ...interpreter.wire.addresses import pid_of
+
+    pid = pid_of(address)
+    if pid is None and socket is not None:
+        if socket.exists():
+            advice = f"nothing: `tensord serve` replaces it; or rm {socket}"
+            yield warn("daemon", f"{socket} is stale: no daemon holds it", advice)
+        else:
+            yield note("daemon", f"none at {address}", "tensord serve")
+        return
+    who = f"process {pid}" if pid else "whoever listens"
+    try:
+        status = _status(address)
+    except (TensordError, OSError) as error:
+        advice = (
+            f"see its log; if it hangs: kill {pid}"
+            if pid
+            else "start it there with tensord serve, or check the address"
+        )
+        yield fail("daemon", f"{who} at {address} gives no answer: {error}", advice)
+        return
+    answers = f"process {status['pid']} at {address}, up {duration(status['uptime'])}"
+    yield ok("daemon", f"{answers}, {plural(status['sessions'], 'session')}")
+    yield from check_status(status)
+
+
+def _status(address: str) -> dict[str, Any]:
+    from .ask import ask
+
+    found: dict[str, Any] = ask(address, "status")
+    return found
+
+
+def check_status(status: dict[str, Any]) -> Iterator[Finding]:
+    """What a daemon says of itself."""
+    ours = installed("tensord")
+    if status["version"] != ours:
+        message = f"the daemon is {status['version']}, this client {ours}"
+        yield warn("versions", message, "restart the daemon, or install the same version on both sides")
+    else:
+        yield ok("versions", f"daemon and client are both {ours}")
+    for name, device in status["devices"].items():
+        if device["lost"]:
+            yield fail(name, f"is lost: {device['lost']}", "restart the daemon")
+        elif device["used"] > device["limit"] * 0.95:
+            advice = "tensord tensors --device {name} shows what is there"
+            yield warn(name, "more than 95 % of its memory is in use", advice.format(name=name))
+    for one in status["hung"]:
+        message = (
+            f"#{one['instruction']} {one['op']} has been running for {duration(one['seconds'])} on {one['stream']}"
+        )
+        yield warn("hanging kernel", message, f"tensord trace why {one['instruction']}; only a restart ends it")
+    if not status["trace"]["enabled"]:
+        yield note("trace", "off", "start the daemon with tracing on")

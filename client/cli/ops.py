@@ -1,0 +1,177 @@
+"""`tensord ops`: what there is to call, from the definitions; no daemon is asked."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .ask import Json, print_json
+from .figures import plural
+
+if TYPE_CHECKING:
+    from ...interpreter.schema.opdef import OpDef
+    from ...interpreter.schema.opdoc import Description
+
+UNKNOWN = 2  # the exit code
+_LABEL = 14
+
+
+def add(app: typer.Typer) -> None:
+    """Register the command."""
+    app.command()(ops)
+
+
+def ops(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="All about this one.", show_default=False)
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List the ops that a session can call, or say all about one.
+
+    Exits with 2 if there is no such op.
+
+    Example: tensord ops matmul
+    """
+    if name is None:
+        _list(as_json=as_json)
+    else:
+        _tell(_found(name, as_json=as_json), as_json=as_json)
+
+
+def _found(name: str, *, as_json: bool) -> OpDef:
+    from ...interpreter import ops as _ops  # noqa: F401 - fills the registry
+    from ...interpreter.errors import MetadataError
+    from ...interpreter.schema.opdef import find
+
+    try:
+        return find(name)
+    except MetadataError as error:
+        if as_json:
+            print_json({"error": str(error)})
+        else:
+            near = str(error).endswith("?")
+            typer.echo(f"tensord: {error}{'' if near else '; `tensord ops` lists all'}", err=True)
+        raise typer.Exit(UNKNOWN) from None
+
+
+# -- all of them -------------------------------------------------------------------------------------------------------
+
+
+def _list(*, as_json: bool) -> None:
+    from ...interpreter import ops as _ops  # noqa: F401 - fills the registry
+    from ...interpreter.schema.opdef import REGISTRY
+    from ...interpreter.schema.opdoc import by_family
+
+    if as_json:
+        print_json([about(op) for op in REGISTRY.values()])
+        return
+    from .terminal import print_table
+
+    # Into a pipe a line is as long as it needs to be.
+    folded = ("operands", "what it does") if sys.stdout.isatty() else ()
+    for family, members in by_family(REGISTRY.values()).items():
+        rows = [(op["name"], _operands(op), op["summary"]) for op in members]
+        print_table(("op", "operands", "what it does"), rows, title=family, folded=folded)
+    typer.echo(f"{plural(len(REGISTRY), 'op')}; `tensord ops NAME` says all about one")
+
+
+def _operands(op: Description) -> str:
+    from ...interpreter.schema.opdoc import shown
+
+    return ", ".join(map(shown, op["operands"]))
+
+
+# -- one ---------------------------------------------------------------------------------------------------------------
+
+
+def about(op: OpDef) -> dict[str, Any]:
+    """The description, and what the array modules here lack for it: module -> function, or None if nothing is."""
+    from ...interpreter.schema.opdoc import description_of
+
+    cupy = _cupy()
+    return {**description_of(op), "lacks": {} if cupy is None else {"cupy": op.lacks(cupy)}}
+
+
+def _cupy() -> Any:
+    """CuPy, if it is there; whatever keeps it from being imported, `tensord doctor` says."""
+    with suppress(Exception):
+        import cupy
+
+        return cupy
+    return None
+
+
+def _tell(op: OpDef, *, as_json: bool) -> None:
+    description = about(op)
+    if as_json:
+        print_json(description)
+        return
+    typer.echo(f"{op.name}: {op.summary}\n")
+    for label, text in _lines(description):
+        typer.echo(f"  {label:<{_LABEL}}{text}")
+
+
+def _lines(op: Description) -> Iterator[tuple[str, str]]:
+    yield "family", op["family"]
+    yield from _labelled("operands", _operand_texts(op) or ["none"])
+    yield from _labelled("attributes", _attribute_texts(op) or ["none"])
+    yield "gives", _gives(op)
+    if op["view"]:
+        yield "memory", "its operand's, where strides can express it, until one of the two is written"
+    elif op["elementwise"]:
+        yield "memory", "may be that of an operand, with out="
+    elif op["partial"]:
+        yield "memory", "with out=, which is its first operand, only a part is written"
+    if op["composite"]:
+        yield "composite", "on a device without a kernel for it, it is made of other ops"
+    yield "devices", _devices(op)
+
+
+def _labelled(label: str, texts: list[str]) -> Iterator[tuple[str, str]]:
+    """The label stands before the first of them."""
+    yield from zip([label, *[""] * len(texts)], texts, strict=False)
+
+
+def _operand_texts(op: Description) -> list[str]:
+    from ...interpreter.schema.opdoc import same_dtypes
+
+    groups = [(", ".join(names), first) for names, first in same_dtypes(op)]
+    width = max((len(names) for names, _ in groups), default=0)
+    return [f"{names:<{width}}  {_accepted(first)}" for names, first in groups]
+
+
+def _accepted(operand: Description) -> str:
+    takes, dtypes = operand["takes"], operand["dtypes"]
+    return takes if not dtypes or dtypes[-1] in takes else f"{takes}: {', '.join(dtypes)}"
+
+
+def _attribute_texts(op: Description) -> list[str]:
+    width = max((len(attribute["name"]) for attribute in op["attributes"]), default=0)
+    return [
+        f"{a['name']:<{width}}  {'has to be given' if a['required'] else repr(a['default']) + ' by default'}"
+        for a in op["attributes"]
+    ]
+
+
+def _gives(op: Description) -> str:
+    if op["dynamic"]:
+        known = "of a shape that the data decide" if op["results"] == 1 else "of shapes that the data decide"
+    else:
+        known = f"{'shape and dtype' if op['results'] == 1 else 'shapes and dtypes'} known at the call"
+    return f"{plural(op['results'], 'tensor')}, {known}"
+
+
+def _devices(op: Description) -> str:
+    """Who has a kernel for it, and what becomes of it elsewhere."""
+    elsewhere = "it is made of other ops" if op["composite"] else "it runs on a cpu device"
+    missing = op["lacks"].get("cupy")
+    if missing:
+        return f"cpu and sim; CuPy has no {missing}, so that for cuda {elsewhere}"
+    if op["lacks"] or not op["needs"]:
+        return "all"
+    return f"cpu and sim, and cuda where CuPy has {' and '.join(op['needs'])}; else {elsewhere}"

@@ -1,0 +1,209 @@
+"""`tensord trace dump` and `trace record`: what a running daemon does, saved as a trace file.
+
+The daemon keeps the last 16,384 finished instructions. `dump` saves those; `record` asks again and again for what has
+finished since, so that a file can hold more. What finishes faster than it can be asked for is lost and counted.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ...interpreter.errors import ConnectionLost, ProtocolError, TensordError
+from .ask import Address, Json, connected, print_json
+from .figures import count, duration, plural, size
+from .source import load
+
+if TYPE_CHECKING:
+    from ...vm.tracing.analysis.parts import Picture
+    from ...vm.tracing.analysis.recording import Recording
+
+_PAUSE = 0.05  # seconds between two questions while little happens
+_PROGRESS = 0.2  # seconds between two progress lines
+_NEVER = 1 << 62  # a tick that no machine reaches
+_UNITS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0}
+
+
+def add(app: typer.Typer) -> None:
+    """Register the commands."""
+    app.command()(dump)
+    app.command()(record)
+
+
+def dump(
+    output: Annotated[Path, typer.Option("-o", "--output", help="The file to write.")] = Path("tensord.trace"),
+    address: Address = None,
+    as_json: Json = False,
+) -> None:
+    """Save what the daemon has in its ring.
+
+    That is the last 16,384 finished instructions, unless it was told otherwise, and the live ones.
+
+    Example: tensord trace dump -o run.trace
+    """
+    trace = load(None, address)
+    trace.save(output)
+    written = output.stat().st_size if output.is_file() else 0
+    _report(output, len(trace), trace.dropped, written, which="older ones ", as_json=as_json)
+
+
+def seconds(text: str) -> float:
+    """A duration: `10s`, `500ms`, `2min`, `1h`, or seconds without a unit."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h)?", text.strip())
+    if found is None:
+        raise typer.BadParameter(f"{text!r} is no duration; write it like 10s, 500ms or 2min")
+    return float(found[1]) * _UNITS[found[2] or "s"]
+
+
+def record(
+    output: Annotated[Path, typer.Option("-o", "--output", help="The file to write.", show_default=False)],
+    address: Address = None,
+    length: Annotated[
+        float | None,
+        typer.Option("--for", parser=seconds, metavar="TIME", help="Stop after this time, such as 10s or 2min."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Record what the daemon does, until Ctrl-C.
+
+    Or until the time is over. The file is whole whatever ends it.
+
+    Example: tensord trace record -o run.trace --for 10s
+    """
+    if output.exists() and not output.is_file():
+        raise ProtocolError(f"{output} is no regular file; record into one, or use `tensord trace dump`")
+    with connected(address) as session, _stop_signals() as stop:
+        recorder = Recorder(session, output, show=not as_json and sys.stderr.isatty())
+        recorder.run(stop, length)
+    _report(output, recorder.file.records, recorder.lost, output.stat().st_size, as_json=as_json)
+
+
+def _report(output: Path, records: int, lost: int, written: int, *, as_json: bool, which: str = "") -> None:
+    if as_json:
+        print_json({"file": str(output), "records": records, "lost": lost, "bytes": written})
+        return
+    missing = f"; {count(lost)} {which}lost" if lost else ""
+    typer.echo(f"{plural(records, 'record')} in {output}, {size(written)}{missing}")
+
+
+class Stop:
+    """Set by the first signal; the second one interrupts whatever is waited for."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def __call__(self, *_: object) -> None:
+        """The signal handler."""
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+    def sleep(self, duration: float) -> None:
+        """Sleep for so long, or until asked to stop."""
+        until = time.monotonic() + duration
+        while not self.asked and (rest := until - time.monotonic()) > 0:
+            time.sleep(min(rest, 0.05))
+
+
+@contextmanager
+def _stop_signals() -> Iterator[Stop]:
+    """Ctrl-C, and being asked to end, end the recording instead of breaking it."""
+    stop = Stop()
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class Recorder:
+    """Asks a daemon for what has finished since the last time, and writes it down."""
+
+    def __init__(self, session: Any, output: Path, *, show: bool) -> None:
+        from ...vm.tracing.analysis.recording import Recording
+
+        self.session = session
+        self.show = show
+        first = self.ask(_NEVER, live=False)
+        if not first.enabled:
+            raise ProtocolError("this daemon keeps no trace; start it with tracing on")
+        self.tick, self.retired = first.tick, first.retired
+        self.capacity = first.capacity
+        self.taken = first.taken
+        self.before = first.retired
+        self.base_tick = 0
+        self.lost = 0
+        self.shown = 0.0
+        self.file: Recording = Recording(output, first.devices)
+
+    def ask(self, since: int, *, live: bool) -> Picture:
+        """What has finished since that tick, and what lives."""
+        from ...vm.tracing.analysis.parts import read_parts
+
+        return read_parts([self.session._query("trace", since, live)])
+
+    def run(self, stop: Stop, length: float | None) -> None:
+        """Record until asked to stop, for so long at most. TensordError if it ended early; the file is whole then."""
+        began = time.monotonic()
+        with self.file:
+            try:
+                while not stop.asked and (length is None or time.monotonic() - began < length):
+                    busy = self.take(live=False) > self.capacity // 8
+                    self.progress(time.monotonic() - began)
+                    rest = _PAUSE if length is None else min(_PAUSE, began + length - time.monotonic())
+                    stop.sleep(0 if busy else rest)
+                self.take(live=True)
+            except KeyboardInterrupt:
+                self.finish()
+            except Exception as error:
+                self.finish()
+                raise self.ended_early(error) from error
+            else:
+                self.finish()
+
+    def take(self, *, live: bool) -> int:
+        """Write down what is new; how many were."""
+        picture = self.ask(self.tick, live=live)
+        finished = picture.finished
+        missed = picture.retired - self.retired - finished
+        if missed > 0:
+            self.lost += missed
+            self.base_tick = min((r.erased for r in picture.records if r.erased), default=picture.tick)
+        self.tick, self.retired, self.taken = picture.tick, picture.retired, picture.taken
+        self.file.add(picture.records)
+        return finished
+
+    def finish(self) -> None:
+        """Complete the file; what finished before the recording began is as good as lost."""
+        self.progress_end()
+        self.file.finish(dropped=self.before + self.lost, base_tick=self.base_tick, taken=self.taken)
+
+    def ended_early(self, error: Exception) -> TensordError:
+        """The error with what became of the file."""
+        what = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        kept = f"{self.file.path} holds the {plural(self.file.records, 'record')} until then"
+        kind = ConnectionLost if isinstance(error, ConnectionLost) else TensordError
+        return kind(f"the recording ended early: {what}. {kept}, and is a whole trace")
+
+    def progress(self, elapsed: float) -> None:
+        """A line that says how far it is, over and over."""
+        if self.show and time.monotonic() - self.shown > _PROGRESS:
+            self.shown = time.monotonic()
+            line = f"{plural(self.file.records, 'record')}, {count(self.lost)} lost, {size(self.file.nbytes)}"
+            sys.stderr.write(f"\r{line}, {duration(round(elapsed, 1))}; Ctrl-C ends it\x1b[K")
+            sys.stderr.flush()
+
+    def progress_end(self) -> None:
+        """Take the line away."""
+        if self.show and self.shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()

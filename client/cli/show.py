@@ -1,0 +1,111 @@
+"""`tensord trace show`: the records of a trace as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .ask import Address, Json, print_json
+from .figures import plural
+from .source import Source, about_source, counts_of, load
+
+if TYPE_CHECKING:
+    from ...vm.tracing.analysis.stream_order import StreamOrder
+    from ...vm.tracing.analysis.trace import Trace
+    from ...vm.tracing.record import Record
+
+_EDGES_SHOWN = 4
+
+
+def add(app: typer.Typer) -> None:
+    """Register the command."""
+    app.command()(show)
+
+
+def show(
+    file: Source = None,
+    *,
+    address: Address = None,
+    limit: Annotated[int, typer.Option(min=0, help="Only so many, from the end; 0 for all.")] = 50,
+    session: Annotated[int | None, typer.Option(help="Only this session.")] = None,
+    ids: Annotated[list[int] | None, typer.Option("--id", help="Only this instruction; may be repeated.")] = None,
+    around: Annotated[int | None, typer.Option(help="Only the neighbourhood of this instruction.")] = None,
+    depth: Annotated[int, typer.Option(min=0, help="How many edges the neighbourhood reaches.")] = 2,
+    as_json: Json = False,
+) -> None:
+    """List the records.
+
+    Example: tensord trace show --limit 20
+    """
+    trace = load(file, address, as_json=as_json)
+    found: Sequence[Record] = trace.records
+    if ids or around is not None or session is not None:
+        found = trace.graph().select(session=session, ids=ids or (), around=around, depth=depth, releases=True).nodes
+    records = found[-limit:] if limit else found
+    if as_json:
+        fields = [
+            record._asdict()
+            | {"operands": [operand._asdict() for operand in record.operands]}
+            | {"edges": [edge._asdict() for edge in record.edges]}
+            for record in records
+        ]
+        about = {"devices": trace.devices, "taken": trace.taken}
+        print_json({**about_source(file), **counts_of(trace), **about, "shown": fields})
+    else:
+        _show_records(trace, records, cut=len(found) - len(records))
+
+
+_COLUMNS = ("id>", "session>", "op", "status", "where", "waits for", "blocked>", "queued>", "ran>", "bytes>")
+_FOLDED = ("waits for", "error")
+
+
+def _show_records(trace: Trace, records: Sequence[Record], *, cut: int) -> None:
+    from ...vm.tracing.analysis.stream_order import StreamOrder
+    from .terminal import print_table
+
+    order = StreamOrder(trace)
+    several = len({record.session for record in records if record.session}) > 1
+    lost = f", {trace.dropped} lost before them" if trace.dropped else ""
+    all_of_them = "; --limit 0 lists all" if cut else ""
+    print_table(
+        (*_COLUMNS, "location", "error"),
+        [_row(record, order, session=str(record.session or "") if several else "") for record in records],
+        caption=f"{len(records)} of {plural(len(trace), 'record')}{lost}{all_of_them}",
+        folded=_FOLDED,
+        spare=("location", "bytes>", "session>", "blocked>", "queued>", "error"),
+    )
+
+
+def _row(record: Record, order: StreamOrder, *, session: str) -> tuple[str, ...]:
+    from ...vm.tracing.analysis.text import duration, is_running, place, status
+    from ...vm.tracing.analysis.why import Story
+
+    story = Story(record, (), told=False, until=order.until)
+    blocked, queued, ran = (duration(ns) if ns else "" for ns in (story.blocked, story.queued, story.ran))
+    return (
+        str(record.id),
+        session,
+        record.op or record.opcode,
+        status(record),
+        place(record),
+        _waits(record, order),
+        blocked,
+        queued,
+        f"for {ran}" if ran and is_running(record) else ran,
+        str(record.nbytes or ""),
+        record.location.rpartition("/")[2],
+        record.error,
+    )
+
+
+def _waits(record: Record, order: StreamOrder) -> str:
+    """The sources of its edges, and whoever it stood behind on its stream for no other reason."""
+    ahead = order.ahead(record)
+    sources = {edge.source for edge in record.edges}
+    waits = [f"#{edge.source} {edge.reason}" for edge in record.edges[:_EDGES_SHOWN]]
+    if ahead is not None and ahead.id not in sources:
+        waits.append(f"behind #{ahead.id}")
+    more = len(record.edges) - _EDGES_SHOWN
+    return ", ".join(waits) + (f" and {more} more" if more > 0 else "")

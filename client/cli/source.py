@@ -1,0 +1,49 @@
+"""The trace that a command is about: a saved file, or what a running daemon has in its ring."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .ask import ask, print_json
+
+if TYPE_CHECKING:
+    from ...vm.tracing.analysis.trace import Trace
+
+Source = Annotated[
+    Path | None,
+    typer.Argument(metavar="[FILE]", help="A saved trace; without it, the running daemon's.", show_default=False),
+]
+
+
+def load(file: Path | None, address: str | None, *, as_json: bool = False) -> Trace:
+    """The trace. Where the output is for programs, so is a file's error: an object with "file" and "error"."""
+    from ...interpreter.errors import TensordError
+    from ...vm.tracing.analysis.trace import Trace
+    from ..embedded.traces import trace_of
+
+    if file is None:
+        return trace_of(ask(address, "trace"))
+    try:
+        return Trace.load(file)
+    except (TensordError, OSError) as error:
+        if not as_json:
+            raise
+        print_json({"file": str(file), "error": error.strerror if isinstance(error, OSError) else str(error)})
+        raise typer.Exit(1) from None
+
+
+def about_source(file: Path | None) -> dict[str, str]:
+    """For programs: which file it was."""
+    return {} if file is None else {"file": str(file)}
+
+
+def counts_of(trace: Trace) -> dict[str, int]:
+    """How many records there are, and edges, and dependences that needed none."""
+    from ...vm.tracing.analysis.graph import Mark
+
+    edges = sum(len(record.edges) for record in trace.records)
+    met = sum(edge.mark == Mark.MET for edge in trace.graph().edges)
+    return {"records": len(trace), "edges": edges, "met": met, "dropped": trace.dropped}

@@ -1,0 +1,202 @@
+"""`tensord trace`: verify a trace, draw it, and ask why an instruction took so long.
+
+Every command takes the file of a saved trace, or else what a running daemon has in its ring.
+"""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from . import record as cli_record
+from . import show
+from .ask import Address, Json, print_json
+from .figures import count, plural
+from .source import Source, about_source, counts_of, load
+
+if TYPE_CHECKING:
+    from ...vm.tracing.analysis.graph import Graph
+    from ...vm.tracing.analysis.verify import Problem
+
+app = typer.Typer(
+    help="Record, verify, draw and explain what a daemon did. On a saved FILE, or on the daemon that runs.",
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+class DagFormat(StrEnum):
+    """What `trace dag` writes."""
+
+    DOT = "dot"
+    MERMAID = "mermaid"
+    JSON = "json"
+
+
+class TimelineFormat(StrEnum):
+    """What `trace timeline` writes."""
+
+    CHROME = "chrome"
+
+
+Out = Annotated[Path | None, typer.Option("-o", "--output", help="Write here instead of to stdout.")]
+
+# Beyond this, a picture of all nodes helps nobody.
+_CROWDED = 500
+_PROBLEMS_SHOWN = 50
+
+
+@app.callback(invoke_without_command=True)
+def _trace(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+cli_record.add(app)
+show.add(app)
+
+
+@app.command()
+def verify(file: Source = None, address: Address = None, as_json: Json = False) -> None:
+    """Recompute every edge and report what does not fit. Exits with 1 if anything does not.
+
+    Example: tensord trace verify run.trace
+    """
+    trace = load(file, address, as_json=as_json)
+    problems = trace.verify()
+    counts = counts_of(trace)
+    if as_json:
+        found = [
+            {
+                "kind": problem.kind,
+                "instruction": problem.instruction,
+                "source": problem.source,
+                "copy": problem.copy,
+                "message": problem.message,
+            }
+            for problem in problems
+        ]
+        print_json({**about_source(file), **counts, "problems": found})
+    else:
+        _show_problems(counts, problems)
+    if problems:
+        raise typer.Exit(1)
+
+
+@app.command()
+def dag(
+    file: Source = None,
+    *,
+    address: Address = None,
+    output: Out = None,
+    output_format: Annotated[DagFormat, typer.Option("--format", help="What to write.")] = DagFormat.DOT,
+    session: Annotated[int | None, typer.Option(help="Only this session.")] = None,
+    ids: Annotated[list[int] | None, typer.Option("--id", help="Only this instruction; may be repeated.")] = None,
+    around: Annotated[int | None, typer.Option(help="Only the neighbourhood of this instruction.")] = None,
+    depth: Annotated[int, typer.Option(min=0, help="How many edges the neighbourhood reaches.")] = 2,
+    first: Annotated[int | None, typer.Option(min=0, help="Only so many, from the beginning.")] = None,
+    last: Annotated[int | None, typer.Option(min=0, help="Only so many, from the end.")] = None,
+    releases: Annotated[bool, typer.Option("--releases", help="Show ReleaseTensor, too.")] = False,
+    no_legend: Annotated[bool, typer.Option("--no-legend", help="Do not explain the arrows in the picture.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+) -> None:
+    """Draw the logical DAG.
+
+    Example: tensord trace dag run.trace --last 100 | dot -Tsvg > run.svg
+    """
+    from ...vm.tracing.analysis.graph_export import to_dot, to_json, to_mermaid
+
+    if first is not None and last is not None:
+        raise typer.BadParameter("--first and --last exclude each other: give one of them")
+    if as_json:
+        output_format = DagFormat.JSON
+    graph = load(file, address).graph()
+    graph = graph.select(
+        session=session, ids=ids or (), around=around, depth=depth, first=first, last=last, releases=releases
+    )
+    if output_format == DagFormat.JSON:
+        _write(to_json(graph), output)
+    else:
+        write = {DagFormat.DOT: to_dot, DagFormat.MERMAID: to_mermaid}[output_format]
+        _write(write(graph, legend=not no_legend), output)
+    if output_format != DagFormat.JSON and len(graph.nodes) > _CROWDED:
+        _hint_crowded(graph)
+
+
+@app.command()
+def timeline(
+    file: Source = None,
+    *,
+    address: Address = None,
+    output: Out = None,
+    output_format: Annotated[TimelineFormat, typer.Option("--format", help="What to write.")] = TimelineFormat.CHROME,
+    flows: Annotated[int, typer.Option(min=0, help="At most so many arrows for edges.")] = 20_000,
+    as_json: Annotated[bool, typer.Option("--json", help="It is JSON anyway; errors are, too, with this.")] = False,  # noqa: ARG001 - `main` looks for it
+) -> None:
+    """Write a timeline that https://ui.perfetto.dev or chrome://tracing opens.
+
+    Example: tensord trace timeline -o run.json
+    """
+    from ...vm.tracing.analysis import timeline
+
+    write = {TimelineFormat.CHROME: timeline.to_chrome}[output_format]
+    _write(write(load(file, address), flows=flows), output)
+
+
+@app.command()
+def why(
+    instruction: Annotated[int, typer.Argument(metavar="ID", help="The instruction.", show_default=False)],
+    file: Source = None,
+    depth: Annotated[int, typer.Option(min=0, max=200, help="How far to follow edges.")] = 6,
+    address: Address = None,
+    as_json: Json = False,
+) -> None:
+    """Explain why an instruction took so long: what it waited for, what that waited for, and the critical path.
+
+    Example: tensord trace why 4711
+    """
+    from ...vm.tracing.analysis.why import why as explain
+    from ...vm.tracing.analysis.why_export import to_json, to_text
+
+    explanation = explain(load(file, address, as_json=as_json), instruction, depth=depth)
+    _write(to_json(explanation) if as_json else to_text(explanation), None)
+
+
+def _show_problems(counts: dict[str, int], problems: list[Problem]) -> None:
+    from collections import Counter
+
+    from .terminal import print_table
+
+    kinds = Counter(str(problem.kind) for problem in problems)
+    listed = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+    verdict = f"{plural(len(problems), 'problem')}: {listed}" if problems else "every edge is as it should be"
+    lost = f" ({count(counts['dropped'])} older ones lost)" if counts["dropped"] else ""
+    typer.echo(verdict)
+    typer.echo(
+        f"{plural(counts['records'], 'record')}{lost}, {plural(counts['edges'], 'edge')} waited or elided, "
+        f"{plural(counts['met'], 'dependence')} met at admission"
+    )
+    if problems:
+        shown = problems[:_PROBLEMS_SHOWN]
+        caption = f"{len(shown)} of {len(problems)}; --json lists all"
+        rows = [(f"#{problem.instruction}", problem.kind.value, problem.message) for problem in shown]
+        print_table(("instruction>", "problem", "what"), rows, caption=caption)
+
+
+def _write(text: str, output: Path | None) -> None:
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        output.write_text(text, encoding="utf-8")
+
+
+def _hint_crowded(graph: Graph) -> None:
+    typer.echo(
+        f"tensord: {len(graph.nodes)} nodes are hard to draw and to read. "
+        f"Narrow them down: --around ID --depth 3, --session N, --id ID, --last 200.",
+        err=True,
+    )

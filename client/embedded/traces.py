@@ -1,0 +1,16 @@
+"""From what a machine sends of its trace to a `Trace`. Late: who never asks for a trace never loads its tools."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ...vm.tracing.analysis.trace import Trace
+
+
+def trace_of(entries: Sequence[Any]) -> Trace:
+    """The trace that the entries of a "trace" answer are. ProtocolError if they are none."""
+    from ...vm.tracing.analysis.trace import Trace
+
+    return Trace.from_parts([entries])

@@ -1,0 +1,4 @@
+"""What is unsent.
+
+- `outbox`: the messages of one session until they leave
+"""

@@ -1,0 +1,6 @@
+"""How a session's messages reach a daemon, and the answers come back.
+
+- `interface`: what a session needs of any transport
+- `remote`: the transport to a daemon; `link`: its socket; `outgoing`, `incoming`: frames out and in
+- `segments`: memory files for uploads and results
+"""

@@ -1,0 +1,178 @@
+"""From the daemon's frames to answers."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...interpreter.errors import ConnectionLost, KernelError, ProtocolError, TensordError
+from ...interpreter.wire.codec import decode
+from ...interpreter.wire.frames import (
+    ARRAY,
+    ARRAYS,
+    ERROR,
+    ERRORS,
+    GOODBYE,
+    PART,
+    REFUSED,
+    REPLIES,
+    WELCOME,
+    array_of,
+    decode_error,
+    dtype_of,
+)
+from .interface import Reply
+from .link import LONGEST
+from .outgoing import Outgoing, SideEffect
+from .segments import MappedResults
+
+ACK_EVERY = 8
+
+
+class Incoming:
+    """Takes frames apart and sets replies. Guarded by the transport's lock, but for `run_effects`.
+
+    `consumed`, `consumed_bytes`: how much of what was sent the daemon has dealt with. `lost`: why it says that the
+    connection is over. `effects`: answers of side effects and of checks of chains, in order; they are handled outside
+    of the lock, since user code runs then.
+    """
+
+    def __init__(
+        self,
+        outgoing: Outgoing,
+        mapped: MappedResults | None,
+        let_go: Callable[[int], None],
+        freed: Callable[[Any], None],
+    ) -> None:
+        self._outgoing = outgoing
+        self._mapped = mapped
+        self._let_go = let_go
+        self._freed = freed
+        self.resumed: Callable[[int], None] = lambda _received: None  # the daemon knows us again
+        self.replies: dict[int, Reply] = {}
+        self.parts: dict[int, list[Any]] = {}
+        self.received = 0
+        self.acknowledged = 0
+        self.consumed = 0
+        self.consumed_bytes = 0
+        self.lost: TensordError | None = None
+        self.effects: deque[tuple[int, Any, TensordError | None]] = deque()
+        self.broken: dict[int, TensordError] = {}  # chains that a callback's error has stopped
+
+    def take(self, frames: Sequence[Any]) -> None:
+        """One message of the daemon."""
+        header = decode(frames[0].buffer, LONGEST, LONGEST)
+        kind = header[0]
+        if kind == REPLIES:
+            self._take_replies(header, frames[1:])
+        elif kind == WELCOME:
+            self.resumed(header[6])
+        elif kind == GOODBYE:
+            self.lost = ConnectionLost(f"the daemon has ended: {header[1]}")
+        elif kind == REFUSED:
+            self.lost = ERRORS.get(header[1], ConnectionLost)(f"the daemon ended the connection: {header[2]}")
+
+    def _take_replies(self, header: Sequence[Any], payloads: Sequence[Any]) -> None:
+        _, number, consumed, consumed_bytes, answers, free = header
+        if number <= self.received:
+            return  # sent again after a reconnect, and had arrived
+        self.received = number
+        self.consumed, self.consumed_bytes = consumed, consumed_bytes
+        if self._outgoing.batches:
+            self._outgoing.consumed(consumed)
+        if free:
+            self._freed(free)
+        for request, kind, body in answers:
+            self._answer(request, kind, body, payloads)
+
+    def _answer(self, request: int, kind: int, body: Any, payloads: Sequence[Any]) -> None:
+        hold = self._outgoing.holds.pop(request, 0)
+        value: Any = body
+        error: TensordError | None = None
+        mapped = False
+        try:
+            if kind == PART:
+                self.parts.setdefault(request, []).extend(body)
+                return
+            if kind == ERROR:
+                value, error = None, decode_error(body)
+            elif kind == ARRAY:
+                value, mapped = self._array(body, payloads, hold)
+            elif kind == ARRAYS:
+                value = [self._array(one, payloads, 0)[0] for one in body]
+            elif request in self.parts:
+                value = self.parts.pop(request)
+        except TensordError as failure:
+            value, error = None, failure
+        if hold and not mapped:
+            self._let_go(hold)
+        self._set(request, value, error)
+
+    def _set(self, request: int, value: Any, error: TensordError | None) -> None:
+        if request in self._outgoing.effects:
+            self.effects.append((request, value, error))
+            return
+        reply = self.replies.pop(request, None)
+        if reply is not None:
+            reply.set(value, error)
+
+    def _array(self, body: Sequence[Any], payloads: Sequence[Any], hold: int) -> tuple[NDArray[Any], bool]:
+        """The array, and whether it lies in the daemon's memory."""
+        name, shape, strides, place = body
+        dtype = dtype_of(name)
+        if type(place) is bytes:
+            return array_of(bytearray(place), shape, dtype), False
+        if type(place) is int:
+            return array_of(payloads[place].buffer, shape, dtype), False
+        if self._mapped is None:
+            raise ConnectionLost("the daemon answered with memory that was never shared")
+        try:
+            array: NDArray[Any] = self._mapped.array(place, np.dtype(dtype), shape, strides, hold)
+        except ProtocolError:
+            if not self._mapped.is_alive():
+                raise ConnectionLost("the daemon is gone, and the value with it") from None
+            raise
+        return array, True
+
+    # -- side effects ----------------------------------------------------------------------------------------------
+
+    def run_effects(self) -> None:
+        """Call back for the side effects that have arrived, in their order. One thread at a time."""
+        while self.effects:
+            request, arrays, error = self.effects.popleft()
+            effect = self._outgoing.effects.pop(request)
+            broken = self.broken.get(effect.chain)
+            if broken is not None:
+                error = broken
+            elif error is None:
+                error = call_back(effect, arrays)
+                if error is not None:
+                    self.broken[effect.chain] = error
+            reply = self.replies.pop(effect.request, None)
+            if reply is not None:
+                reply.set(None, error)
+
+    def fail(self, error: TensordError) -> None:
+        """Nothing more will come."""
+        self.lost = self.lost or error
+        replies, self.replies = self.replies, {}
+        for reply in replies.values():
+            reply.set(None, self.lost)
+
+
+def call_back(effect: SideEffect, arrays: Any) -> TensordError | None:
+    """Call the user's function with arrays of its own; what it raises stops its chain."""
+    try:
+        effect.callback(*[np.array(array) for array in arrays or ()])
+    except TensordError as error:
+        error.op, error.location = error.op or "effect", error.location or effect.location
+        return error
+    except BaseException as error:  # also what only looks like Ctrl-C: it is the callback's own
+        failure = KernelError(f"effect: {type(error).__name__}: {error}", op="effect", location=effect.location)
+        failure.__cause__ = error.with_traceback(None)
+        return failure
+    return None

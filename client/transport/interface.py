@@ -1,0 +1,133 @@
+"""What a session needs of whatever carries its messages to a virtual machine and brings the answers back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+
+from ...interpreter.errors import ConnectionLost, TensordError
+from ...interpreter.types.meta import Meta
+from ...interpreter.wire.messages import Message
+from ..locations import describe, user_frame
+
+CLOSED = "the session is closed"
+FORKED = "this session belongs to another process; connect again after a fork"
+
+
+class Reply:
+    """The answer to one request: `value` or `error`, once `done`. Callbacks run on the thread that brings it."""
+
+    __slots__ = ("_callbacks", "_lock", "done", "error", "value")
+
+    def __init__(self) -> None:
+        self.done = False
+        self.value: Any = None
+        self.error: TensordError | None = None
+        self._lock = threading.Lock()
+        self._callbacks: list[Callable[[], None]] | None = []
+
+    def set(self, value: Any, error: TensordError | None) -> None:
+        """The answer is here; only the first one counts."""
+        if self.done:
+            return
+        self.value, self.error = value, error
+        self.done = True
+        with self._lock:
+            callbacks, self._callbacks = self._callbacks, None
+        for callback in callbacks or ():
+            callback()
+
+    def when_done(self, callback: Callable[[], None]) -> None:
+        """Call back once done; at once if it is."""
+        with self._lock:
+            if self._callbacks is not None:
+                self._callbacks.append(callback)
+                return
+        callback()
+
+    def result(self) -> Any:
+        """The value; raises the error. Only once done."""
+        if self.error is not None:
+            raise self.error.reraisable()
+        return self.value
+
+
+class Transport(Protocol):
+    """Carries messages in order, and out-of-band verbs that overtake them. Safe to use from several threads."""
+
+    # Device name -> names of ops without a kernel there; the first device is the default one.
+    devices: dict[str, frozenset[str]]
+    # Ops of more work than this (element operations) leave at once, since they do not run on the scheduler's thread.
+    inline_work: int
+    # A large result may be read where it lies, in the memory of the other side.
+    maps: bool
+    # What is sent is done elsewhere, beside us: a first message leaves at once, since it has not to wait for others.
+    eager: bool
+
+    @property
+    def lost(self) -> bool:
+        """Has the other side ended?"""
+
+    @property
+    def shield(self) -> AbstractContextManager[None]:
+        """Keeps Ctrl-C back while it is entered; effective in the main thread."""
+
+    def new_array(self, meta: Meta) -> NDArray[Any]:
+        """Memory for an upload of that meta, from where the other side takes it most cheaply. Used for nothing else."""
+
+    def let_go_with(self, drop: Callable[[int], None]) -> None:
+        """What to call, with its hold, when a result that was read where it lies is not used any more."""
+
+    def send(self, messages: Sequence[Message]) -> None:
+        """Hand over a batch in program order. Does not wait."""
+
+    def await_credit(self) -> None:
+        """Wait while the session has too much unfinished. Called without any lock."""
+
+    def request(self) -> tuple[int, Reply]:
+        """A new request number and its reply, to be named in a message."""
+
+    def wait(self, reply: Reply, timeout: float | None) -> bool:
+        """Wait for a reply; False after `timeout` seconds. ConnectionLost when the other side ends."""
+
+    def attend(self, reply: Reply) -> None:
+        """Somebody awaits that reply by a callback: it has to come without anybody who waits."""
+
+    def rouse(self, idle_flush: Callable[[], bool]) -> None:
+        """Unsent messages exist: call `idle_flush` in a while. It tells whether it found any."""
+
+    def cancel(self) -> None:
+        """Cancel the session's pending instructions."""
+
+    def close(self) -> None:
+        """End the session."""
+
+    def abandon(self) -> None:
+        """The session was dropped without being closed: close it from another thread. Never waits."""
+
+
+class ClosedTransport:
+    """Takes the place of a session's transport once it is closed: everything raises ConnectionLost, saying `why`."""
+
+    def __init__(self, devices: dict[str, frozenset[str]], why: str = CLOSED) -> None:
+        self.devices = devices
+        self.why = why
+        self.inline_work = 0
+        self.maps = self.eager = False
+        self.lost = True
+        self.shield = nullcontext()
+
+    def close(self) -> None:
+        """Nothing is left to end."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise session_closed(self.why)
+
+
+def session_closed(why: str) -> ConnectionLost:
+    """The error of whoever uses a closed session, with that line."""
+    return ConnectionLost(why, location=describe(user_frame(2)))

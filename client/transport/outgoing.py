@@ -1,0 +1,167 @@
+"""From batches of messages to frames: what lives only in this process is replaced by what can travel.
+
+An upload's array becomes a place; a side effect's callback stays here and is called when the values come back.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...interpreter.errors import MetadataError
+from ...interpreter.wire.frames import BATCH, INLINE_ARRAY, MAPPED_ARRAY
+from ...interpreter.wire.messages import ATOMIC, CALL, EFFECT, FETCH, LOCATION, SIGNATURE, UPLOAD, Message
+from .link import Link
+from .segments import UploadSegments
+
+TINY = 128  # bytes of an upload in a group up to which it travels in the header: a group cannot be halved
+HELD = 5  # fields of a FETCH, the last of which is the hold
+
+
+class SideEffect(NamedTuple):
+    """A side effect that is under way: what to call, in which chain, who asked for the chain's state, and whence."""
+
+    callback: Callable[..., None]
+    chain: int
+    request: int
+    location: str | None
+
+
+class Outgoing:
+    """Sends batches. Guarded by the transport's lock.
+
+    `sent` counts messages, `sent_bytes` bytes of uploads; `batches` of a resumable session are kept until the daemon
+    has consumed them: (number, messages sent up to its end, frames).
+    """
+
+    __slots__ = (
+        "_batch",
+        "_frames",
+        "_header",
+        "_link",
+        "_locations",
+        "_new_request",
+        "_resumable",
+        "_uploads",
+        "away",
+        "batches",
+        "effects",
+        "holds",
+        "number",
+        "sent",
+        "sent_bytes",
+    )
+
+    def __init__(self, link: Link, new_request: Callable[[], int], uploads: UploadSegments | None) -> None:
+        self._link = link
+        settings = link.welcome.settings
+        self._header, self._frames, self._batch = (int(settings[name]) for name in ("header", "frames", "batch"))
+        self._new_request = new_request
+        self._uploads = uploads
+        self._resumable = link.welcome.token is not None
+        self.away = False  # the connection is lost, and may come back
+        self.number = 0
+        self.sent = 0
+        self.sent_bytes = 0
+        self.batches: deque[tuple[int, int, list[Any]]] = deque()
+        self.effects: dict[int, SideEffect] = {}
+        self._locations: dict[int, str] = {}  # of the session's calls: a callback's error names its line
+        self.holds: dict[int, int] = {}  # request of a fetch -> the id that stands for what it fetched
+
+    def send(self, messages: Sequence[Message]) -> None:
+        """Send a batch. MetadataError, and nothing sent, if something in it cannot travel."""
+        uploads: list[Any] = []
+        payloads: list[Any] = []
+        ready = list(messages)
+        for position, message in enumerate(messages):
+            kind = message[0]
+            if kind not in (CALL, SIGNATURE):
+                ready[position] = self._replace(message, position, -1, uploads, payloads)
+        self._send(ready, uploads, payloads)
+
+    def _replace(self, message: Message, position: int, inner: int, uploads: list[Any], payloads: list[Any]) -> Message:
+        kind = message[0]
+        if kind == UPLOAD:
+            array = message[5]
+            uploads.append([position, inner, self._place(array, payloads, TINY if inner >= 0 else INLINE_ARRAY)])
+            self.sent_bytes += array.nbytes
+            return [*message[:5], None, message[6]]
+        if kind == EFFECT:
+            return self._keep_callback(message)
+        if kind == FETCH and len(message) == HELD and message[4]:
+            self.holds[message[2]] = message[4]
+        elif kind == LOCATION:
+            self._locations[message[1]] = message[2]
+        elif kind == ATOMIC:
+            group = [self._replace(one, position, i, uploads, payloads) for i, one in enumerate(message[1])]
+            return [ATOMIC, group]
+        return message
+
+    def _place(self, array: np.ndarray[Any, Any], payloads: list[Any], inline: int) -> Any:
+        if self._uploads is not None and array.nbytes >= MAPPED_ARRAY:
+            place = self._uploads.place(array)
+            if place is not None:
+                for header in self._uploads.announcements():
+                    self._link.send(header)
+                return place
+        if array.nbytes <= inline:
+            return array.tobytes()
+        payloads.append(array.reshape(-1).view(np.uint8))
+        return len(payloads) - 1
+
+    def _keep_callback(self, message: Message) -> Message:
+        kind, ids, chain, callback, request, location = message
+        number = self._new_request()
+        self.effects[number] = SideEffect(callback, chain, request, self._locations.get(location))
+        return [kind, ids, chain, None, number, location]
+
+    def _send(self, messages: list[Message], uploads: list[Any], payloads: list[Any]) -> None:
+        """Send them as one batch, or as several if they are too many for one, or their header is too large."""
+        try:
+            frames = [self._link.encoder.encode([BATCH, self.number + 1, messages, uploads]), *payloads]
+        except MetadataError:
+            if len(messages) == 1:
+                raise
+            self._send_halves(messages, uploads, payloads)  # one of them cannot travel, the others can
+            return
+        if len(frames[0]) > self._header or len(payloads) > self._frames or len(messages) > self._batch:
+            self._send_halves(messages, uploads, payloads)
+            return
+        self.number += 1
+        self.sent += len(messages)
+        if self._resumable:
+            self.batches.append((self.number, self.sent, frames))
+        if not self.away:
+            self._link.send_frames(frames)
+
+    def _send_halves(self, messages: list[Message], uploads: list[Any], payloads: list[Any]) -> None:
+        if len(messages) == 1:
+            raise MetadataError(f"a message of more than {self._header} bytes: its attributes are too large")
+        middle = len(messages) // 2
+        failure: MetadataError | None = None
+        for first, last in ((0, middle), (middle, len(messages))):
+            mine = [[p - first, inner, place] for p, inner, place in uploads if first <= p < last]
+            own = [payloads[place] for _, _, place in mine if isinstance(place, int)]
+            for entry in mine:
+                if isinstance(entry[2], int):
+                    entry[2] = next(i for i, payload in enumerate(own) if payload is payloads[entry[2]])
+            try:
+                self._send(messages[first:last], mine, own)
+            except MetadataError as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+    def consumed(self, messages: int) -> None:
+        """The daemon has consumed so many messages: their batches need not be kept."""
+        while self.batches and self.batches[0][1] <= messages:
+            self.batches.popleft()
+
+    def send_again(self, received: int) -> None:
+        """After a reconnect: what the daemon has not received."""
+        for number, _, frames in self.batches:
+            if number > received:
+                self._link.send_frames(frames)

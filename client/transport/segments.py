@@ -1,0 +1,219 @@
+"""A client's side of shared memory: segments that it fills for uploads, and the daemon's results, mapped.
+
+An upload's array is made in a segment to begin with (`UploadSegments.empty`), so that the user's data is copied once,
+straight to where the daemon reads it. The daemon takes that memory over, as long as the tensor keeps it; when it has
+let go, it says so (`freed`), and the segment, whose pages have been touched by then, serves the next upload.
+
+A result is mapped read-only (`MappedResults.array`). While the array or a view of it is alive, the daemon keeps the
+value there: the hold is let go when the array dies. NumPy sees to it that views keep that very array alive, since what
+it is laid over is no array. Mappings are kept for the next result in the same block of the daemon's pool.
+
+Thread-safe, and re-entrant like the outbox, since a signal handler may issue ops. Arrays die anywhere, also inside of
+locks; so all that happens then is what `let_go` does, which has to be no more than a `SimpleQueue.put`.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...interpreter.errors import ProtocolError
+from ...interpreter.wire.frames import MAPPED_ARRAY, SEGMENT
+from ...interpreter.wire.segments import Segment, array_at, available, new_number, open_descriptors, place_of
+from ..forks import FORKS
+
+KEEP_FREE = 1 << 29  # bytes of free upload segments kept
+KEEP_MAPPED = 1 << 30  # bytes of mappings of the daemon's memory kept
+CLASSES = 8  # sizes per doubling: an eighth is wasted at the most
+
+
+class UploadSegments:
+    """The upload segments of one connection. `keep`: bytes of free ones to keep; `most`: how many the daemon takes, and
+    how many bytes of them. Beyond that uploads travel in frames."""
+
+    def __init__(self, keep: int = KEEP_FREE, *, most: tuple[int, int] = (1 << 16, 1 << 62)) -> None:
+        self._keep = keep
+        self._most, self._most_bytes = most
+        self._lock = threading.RLock()
+        self._lent: dict[int, Segment] = {}  # by number: in use here, or by the daemon
+        self._free: OrderedDict[int, Segment] = OrderedDict()  # by number, the longest unused first
+        self._announcements: list[list[int]] = []
+
+    @property
+    def free_bytes(self) -> int:
+        """Bytes of the free ones."""
+        return sum(segment.size for segment in list(self._free.values()))
+
+    def empty(self, shape: Sequence[int], dtype: Any) -> NDArray[Any] | None:
+        """An array to be filled and uploaded; None where a segment is not worth it, or not to be had.
+
+        It lies in a segment of its own, which is free again once `freed` is told its number.
+        """
+        dtype = np.dtype(dtype)
+        nbytes = int(np.prod(shape, dtype=object)) * dtype.itemsize
+        if nbytes < MAPPED_ARRAY or not available():
+            return None
+        with self._lock:
+            segment = self._take(segment_size(nbytes))
+        return None if segment is None else array_at(segment, 0, shape, dtype)
+
+    def place(self, array: NDArray[Any]) -> tuple[int, int] | None:
+        """Where the daemon finds the array, copied there if it is not: (segment, offset). None if not worth it."""
+        place = place_of(array)
+        if place is None or place[0].number not in self._lent:
+            copied = self.empty(array.shape, array.dtype)
+            if copied is None:
+                return None
+            np.copyto(copied, array)
+            place = place_of(copied)
+        return None if place is None else (place[0].number, place[1])
+
+    def freed(self, numbers: Iterable[int]) -> None:
+        """The daemon has let go of these, or they were never sent. Others are not ours to free, and ignored."""
+        with self._lock:
+            for number in numbers:
+                segment = self._lent.pop(number, None)
+                if segment is not None:
+                    self._free[number] = segment
+            while self.free_bytes > self._keep:
+                self._drop_oldest()
+
+    def announcements(self) -> list[list[int]]:
+        """SEGMENT headers that have to be sent before the next batch; each is given once."""
+        if not self._announcements:
+            return []
+        with self._lock:
+            announced, self._announcements = self._announcements, []
+        return announced
+
+    def close(self) -> None:
+        """The connection is over: nothing will be freed any more."""
+        with self._lock:
+            self._lent.clear()
+            self._free.clear()
+            self._announcements.clear()
+
+    def _take(self, size: int) -> Segment | None:
+        """A segment of exactly that size; the most recently used one, whose pages are warm."""
+        fitting = (n for n, segment in reversed(list(self._free.items())) if segment.size == size)
+        segment = self._free.pop(next(fitting, 0), None) or self._create(size)
+        if segment is not None:
+            self._lent[segment.number] = segment
+        return segment
+
+    def _create(self, size: int) -> Segment | None:
+        while self._free and open_descriptors() >= descriptor_budget():
+            self._drop_oldest()
+        while self._free and self._is_full(size):
+            self._drop_oldest()
+        if open_descriptors() >= descriptor_budget() or self._is_full(size):
+            return None
+        with suppress(OSError, MemoryError):
+            segment = Segment.create(size, new_number())
+            self._announcements.append([SEGMENT, segment.number, segment.fd, size])
+            return segment
+        return None
+
+    def _is_full(self, size: int) -> bool:
+        """Would one more be one too many for the daemon? Half of its limit, since it may hold on to forgotten ones."""
+        count = len(self._lent) + len(self._free)
+        return 2 * (count + 1) > self._most or 2 * (self._bytes() + size) > self._most_bytes
+
+    def _bytes(self) -> int:
+        return self.free_bytes + sum(segment.size for segment in self._lent.values())
+
+    def _drop_oldest(self) -> None:
+        number, segment = self._free.popitem(last=False)
+        segment.close_descriptor()
+        untold = [header for header in self._announcements if header[1] != number]
+        if len(untold) == len(self._announcements):
+            untold.append([SEGMENT, number, -1, 0])
+        self._announcements = untold  # of one that the daemon never heard of it need hear nothing
+
+
+class MappedResults:
+    """Results of the daemon `pid`, read where they lie. `let_go` is called once per array, with its hold."""
+
+    def __init__(self, pid: int, let_go: Callable[[int], None], keep: int = KEEP_MAPPED) -> None:
+        self._pid = pid
+        self._let_go = let_go
+        self._forks = 0
+        FORKS.mapped.add(self)
+        self._keep = keep
+        self._lock = threading.RLock()
+        self._cache: OrderedDict[int, Segment] = OrderedDict()  # by number, the longest unused first
+        self._live: weakref.WeakSet[Segment] = weakref.WeakSet()  # mapped, whether cached or not
+        self.cached_bytes = 0
+
+    def array(
+        self, place: Sequence[int], dtype: Any, shape: Sequence[int], strides: Sequence[int] | None, hold: int
+    ) -> NDArray[Any]:
+        """The read-only array at [segment number, descriptor, segment bytes, offset] of the daemon.
+
+        ProtocolError if it cannot be mapped; the hold is then the caller's to let go.
+        """
+        number, fd, nbytes, offset = place
+        with self._lock:
+            segment = self._segment(number, fd, nbytes)
+        array = array_at(segment, offset, shape, dtype, strides)
+        weakref.finalize(array, self._died, hold, self._forks).atexit = False
+        return array
+
+    def _died(self, hold: int, forks: int) -> None:
+        if forks == self._forks:  # else a child still looks at it, until the session ends
+            self._let_go(hold)
+
+    def forked(self) -> None:
+        """This process is about to have a child, which inherits the mappings: what they show now has to stay."""
+        self._forks += 1
+
+    def is_alive(self) -> bool:
+        """Is the daemon's process there?"""
+        return os.path.exists(f"/proc/{self._pid}/fd")  # noqa: PTH110 - no exception for one that is not ours
+
+    def close(self) -> None:
+        """Before the session ends, since what is mapped may change then: arrays get their bytes for themselves."""
+        with self._lock:
+            self._cache.clear()
+            self.cached_bytes = 0
+            for segment in list(self._live):
+                with suppress(MemoryError):  # then it stays mapped, and as it is while nobody writes there
+                    segment.make_private()
+            self._live.clear()
+
+    def _segment(self, number: int, fd: int, nbytes: int) -> Segment:
+        segment = self._cache.get(number)
+        if segment is not None and segment.size == nbytes:
+            self._cache.move_to_end(number)
+            return segment
+        if segment is not None:
+            raise ProtocolError(f"segment {number} of the daemon has {nbytes} bytes, and had {segment.size}")
+        segment = Segment.open_peer(self._pid, fd, nbytes, number, writable=False)
+        segment.close_descriptor()
+        self._live.add(segment)
+        self._cache[number] = segment
+        self.cached_bytes += nbytes
+        while self.cached_bytes > self._keep:
+            self.cached_bytes -= self._cache.popitem(last=False)[1].size
+        return segment
+
+
+def segment_size(nbytes: int) -> int:
+    """The size of a segment for that many bytes: eight classes per doubling, whole pages."""
+    step = 1 << max(12, (nbytes - 1).bit_length() - CLASSES.bit_length())
+    return -(-nbytes // step) * step
+
+
+def descriptor_budget() -> int:
+    """How many descriptors segments may take: a quarter of what this process may have, since it is the user's."""
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return (1 << 20 if soft == resource.RLIM_INFINITY else soft) // 4

@@ -1,0 +1,33 @@
+"""The ops of neural networks.
+
+- ops: `activations`, `softmax`, `losses`, `normalisation`, `dropout`, `embedding`, `convolution`, `pooling`,
+  `attention`
+- `kernels`, `convolution_kernels`: kernels; `blocks`: kernels that work in blocks; `windows`: sliding windows
+- `compose`: ops made of others; `operands`, `labels`: checks that several share
+"""
+
+from __future__ import annotations
+
+from . import (
+    activations,
+    attention,
+    convolution,
+    dropout,
+    embedding,
+    losses,
+    normalisation,
+    pooling,
+    softmax,
+)
+
+__all__ = [
+    "activations",
+    "attention",
+    "convolution",
+    "dropout",
+    "embedding",
+    "losses",
+    "normalisation",
+    "pooling",
+    "softmax",
+]

@@ -1,0 +1,217 @@
+"""Scaled dot-product attention and its gradients, a block of queries at a time.
+
+Softmax needs whole rows of scores, and no more: the rows of a block of queries are made, used and forgotten, so that
+memory does not grow with the square of the sequence. The gradients make them again. Source: Vaswani et al., Attention
+is all you need (NeurIPS 2017).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from ...schema.attributes import check_bool, check_float, optional
+from ...schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
+from ...schema.promotion import broadcast_shapes
+from ...types import kinds
+from ...types.axes import tensors
+from ...types.meta import Meta, OperandMeta
+from ..elementwise import SLOW
+from .blocks import parts
+from .operands import one_dtype, working_dtype
+from .softmax import softmax_grad_kernel, softmax_kernel
+
+FORWARD = ("q", "k", "v", "mask")
+GRADIENT = ("dy", "q", "k", "v", "mask")
+# Multiplications per nanosecond that a BLAS does on one core, roughly.
+_BLAS_SPEED = 8
+_KEYS = {"axis": -1}
+
+Batch: TypeAlias = tuple[slice, ...]  # of the first axis, if there is one before the last two
+
+# --- infer
+
+
+def _check_mask(mask: Meta, q: Meta, k: Meta) -> None:
+    if mask.dtype.kind != "b" and mask.dtype != q.dtype:
+        raise TypeError(f"the mask has to be bool or {q.dtype.name}, not {mask.dtype.name}")
+    scores = (*q.shape[:-1], k.shape[-2])
+    if broadcast_shapes((mask.shape, scores)) != scores:
+        raise ValueError(f"the mask's shape {mask.shape} does not broadcast to {scores}")
+
+
+def _result(q: Meta, k: Meta, v: Meta, mask: Sequence[Meta]) -> Meta:
+    """q [..., l, d], k [..., s, d] and v [..., s, e] with the same axes in front give [..., l, e]."""
+    if min(q.ndim, k.ndim, v.ndim) < 2 or not q.shape[:-2] == k.shape[:-2] == v.shape[:-2]:
+        raise ValueError(f"expected q [..., l, d], k [..., s, d], v [..., s, e], got {q.shape}, {k.shape}, {v.shape}")
+    if q.shape[-1] != k.shape[-1]:
+        raise ValueError(f"queries have {q.shape[-1]} elements, keys {k.shape[-1]}")
+    if k.shape[-2] != v.shape[-2]:
+        raise ValueError(f"there are {k.shape[-2]} keys and {v.shape[-2]} values")
+    if mask:
+        _check_mask(mask[0], q, k)
+    return Meta.of((*q.shape[:-1], v.shape[-1]), q.dtype)
+
+
+def infer_attention(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+    """q, k and v of one dtype, and a mask of bool or that dtype that broadcasts to the scores [..., l, s]."""
+    q, k, v = one_dtype(metas[:3], FORWARD)
+    return (_result(q, k, v, tensors(metas[3:])),)
+
+
+def infer_attention_grad(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+    """dy of the result's meta, and the operands; the gradients have the metas of q, k and v."""
+    dy, q, k, v = one_dtype(metas[:4], GRADIENT)
+    result = _result(q, k, v, tensors(metas[4:]))
+    if dy is not result:
+        raise ValueError(f"dy is {dy}, the attention's result {result}")
+    return (q, k, v)
+
+
+def attention_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+    """Two products and a softmax of the scores; five and two for the gradients."""
+    gradient = len(outputs) == 3
+    q, k, v = metas[1:4] if gradient else metas[:3]
+    if not (isinstance(q, Meta) and isinstance(k, Meta) and isinstance(v, Meta)):
+        return 0
+    scores = math.prod(q.shape[:-1]) * k.shape[-2]
+    products = scores * (q.shape[-1] + v.shape[-1]) // _BLAS_SPEED
+    return (products + scores * SLOW) * (3 if gradient else 1)
+
+
+# --- kernels
+
+
+class Attention(NamedTuple):
+    """A call, and how it falls into blocks. The mask is broadcast to the scores, which takes no memory."""
+
+    xp: ArrayModule
+    q: Array
+    k: Array
+    v: Array
+    mask: Array | None
+    scale: float
+    causal: bool
+
+    @classmethod
+    def of(cls, xp: ArrayModule, operands: Sequence[Array], attributes: Attributes) -> Attention:
+        """From the operands q, k, v and maybe a mask."""
+        q, k, v, *mask = operands
+        scale = attributes["scale"]
+        if scale is None:
+            scale = 1 / math.sqrt(max(q.shape[-1], 1))
+        spread = xp.broadcast_to(mask[0], (*q.shape[:-1], k.shape[-2])) if mask else None
+        return cls(xp, q, k, v, spread, scale, attributes["is_causal"])
+
+    def batches(self) -> list[Batch]:
+        """Parts of the first axis whose scores fit in a block, or hold one element of it."""
+        if self.q.ndim == 2:
+            return [()]
+        return [(part,) for part in parts(self.xp, self.q.shape[0], self._row_bytes() * self.q.shape[-2])]
+
+    def rows(self) -> list[slice]:
+        """Parts of the queries: all of them at once if the scores of one batch fit in a block."""
+        return parts(self.xp, self.q.shape[-2], self._row_bytes())
+
+    def _row_bytes(self) -> int:
+        """Of the scores of one query, for each of the axes between the first and the last two."""
+        inner: int = math.prod(self.q.shape[1:-2])
+        return inner * int(self.k.shape[-2]) * working_dtype(self.q.dtype).itemsize
+
+    def part(self, array: Array, batch: Batch, rows: slice = slice(None)) -> Array:
+        """Rows of a part of the batch, in the dtype to compute in."""
+        return array[(*batch, ..., rows, slice(None))].astype(working_dtype(self.q.dtype), copy=False)
+
+    def shares(self, queries: Array, keys: Array, batch: Batch, rows: slice) -> Array:
+        """Softmax of the scores of these queries, already scaled: 0 for what is masked, for all if all is."""
+        xp = self.xp
+        scores = xp.matmul(queries, keys.swapaxes(-1, -2))
+        if self.mask is not None:
+            mask = self.mask[(*batch, ..., rows, slice(None))]
+            scores = xp.where(mask, scores, -math.inf) if mask.dtype.kind == "b" else scores + mask
+        if self.causal:
+            past = xp.arange(scores.shape[-1]) <= xp.arange(rows.start, rows.stop)[:, None]
+            scores = xp.where(past, scores, -math.inf)
+        softmax_kernel(xp, (scores,), (scores,), _KEYS)
+        return scores
+
+
+def attention_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    """softmax(q @ k.T * scale) @ v."""
+    if outputs[0].size == 0:
+        return
+    call = Attention.of(xp, inputs, attributes)
+    for batch in call.batches():
+        keys, values = call.part(call.k, batch), call.part(call.v, batch)
+        for rows in call.rows():
+            queries = call.part(call.q, batch, rows) * call.scale
+            outputs[0][(*batch, ..., rows, slice(None))] = xp.matmul(call.shares(queries, keys, batch, rows), values)
+
+
+def attention_grad_kernel(
+    xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes
+) -> None:
+    """dq, dk and dv; there is none by the mask."""
+    dy, *operands = inputs
+    if dy.size == 0:
+        for out in outputs:
+            out[...] = 0
+        return
+    call = Attention.of(xp, operands, attributes)
+    for batch in call.batches():
+        keys, values = call.part(call.k, batch), call.part(call.v, batch)
+        dkeys, dvalues = xp.zeros_like(keys), xp.zeros_like(values)
+        for rows in call.rows():
+            queries = call.part(call.q, batch, rows) * call.scale
+            gradient = call.part(dy, batch, rows)
+            shares = call.shares(queries, keys, batch, rows)
+            dvalues += xp.matmul(shares.swapaxes(-1, -2), gradient)
+            dshares = xp.matmul(gradient, values.swapaxes(-1, -2))
+            softmax_grad_kernel(xp, (dshares, shares), (dshares,), _KEYS)
+            dkeys += xp.matmul(dshares.swapaxes(-1, -2), queries)
+            outputs[0][(*batch, ..., rows, slice(None))] = xp.matmul(dshares, keys) * call.scale
+        outputs[1][batch] = dkeys
+        outputs[2][batch] = dvalues
+
+
+# --- the table
+
+_ATTRIBUTES = (
+    Attribute("is_causal", check_bool, default=False),
+    Attribute("scale", optional(check_float), None),
+)
+_MASK = kinds.REAL_FLOATING | kinds.BOOLEAN
+
+define(
+    OpDef(
+        name="scaled_dot_product_attention",
+        inputs=VARIADIC,
+        least=3,
+        infer=infer_attention,
+        summary=(
+            "softmax(q @ k.T * scale + mask) @ v: (q, k, v[, mask]); a bool mask is True where a key takes part, "
+            "`is_causal` lets a query see no later key."
+        ),
+        operands=FORWARD,
+        dtypes=(kinds.REAL_FLOATING, kinds.REAL_FLOATING, kinds.REAL_FLOATING, _MASK),
+        attributes=_ATTRIBUTES,
+        kernel=attention_kernel,
+        work=attention_work,
+    )
+)
+define(
+    OpDef(
+        name="scaled_dot_product_attention_grad",
+        inputs=VARIADIC,
+        least=4,
+        infer=infer_attention_grad,
+        summary="Gradients of scaled_dot_product_attention by q, k and v: (dy, q, k, v[, mask]).",
+        operands=GRADIENT,
+        dtypes=(kinds.REAL_FLOATING, kinds.REAL_FLOATING, kinds.REAL_FLOATING, kinds.REAL_FLOATING, _MASK),
+        outputs=3,
+        attributes=_ATTRIBUTES,
+        kernel=attention_grad_kernel,
+        work=attention_work,
+    )
+)

@@ -1,0 +1,108 @@
+"""Two-dimensional convolution of images [n, c, height, width], as neural networks mean it: without a flip."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...schema.attributes import check_int
+from ...schema.opdef import VARIADIC, Attribute, Attributes, OpDef, OutputMetas, define
+from ...types import kinds
+from ...types.meta import Meta, OperandMeta
+from .convolution_kernels import conv2d_grad_kernel, conv2d_kernel
+from .operands import check_pair, check_positive_pair, one_dtype
+from .windows import lines
+
+FORWARD = ("x", "weight", "bias")
+GRADIENT = ("dy", "x", "weight")
+# Multiplications per nanosecond that a BLAS does on one core, roughly.
+_BLAS_SPEED = 8
+
+
+def check_groups(value: Any) -> int:
+    """At least 1."""
+    groups = check_int(value)
+    if groups < 1:
+        raise ValueError(f"expected at least 1, got {groups}")
+    return groups
+
+
+def _result(x: Meta, weight: Meta, attributes: Attributes) -> Meta:
+    """The meta of the convolution of x [n, c, h, w] with weight [o, c // groups, kh, kw]."""
+    if x.ndim != 4 or weight.ndim != 4:
+        raise ValueError(f"expected x [n, c, h, w] and weight [o, c // groups, kh, kw], got {x.shape}, {weight.shape}")
+    groups, channels, filters = attributes["groups"], x.shape[1], weight.shape[0]
+    if channels % groups or filters % groups:
+        raise ValueError(f"{channels} channels and {filters} filters do not divide into {groups} groups")
+    if weight.shape[1] != channels // groups:
+        raise ValueError(f"weight has {weight.shape[1]} channels, x has {channels} in {groups} groups")
+    if 0 in weight.shape[2:]:
+        raise ValueError(f"the filters are empty: {weight.shape[2:]}")
+    down, across = lines(attributes, weight.shape[2:], x.shape)
+    return Meta.of((x.shape[0], filters, down.number, across.number), x.dtype)
+
+
+def infer_conv2d(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """x [n, c, h, w], weight [o, c // groups, kh, kw] and bias [o]; the result is [n, o, rows, columns]."""
+    x, weight, *bias = one_dtype(metas, FORWARD)
+    result = _result(x, weight, attributes)
+    if bias and bias[0].shape != weight.shape[:1]:
+        raise ValueError(f"bias has shape {bias[0].shape}, one number for each of {weight.shape[0]} filters is needed")
+    return (result,)
+
+
+def infer_conv2d_grad(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """dy of the result's meta, x and weight; the gradients have the metas of x, weight and bias."""
+    dy, x, weight = one_dtype(metas, GRADIENT)
+    result = _result(x, weight, attributes)
+    if dy is not result:
+        raise ValueError(f"dy is {dy}, the convolution's result {result}")
+    return (x, weight, Meta.of(weight.shape[:1], weight.dtype))
+
+
+def conv2d_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
+    """A product per result and tap, and the copy of what every window sees; three times that for the gradients."""
+    gradient = len(outputs) == 3
+    weight, result = (metas[2], metas[0]) if gradient else (metas[1], outputs[0])
+    if not isinstance(weight, Meta) or not isinstance(result, Meta) or not result.size:
+        return 0
+    products = result.size * math.prod(weight.shape[1:])
+    copied = products * int(attributes["groups"]) // weight.shape[0]
+    return (products // _BLAS_SPEED + copied) * (3 if gradient else 1)
+
+
+_ATTRIBUTES = (
+    Attribute("stride", check_positive_pair, (1, 1)),
+    Attribute("padding", check_pair, (0, 0)),
+    Attribute("dilation", check_positive_pair, (1, 1)),
+    Attribute("groups", check_groups, 1),
+)
+
+define(
+    OpDef(
+        name="conv2d",
+        inputs=VARIADIC,
+        least=2,
+        infer=infer_conv2d,
+        summary="Images [n, c, h, w] convolved with weight [o, c // groups, kh, kw], plus bias: (x, weight[, bias]).",
+        operands=FORWARD,
+        dtypes=(kinds.REAL_FLOATING,),
+        attributes=_ATTRIBUTES,
+        kernel=conv2d_kernel,
+        work=conv2d_work,
+    )
+)
+define(
+    OpDef(
+        name="conv2d_grad",
+        inputs=3,
+        infer=infer_conv2d_grad,
+        summary="Gradients of conv2d by x, weight and bias: (dy, x, weight).",
+        operands=GRADIENT,
+        dtypes=(kinds.REAL_FLOATING,),
+        outputs=3,
+        attributes=_ATTRIBUTES,
+        kernel=conv2d_grad_kernel,
+        work=conv2d_work,
+    )
+)

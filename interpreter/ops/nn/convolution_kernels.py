@@ -1,0 +1,130 @@
+"""Kernels of conv2d: im2col and matrix products, block by block.
+
+What the windows of a block see is copied into columns, one per window: a matrix [taps, windows] for each group of
+channels. The convolution is then one product per group, weight @ columns; the gradient by the weight is
+dy @ columns.T, and the gradient by the columns, weight.T @ dy, is added back to where they were copied from, tap by
+tap. The columns take kh * kw times the memory of the image, so a block is as many images as `nn_blocks` allows for, or
+as many rows of one image, or as many windows of one row. Source of im2col: Chellapilla, Puri and Simard, High
+performance convolutional neural networks for document processing (2006).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from ...schema.opdef import Array, ArrayModule, Attributes
+from .blocks import parts
+from .operands import working_dtype
+from .windows import Line, Tap, lines
+
+
+class Block(NamedTuple):
+    """Some rows and columns of windows, with the taps that see anything."""
+
+    rows: slice
+    columns: slice
+    down: list[Tap]
+    across: list[Tap]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """How many rows and columns of windows."""
+        return self.rows.stop - self.rows.start, self.columns.stop - self.columns.start
+
+
+class Plan(NamedTuple):
+    """What the kernels know of a call: windows down and across, their taps over all channels, groups, dtype to use."""
+
+    xp: ArrayModule
+    down: Line
+    across: Line
+    taps: int
+    groups: int
+    dtype: Any
+
+    @classmethod
+    def of(cls, xp: ArrayModule, x: Array, weight: Array, attributes: Attributes) -> Plan:
+        """The plan for x and weight."""
+        down, across = lines(attributes, weight.shape[2:], x.shape)
+        return cls(xp, down, across, x.shape[1] * down.size * across.size, attributes["groups"], working_dtype(x.dtype))
+
+    def filters(self, weight: Array) -> Array:
+        """weight as [groups, filters, taps]."""
+        taps = math.prod(weight.shape[1:])
+        return weight.astype(self.dtype, copy=False).reshape(self.groups, weight.shape[0] // self.groups, taps)
+
+    def images(self, count: int) -> list[slice]:
+        """The images of each block."""
+        return parts(self.xp, count, self.taps * self.down.number * self.across.number * self.dtype.itemsize)
+
+    def blocks(self) -> Iterator[Block]:
+        """The windows of each block: all of them unless one image takes more."""
+        each = self.taps * self.dtype.itemsize
+        for rows in parts(self.xp, self.down.number, self.across.number * each):
+            for columns in parts(self.xp, self.across.number, each):
+                yield Block(rows, columns, self.down.taps(rows), self.across.taps(columns))
+
+    def columns(self, images: Array, block: Block) -> Array:
+        """What the windows see, as [groups, taps, windows]; 0 in the padding."""
+        n, c = images.shape[:2]
+        columns = self.xp.zeros((c, self.down.size, self.across.size, n, *block.shape), self.dtype)
+        channels_first = images.swapaxes(0, 1)
+        for i, rows, rows_seen in block.down:
+            for j, across, across_seen in block.across:
+                columns[:, i, j, :, rows, across] = channels_first[:, :, rows_seen, across_seen]
+        return columns.reshape(self.groups, self.taps // self.groups, n * math.prod(block.shape))
+
+    def scatter(self, columns: Array, images: Array, block: Block) -> None:
+        """Add columns back to the images that they were copied from."""
+        n, c = images.shape[:2]
+        columns = columns.reshape(c, self.down.size, self.across.size, n, *block.shape)
+        channels_first = images.swapaxes(0, 1)
+        for i, rows, rows_seen in block.down:
+            for j, across, across_seen in block.across:
+                channels_first[:, :, rows_seen, across_seen] += columns[:, i, j, :, rows, across]
+
+    def results(self, dy: Array, block: Block) -> Array:
+        """dy of some images at the block's windows, as [groups, filters, windows]."""
+        part = dy[:, :, block.rows, block.columns].swapaxes(0, 1).astype(self.dtype, copy=False)
+        return part.reshape(self.groups, dy.shape[1] // self.groups, dy.shape[0] * math.prod(block.shape))
+
+
+def conv2d_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    """weight @ columns, block by block."""
+    (x, weight, *bias), (out,) = inputs, outputs
+    if out.size == 0:
+        return
+    plan = Plan.of(xp, x, weight, attributes)
+    filters = plan.filters(weight)
+    for images in plan.images(x.shape[0]):
+        for block in plan.blocks():
+            product = xp.matmul(filters, plan.columns(x[images], block))
+            product = product.reshape(out.shape[1], images.stop - images.start, *block.shape)
+            if bias:
+                product += bias[0][:, None, None, None]
+            out[images, :, block.rows, block.columns] = product.swapaxes(0, 1)
+
+
+def conv2d_grad_kernel(
+    xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes
+) -> None:
+    """dx, dweight and dbias, block by block."""
+    dy, x, weight = inputs
+    if dy.size == 0:
+        for out in outputs:
+            out[...] = 0
+        return
+    plan = Plan.of(xp, x, weight, attributes)
+    filters = plan.filters(weight)
+    dweight = xp.zeros_like(filters)
+    for images in plan.images(x.shape[0]):
+        dx = xp.zeros(x[images].shape, plan.dtype)
+        for block in plan.blocks():
+            gradient = plan.results(dy[images], block)
+            dweight += xp.matmul(gradient, plan.columns(x[images], block).swapaxes(1, 2))
+            plan.scatter(xp.matmul(filters.swapaxes(1, 2), gradient), dx, block)
+        outputs[0][images] = dx
+    outputs[1][...] = dweight.reshape(weight.shape)
+    outputs[2][...] = xp.sum(dy, axis=(0, 2, 3), dtype=plan.dtype)

@@ -1,0 +1,121 @@
+"""Embedding: rows of a table by number, and the gradient by the table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ...schema.attributes import check_int
+from ...schema.opdef import Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
+from ...types import kinds
+from ...types.axes import tensors
+from ...types.meta import Meta, OperandMeta
+from ..rearranging import rows_at
+from .blocks import parts
+from .labels import in_range, mark
+from .operands import working_dtype
+
+# Nanoseconds to add an element to where its row is, and bytes of the number of that place.
+_SCATTER, _PLACE = 8, 8
+
+
+def _check_rows(indices: Meta, rows: int) -> None:
+    if indices.size and not rows:
+        raise ValueError("there are no rows to look up")
+
+
+def infer_embedding(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+    """indices [...] and weight [rows, *rest] give [..., *rest]."""
+    indices, weight = tensors(metas)
+    if weight.ndim == 0:
+        raise ValueError("weight has no rows: it is 0-d")
+    _check_rows(indices, weight.shape[0])
+    return (Meta.of((*indices.shape, *weight.shape[1:]), weight.dtype),)
+
+
+def infer_embedding_grad(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """dy [..., *rest] and indices [...] give [num_embeddings, *rest]."""
+    dy, indices = tensors(metas)
+    if dy.shape[: indices.ndim] != indices.shape:
+        raise ValueError(f"dy's shape {dy.shape} does not begin with the indices' {indices.shape}")
+    if attributes["num_embeddings"] < 0:
+        raise ValueError(f"num_embeddings is negative: {attributes['num_embeddings']}")
+    _check_rows(indices, attributes["num_embeddings"])
+    return (Meta.of((attributes["num_embeddings"], *dy.shape[indices.ndim :]), dy.dtype),)
+
+
+def embedding_work(_metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+    """Only the rows that are looked up are copied."""
+    return sum(m.size for m in outputs if m is not None)
+
+
+def embedding_grad_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+    """Zeros, and then each element of dy is added somewhere."""
+    return _SCATTER * max(m.size for m in (*metas, *outputs) if isinstance(m, Meta))
+
+
+def embedding_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+    """IndexError for a row that is not there; negative numbers do not count from the end."""
+    indices, weight = inputs
+    indices, wrong = in_range(xp, indices, weight.shape[0], "indices", IndexError)
+    if weight.flags.c_contiguous:
+        xp.take(weight, indices, axis=0, out=outputs[0])
+    else:
+        outputs[0][...] = rows_at(xp, weight, indices, 0)
+    mark(outputs[0], wrong)
+
+
+def embedding_grad_kernel(
+    xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes
+) -> None:
+    """Rows of dy, added up where their indices agree, in their order (on the host: a GPU adds in any).
+
+    Block by block, since places take more memory than rows, and NumPy's `add.at` keeps the interpreter lock.
+    """
+    (dy, indices), (out,) = inputs, outputs
+    if dy.size == 0:
+        out[...] = 0
+        return
+    width = math.prod(out.shape[1:])
+    indices, wrong = in_range(xp, indices, out.shape[0], "indices", IndexError)
+    rows = dy.reshape(indices.size, width)
+    total = xp.zeros((out.shape[0], width), working_dtype(dy.dtype))
+    for part in parts(xp, indices.size, width * _PLACE):
+        block, numbers = rows[part].astype(total.dtype), indices.reshape(-1)[part]
+        mark(block, None if wrong is None else wrong.reshape(-1)[part])
+        if numbers.size == 1:
+            total[numbers] += block
+            continue
+        places = numbers[:, None].astype("int64") * width + xp.arange(width)
+        xp.add.at(total.reshape(-1), places.reshape(-1), block.reshape(-1))
+    out[...] = total.reshape(out.shape)
+
+
+define(
+    OpDef(
+        name="embedding",
+        inputs=2,
+        infer=infer_embedding,
+        summary="Rows of weight [rows, ...] by number: (indices, weight).",
+        operands=("indices", "weight"),
+        dtypes=(kinds.INTEGER, kinds.REAL_FLOATING),
+        kernel=embedding_kernel,
+        work=embedding_work,
+        needs=("take",),
+    )
+)
+define(
+    OpDef(
+        name="embedding_grad",
+        inputs=2,
+        infer=infer_embedding_grad,
+        summary="Gradient of embedding by weight, which has `num_embeddings` rows: (dy, indices).",
+        operands=("dy", "indices"),
+        dtypes=(kinds.REAL_FLOATING, kinds.INTEGER),
+        attributes=(Attribute("num_embeddings", check_int),),
+        kernel=embedding_grad_kernel,
+        work=embedding_grad_work,
+        needs=("add.at",),
+    )
+)

@@ -1,0 +1,134 @@
+"""Kernels of the activations and their gradients. They fill `out` in few passes and with few temporaries.
+
+They are elementwise and may get an input's memory as `out`: none reads an input again once it has written to `out`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ...schema.opdef import Array, ArrayModule, Attributes
+from ..normal_cdf import FAR, distribution_and_density
+from .operands import working_dtype
+
+# tanh form of gelu: Phi(x) is about (1 + tanh(C * (x + CUBIC * x**3))) / 2.
+C = math.sqrt(2 / math.pi)
+CUBIC = 0.044715
+
+
+def relu_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+    """NaN stays NaN."""
+    xp.maximum(inputs[0], 0, out=outputs[0])
+
+
+def sigmoid_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+    """1 / (1 + exp(-x)): where exp overflows, the result is the right 0."""
+    (out,) = outputs
+    xp.negative(inputs[0], out)
+    xp.exp(out, out)
+    xp.add(out, 1, out)
+    xp.reciprocal(out, out)
+
+
+def silu_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+    """x * sigmoid(x)."""
+    (x,), (out,) = inputs, outputs
+    denominator = xp.exp(-x)
+    denominator += 1
+    xp.divide(x, denominator, out)
+
+
+def gelu_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    """x * Phi(x). Source of both forms: Hendrycks and Gimpel, arXiv 1606.08415."""
+    (x,), (out,) = inputs, outputs
+    x = x.astype(working_dtype(x.dtype), copy=False)
+    if attributes["approximate"] == "none":
+        xp.multiply(x, distribution_and_density(xp, x)[0], out)
+        return
+    inner = x * x
+    inner *= CUBIC
+    inner += 1
+    inner *= x
+    inner *= C
+    inner = xp.tanh(inner)
+    inner += 1
+    inner *= 0.5
+    xp.multiply(x, inner, out)
+
+
+def fill_masked(xp: ArrayModule, values: Array, kept: Array, out: Array) -> None:
+    """out = the values where they are kept, else 0; `out` may be their memory.
+
+    Their bits are masked: a product with the mask would turn inf * 0 into NaN, and a masked copy takes ten times as
+    long.
+    """
+    bits = f"i{out.dtype.itemsize}"
+    mask = xp.asarray(kept).astype(bits)
+    xp.negative(mask, out=mask)
+    xp.bitwise_and(xp.asarray(values, dtype=out.dtype).view(bits), mask, out.view(bits))
+
+
+def relu_grad_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+    """dy, and 0 where y <= 0 (and where y is NaN, as nothing is greater than 0 there)."""
+    dy, y = inputs
+    fill_masked(xp, dy, xp.greater(y, 0), outputs[0])
+
+
+def sigmoid_grad_kernel(
+    xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes
+) -> None:
+    """dy * y * (1 - y)."""
+    dy, y = inputs
+    slope = 1 - y
+    slope *= y
+    xp.multiply(dy, slope, outputs[0])
+
+
+def tanh_grad_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+    """dy * (1 - y * y)."""
+    dy, y = inputs
+    slope = y * y
+    slope = xp.subtract(1, slope)
+    xp.multiply(dy, slope, outputs[0])
+
+
+def silu_grad_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+    """dy * s * (1 + x * (1 - s)) with s = sigmoid(x); where exp overflows, s is the right 0."""
+    dy, x = inputs
+    x = x.astype(working_dtype(x.dtype), copy=False)
+    s = xp.exp(-x)
+    s += 1
+    s = xp.reciprocal(s)
+    slope = 1 - s
+    slope *= x
+    slope += 1
+    slope *= s
+    xp.multiply(dy, slope, outputs[0])
+
+
+def gelu_grad_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    """dy * (Phi(x) + x * Phi'(x)), in the form that `approximate` names.
+
+    x is limited to where the slope is 0 or 1 to the last digit, so that no power of it overflows.
+    """
+    dy, x = inputs
+    x = xp.clip(x.astype(working_dtype(x.dtype), copy=False), -FAR, FAR)
+    if attributes["approximate"] == "none":
+        slope, density = distribution_and_density(xp, x)
+        slope += x * density
+    else:
+        slope = _tanh_slope(xp, x)
+    xp.multiply(dy, slope, outputs[0])
+
+
+def _tanh_slope(xp: ArrayModule, x: Array) -> Array:
+    """(1 + t) / 2 + x / 2 * (1 - t * t) * C * (1 + 3 * CUBIC * x * x), t being the tanh."""
+    square = x * x
+    t = xp.tanh((square * CUBIC + 1) * x * C)
+    bend = 1 - t * t
+    bend *= square * (3 * CUBIC) + 1
+    bend *= x
+    bend *= C / 2
+    return (t + 1) * 0.5 + bend

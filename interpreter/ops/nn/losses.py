@@ -1,0 +1,139 @@
+"""Losses over classes: one-hot labels and the cross entropy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...schema.attributes import check_dtype, check_float, check_int
+from ...schema.opdef import Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
+from ...types import kinds
+from ...types.axes import tensor, tensors
+from ...types.meta import Meta, OperandMeta
+from ..elementwise import SLOW, slow_work
+from .compose import compose_cross_entropy
+from .labels import in_range, mark
+from .softmax import shift, softmax_kernel, total
+
+_CLASSES = {"axis": -1}
+
+# --- infer
+
+
+def infer_one_hot(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """The classes are a new last axis."""
+    if attributes["num_classes"] < 0:
+        raise ValueError(f"num_classes is negative: {attributes['num_classes']}")
+    return (Meta.of((*tensor(metas).shape, attributes["num_classes"]), attributes["dtype"]),)
+
+
+def infer_cross_entropy_grad(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+    """Logits [..., c] with c >= 1, labels [...]."""
+    logits, labels = tensors(metas)
+    if logits.ndim == 0 or labels.shape != logits.shape[:-1]:
+        raise ValueError(f"expected logits [..., c] and labels [...], got {logits.shape} and {labels.shape}")
+    if logits.shape[-1] == 0:
+        raise ValueError("there are no classes")
+    return (logits,)
+
+
+def infer_cross_entropy(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """As its gradient; the loss is a 0-d tensor of the logits' dtype."""
+    infer_cross_entropy_grad(metas, attributes)
+    return (Meta.of((), tensor(metas).dtype),)
+
+
+def cross_entropy_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, _attributes: Attributes) -> int:
+    """exp of every logit, though the result is small."""
+    return SLOW * max((m.size for m in metas if isinstance(m, Meta)), default=0)
+
+
+# --- kernels
+
+
+def one_hot_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    """A label outside the classes gives a row of zeros."""
+    (labels,), (out,) = inputs, outputs
+    if out.size:
+        out[...] = labels[..., None] == xp.arange(attributes["num_classes"])
+
+
+def _at_labels(xp: ArrayModule, labels: Array) -> tuple[Array, ...]:
+    """The index of each label's logit."""
+    axes = range(labels.ndim)
+    grid = (xp.arange(labels.shape[i]).reshape([-1 if i == j else 1 for j in axes]) for i in axes)
+    return (*grid, labels)
+
+
+def cross_entropy_kernel(
+    xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes
+) -> None:
+    """Mean over rows of log-sum-exp minus the label's logit; NaN for no rows."""
+    logits, labels = inputs
+    labels, wrong = in_range(xp, labels, logits.shape[-1], "labels")
+    shifted = xp.empty_like(logits)
+    shift(xp, logits, -1, shifted)
+    picked = shifted[_at_labels(xp, labels)]
+    losses = xp.log(total(xp, xp.exp(shifted, shifted), -1)[..., 0]) - picked
+    if wrong is not None:
+        losses = xp.where(wrong, xp.nan, losses)
+    xp.divide(xp.sum(losses), labels.size, outputs[0])
+
+
+def cross_entropy_grad_kernel(
+    xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes
+) -> None:
+    """(softmax(logits) - one_hot(labels)) * scale / n."""
+    (logits, labels), (out,) = inputs, outputs
+    if out.size == 0:
+        return
+    labels, wrong = in_range(xp, labels, logits.shape[-1], "labels")
+    softmax_kernel(xp, (logits,), outputs, _CLASSES)
+    out[_at_labels(xp, labels)] -= 1
+    xp.multiply(out, attributes["scale"] / labels.size, out)
+    mark(out, wrong)
+
+
+# --- the table
+
+_LOGITS_AND_LABELS = (kinds.REAL_FLOATING, kinds.INTEGER)
+
+define(
+    OpDef(
+        name="one_hot",
+        inputs=1,
+        infer=infer_one_hot,
+        summary="1 at each label and 0 elsewhere, along a new last axis; no 1 for a label outside the classes.",
+        operands=("labels",),
+        dtypes=(kinds.INTEGER,),
+        attributes=(Attribute("num_classes", check_int), Attribute("dtype", check_dtype, "float32")),
+        kernel=one_hot_kernel,
+    )
+)
+define(
+    OpDef(
+        name="cross_entropy",
+        inputs=2,
+        infer=infer_cross_entropy,
+        summary="Mean loss of logits [..., c] against integer labels [...].",
+        operands=("logits", "labels"),
+        dtypes=_LOGITS_AND_LABELS,
+        kernel=cross_entropy_kernel,
+        work=cross_entropy_work,
+        compose=compose_cross_entropy,
+    )
+)
+define(
+    OpDef(
+        name="cross_entropy_grad",
+        inputs=2,
+        infer=infer_cross_entropy_grad,
+        summary="Gradient of cross_entropy by the logits, times `scale`: (logits, labels).",
+        operands=("logits", "labels"),
+        dtypes=_LOGITS_AND_LABELS,
+        attributes=(Attribute("scale", check_float, 1.0),),
+        kernel=cross_entropy_grad_kernel,
+        elementwise=True,
+        work=slow_work,
+    )
+)

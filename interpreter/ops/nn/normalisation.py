@@ -1,0 +1,241 @@
+"""Layer norm and RMS norm over some axes, with scale and shift per element; float16 is computed in float32."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...schema.attributes import check_axis, check_float
+from ...schema.opdef import (
+    VARIADIC,
+    Array,
+    ArrayModule,
+    Attribute,
+    Attributes,
+    Infer,
+    Kernel,
+    OpDef,
+    OutputMetas,
+    define,
+)
+from ...types import kinds
+from ...types.axes import normal_axes
+from ...types.meta import Meta, OperandMeta, Shape
+from .operands import one_dtype, working_dtype
+
+# Operands, the first or the first two of which have to be given.
+LAYER = ("x", "weight", "bias")
+RMS = ("x", "weight")
+GRADIENT = ("dy", "x", "weight")
+# Passes over the elements.
+_PASSES, _GRADIENT_PASSES = 6, 12
+
+
+def check_eps(value: Any) -> float:
+    """A finite number that is not negative."""
+    eps = check_float(value)
+    if eps < 0:
+        raise ValueError(f"eps is negative: {eps}")
+    return eps
+
+
+# --- infer
+
+
+def _normalised(x: Meta, parameters: Sequence[Meta], names: Sequence[str], attributes: Attributes) -> Shape:
+    """The shape along the axes, which the parameters have to have."""
+    shape = tuple(x.shape[a] for a in sorted(normal_axes(attributes["axis"], x.ndim)))
+    for name, meta in zip(names, parameters, strict=False):
+        if meta.shape != shape:
+            raise ValueError(f"{name} has shape {meta.shape}, x has {shape} along axis {attributes['axis']}")
+    return shape
+
+
+def _infer_norm(metas: tuple[OperandMeta, ...], attributes: Attributes, names: tuple[str, ...]) -> OutputMetas:
+    x, *parameters = one_dtype(metas, names)
+    _normalised(x, parameters, names[1:], attributes)
+    return (x,)
+
+
+def infer_layer_norm(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """x, weight and bias of its shape along the axes; the result has x's meta."""
+    return _infer_norm(metas, attributes, LAYER)
+
+
+def infer_rms_norm(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """x, weight of its shape along the axes; the result has x's meta."""
+    return _infer_norm(metas, attributes, RMS)
+
+
+def _infer_grad(metas: tuple[OperandMeta, ...], attributes: Attributes) -> tuple[Meta, Meta]:
+    dy, x, *weight = one_dtype(metas, GRADIENT)
+    if dy is not x:
+        raise ValueError(f"dy and x differ: {dy} and {x}")
+    return x, Meta.of(_normalised(x, weight, GRADIENT[2:], attributes), x.dtype)
+
+
+def infer_layer_norm_grad(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """The metas of x, weight and bias."""
+    x, weight = _infer_grad(metas, attributes)
+    return (x, weight, weight)
+
+
+def infer_rms_norm_grad(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """The metas of x and weight."""
+    return _infer_grad(metas, attributes)
+
+
+def norm_work(_metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+    """Some passes over x; more of them in a gradient."""
+    x = outputs[0]
+    return 0 if x is None else x.size * (_PASSES if len(outputs) == 1 else _GRADIENT_PASSES)
+
+
+# --- kernels
+
+
+def _axes(x: Array, attributes: Attributes) -> Shape:
+    return normal_axes(attributes["axis"], x.ndim)
+
+
+def _spread(parameter: Array, x: Array, axes: Shape) -> Array:
+    """A parameter with x's number of dimensions."""
+    return parameter.reshape([n if i in axes else 1 for i, n in enumerate(x.shape)])
+
+
+def _normalise(xp: ArrayModule, x: Array, attributes: Attributes, *, centre: bool) -> tuple[Array, Array]:
+    """x over the root of its mean square, and 1 over that root; `centre`: first less its mean, so that none cancels."""
+    axes = _axes(x, attributes)
+    values = xp.array(x, dtype=working_dtype(x.dtype))
+    if centre:
+        values -= xp.mean(values, axis=axes, keepdims=True)
+    scale = 1 / xp.sqrt(xp.mean(values * values, axis=axes, keepdims=True) + attributes["eps"])
+    values *= scale
+    return values, scale
+
+
+def _norm(xp: ArrayModule, inputs: Sequence[Array], out: Array, attributes: Attributes, *, centre: bool) -> None:
+    """Times weight and plus bias, as far as there are any."""
+    x, *parameters = inputs
+    if x.size == 0:
+        return
+    values, _ = _normalise(xp, x, attributes, centre=centre)
+    for parameter, apply in zip(parameters, (xp.multiply, xp.add), strict=False):
+        apply(values, _spread(parameter, x, _axes(x, attributes)), values)
+    out[...] = values
+
+
+def _gradients(
+    xp: ArrayModule, inputs: Sequence[Array], outputs: Sequence[Array], attributes: Attributes, *, centre: bool
+) -> None:
+    """dx = scale * (g - y * mean(g * y)), and less mean(g) if centred, with g = dy * weight; dweight is dy * y, summed.
+
+    y is what `_normalise` gives.
+    """
+    dy, x, *weight = inputs
+    if x.size == 0:
+        outputs[1][...] = 0
+        return
+    axes = _axes(x, attributes)
+    y, scale = _normalise(xp, x, attributes, centre=centre)
+    dy = dy.astype(y.dtype, copy=False)
+    product = y * dy
+    _sum_others(xp, product, axes, outputs[1])
+    g = dy
+    if weight:
+        spread = _spread(weight[0], x, axes)
+        g = dy * spread
+        product *= spread
+    y *= xp.mean(product, axis=axes, keepdims=True)
+    dx = xp.subtract(g, y, y)
+    if centre:
+        dx -= xp.mean(g, axis=axes, keepdims=True)
+    xp.multiply(dx, scale, outputs[0])
+
+
+def _sum_others(xp: ArrayModule, values: Array, axes: Shape, out: Array) -> None:
+    """out = sum over all axes but these."""
+    others = tuple(i for i in range(values.ndim) if i not in axes)
+    out[...] = xp.sum(values, axis=others, dtype=working_dtype(values.dtype)) if others else values
+
+
+def layer_norm_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    """Source: Ba, Kiros and Hinton, arXiv 1607.06450."""
+    _norm(xp, inputs, outputs[0], attributes, centre=True)
+
+
+def layer_norm_grad_kernel(
+    xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes
+) -> None:
+    """Statistics are computed again from x; dbias is dy, summed."""
+    dy = inputs[0]
+    _gradients(xp, inputs, outputs, attributes, centre=True)
+    _sum_others(xp, dy, _axes(dy, attributes), outputs[2])
+
+
+def rms_norm_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    """Source: Zhang and Sennrich, arXiv 1910.07467."""
+    _norm(xp, inputs, outputs[0], attributes, centre=False)
+
+
+def rms_norm_grad_kernel(
+    xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes
+) -> None:
+    """The root is computed again from x."""
+    _gradients(xp, inputs, outputs, attributes, centre=False)
+
+
+# --- the table
+
+
+def _define_norm(
+    name: str, operands: tuple[str, ...], infer: Infer, kernel: Kernel, summary: str, *, outputs: int = 1
+) -> None:
+    least = 1 if outputs == 1 else 2
+    define(
+        OpDef(
+            name=name,
+            inputs=VARIADIC,
+            least=least,
+            infer=infer,
+            summary=summary,
+            operands=operands,
+            dtypes=(kinds.REAL_FLOATING,),
+            outputs=outputs,
+            attributes=(Attribute("axis", check_axis, -1), Attribute("eps", check_eps, 1e-5)),
+            kernel=kernel,
+            work=norm_work,
+        )
+    )
+
+
+_define_norm(
+    "layer_norm",
+    LAYER,
+    infer_layer_norm,
+    layer_norm_kernel,
+    "x less its mean, over its standard deviation, along `axis`; times weight, plus bias: (x[, weight[, bias]]).",
+)
+_define_norm(
+    "layer_norm_grad",
+    GRADIENT,
+    infer_layer_norm_grad,
+    layer_norm_grad_kernel,
+    "Gradients of layer_norm by x, weight and bias: (dy, x[, weight]).",
+    outputs=3,
+)
+_define_norm(
+    "rms_norm",
+    RMS,
+    infer_rms_norm,
+    rms_norm_kernel,
+    "x over the root of its mean square along `axis`, times weight: (x[, weight]).",
+)
+_define_norm(
+    "rms_norm_grad",
+    GRADIENT,
+    infer_rms_norm_grad,
+    rms_norm_grad_kernel,
+    "Gradients of rms_norm by x and weight: (dy, x[, weight]).",
+    outputs=2,
+)

@@ -1,0 +1,49 @@
+"""What neural network ops share: checks of operands and attributes, and the dtype that their kernels compute in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...schema.attributes import check_axes, check_int
+from ...schema.promotion import DType
+from ...types.axes import tensors
+from ...types.meta import Meta, OperandMeta
+
+
+def working_dtype(dtype: DType) -> DType:
+    """What a kernel sums in: float16 has neither the digits nor the range, nor a BLAS."""
+    return np.dtype(np.float32) if dtype == np.float16 else dtype
+
+
+def same_meta(metas: tuple[OperandMeta, ...], names: tuple[str, str]) -> Meta:
+    """The meta that both operands have; ValueError if they differ, since nothing broadcasts."""
+    first, second = tensors(metas)
+    if first is not second:
+        raise ValueError(f"{names[0]} and {names[1]} differ: {first} and {second}")
+    return first
+
+
+def one_dtype(metas: tuple[OperandMeta, ...], names: tuple[str, ...]) -> tuple[Meta, ...]:
+    """The operands, which have to be tensors of one dtype."""
+    found = tensors(metas)
+    for name, meta in zip(names, found, strict=False):
+        if meta.dtype != found[0].dtype:
+            raise TypeError(f"{names[0]} is {found[0].dtype.name} and {name} {meta.dtype.name}: use astype on one")
+    return found
+
+
+def check_pair(value: Any, least: int = 0) -> tuple[int, int]:
+    """Two ints, for height and width; one int stands for both."""
+    pair = check_axes(value) if isinstance(value, (tuple, list)) else (check_int(value),) * 2
+    if len(pair) != 2:
+        raise ValueError(f"expected an int or a pair of ints, got {len(pair)} ints")
+    if min(pair) < least:
+        raise ValueError(f"expected at least {least}, got {min(pair)}")
+    return pair[0], pair[1]
+
+
+def check_positive_pair(value: Any) -> tuple[int, int]:
+    """Two ints of at least 1, for height and width; one int stands for both."""
+    return check_pair(value, 1)

@@ -1,0 +1,216 @@
+"""Pooling of images [n, c, height, width]: the largest or the mean of each window."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ...schema.attributes import check_bool, optional
+from ...schema.opdef import Array, ArrayModule, Attribute, Attributes, Kernel, OpDef, OutputMetas, define
+from ...schema.promotion import DType
+from ...types import kinds
+from ...types.axes import tensor
+from ...types.meta import Meta, OperandMeta
+from .kernels import fill_masked
+from .operands import check_pair, check_positive_pair, one_dtype, working_dtype
+from .windows import Line, lines
+
+# Passes that a gradient takes for one of its op.
+_GRADIENT = 6
+
+
+def _lines(attributes: Attributes, shape: Sequence[int]) -> tuple[Line, Line]:
+    return lines(attributes, attributes["kernel_size"], shape)
+
+
+# --- infer
+
+
+def infer_pool2d(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """x [n, c, h, w]; padding is at most half a window wide, so that every window sees a part of the image."""
+    x = tensor(metas)
+    if x.ndim != 4 or 0 in x.shape[2:]:
+        raise ValueError(f"expected images [n, c, h, w] that are not empty, got {x.shape}")
+    down, across = _lines(attributes, x.shape)
+    if any(2 * line.padding > line.size for line in (down, across)):
+        raise ValueError(f"padding {attributes['padding']} is more than half of a window {attributes['kernel_size']}")
+    return (Meta.of((*x.shape[:2], down.number, across.number), x.dtype),)
+
+
+def infer_pool2d_grad(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """dy of the result's meta, and x, whose meta the gradient has."""
+    dy, x = one_dtype(metas, ("dy", "x"))
+    (result,) = infer_pool2d((x,), attributes)
+    if dy is not result:
+        raise ValueError(f"dy is {dy}, the result of the pooling {result}")
+    return (x,)
+
+
+def pool2d_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
+    """A pass over rows pooled across for each tap across, then one over the result for each tap down."""
+    x = tensor(metas[-1:])
+    down, across = _lines(attributes, x.shape)
+    passes = down.length * min(across.size, across.length) + down.number * min(down.size, down.length)
+    return x.shape[0] * x.shape[1] * across.number * passes * (1 if len(metas) == 1 else _GRADIENT)
+
+
+# --- kernels: windows are separable, so that rows and columns are pooled one after the other
+
+
+def _at(axis: int, where: slice) -> tuple[Any, ...]:
+    """The index of a slice along one of the last two axes."""
+    return (..., where) if axis == -1 else (..., where, slice(None))
+
+
+def _resized(shape: Sequence[int], axis: int, length: int) -> tuple[int, ...]:
+    """The shape with another length along one of the last two axes."""
+    return (*shape[:axis], length) if axis == -1 else (*shape[:axis], length, shape[-1])
+
+
+def _largest(xp: ArrayModule, x: Array, axis: int, line: Line) -> Array:
+    """The largest element of each window along the axis; NaN counts as largest."""
+    out = xp.full(_resized(x.shape, axis, line.number), -math.inf, x.dtype)
+    for _, windows, seen in line.taps():
+        part = out[_at(axis, windows)]
+        xp.maximum(part, x[_at(axis, seen)], out=part)
+    return out
+
+
+def _largest_grad(xp: ArrayModule, dy: Array, x: Array, largest: Array, axis: int, line: Line) -> Array:
+    """dy goes to the first element of each window that is its largest, or its first NaN."""
+    dx = xp.zeros(x.shape, dy.dtype)
+    free = xp.ones(dy.shape, bool)
+    for _, windows, seen in line.taps():
+        here, values = _at(axis, windows), x[_at(axis, seen)]
+        found = ((values == largest[here]) | xp.isnan(values)) & free[here]
+        free[here] ^= found
+        share = xp.empty(found.shape, dy.dtype)
+        fill_masked(xp, dy[here], found, share)
+        dx[_at(axis, seen)] += share
+    return dx
+
+
+def _total(xp: ArrayModule, x: Array, axis: int, line: Line) -> Array:
+    """The sum over each window along the axis."""
+    out = xp.zeros(_resized(x.shape, axis, line.number), x.dtype)
+    for _, windows, seen in line.taps():
+        out[_at(axis, windows)] += x[_at(axis, seen)]
+    return out
+
+
+def _total_grad(xp: ArrayModule, dy: Array, axis: int, line: Line) -> Array:
+    """dy goes to every element of each window."""
+    dx = xp.zeros(_resized(dy.shape, axis, line.length), dy.dtype)
+    for _, windows, seen in line.taps():
+        dx[_at(axis, seen)] += dy[_at(axis, windows)]
+    return dx
+
+
+def _sizes(xp: ArrayModule, attributes: Attributes, down: Line, across: Line, dtype: DType) -> Any:
+    """How many elements each mean is of: padding counts, unless `count_include_pad` is False."""
+    if attributes["count_include_pad"]:
+        return down.size * across.size
+    of_columns = _total(xp, xp.ones((down.length, 1), dtype), -2, down)
+    return of_columns * _total(xp, xp.ones((1, across.length), dtype), -1, across)
+
+
+def max_pool2d_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    """Padding is as -inf."""
+    (x,), (out,) = inputs, outputs
+    if out.size:
+        down, across = _lines(attributes, x.shape)
+        out[...] = _largest(xp, _largest(xp, x, -1, across), -2, down)
+
+
+def max_pool2d_grad_kernel(
+    xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes
+) -> None:
+    """To the first row that holds the window's largest, and there to the first column: the first place in C order."""
+    (dy, x), (out,) = inputs, outputs
+    if not dy.size:
+        out[...] = 0
+        return
+    down, across = _lines(attributes, x.shape)
+    of_rows = _largest(xp, x, -1, across)
+    drows = dy.astype(working_dtype(dy.dtype), copy=False)
+    drows = _largest_grad(xp, drows, of_rows, _largest(xp, of_rows, -2, down), -2, down)
+    out[...] = _largest_grad(xp, drows, x, of_rows, -1, across)
+
+
+def avg_pool2d_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    """Padding is as 0."""
+    (x,), (out,) = inputs, outputs
+    if out.size:
+        x = x.astype(working_dtype(x.dtype), copy=False)
+        down, across = _lines(attributes, x.shape)
+        total = _total(xp, _total(xp, x, -1, across), -2, down)
+        xp.divide(total, _sizes(xp, attributes, down, across, x.dtype), out)
+
+
+def avg_pool2d_grad_kernel(
+    xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes
+) -> None:
+    """dy in equal shares; of x only the shape is used."""
+    (dy, x), (out,) = inputs, outputs
+    if not dy.size:
+        out[...] = 0
+        return
+    down, across = _lines(attributes, x.shape)
+    dtype = working_dtype(x.dtype)
+    share = xp.divide(dy, _sizes(xp, attributes, down, across, dtype), dtype=dtype)
+    out[...] = _total_grad(xp, _total_grad(xp, share, -2, down), -1, across)
+
+
+# --- the table
+
+_ATTRIBUTES = (
+    Attribute("kernel_size", check_positive_pair),
+    Attribute("stride", optional(check_positive_pair), None),
+    Attribute("padding", check_pair, (0, 0)),
+)
+_COUNT = Attribute("count_include_pad", check_bool, default=True)
+
+
+def _define_pooling(name: str, kernel: Kernel, gradient: Kernel, summary: str, *attributes: Attribute) -> None:
+    define(
+        OpDef(
+            name=name,
+            inputs=1,
+            infer=infer_pool2d,
+            summary=summary,
+            operands=("x",),
+            dtypes=(kinds.REAL_FLOATING,),
+            attributes=(*_ATTRIBUTES, *attributes),
+            kernel=kernel,
+            work=pool2d_work,
+        )
+    )
+    define(
+        OpDef(
+            name=f"{name}_grad",
+            inputs=2,
+            infer=infer_pool2d_grad,
+            summary=f"Gradient of {name}: (dy, x), x being its input.",
+            operands=("dy", "x"),
+            dtypes=(kinds.REAL_FLOATING,),
+            attributes=(*_ATTRIBUTES, *attributes),
+            kernel=gradient,
+            work=pool2d_work,
+        )
+    )
+
+
+_define_pooling(
+    "max_pool2d",
+    max_pool2d_kernel,
+    max_pool2d_grad_kernel,
+    "The largest element of each window of images [n, c, h, w].",
+)
+_define_pooling(
+    "avg_pool2d",
+    avg_pool2d_kernel,
+    avg_pool2d_grad_kernel,
+    "The mean of each window of images [n, c, h, w].",
+    _COUNT,
+)

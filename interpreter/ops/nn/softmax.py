@@ -1,0 +1,142 @@
+"""Softmax and its logarithm along an axis. A slice that is -inf throughout has no share for anyone: zeros, not NaN."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...schema.attributes import axis_attribute
+from ...schema.opdef import Array, ArrayModule, Attributes, Compose, Kernel, OpDef, OutputMetas, Work, define
+from ...types import kinds
+from ...types.axes import normal_axis, tensor
+from ...types.meta import OperandMeta
+from ..elementwise import slow_work
+from . import compose
+from .operands import same_meta, working_dtype
+
+_LAST_AXIS = axis_attribute(-1)
+
+# --- infer
+
+
+def infer_softmax(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """The axis exists; the result has the tensor's meta."""
+    x = tensor(metas)
+    normal_axis(attributes["axis"], x.ndim)
+    return (x,)
+
+
+def infer_softmax_grad(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """dy and y agree in shape and dtype, and the axis exists."""
+    return infer_softmax((same_meta(metas, ("dy", "y")),), attributes)
+
+
+# --- kernels; `out` may be the memory of an input
+
+
+def shift(xp: ArrayModule, x: Array, axis: int, out: Array) -> None:
+    """out = x minus its largest along the axis, so that exp cannot overflow; -inf stays -inf, also if it is largest."""
+    largest = xp.max(x, axis=axis, keepdims=True)
+    xp.maximum(largest, float(np.finfo(x.dtype).min), out=largest)
+    xp.subtract(x, largest, out)
+
+
+def total(xp: ArrayModule, powers: Array, axis: int) -> Array:
+    """Sum of exp of what `shift` made: at least exp(0), or 0 where all is -inf, for which 1 does as well."""
+    summed = xp.sum(powers, axis=axis, keepdims=True, dtype=working_dtype(powers.dtype))
+    return xp.maximum(summed, 1, out=summed)
+
+
+def softmax_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    """Shifted by the maximum, so that exp cannot overflow."""
+    (x,), (out,) = inputs, outputs
+    if out.size == 0:
+        return
+    shift(xp, x, attributes["axis"], out)
+    xp.exp(out, out)
+    xp.divide(out, total(xp, out, attributes["axis"]), out)
+
+
+def log_softmax_kernel(
+    xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes
+) -> None:
+    """x minus its log-sum-exp, both shifted by the maximum."""
+    (x,), (out,) = inputs, outputs
+    if out.size == 0:
+        return
+    shift(xp, x, attributes["axis"], out)
+    xp.subtract(out, xp.log(total(xp, xp.exp(out), attributes["axis"])), out)
+
+
+def softmax_grad_kernel(
+    xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes
+) -> None:
+    """y * (dy - sum(dy * y))."""
+    dy, y = inputs
+    product = xp.multiply(dy, y, dtype=working_dtype(y.dtype))
+    xp.subtract(dy, xp.sum(product, axis=attributes["axis"], keepdims=True), product)
+    xp.multiply(product, y, outputs[0])
+
+
+def log_softmax_grad_kernel(
+    xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes
+) -> None:
+    """dy - exp(y) * sum(dy)."""
+    dy, y = inputs
+    dtype = working_dtype(y.dtype)
+    product = xp.exp(y, dtype=dtype)
+    product *= xp.sum(dy, axis=attributes["axis"], keepdims=True, dtype=dtype)
+    xp.subtract(dy, product, outputs[0])
+
+
+# --- the table
+
+
+def _softmax(name: str, kernel: Kernel, summary: str, compose: Compose) -> None:
+    define(
+        OpDef(
+            name=name,
+            inputs=1,
+            infer=infer_softmax,
+            summary=summary,
+            operands=("x",),
+            dtypes=(kinds.REAL_FLOATING,),
+            attributes=(_LAST_AXIS,),
+            kernel=kernel,
+            elementwise=True,
+            work=slow_work,
+            compose=compose,
+        )
+    )
+
+
+def _gradient(name: str, kernel: Kernel, summary: str, work: Work | None = None) -> None:
+    define(
+        OpDef(
+            name=name,
+            inputs=2,
+            infer=infer_softmax_grad,
+            summary=summary,
+            operands=("dy", "y"),
+            dtypes=(kinds.REAL_FLOATING,),
+            attributes=(_LAST_AXIS,),
+            kernel=kernel,
+            elementwise=True,
+            work=work,
+        )
+    )
+
+
+_softmax(
+    "softmax",
+    softmax_kernel,
+    "exp(x), scaled to sum 1 along `axis`; zeros where x is -inf all along.",
+    compose.compose_softmax,
+)
+_softmax("log_softmax", log_softmax_kernel, "log(softmax(x)).", compose.compose_log_softmax)
+_gradient("softmax_grad", softmax_grad_kernel, "Gradient of softmax: (dy, y), y being its result.")
+_gradient(
+    "log_softmax_grad", log_softmax_grad_kernel, "Gradient of log_softmax: (dy, y), y being its result.", slow_work
+)

@@ -1,0 +1,66 @@
+"""Windows that slide along the rows and columns of images [n, c, height, width], for convolution and pooling.
+
+Images are not copied into a padded frame: it may be many times larger than they are. What a tap, one place in the
+window, sees of the padding is left out instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
+
+from ...schema.opdef import Attributes
+
+Pair: TypeAlias = tuple[int, int]
+
+
+class Tap(NamedTuple):
+    """A place in the window: which windows see the image there, and where they see it."""
+
+    place: int
+    windows: slice
+    seen: slice
+
+
+class Line(NamedTuple):
+    """The `number` of windows along an axis of `length`: how many taps, how far windows and taps are apart, padding."""
+
+    size: int
+    stride: int
+    padding: int
+    dilation: int
+    length: int
+    number: int
+
+    def taps(self, part: slice | None = None) -> list[Tap]:
+        """Those taps of some windows, or of all, that see anything; windows count from the first of the part."""
+        begin, end = (0, self.number) if part is None else (part.start, part.stop)
+        low = max(0, _ceil(self.padding - (self.number - 1) * self.stride, self.dilation))
+        high = min(self.size, _ceil(self.length + self.padding, self.dilation))
+        found = []
+        for place in range(low, high):
+            shift = place * self.dilation - self.padding
+            first, stop = max(begin, _ceil(-shift, self.stride)), min(end, _ceil(self.length - shift, self.stride))
+            if first < stop:
+                seen = slice(first * self.stride + shift, (stop - 1) * self.stride + shift + 1, self.stride)
+                found.append(Tap(place, slice(first - begin, stop - begin), seen))
+        return found
+
+
+def _ceil(dividend: int, divisor: int) -> int:
+    return -(-dividend // divisor)
+
+
+def line(name: str, size: int, stride: int, padding: int, dilation: int, length: int) -> Line:
+    """The windows along one axis; ValueError if not even one fits."""
+    span = dilation * (size - 1) + 1
+    if span > length + 2 * padding:
+        raise ValueError(f"{length + 2 * padding} {name} are too few for a window of {span}")
+    return Line(size, stride, padding, dilation, length, (length + 2 * padding - span) // stride + 1)
+
+
+def lines(attributes: Attributes, size: Sequence[int], shape: Sequence[int]) -> tuple[Line, Line]:
+    """The windows of that size down and across images of that shape; they lie side by side if `stride` is None."""
+    stride, padding, dilation = attributes["stride"] or size, attributes["padding"], attributes.get("dilation", (1, 1))
+    down = line("rows", size[0], stride[0], padding[0], dilation[0], shape[-2])
+    return down, line("columns", size[1], stride[1], padding[1], dilation[1], shape[-1])

@@ -1,0 +1,172 @@
+"""Checkers for attributes: each takes what a user may write and returns the normal form that travels.
+
+Normal forms are hashable and made of msgpack's types: None, bool, int, float, str, tuples of them. Checkers take
+their own normal form too, because the daemon checks again what a client sent. Two values that mean different things
+have different normal forms, also under `==`, because signatures are looked up by them.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from numbers import Complex, Integral, Real
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ..types.meta import DTYPES, MAX_NDIM, Shape
+from .indexing import INT64, check_index, check_tensor_index
+from .opdef import REQUIRED, Attribute
+
+Check: TypeAlias = Callable[[Any], Any]
+# The normal form of a number: an int, ("float", x), or ("complex", real, imag).
+Number: TypeAlias = int | tuple[str, float] | tuple[str, float, float]
+
+
+def check_bool(value: Any) -> bool:
+    """True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"expected a bool, got {_kind(value)}")
+    return bool(value)
+
+
+def check_int(value: Any) -> int:
+    """An integer of at most 64 bits; not a bool."""
+    if isinstance(value, (bool, np.bool_)):
+        raise TypeError("expected an int, got a bool")
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"expected an int, got {_kind(value)}") from None
+    if number not in INT64:
+        raise ValueError("the integer has more than 64 bits")
+    return number
+
+
+def check_float(value: Any) -> float:
+    """A finite real number, as a float."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
+        raise TypeError(f"expected a number, got {_kind(value)}")
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"expected a finite number, got {number}")
+    return number + 0.0  # -0.0 equals 0.0 and so must be it
+
+
+def check_number(value: Any) -> Number:
+    """A finite number that stays what it is: an int n is n, a float x is ("float", x), a complex number
+    ("complex", real, imag); see `number`.
+
+    1 == 1.0 in Python, so a bare float would find the signature of the int, with its dtype.
+    """
+    if isinstance(value, tuple) and len(value) == 2 and value[0] == "float":
+        return ("float", check_float(value[1]))
+    if isinstance(value, tuple) and len(value) == 3 and value[0] == "complex":
+        return ("complex", check_float(value[1]), check_float(value[2]))
+    if isinstance(value, Integral):
+        return _check_wide_int(value)
+    if isinstance(value, Complex) and not isinstance(value, Real):
+        return ("complex", check_float(value.real), check_float(value.imag))
+    return ("float", check_float(value))
+
+
+def check_real_number(value: Any) -> Number:
+    """As `check_number`, but not complex."""
+    normal = check_number(value)
+    if isinstance(normal, tuple) and normal[0] == "complex":
+        raise TypeError("expected a real number, got a complex one")
+    return normal
+
+
+def number(normal: Number) -> int | float | complex:
+    """The number behind the normal form of `check_number`."""
+    if not isinstance(normal, tuple):
+        return normal
+    return complex(*normal[1:]) if normal[0] == "complex" else normal[1]
+
+
+def _check_wide_int(value: Any) -> int:
+    """An int of any of our dtypes, uint64 among them."""
+    if isinstance(value, (bool, np.bool_)):
+        raise TypeError("expected a number, got a bool")
+    found = int(value)
+    if not INT64.start <= found < 2**64:
+        raise OverflowError("the integer has more than 64 bits")
+    return found
+
+
+def check_dtype(value: Any) -> str:
+    """The name of a dtype, given as its name, a NumPy dtype or scalar type, or bool, int, float, complex."""
+    if isinstance(value, str):
+        name = value
+    elif isinstance(value, (np.dtype, type)):
+        dtype = np.dtype(value)
+        name = dtype.name if dtype.isnative else str(dtype)
+    else:
+        raise TypeError(f"expected a dtype, got {_kind(value)}")
+    if name not in DTYPES:
+        raise TypeError(f"dtype {name[:40]!r} is not supported; use one of {', '.join(DTYPES)}")
+    return name
+
+
+def check_shape(value: Any) -> Shape:
+    """A tuple of non-negative ints, at most 64; a single int is a shape of one dimension."""
+    shape = _ints(value)
+    if any(n < 0 for n in shape):
+        raise ValueError(f"shape {shape} has a negative dimension")
+    return shape
+
+
+def check_new_shape(value: Any) -> Shape:
+    """A shape in which one dimension may be -1, to be found from the size."""
+    shape = _ints(value)
+    if any(n < -1 for n in shape) or shape.count(-1) > 1:
+        raise ValueError(f"shape {shape}: dimensions are not negative, except for one -1")
+    return shape
+
+
+def check_axes(value: Any) -> Shape:
+    """A tuple of axes; a single int is a tuple of one. Whether they exist is for the infer function."""
+    return _ints(value)
+
+
+def check_axis(value: Any) -> int | Shape:
+    """An axis or a tuple of axes."""
+    return _ints(value) if isinstance(value, (tuple, list)) else check_int(value)
+
+
+def optional(check: Check) -> Check:
+    """The checker that takes None as well."""
+
+    def check_optional(value: Any) -> Any:
+        return None if value is None else check(value)
+
+    return check_optional
+
+
+def _ints(value: Any) -> Shape:
+    if not isinstance(value, (tuple, list)):
+        return (check_int(value),)
+    if len(value) > MAX_NDIM:
+        raise ValueError(f"{len(value)} dimensions; at most {MAX_NDIM} are possible")
+    return tuple(map(check_int, value))
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__
+
+
+# Attributes that many ops share.
+AXIS = Attribute("axis", optional(check_axis), None)
+KEEPDIMS = Attribute("keepdims", check_bool, default=False)
+SHAPE = Attribute("shape", check_shape)
+DTYPE = Attribute("dtype", check_dtype)
+DTYPE_OR_NONE = Attribute("dtype", optional(check_dtype), None)
+INDEX = Attribute("index", check_index)
+TENSOR_INDEX = Attribute("index", check_tensor_index)
+
+
+def axis_attribute(default: Any = REQUIRED) -> Attribute:
+    """An attribute `axis` that is one int."""
+    return Attribute("axis", check_int, default)

@@ -1,0 +1,86 @@
+"""Infer, memoised: the metas of an op's outputs from those of its operands.
+
+Client and virtual machine ask the same questions over and over: a loop has a handful of signatures. Metas and ops
+are compared by identity and attributes are frozen, so asking again is one dictionary lookup.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from ..errors import MetadataError, MetadataTypeError, metadata_error
+from ..types.kinds import check_kinds
+from ..types.meta import MAX_NDIM, Meta, OperandMeta
+from .opdef import FrozenAttributes, OpDef, OutputMetas
+from .promotion import describe
+
+# What a call takes at the most. Each operand costs some microseconds, during which nobody else is served.
+MAX_OPERANDS = 4096
+
+_Key: TypeAlias = tuple[OpDef, tuple[OperandMeta | None, ...], FrozenAttributes]
+
+
+class InferCache:
+    """Remembers up to `limit` answers and drops the oldest. Belongs to one thread at a time.
+
+    `misses` counts the questions that reached an infer function. Errors are not remembered.
+    """
+
+    __slots__ = ("_answers", "_limit", "misses")
+
+    def __init__(self, limit: int = 4096) -> None:
+        self._answers: dict[_Key, OutputMetas] = {}
+        self._limit = limit
+        self.misses = 0
+
+    def infer(
+        self, op: OpDef, metas: tuple[OperandMeta | None, ...], attributes: FrozenAttributes
+    ) -> tuple[Meta | None, ...]:
+        """Metas of the outputs, None for each pending one; MetadataError if the op does not take these operands.
+
+        If an operand is pending, so are all outputs, and the op is asked again when the operand's meta is known.
+        """
+        key = (op, metas, attributes)
+        answer = self._answers.get(key)
+        return self._ask(key) if answer is None else answer
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+    def _ask(self, key: _Key) -> OutputMetas:
+        self.misses += 1
+        answer = infer_once(*key)
+        while len(self._answers) >= self._limit:
+            del self._answers[next(iter(self._answers))]
+        self._answers[key] = answer
+        return answer
+
+
+def infer_once(op: OpDef, metas: tuple[OperandMeta | None, ...], attributes: FrozenAttributes) -> OutputMetas:
+    """Infer without memory; the rules are those of `InferCache.infer`."""
+    check_count(op, len(metas))
+    known = tuple(m for m in metas if m is not None)
+    if len(known) < len(metas):
+        return (None,) * op.outputs
+    try:
+        check_kinds(known, op.dtypes, op.operands)
+        outputs = op.infer(known, dict(attributes))
+    except (TypeError, ValueError, OverflowError, IndexError) as error:
+        if isinstance(error, MetadataError) and error.op is not None:
+            raise
+        raise metadata_error(error, f"{op.name}({describe(metas)}): {error}", op.name) from None
+    if any(m is not None and m.ndim > MAX_NDIM for m in outputs):
+        raise MetadataError(f"{op.name}: the result has more than {MAX_NDIM} dimensions", op=op.name)
+    return outputs
+
+
+def check_count(op: OpDef, given: int) -> None:
+    """MetadataTypeError unless the op takes so many operands."""
+    least, most = op.least_operands(), op.most_operands()
+    if least <= given <= (MAX_OPERANDS if most is None else most):
+        return
+    if most is None:
+        counts = f"{least} or more" if given < least else f"at most {MAX_OPERANDS}"
+    else:
+        counts = str(least) if least == most else f"{least} to {most}"
+    raise MetadataTypeError(f"{op.name} takes {counts} operand{'s' * (counts != '1')}, {given} given", op=op.name)

@@ -1,0 +1,238 @@
+"""What an op is: its operands, its attributes, its infer function and its kernel, in one place.
+
+An op is defined once, by `define(OpDef(...))`, in a module of `interpreter.ops`. Nothing else in the tree names
+single ops: the client, the virtual machine and the devices work from the definition.
+
+The kernel is written once, against an array module `xp` (NumPy or CuPy). Two forms:
+
+- `ufunc="add"`: the array module's own function of that name, called as `xp.add(*inputs, *outputs)`;
+- `kernel=f`: called as `f(xp, inputs, outputs, attributes)`, unless all outputs are empty. It fills `outputs` (packed
+  or strided arrays of exactly the inferred metas), or, for an op with pending outputs (`dynamic`), gets `outputs == ()`
+  and returns the arrays; then its attributes hold `room`, too: bytes that the device has at most, which a result must
+  not exceed.
+
+Inputs are arrays, or Python scalars where the caller gave scalars. Attributes are a read-only mapping with every
+name of the schema present.
+
+Source: TFRT's split of an op into metadata function and dispatch function; OneFlow's const/mut/mut2 operands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ..errors import MetadataError, MetadataTypeError, metadata_error
+from ..types.kinds import ANY, DTypes
+from ..types.meta import LARGEST, Meta, OperandMeta
+from ..wire.forms import shown
+
+# An attribute value as it travels: hashable and made of msgpack's types. A dtype is its name, an axis list a tuple.
+AttributeValue: TypeAlias = Any
+Attributes: TypeAlias = Mapping[str, AttributeValue]
+# Attributes frozen for one call: (name, value) pairs in schema order, every name present.
+FrozenAttributes: TypeAlias = tuple[tuple[str, AttributeValue], ...]
+OutputMetas: TypeAlias = tuple[Meta | None, ...]
+# An array of the device's array module.
+Array: TypeAlias = Any
+ArrayModule: TypeAlias = Any
+
+Infer: TypeAlias = Callable[[tuple[OperandMeta, ...], Attributes], OutputMetas]
+Kernel: TypeAlias = Callable[[ArrayModule, Sequence[Any], Sequence[Array], Attributes], Sequence[Array] | None]
+# A kernel bound to array module and attributes: called as bound(*inputs, *outputs).
+BoundKernel: TypeAlias = Callable[..., Any]
+# (offset, strides) in bytes of a view into its storage.
+Layout: TypeAlias = tuple[int, tuple[int, ...]]
+# How a view op lays out its result on the storage of its first input: (input meta, input layout, output meta,
+# attributes) -> the layout, or None when no strides can express it and the kernel has to copy.
+View: TypeAlias = Callable[[Meta, Layout, Meta, Attributes], Layout | None]
+# Estimated work of one call, in element operations (about a nanosecond each): decides inline against worker.
+Work: TypeAlias = Callable[[tuple[OperandMeta, ...], OutputMetas, Attributes], int]
+# What a Python int operand has to satisfy, beyond its type: (value, operand metas, attributes); raises
+# TypeError/ValueError/OverflowError.
+ScalarCheck: TypeAlias = Callable[[int, tuple[OperandMeta, ...], Attributes], None]
+# The most bytes that the results of a `dynamic` op can take, by the metas of its operands.
+Most: TypeAlias = Callable[[tuple[OperandMeta, ...]], int]
+# How an op is made of others: (call, inputs, attributes) -> outputs, where call(name, inputs, attributes) -> outputs.
+Compose: TypeAlias = Callable[[Callable[..., list[Any]], Sequence[Any], Attributes], list[Any]]
+
+VARIADIC = -1
+# How many times as long as others elements of these take: no vector unit computes with them, and each float16 that
+# overflows or underflows costs some 100 ns.
+_COSTLY = {np.dtype(np.float16): 16, np.dtype(np.complex64): 8, np.dtype(np.complex128): 8}
+REQUIRED: Any = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """One attribute: its name, `check` (normalises a value or raises TypeError/ValueError), its default."""
+
+    name: str
+    check: Callable[[Any], AttributeValue]
+    default: AttributeValue = REQUIRED
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpDef:
+    """One operation.
+
+    `inputs`: how many operands (VARIADIC: from `least` on); `operands`: their names, of which, where there are more
+    than `least`, the rest is optional, and else the last one repeats. `dtypes`: the dtypes that each tensor operand may
+    have, the last entry counting for the rest. `outputs`: how many results. `elementwise`: an output may be
+    the very memory of an input of the same shape and itemsize. `partial`: with `out=` the op writes only a part of
+    it, which must be its first input too. `dynamic`: outputs may have pending metas (`mut2`). `bounded`: its time is
+    bounded by `work`, so that it may run on the scheduler's thread when small. `scalars`: which Python ints it takes
+    as operands, where that is not "those that fit the promoted dtype". `needs`: functions that the kernel calls and an
+    array module may lack ("linalg.eigh"); devices of such a module do not have the op.
+    """
+
+    name: str
+    inputs: int
+    infer: Infer
+    summary: str
+    least: int = 1
+    operands: tuple[str, ...] = ()
+    dtypes: tuple[DTypes, ...] = (ANY,)
+    outputs: int = 1
+    attributes: tuple[Attribute, ...] = ()
+    ufunc: str | None = None
+    kernel: Kernel | None = None
+    elementwise: bool = False
+    partial: bool = False
+    dynamic: bool = False
+    most: Most | None = None
+    bounded: bool = True
+    view: View | None = None
+    work: Work | None = None
+    compose: Compose | None = None
+    scalars: ScalarCheck | None = None
+    needs: tuple[str, ...] = ()
+
+    def least_operands(self) -> int:
+        """How many operands it takes at the least."""
+        return self.least if self.inputs == VARIADIC else self.inputs
+
+    def most_operands(self) -> int | None:
+        """How many operands it takes at the most; None for any number."""
+        if self.inputs != VARIADIC:
+            return self.inputs
+        return len(self.operands) if len(self.operands) > self.least else None
+
+    def freeze(self, given: Attributes | None) -> FrozenAttributes:
+        """Attributes checked, normalised and made immutable, defaults filled in; MetadataError names what is wrong."""
+        if not (given is None or isinstance(given, Mapping)):
+            raise MetadataTypeError(f"{self.name}: attributes are a dict, not {type(given).__name__}", op=self.name)
+        if not self.attributes and not given:
+            return ()
+        rest = dict(given or ())
+        frozen = []
+        for attribute in self.attributes:
+            value = rest.pop(attribute.name, attribute.default)
+            if value is REQUIRED:
+                raise MetadataError(f"{self.name}: attribute {attribute.name!r} is required", op=self.name)
+            try:
+                frozen.append((attribute.name, attribute.check(value)))
+            except (TypeError, ValueError, OverflowError, IndexError) as error:
+                raise metadata_error(error, f"{self.name}: attribute {attribute.name!r}: {error}", self.name) from None
+        if rest:
+            known = ", ".join(a.name for a in self.attributes) or "none"
+            raise MetadataError(f"{self.name}: unknown attribute {min(rest, key=str)!r} (known: {known})", op=self.name)
+        return tuple(frozen)
+
+    def estimate(self, metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
+        """Work of one call in element operations; the largest operand's size, times what its dtypes cost, unless the op
+        says otherwise.
+
+        Never less than the elements of the results, which have to be written.
+        """
+        if self.work is None:
+            tensors = [m for m in (*metas, *outputs) if isinstance(m, Meta)]
+            return max((m.size for m in tensors), default=0) * cost_of(tensors)
+        return max(self.work(metas, outputs, attributes), sum(m.size for m in outputs if m is not None))
+
+    def bind(
+        self, xp: ArrayModule, count: int, attributes: Attributes, *, aliased: bool = False, room: int = LARGEST
+    ) -> BoundKernel:
+        """The kernel for one array module, number of inputs and set of attributes. `room`: see above.
+
+        `aliased`: an output may share memory with an input although the op is not elementwise, so results are
+        computed apart and stored last.
+        """
+        if self.ufunc is not None:
+            function: BoundKernel = getattr(xp, self.ufunc)
+            return function
+        kernel = self.kernel
+        if kernel is None:
+            raise MetadataError(f"{self.name} has no kernel", op=self.name)
+        if self.dynamic:
+            attributes = {**attributes, "room": room}
+
+        def run(*arrays: Any) -> Sequence[Array] | None:
+            return kernel(xp, arrays[:count], arrays[count:], attributes)
+
+        def run_unless_empty(*arrays: Any) -> Sequence[Array] | None:
+            # A tensor without elements may have axes of any size, along which a kernel would loop or allocate.
+            outputs = arrays[count:]
+            for out in outputs:
+                if out.size:
+                    return kernel(xp, arrays[:count], outputs, attributes)
+            return None
+
+        def run_apart(*arrays: Any) -> None:
+            results = [xp.array(out) for out in arrays[count:]]
+            run_unless_empty(*arrays[:count], *results)
+            for out, result in zip(arrays[count:], results, strict=True):
+                out[...] = result
+
+        if self.dynamic:
+            return run
+        return run_apart if aliased and not self.elementwise else run_unless_empty
+
+    def lacks(self, xp: ArrayModule) -> str | None:
+        """What the array module would have to have for the kernel, and has not."""
+        wanted = self.needs if self.ufunc is None else (self.ufunc, *self.needs)
+        return next((path for path in wanted if not has(xp, path)), None)
+
+
+def cost_of(metas: Iterable[OperandMeta | None]) -> int:
+    """How many times as long as one of float64 an element of the costliest of these takes."""
+    return max((_COSTLY.get(m.dtype, 1) for m in metas if isinstance(m, Meta)), default=1)
+
+
+def has(xp: ArrayModule, path: str) -> bool:
+    """Has the array module a function of that name ("linalg.eigh")?"""
+    found = xp
+    for name in path.split("."):
+        found = getattr(found, name, None)
+    return found is not None
+
+
+REGISTRY: dict[str, OpDef] = {}
+
+
+def lacking(xp: ArrayModule) -> frozenset[str]:
+    """Names of the ops whose kernels need what the array module lacks; none for NumPy."""
+    return frozenset(op.name for op in REGISTRY.values() if op.lacks(xp) is not None)
+
+
+def define(op: OpDef) -> OpDef:
+    """Add an op to the registry; a name can be defined once."""
+    if op.name in REGISTRY:
+        raise ValueError(f"op {op.name!r} is defined twice")
+    REGISTRY[op.name] = op
+    return op
+
+
+def find(name: str) -> OpDef:
+    """The op of that name; MetadataError with the nearest names if there is none."""
+    op = REGISTRY.get(name) if isinstance(name, str) else None
+    if op is None:
+        from difflib import get_close_matches
+
+        near = get_close_matches(name[:80], REGISTRY, n=3) if isinstance(name, str) else []
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise MetadataError(f"there is no op {shown(name)}{hint}", op=name if isinstance(name, str) else shown(name))
+    return op

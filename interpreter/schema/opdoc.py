@@ -1,0 +1,117 @@
+"""What there is to say about an op, from its definition: one description for the command line and the documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import groupby
+from typing import Any, TypeAlias
+
+from ..types.kinds import BOOLEAN, FLOATING, REAL, REAL_FLOATING, DTypes, kind_name
+from ..types.meta import DTYPES
+from .opdef import REQUIRED, VARIADIC, OpDef
+
+# Made of JSON's types: name, family, summary, operands, attributes, results, and what is special about it.
+Description: TypeAlias = dict[str, Any]
+
+SCALAR = "Python scalar"
+
+# What a module's ops are called together, where that is not its name.
+_FAMILIES = {
+    "cumulative": "Reductions",
+    "decompositions": "Linear algebra",
+    "dynamic": "Shapes decided by data",
+    "fft": "Fourier transforms",
+    "indexing": "Indexing",
+    "joining": "Joining and assigning",
+    "linalg": "Linear algebra",
+    "nn": "Neural networks",
+    "norms": "Linear algebra",
+    "random": "Random numbers",
+    "searching": "Sorting and searching",
+    "sets": "Shapes decided by data",
+    "solving": "Linear algebra",
+    "sorting": "Sorting and searching",
+}
+
+
+def description_of(op: OpDef) -> Description:
+    """Everything about one op.
+
+    Operands: {"name", "use": "required", "optional" or "repeated", "takes": what its dtypes are called, "dtypes": their
+    names; none of it is a Python scalar}. Attributes: {"name", "required", "default"}.
+    """
+    return {
+        "name": op.name,
+        "family": family_of(op),
+        "summary": op.summary,
+        "operands": [_operand(op, position, name) for position, name in enumerate(operand_names(op))],
+        "attributes": [
+            {"name": a.name, "required": a.default is REQUIRED, "default": None if a.default is REQUIRED else a.default}
+            for a in op.attributes
+        ],
+        "results": op.outputs,
+        "dynamic": op.dynamic,
+        "view": op.view is not None,
+        "elementwise": op.elementwise,
+        "partial": op.partial,
+        "composite": op.compose is not None,
+        "needs": list(op.needs),
+    }
+
+
+def by_family(ops: Iterable[OpDef]) -> dict[str, list[Description]]:
+    """Descriptions of all ops, families and members in the order of their definition."""
+    families: dict[str, list[Description]] = {}
+    for op in ops:
+        families.setdefault(family_of(op), []).append(description_of(op))
+    return families
+
+
+def family_of(op: OpDef) -> str:
+    """By the module of its kernel, or by the folder in `ops` that the module is in: `ops/nn/losses.py` is "nn"."""
+    *folders, module = (op.kernel or op.infer).__module__.split(".")
+    module = folders[-1] if folders and folders[-1] != "ops" and "ops" in folders else module
+    return _FAMILIES.get(module, module.replace("_", " ").capitalize())
+
+
+def operand_names(op: OpDef) -> tuple[str, ...]:
+    """As the definition has them, else those that the array API standard would use."""
+    if op.operands or not op.inputs:
+        return op.operands
+    if op.inputs == VARIADIC:
+        return ("inputs",)
+    return ("x",) if op.inputs == 1 else tuple(f"x{n + 1}" for n in range(op.inputs))
+
+
+def same_dtypes(description: Description) -> list[tuple[list[str], Description]]:
+    """Neighbouring operands that take the same: as they are shown, with the first of them."""
+    grouped = (list(group) for _, group in groupby(description["operands"], key=lambda operand: operand["takes"]))
+    return [([shown(operand) for operand in group], group[0]) for group in grouped]
+
+
+def _operand(op: OpDef, position: int, name: str) -> Description:
+    accepted: DTypes = op.dtypes[min(position, len(op.dtypes) - 1)]
+    return {
+        "name": name,
+        "use": _use(op, position),
+        "takes": _takes(accepted),
+        "dtypes": [dtype for dtype in DTYPES if dtype in accepted],
+    }
+
+
+def _use(op: OpDef, position: int) -> str:
+    if op.most_operands() is None and position == len(operand_names(op)) - 1:
+        return "repeated"
+    return "required" if position < op.least_operands() else "optional"
+
+
+def shown(operand: Description) -> str:
+    """An operand's name as signatures have it: `[name]` if it may be left out, `name...` if there may be more."""
+    return {"required": "{}", "optional": "[{}]", "repeated": "{}..."}[operand["use"]].format(operand["name"])
+
+
+def _takes(accepted: DTypes) -> str:
+    rest = accepted - BOOLEAN
+    if rest != accepted and rest in (REAL, REAL_FLOATING, FLOATING):  # kinds that have no name together with bool
+        return f"{kind_name(rest)} or boolean"
+    return kind_name(accepted) if accepted else SCALAR

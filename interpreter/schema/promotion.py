@@ -1,0 +1,129 @@
+"""Promotion of dtypes, broadcasting of shapes, and what a Python scalar must satisfy.
+
+The rules are those of the Python array API standard: tensors of one kind (boolean, integer, floating-point) promote by
+dtype, whatever their values; kinds do not mix; and a Python scalar is weak: it takes the tensor's dtype. Within a kind
+NumPy (NEP 50) is asked for the dtype, so that there is no second table to drift.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from ..errors import metadata_error
+from ..types.meta import Meta, OperandMeta, ScalarType, Shape
+from .opdef import Attributes, find
+
+DType = np.dtype[np.generic]
+
+# One value per Python scalar type: NumPy promotes weakly by value type, and takes the type itself for a strong dtype.
+_WEAK: dict[ScalarType, Any] = {bool: np.dtype(np.bool_), int: 0, float: 0.0, complex: 0j}
+# NumPy's letters of the dtypes that promote together, and those that a scalar goes with.
+_FAMILY = {"b": "b", "i": "iu", "u": "iu", "f": "fc", "c": "fc"}
+_WITH: dict[ScalarType, str] = {bool: "b", int: "iufc", float: "fc", complex: "fc"}
+# msgpack carries no other integers.
+WIRE_INTEGERS = range(-(2**63), 2**64)
+
+
+def promote(metas: Iterable[OperandMeta]) -> DType:
+    """The dtype that all operands promote to; at least one operand. TypeError if their kinds do not mix."""
+    operands = tuple(metas)
+    check_mixing(operands)
+    return np.result_type(*(m.dtype if isinstance(m, Meta) else _WEAK[m] for m in operands))
+
+
+def check_mixing(operands: tuple[OperandMeta, ...]) -> None:
+    """TypeError unless the tensors are of one kind, and each Python scalar goes with it."""
+    dtypes = [m.dtype for m in operands if isinstance(m, Meta)]
+    if not dtypes:
+        return
+    first = dtypes[0]
+    for dtype in dtypes:
+        if dtype.kind not in _FAMILY[first.kind]:
+            raise TypeError(f"{first.name} and {dtype.name} are of different kinds, which do not mix: use astype")
+    for m in operands:
+        if not isinstance(m, Meta) and first.kind not in _WITH[m]:
+            raise TypeError(f"a Python {m.__name__} does not mix with {first.name}: use astype on the tensor")
+    if first.kind in "iu" and np.result_type(*dtypes).kind == "f":
+        raise TypeError(f"{' and '.join(dict.fromkeys(d.name for d in dtypes))} have no common integer dtype")
+
+
+def broadcast_shapes(shapes: Iterable[Shape]) -> Shape:
+    """The shape all shapes broadcast to; ValueError if they do not. Python ints, so no size overflows."""
+    result: Shape = ()
+    for shape in shapes:
+        result = shape if result in {(), shape} else _broadcast_two(result, shape)
+    return result
+
+
+def _broadcast_two(left: Shape, right: Shape) -> Shape:
+    ndim = max(len(left), len(right))
+    padded = zip((1,) * (ndim - len(left)) + left, (1,) * (ndim - len(right)) + right, strict=True)
+    result = []
+    for a, b in padded:
+        if a != b and 1 not in {a, b}:
+            raise ValueError(f"shapes {left} and {right} do not broadcast")
+        result.append(b if a == 1 else a)
+    return tuple(result)
+
+
+def broadcast(metas: Iterable[OperandMeta]) -> Shape:
+    """The shape the operands broadcast to; scalars have none. TypeError unless at least one is a tensor."""
+    shapes = [m.shape for m in metas if isinstance(m, Meta)]
+    if not shapes:
+        raise TypeError("at least one operand has to be a tensor")
+    return broadcast_shapes(shapes)
+
+
+def describe(metas: Iterable[OperandMeta | None]) -> str:
+    """Operands as messages name them: `float32[2, 3], int`."""
+    return ", ".join(m.__name__ if isinstance(m, type) else repr(m) for m in metas)
+
+
+def check_scalars(
+    op_name: str, values: Iterable[object], metas: tuple[OperandMeta | None, ...], attributes: Attributes | None = None
+) -> None:
+    """Raise MetadataError unless each Python int among the operands can be one: see `check_scalar`."""
+    for value in values:
+        if type(value) is int:
+            check_scalar(op_name, value, metas, attributes)
+
+
+def check_scalar(
+    op_name: str, value: object, metas: tuple[OperandMeta | None, ...], attributes: Attributes | None = None
+) -> None:
+    """Raise MetadataError if the Python int `value` cannot be an operand of the op among operands `metas`.
+
+    An infer function sees types only; this is the one check that looks at the value. A pending operand's dtype
+    is not known: then only the wire's range counts, and the machine asks again when the dtype is there. Kernels are no
+    substitute: some wrap what does not fit.
+    """
+    if type(value) is not int or 0 <= value <= 127:  # every dtype and every seed takes these
+        return
+    op = find(op_name)
+    try:
+        accepts_any(value, (), {})
+        known = tuple(m for m in metas if m is not None)
+        if len(known) == len(metas):
+            (op.scalars or accepts_promoted)(value, known, attributes or {})
+    except (TypeError, ValueError, OverflowError) as error:
+        raise metadata_error(error, f"{op_name}: {error}", op_name) from None
+
+
+def accepts_any(value: int, _metas: tuple[OperandMeta, ...], _attributes: Attributes) -> None:
+    """For ops that do not cast the scalar to an integer dtype: comparisons, true division, logical ops."""
+    if value not in WIRE_INTEGERS:
+        raise OverflowError(f"the integer {value if abs(value) < 10**40 else '(huge)'} has more than 64 bits")
+
+
+def accepts_promoted(value: int, metas: tuple[OperandMeta, ...], attributes: Attributes) -> None:
+    """The default: the value has to fit the attribute `dtype` if there is one, else what the operands promote to."""
+    name = attributes.get("dtype")
+    dtype = promote(metas) if name is None else np.dtype(name)
+    if dtype.kind not in "iu":
+        return
+    limits = np.iinfo(dtype)  # type: ignore[type-var]
+    if not int(limits.min) <= value <= int(limits.max):
+        raise OverflowError(f"the integer {value} does not fit {dtype.name}")

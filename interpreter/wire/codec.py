@@ -1,0 +1,69 @@
+"""Bytes to headers and back. Every byte from outside is hostile until it has passed here and `forms`.
+
+What msgpack itself would take and we do not: ext types other than our complex numbers, maps with other keys than text,
+more than one object, text that is not UTF-8, and arrays so large that the objects made of a header would be a weapon.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import msgpack
+
+from ..errors import MetadataError, ProtocolError
+
+COMPLEX = 1  # the ext type of a complex scalar: two little-endian doubles
+_PAIR = struct.Struct("<dd")
+_LONGEST = 1 << 16  # elements of one array or map
+
+
+class Encoder:
+    """Headers to bytes. Not safe to use from two threads at once."""
+
+    __slots__ = ("_packer",)
+
+    def __init__(self) -> None:
+        self._packer = msgpack.Packer(default=_extend)
+
+    def encode(self, header: Any) -> bytes:
+        """The bytes of a header; MetadataError for values that cannot travel, such as ints over 64 bits."""
+        try:
+            packed: bytes = self._packer.pack(header)
+        except (OverflowError, ValueError, TypeError, UnicodeEncodeError) as error:
+            self._packer.reset()
+            raise MetadataError(f"this cannot be sent to the daemon: {error}") from None
+        return packed
+
+
+def decode(frame: Any, limit: int, longest: int = _LONGEST) -> tuple[Any, ...]:
+    """The header in a frame of at most `limit` bytes; ProtocolError for anything that is none."""
+    size = len(frame)
+    if size > limit:
+        raise ProtocolError(f"a header of {size} bytes; {limit} are allowed")
+    try:
+        header = msgpack.unpackb(
+            frame,
+            use_list=False,
+            ext_hook=_contract,
+            max_array_len=longest,
+            max_map_len=longest,
+            max_ext_len=_PAIR.size,
+        )
+    except (ValueError, TypeError, RecursionError, MemoryError) as error:
+        raise ProtocolError(f"a header that msgpack cannot decode: {error or type(error).__name__}") from None
+    if type(header) is not tuple or not header or type(header[0]) is not int:
+        raise ProtocolError("a header is an array that starts with its kind")
+    return header
+
+
+def _extend(value: Any) -> msgpack.ExtType:
+    if type(value) is complex:
+        return msgpack.ExtType(COMPLEX, _PAIR.pack(value.real, value.imag))
+    raise TypeError(f"{type(value).__name__} is not a type of the protocol")
+
+
+def _contract(code: int, data: bytes) -> complex:
+    if code != COMPLEX or len(data) != _PAIR.size:
+        raise ValueError(f"ext type {code} of {len(data)} bytes")
+    return complex(*_PAIR.unpack(data))

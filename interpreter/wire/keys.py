@@ -1,0 +1,96 @@
+"""Key files of CURVE, the encryption and authentication of ZeroMQ over tcp (CurveZMQ, RFC 26).
+
+A pair is two files in pyzmq's certificate format (zmq.auth): NAME.key holds the public key, NAME.key_secret both. A
+secret that others could read is refused, since it would prove nothing. Nothing is ever overwritten.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import zmq
+
+from ..errors import MetadataError
+
+PUBLIC: Final = ".key"
+SECRET: Final = ".key_secret"  # noqa: S105 - a file name's end
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]{0,63}")
+_KEY: Final = re.compile(rb"[0-9a-zA-Z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}")  # Z85, RFC 32
+
+
+class Pair(NamedTuple):
+    """Keys as Z85 text; `secret` is empty where only the public one was read."""
+
+    public: bytes
+    secret: bytes
+
+
+def create(directory: Path, name: str) -> tuple[Path, Path]:
+    """Write a new pair; the paths of the public and the secret file. MetadataError if one exists."""
+    if not _NAME.fullmatch(name):
+        raise MetadataError(f"{name!r} is no name for a key: letters, digits, '.', '_' and '-', 64 at most")
+    public, secret = zmq.curve_keypair()
+    files = directory / f"{name}{PUBLIC}", directory / f"{name}{SECRET}"
+    for file in files:
+        if file.exists():
+            raise MetadataError(f"{file} exists, and keys are never overwritten: remove it, or choose another --name")
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    line = f'    public-key = "{public.decode()}"\n'
+    _write(files[0], 0o644, f"# The public key of {name!r}, for tensord. May be shown to anybody.\ncurve\n{line}")
+    _write(
+        files[1],
+        0o600,
+        f"# The secret key of {name!r}, for tensord. DO NOT SHARE.\ncurve\n{line}"
+        f'    secret-key = "{secret.decode()}"\n',
+    )
+    return files
+
+
+def _write(path: Path, mode: int, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        os.fchmod(descriptor, mode)
+        file.write(text)
+
+
+def read_public(path: Path) -> bytes:
+    """The public key in a certificate."""
+    return _read(path).public
+
+
+def read_secret(path: Path) -> Pair:
+    """A pair; MetadataError if the file is not this user's alone or has no secret key."""
+    pair = _read(path, secret=True)
+    if not pair.secret:
+        raise MetadataError(f"{path} holds no secret key: name the {SECRET} file that `tensord keygen` wrote")
+    if zmq.curve_public(pair.secret) != pair.public:
+        raise MetadataError(f"{path}: the public key is not that of the secret one; make a new pair: tensord keygen")
+    return pair
+
+
+def _read(path: Path, *, secret: bool = False) -> Pair:
+    try:
+        with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if secret and mode & 0o077:
+                raise MetadataError(f"{path} may be read by others (mode {mode & 0o7777:04o}): run chmod 600 {path}")
+            lines = file.read(1 << 16).splitlines()
+    except OSError as error:
+        raise MetadataError(f"{path}: {error.strerror}. `tensord keygen` makes key files") from None
+    found: dict[bytes, bytes] = {}
+    for line in lines:
+        name, _, value = line.partition(b"=")
+        found.setdefault(name.strip(), value.strip().strip(b"\"'"))
+    public, private = found.get(b"public-key", b""), found.get(b"secret-key", b"")
+    if not is_key(public) or (private and not is_key(private)):
+        raise MetadataError(f"{path} is no key file: `tensord keygen` makes key files")
+    return Pair(public, private)
+
+
+def is_key(text: bytes) -> bool:
+    """Whether it is a key in Z85."""
+    return _KEY.fullmatch(text) is not None

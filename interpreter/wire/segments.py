@@ -1,0 +1,271 @@
+"""Memory files that two processes share: made, sealed, mapped, and opened when another process has made them.
+
+A segment is one memory file (memfd) and its mapping. Nothing has a name in a file system, so nothing is left behind
+by whoever dies; a peer opens it as /proc/PID/fd/FD. What a peer offers is never trusted: a file that can shrink would
+kill its reader with SIGBUS, and opening a FIFO or a device may wait or do something. So a peer's descriptor is first
+opened as a mere path (O_PATH), which touches nothing; it has to be a regular file of the very file system that our own
+memory files are on (which leaves out huge pages, too); and it has to be sealed against shrinking before its size is
+looked at.
+
+A mapping keeps its file alive without a descriptor, and descriptors are scarcer than mappings. `mmap.mmap` keeps a
+duplicate of the one it is given; so it maps anonymous memory here, over which the file is laid (MAP_FIXED). It is
+unmapped with the last array in it: NumPy takes pointers into it that nobody counts, so it cannot be closed before.
+
+Linux only; elsewhere `available()` is False and everybody keeps to private memory.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import itertools
+import mmap
+import os
+import stat
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cache
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import ProtocolError
+from ..types.meta import packed_strides
+
+SHARED_FROM = 1 << 18  # bytes of a block from which it is worth a memory file of its own
+F_SEAL_FUTURE_WRITE = 0x0010  # Linux 5.1; not in `fcntl`
+_MFD_NOEXEC_SEAL = 0x0008  # Linux 6.3; some systems insist on it
+_MAP_FIXED, _MAP_NORESERVE = 0x10, 0x4000
+_REMAP_ONTO = 3  # MREMAP_MAYMOVE | MREMAP_FIXED
+_NOWHERE = ctypes.c_void_p(-1).value
+
+_next_number = itertools.count(1)
+_descriptors: dict[int, None] = {}  # of segments; adding, removing and counting are atomic
+
+
+def new_number() -> int:
+    """A number that no other segment of this process has."""
+    return next(_next_number)
+
+
+def open_descriptors() -> int:
+    """How many descriptors segments keep open in this process."""
+    return len(_descriptors)
+
+
+class Segment(mmap.mmap):
+    """A memory file, mapped. `number` is what both ends call it, `size` its bytes, `fd` its descriptor or -1.
+
+    `owner` is the process that made it, 0 for this one. Made by `create` and `open_peer` alone.
+    """
+
+    __slots__ = ("fd", "number", "owner", "size")
+
+    fd: int
+    number: int
+    owner: int
+    size: int  # type: ignore[assignment]  # shadows a method that asks the descriptor, which is not there
+
+    @classmethod
+    def create(cls, nbytes: int, number: int) -> Segment:
+        """A new memory file, zeroed and sealed against any change of size. MemoryError or OSError if there is none."""
+        fd = os.memfd_create("tensord", _own_kind()[0])
+        try:
+            os.ftruncate(fd, nbytes)
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+            return cls._map(fd, nbytes, number, 0, writable=True)
+        except BaseException:
+            os.close(fd)
+            raise
+
+    @classmethod
+    def open_peer(cls, pid: int, fd: int, nbytes: int, number: int, writable: bool) -> Segment:
+        """Map another process's memory file. ProtocolError says what is wrong with it; never blocks."""
+        mine = _open_verified(pid, fd, nbytes, writable=writable)
+        try:
+            return cls._map(mine, nbytes, number, pid, writable=writable)
+        except (OSError, MemoryError, ValueError) as error:
+            os.close(mine)
+            raise _refusal(pid, fd, f"cannot be mapped: {error}") from None
+
+    @classmethod
+    def _map(cls, fd: int, nbytes: int, number: int, owner: int, *, writable: bool) -> Self:
+        prot = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
+        segment = cls(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE, prot=prot)
+        segment.fd, segment.number, segment.owner, segment.size = -1, number, owner, nbytes
+        _map_at(segment.address, nbytes, prot, mmap.MAP_SHARED | _MAP_FIXED, fd)
+        segment.fd = fd
+        _descriptors[fd] = None
+        return segment
+
+    @property
+    def address(self) -> int:
+        """Where it is mapped."""
+        return int(np.ndarray(1, np.uint8, self).__array_interface__["data"][0])
+
+    def seal_future_writes(self) -> None:
+        """From now on nobody else can map it writable or write to it, nor add another seal. What is mapped stays so."""
+        fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, F_SEAL_FUTURE_WRITE | fcntl.F_SEAL_SEAL)
+
+    def close_descriptor(self) -> None:
+        """Nobody else needs to open it any more; it stays mapped."""
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            _descriptors.pop(fd, None)
+            os.close(fd)
+
+    def make_private(self) -> None:
+        """Replace the mapping by a copy of it at the same address: what arrays in it show can change no more."""
+        size = -(-self.size // mmap.PAGESIZE) * mmap.PAGESIZE
+        prot = mmap.PROT_READ | mmap.PROT_WRITE
+        copy = _map_at(None, size, prot, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1)
+        ctypes.memmove(copy, self.address, self.size)
+        if _libc().mremap(copy, size, size, _REMAP_ONTO, ctypes.c_void_p(self.address)) == _NOWHERE:
+            _libc().munmap(copy, size)
+            raise MemoryError(os.strerror(ctypes.get_errno()))
+        self.close_descriptor()
+
+    def close(self) -> None:
+        """Not possible: it is unmapped with the last array in it, since nobody knows of all of them."""
+        raise BufferError("a segment is unmapped with the last array in it")
+
+    def __del__(self) -> None:
+        if getattr(self, "fd", -1) >= 0:
+            self.close_descriptor()
+
+    def __repr__(self) -> str:
+        return f"<segment {self.number} of {self.size} bytes>"
+
+
+@cache
+def available() -> bool:
+    """Can this system make memory files that others can map safely?"""
+    if not sys.platform.startswith("linux") or not hasattr(os, "memfd_create"):
+        return False
+    with suppress(OSError, ValueError):
+        Segment.create(1, 0).seal_future_writes()
+        return True
+    return False
+
+
+# -- arrays ------------------------------------------------------------------------------------------------------------
+
+
+def segment_of(array: Any) -> Segment | None:
+    """The segment that an array lies in."""
+    while array is not None and not isinstance(array, Segment):
+        array = array.obj if isinstance(array, memoryview) else getattr(array, "base", None)
+    return array
+
+
+def place_of(array: NDArray[Any]) -> tuple[Segment, int] | None:
+    """The segment that an array lies in, and where its first element is; None if it lies elsewhere."""
+    segment = segment_of(array)
+    if segment is None:
+        return None
+    return segment, int(array.__array_interface__["data"][0]) - segment.address
+
+
+def array_at(segment: Segment, offset: int, shape: Any, dtype: Any, strides: Any = None) -> NDArray[Any]:
+    """The array that lies there, packed unless strides are given. ProtocolError if it is not all in the segment."""
+    dtype = np.dtype(dtype)
+    steps = packed_strides(tuple(shape), dtype.itemsize) if strides is None else tuple(strides)
+    try:
+        _check_reach(segment.size, offset, shape, steps, dtype.itemsize)
+        return np.empty(shape, dtype) if 0 in shape else np.ndarray(shape, dtype, segment, offset, steps)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ProtocolError(f"no {dtype.name}{list(shape)} lies at {offset} of {segment!r}: {error}") from None
+
+
+def _check_reach(size: int, offset: int, shape: Sequence[int], steps: Sequence[int], itemsize: int) -> None:
+    """ValueError unless every element is within `size` bytes."""
+    reaches = [(count - 1) * step for count, step in zip(shape, steps, strict=True)]
+    first = offset + sum(reach for reach in reaches if reach < 0)
+    last = offset + sum(reach for reach in reaches if reach > 0) + itemsize
+    if min(shape, default=0) < 0 or (0 not in shape and (first < 0 or last > size)):
+        raise ValueError(f"bytes {first} to {last} of {size}")
+
+
+# -- what a peer offers ------------------------------------------------------------------------------------------------
+
+
+def _open_verified(pid: int, fd: int, nbytes: int, *, writable: bool) -> int:
+    """A descriptor of our own for a peer's memory file, once it is known to be one that cannot hurt us."""
+    path = -1
+    try:
+        path = os.open(f"/proc/{int(pid)}/fd/{int(fd)}", os.O_PATH | os.O_CLOEXEC)
+        _check_kind(pid, fd, os.fstat(path))
+        mine = os.open(f"/proc/self/fd/{path}", (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
+    except OSError as error:
+        raise _refusal(pid, fd, f"cannot be opened: {os.strerror(error.errno or errno.EIO)}") from None
+    finally:
+        if path >= 0:
+            os.close(path)
+    try:
+        _check_seals(pid, fd, mine, nbytes)
+    except BaseException:
+        os.close(mine)
+        raise
+    return mine
+
+
+def _check_kind(pid: int, fd: int, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise _refusal(pid, fd, "is no file")
+    if status.st_dev != _own_kind()[1]:
+        raise _refusal(pid, fd, "is no memory file with pages of the usual size")
+
+
+def _check_seals(pid: int, fd: int, mine: int, nbytes: int) -> None:
+    """In this order: a size means something only once it cannot shrink."""
+    try:
+        seals = fcntl.fcntl(mine, fcntl.F_GET_SEALS)
+    except OSError:
+        seals = 0
+    if not seals & fcntl.F_SEAL_SHRINK:
+        raise _refusal(pid, fd, "is not sealed against shrinking")
+    size = os.fstat(mine).st_size
+    if not 0 < nbytes <= size:
+        raise _refusal(pid, fd, f"has {size} bytes, not {nbytes}")
+
+
+def _refusal(pid: int, fd: int, why: str) -> ProtocolError:
+    return ProtocolError(f"descriptor {fd} of process {pid} {why}; memory is shared through sealed memory files")
+
+
+@cache
+def _own_kind() -> tuple[int, int]:
+    """The flags that make a memory file here, and the device that such files are on."""
+    flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
+    try:
+        fd = os.memfd_create("tensord", flags | _MFD_NOEXEC_SEAL)
+        flags |= _MFD_NOEXEC_SEAL
+    except OSError:
+        fd = os.memfd_create("tensord", flags)
+    try:
+        return flags, os.fstat(fd).st_dev
+    finally:
+        os.close(fd)
+
+
+@cache
+def _libc() -> Any:
+    libc = ctypes.CDLL(None, use_errno=True)
+    pointer, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+    libc.mmap.restype = libc.mremap.restype = pointer
+    libc.mmap.argtypes = (pointer, size, number, number, number, ctypes.c_long)
+    libc.mremap.argtypes = (pointer, size, size, number)
+    libc.munmap.argtypes = (pointer, size)
+    return libc
+
+
+def _map_at(address: int | None, nbytes: int, prot: int, flags: int, fd: int) -> int:
+    """mmap(2). Where it fails because of the file, what was at the address is left as it was."""
+    mapped = _libc().mmap(address, nbytes, prot, flags, fd, 0)
+    if mapped == _NOWHERE:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return int(mapped)

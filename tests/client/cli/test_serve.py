@@ -1,0 +1,103 @@
+"""`tensord serve` and `tensord keygen`, but for the daemon itself."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import stat
+import sys
+import types
+from pathlib import Path
+
+import pytest
+import typer
+
+from tensord.client.cli import keygen as cli_keygen
+from tensord.client.cli import serve as cli_serve
+from tensord.client.keys import curve_options
+from tensord.interpreter.errors import MetadataError
+from tensord.vm.service.config import Config, load
+from tensord.vm.service.errors import StartError
+
+
+@pytest.fixture
+def command(capsys):
+    """command("serve --check-config") -> what it prints."""
+    app = typer.Typer()
+    cli_serve.add(app)
+    cli_keygen.add(app)
+
+    def run(line: str) -> str:
+        app(shlex.split(line), standalone_mode=False)
+        return capsys.readouterr().out
+
+    return run
+
+
+def test_check_config_prints_what_holds_as_a_file_that_can_be_used(command, tmp_path):
+    text = command(
+        "serve --address tcp://127.0.0.1:7700 --device cpu:0 --device sim:0 --grace 0 --no-tracing --check-config"
+    )
+    (tmp_path / "tensord.toml").write_text(text)
+    config = load(tmp_path / "tensord.toml")
+    assert config.listen == ("tcp://127.0.0.1:7700",)
+    assert config.devices == ("cpu:0", "sim:0")
+    assert (config.grace, config.trace.on) == (0, False)
+
+
+def test_options_go_before_the_file(command, tmp_path):
+    file = tmp_path / "c.toml"
+    file.write_text('grace = 7\nlease = 8\n[log]\nlevel = "error"\nfile = "log"\n')
+    found = json.loads(command(f"serve --config {file} --grace 9 --log-format json --check-config --json"))
+    assert (found["grace"], found["lease"]) == (9, 8)
+    assert found["log"] == {"level": "error", "format": "json", "file": str(tmp_path / "log")}
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ("--log-level loud", "log.level: must be"),
+        ("--grace -1", "grace: must be"),
+        ("--device gpu", "there is no device 'gpu'"),
+        ("--address x", "'x' is no address"),
+        ("--config /does/not/exist", "/does/not/exist: No such file"),
+    ],
+)
+def test_wrong_options_are_one_line(command, options, told):
+    with pytest.raises(StartError, match=told):
+        command(f"serve {options}")
+
+
+def test_serve_runs_the_daemon_and_leaves_with_its_status(command, monkeypatch):
+    seen = []
+    daemon = types.ModuleType("tensord.vm.service.daemon")
+    daemon.run = lambda config: seen.append(config) or len(seen) - 1
+    monkeypatch.setitem(sys.modules, daemon.__name__, daemon)
+    command("serve")
+    assert seen == [Config()]
+    app = typer.Typer()
+    cli_serve.add(app)
+    assert app(["--grace", "1"], standalone_mode=False) == 1
+
+
+def test_keygen_says_what_belongs_where_and_it_fits(command, tmp_path):
+    directory = tmp_path / "keys"
+    text = command(f"keygen {directory}")
+    (directory / "allowed_clients").touch(0o600)
+    settings = text[text.index("[security]") : text.index("Clients need")]
+    (tmp_path / "tensord.toml").write_text("\n".join(line.strip() for line in settings.splitlines()))
+    security = load(tmp_path / "tensord.toml").security
+    assert (security.server_secret, security.allow) == (directory / "server.key_secret", directory / "allowed_clients")
+    assert stat.S_IMODE(security.server_secret.stat().st_mode) == 0o600
+    text = command(f"keygen {directory} --name alice")
+    assert f"export TENSORD_KEYS={directory / 'alice.key_secret'}" in text
+    (line,) = [line.strip() for line in text.splitlines() if line.endswith(" alice")]
+    assert line.split()[0].encode() in curve_options(directory).values()
+
+
+def test_keygen_for_programs(command, tmp_path):
+    found = json.loads(command(f"keygen {tmp_path} --name bob --json"))
+    assert found["key"] in Path(found["public"]).read_text()
+    assert found["key"] in Path(found["secret"]).read_text()
+    with pytest.raises(MetadataError, match="never overwritten"):
+        command(f"keygen {tmp_path} --name bob --json")

@@ -1,0 +1,840 @@
+"""A session on a daemon, as its user sees it: threads, signals, asyncio, callbacks, forks, large arrays, sharing."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensord as td
+from tensord.client.session import Session
+
+from ...daemon import Daemon
+from ...puppet import PATIENCE, Failed, Puppet, eventually, paused
+
+BIG = 1 << 20  # elements; far beyond what travels in a header
+
+
+@pytest.fixture
+def observer(daemon: Daemon) -> Iterator[Session]:
+    """A session that looks. At the end of a test nothing is left but what it holds, and that is nothing."""
+    with daemon.connect() as session:
+        yield session
+        eventually(lambda: len(session._query("sessions")) == 1)
+        session.unpublish(*session.names())
+        eventually(lambda: used(session) == 0)
+
+
+@pytest.fixture
+def session(daemon: Daemon, observer: Session) -> Iterator[Session]:
+    """A session on the daemon; at the end of a test nothing is left of it."""
+    del observer
+    with daemon.connect() as session:
+        yield session
+
+
+def used(session: Session) -> int:
+    """Bytes of tensors on all devices."""
+    return sum(device["allocated"] for device in session.stats()["devices"].values())
+
+
+def tensors_of(session: Session) -> int:
+    """How many tensors the daemon keeps for the session."""
+    return int(session.stats()["session"]["tensors"])
+
+
+def failing(session: Session) -> Any:
+    """A tensor whose kernel fails."""
+    return session.asarray([2, 3]) ** session.asarray([1, -1])
+
+
+def is_waited_for(session: Session, count: int = 1) -> Callable[[], bool]:
+    """Do so many threads wait, one of them asleep with the socket?"""
+    transport = session._transport
+    return lambda: transport._polling and len(transport._incoming.replies) >= count
+
+
+def in_threads(*work: Callable[[], object]) -> list[object]:
+    """Run each in a thread of its own, at once; the errors."""
+    errors: list[object] = []
+    start = threading.Barrier(len(work))
+
+    def run(what: Callable[[], object]) -> None:
+        try:
+            start.wait(PATIENCE)
+            what()
+        except BaseException as error:  # handed to the test
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(what,)) for what in work]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert not any(thread.is_alive() for thread in threads)
+    return errors
+
+
+# -- threads -----------------------------------------------------------------------------------------------------------
+
+OPS = {"add": np.add, "subtract": np.subtract, "multiply": np.multiply, "maximum": np.maximum}
+
+
+def random_work(session: Session, seed: int, steps: int) -> None:
+    """Random ops on tensors of one's own, each result compared with NumPy's."""
+    rng = random.Random(seed)
+    pairs = [(session.asarray(values), values) for values in (np.arange(12.0) + n for n in range(3))]
+    for _ in range(steps):
+        name, (x, a), (y, b) = rng.choice(list(OPS)), rng.choice(pairs), rng.choice(pairs)
+        match rng.randrange(6):
+            case 0:
+                expected = OPS[name](a, b) % 7.0
+                session.call("remainder", [session.call(name, [x, y])[0], 7.0], out=[x])
+                a[:] = expected
+            case 1 | 2 | 3:
+                pairs[rng.randrange(3)] = (session.call(name, [x, y])[0] % 7.0, OPS[name](a, b) % 7.0)
+            case 4:
+                device = rng.choice(["cpu:0", "sim:0"])
+                pairs[rng.randrange(3)] = (x.to_device(device), a.copy())
+            case _:
+                np.testing.assert_array_equal(x.numpy(), a)
+    for x, a in pairs:
+        np.testing.assert_array_equal(x.numpy(), a)
+
+
+def test_many_threads_use_one_session(session):
+    """Each sees its own program order and its own values."""
+    assert in_threads(*[lambda seed=seed: random_work(session, seed, 300) for seed in range(8)]) == []
+    assert tensors_of(session) == 0
+
+
+def test_many_threads_wait_and_each_gets_its_own_answer(session, daemon):
+    x = session.asarray(np.ones(4))
+    x.wait()
+    found: dict[int, Any] = {}
+    with paused(daemon):
+        tensors = [x + float(n) for n in range(8)]
+        threads = [threading.Thread(target=lambda n=n: found.update({n: tensors[n].numpy()[0]})) for n in range(8)]
+        for thread in threads:
+            thread.start()
+        eventually(is_waited_for(session, 8))
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert found == {n: 1.0 + n for n in range(8)}
+
+
+def test_who_submits_is_not_held_up_by_who_waits(session, daemon):
+    """A thread sleeps in its wait; another one sends, and gets the socket for that."""
+    x = session.asarray(np.ones(4))
+    x.wait()
+    with paused(daemon):
+        waiter = threading.Thread(target=x.numpy)
+        waiter.start()
+        eventually(is_waited_for(session))
+        before = session._transport._outgoing.sent
+        for _ in range(3):
+            x + 1.0
+            session.flush()
+        assert session._transport._outgoing.sent > before
+    waiter.join(PATIENCE)
+
+
+def test_a_wait_with_a_timeout_ends_and_the_value_comes_later(session, daemon):
+    x = session.asarray(np.ones(4))
+    x.wait()
+    with paused(daemon):
+        y = x + 1.0
+        for wait in (y.wait, session.sync):
+            with pytest.raises(TimeoutError):
+                wait(timeout=0.02)
+        waiter = threading.Thread(target=y.numpy)
+        waiter.start()
+        eventually(is_waited_for(session, 3))
+        with pytest.raises(TimeoutError):
+            y.wait(0.02)  # beside another one who reads
+    waiter.join(PATIENCE)
+    assert y.wait(PATIENCE).tolist() == [2.0] * 4
+
+
+def test_asking_whether_it_is_ready_does_not_wait(session):
+    x = session.asarray(np.ones(4))
+    eventually(x.is_ready)
+    assert x.error is None
+    bad = failing(session)
+    error = eventually(lambda: bad.error)
+    assert isinstance(error, td.KernelError)
+    assert bad.is_ready()
+
+
+@pytest.mark.usefixtures("observer")
+def test_closing_ends_the_waits_of_other_threads(daemon):
+    """With the error that says so."""
+    session = daemon.connect()
+    x = session.asarray(np.ones(4))
+    x.wait()
+    told: list[object] = []
+
+    def wait(what: Callable[[], object]) -> None:
+        with pytest.raises(td.ConnectionLost) as lost:
+            what()
+        told.append(str(lost.value))
+
+    with paused(daemon):
+        threads = [threading.Thread(target=wait, args=(what,)) for what in (x.numpy, session.sync, x.wait)]
+        for thread in threads:
+            thread.start()
+        eventually(is_waited_for(session, 3))
+        session.close()
+        for thread in threads:
+            thread.join(PATIENCE)
+    assert len(told) == 3
+    assert all("closed" in text for text in told)
+    with pytest.raises(td.ConnectionLost, match="closed"):
+        x + 1.0
+
+
+@pytest.mark.usefixtures("observer")
+def test_a_session_may_be_closed_by_many_at_once(daemon):
+    for _ in range(5):
+        session = daemon.connect()
+        x = session.asarray(np.ones(4))
+        assert in_threads(session.close, session.close, lambda x=x: x.release(), session.close) == []
+
+
+def test_a_dropped_session_is_closed(daemon, observer):
+    """Nobody has closed it: its tensors go, its thread and its descriptors, too."""
+    before = threading.active_count()
+    session = daemon.connect()
+    x = session.asarray(np.ones(1000))
+    x.wait()
+    assert len(observer._query("sessions")) == 2
+    del x, session
+    eventually(lambda: len(observer._query("sessions")) == 1)
+    eventually(lambda: threading.active_count() == before)
+
+
+# -- signals -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wait", ["numpy", "sync", "shape", "stats", "credit"])
+def test_ctrl_c_in_a_wait_leaves_the_session_usable(session, daemon, wait):
+    x = session.asarray([3, 1, 3])
+    x.wait()
+    waits = {
+        "numpy": lambda tensor: tensor.numpy(),
+        "sync": lambda _: session.sync(),
+        "shape": lambda tensor: tensor.shape,
+        "stats": lambda _: session.stats(),
+        "credit": lambda _: session._transport._wait_until(lambda: False, None),
+    }
+    with paused(daemon):
+        y = session.call("unique_values", [x])[0]
+
+        def interrupt() -> None:
+            eventually(lambda: session._transport._polling)
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        with pytest.raises(KeyboardInterrupt):
+            waits[wait](y)
+        thread.join(PATIENCE)
+    np.testing.assert_array_equal(y.numpy(), [1, 3])
+    np.testing.assert_array_equal((y + 1).numpy(), [2, 4])
+
+
+def interrupted(client: Puppet) -> None:
+    """What the client says after Ctrl-C; Python ignores one that comes while a handle is finalised."""
+    while True:
+        client.signal(signal.SIGINT)
+        with suppress(TimeoutError):
+            return client.answer(1.0)
+
+
+def test_ctrl_c_anywhere_leaves_the_session_usable(daemon, observer):
+    """A hundred times, at any point of a loop that submits and waits: nothing is half sent, no value is wrong."""
+    with Puppet.start(daemon.address) as client:
+        client.do("x = s.asarray(np.zeros(8))\nturn = s.asarray(-1)\ns.publish('turn', turn)")
+        turn = observer.lookup("turn")
+        for number in range(100):
+            loop = "while True:\n    x += 1.0\n    y = (x * 2.0).numpy()\n    assert (y == y[0]).all()"
+            client.tell(f"turn[...] = {number}\n{loop}")
+            eventually(lambda number=number: turn.item() == number)  # it is no longer at its prompt
+            before = observer.stats()["instructions"]
+            eventually(lambda before=before: observer.stats()["instructions"] > before)
+            with pytest.raises(Failed, match="KeyboardInterrupt"):
+                interrupted(client)
+            assert client.do("'usable'") == "usable"
+        values = client.do("x.numpy().tolist()")
+        assert len(set(values)) == 1
+        assert client.do("(x * 2.0).numpy().tolist()") == [2.0 * value for value in values]
+
+
+def test_a_signal_handler_may_cancel(session, daemon):
+    """While the main thread waits: the wait ends with the cancellation."""
+    x = session.asarray(np.ones(4))
+    x.wait()
+    before = signal.signal(signal.SIGUSR1, lambda *_: session.cancel())
+    try:
+        with paused(daemon):
+            y = x
+            for _ in range(4000):
+                y = y + 1.0
+
+            def interrupt() -> None:
+                eventually(is_waited_for(session))
+                signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+                eventually(lambda: session._transport._generation == 1 and not session._transport._cancel_due)
+                daemon.signal(signal.SIGCONT)
+
+            thread = threading.Thread(target=interrupt)
+            thread.start()
+            with pytest.raises(td.CancelledError):
+                y.numpy()
+            thread.join(PATIENCE)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    session.restart()
+    np.testing.assert_array_equal((x + 1.0).numpy(), np.full(4, 2.0))
+
+
+def flood(session: Session, x: Any, told: list[object]) -> None:
+    """Issue ops far beyond what may be unfinished, and read the last one."""
+    try:
+        for _ in range(100_000):
+            y = session.call("add", [x, 1.0])[0]
+        told.append(y.numpy())
+    except td.TensordError as error:
+        told.append(type(error))
+
+
+@pytest.mark.parametrize("how", ["cancel", "close"])
+def test_a_wait_for_credit_holds_nobody_else_up(session, daemon, how):
+    """Behaviour 47: one thread waits for credit; another one cancels, releases, and closes."""
+    x, y = session.asarray(np.ones(4)), session.asarray(np.ones(1000))
+    session.sync()
+    told: list[object] = []
+    with paused(daemon):
+        thread = threading.Thread(target=flood, args=(session, x, told))
+        thread.start()
+        eventually(lambda: session._transport._outgoing.sent > session._transport._window)
+        y.release()
+        if how == "cancel":
+            session.cancel()
+        else:
+            session.close()
+            thread.join(PATIENCE)
+    thread.join(PATIENCE)
+    assert told == [{"cancel": td.CancelledError, "close": td.ConnectionLost}[how]]
+    if how == "cancel":
+        assert tensors_of(session) == 1
+
+
+# -- asyncio -----------------------------------------------------------------------------------------------------------
+
+
+async def wait_for(tensor: Any) -> Any:
+    return await tensor
+
+
+def test_hundreds_of_tensors_are_awaited_at_once(session, daemon):
+    x = session.asarray(np.ones(4))
+    session.sync()
+
+    async def main() -> None:
+        with paused(daemon):
+            tensors = [x + float(n) for n in range(400)]
+            bad = failing(session)
+            tasks = [asyncio.ensure_future(wait_for(tensor)) for tensor in (*tensors, bad)]
+            await asyncio.sleep(0)
+            assert not any(task.done() for task in tasks)
+        results = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), PATIENCE)
+        assert all(a is b for a, b in zip(results, tensors, strict=False))
+        assert isinstance(results[400], td.KernelError)
+        for n in (0, 17, 399):
+            np.testing.assert_array_equal(tensors[n].numpy(), np.full(4, 1.0 + n))
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_await_and_a_closed_loop_harm_nothing(session, daemon):
+    x = session.asarray(np.ones(4))
+    x.wait()
+
+    async def main(y: Any) -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(wait_for(y), 0.01)
+        task = asyncio.ensure_future(wait_for(y))
+        await asyncio.sleep(0)
+        task.cancel()
+        abandoned = asyncio.ensure_future(wait_for(y))  # nobody waits for it when the loop ends
+        await asyncio.sleep(0)
+        assert not abandoned.done()
+
+    with paused(daemon):
+        y = x + 1.0
+        asyncio.run(main(y))
+    np.testing.assert_array_equal(y.numpy(), np.full(4, 2.0))
+
+
+# -- callbacks ---------------------------------------------------------------------------------------------------------
+
+
+def test_callbacks_come_in_program_order(session, capsys):
+    """Whichever thread brings them, and whatever device computes their values."""
+    seen: list[tuple[int, float]] = []
+    x = session.asarray(np.zeros(4))
+    for n in range(200):
+        x = (x + 1.0).to_device(("cpu:0", "sim:0")[n % 2])
+        session.effect(lambda array, n=n: seen.append((n, float(array[0]))), x)
+    session.print("the end", x)
+    session.check_chain()
+    assert seen == [(n, n + 1.0) for n in range(200)]
+    assert capsys.readouterr().out == "the end [200. 200. 200. 200.]\n"
+
+
+def test_callbacks_come_although_nobody_waits(session):
+    called = threading.Event()
+    session.effect(lambda _: called.set(), session.asarray([1]))
+    assert called.wait(PATIENCE)
+
+
+def test_a_callback_s_arrays_are_its_own(session):
+    seen: list[Any] = []
+
+    def keep(array: Any) -> None:
+        array += 1.0
+        seen.append(array)
+
+    x = session.asarray(np.ones(BIG))
+    session.effect(keep, x)
+    session.check_chain()
+    np.testing.assert_array_equal(x.numpy(), np.ones(BIG))
+    np.testing.assert_array_equal(seen[0], np.full(BIG, 2.0))
+
+
+def test_a_callback_s_error_stops_its_chain_and_no_other(session):
+    seen: list[str] = []
+
+    def fail() -> None:
+        raise ValueError("no")
+
+    other = session.chain()
+    session.effect(lambda: seen.append("before"))
+    session.effect(fail)
+    session.effect(lambda: seen.append("behind"))
+    session.effect(lambda: seen.append("beside"), chain=other)
+    with pytest.raises(td.KernelError, match="effect: ValueError: no") as caught:
+        session.check_chain()
+    assert "test_remote.py" in caught.value.location
+    assert isinstance(caught.value.__cause__, ValueError)
+    session.check_chain(other)
+    assert sorted(seen) == ["before", "beside"]
+    assert session.asarray([1]).numpy().tolist() == [1]
+
+
+def test_a_poisoned_operand_stops_a_chain(session):
+    seen: list[str] = []
+    bad = failing(session)
+    session.effect(lambda _: seen.append("poisoned"), bad)
+    session.effect(lambda: seen.append("behind"))
+    with pytest.raises(td.KernelError, match="negative integer powers"):
+        session.check_chain()
+    assert seen == []
+
+
+def test_a_callback_may_neither_submit_nor_wait(session):
+    told: list[object] = []
+    x = session.asarray(np.ones(4))
+    x.wait()
+
+    def misbehave(_array: Any) -> None:
+        for what in (x.numpy, session.sync, session.flush, session.stats):
+            try:
+                what()
+            except td.ProtocolError as error:
+                told.append(str(error))
+
+    session.effect(misbehave, x)
+    session.check_chain()
+    assert len(told) >= 3
+    np.testing.assert_array_equal((x + 1.0).numpy(), np.full(4, 2.0))
+
+
+# -- handles -----------------------------------------------------------------------------------------------------------
+
+
+def test_handles_dropped_by_other_threads_are_released(session):
+    x = session.asarray(np.ones(4))
+    parts = [[x + float(n) for n in range(500)] for _ in range(4)]
+    assert in_threads(*[part.clear for part in parts], lambda: [x + 1.0 for _ in range(500)]) == []
+    session.sync()
+    assert tensors_of(session) == 1
+
+
+def test_a_handle_that_the_collector_finds_is_released(session):
+    class Holder:
+        """Keeps a handle in a cycle."""
+
+    holder: Any = Holder()
+    holder.cycle, holder.handle = holder, session.asarray(np.ones(4))
+    session.sync()
+    del holder
+    with session._outbox.lock:
+        gc.collect()
+    assert tensors_of(session) == 0
+
+
+def test_an_idle_session_releases_what_was_dropped(session, observer):
+    """Nobody calls the session any more."""
+    x = session.asarray(np.ones(1000))
+    x.wait()
+    assert used(observer) == 8000
+    del x
+    eventually(lambda: used(observer) == 0)
+
+
+# -- forks -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_child_has_no_share_in_its_parent_s_session(daemon, observer):
+    """It is told so; it may connect anew; the parent's session goes on."""
+    with Puppet.start(daemon.address) as parent:
+        parent.do("x = s.asarray(np.ones(4))\nx.wait()")
+        told = parent.do(FORK)
+        assert set(told) == {"numpy", "add", "sync", "cancel", "anew"}
+        for what in ("numpy", "add", "sync", "cancel"):
+            assert "connect again after a fork" in told[what], told
+        assert told["anew"] == [5.0]
+        assert parent.do("(x + 1.0).numpy().tolist()") == [2.0] * 4
+        eventually(lambda: len(observer._query("sessions")) == 2)
+
+
+FORK = """
+import json
+s_address = s._transport._link.address
+ours, theirs = os.pipe()
+child = os.fork()
+if not child:
+    told = {}
+    for name, what in {"numpy": x.numpy, "add": lambda: (x + 1.0).numpy(), "sync": s.sync, "cancel": s.cancel}.items():
+        try:
+            what()
+        except td.ConnectionLost as error:
+            told[name] = str(error)
+    del x
+    s.close()
+    with td.connect(s_address) as own:
+        told["anew"] = (own.asarray([2.0]) + 3.0).numpy().tolist()
+    os.write(theirs, json.dumps(told).encode())
+    os._exit(0)
+os.waitpid(child, 0)
+os.close(theirs)
+json.loads(os.read(ours, 1 << 16))
+"""
+
+
+@pytest.mark.usefixtures("observer")
+def test_multiprocessing_forks_of_a_process_with_a_session_work(daemon):
+    """Children that never touch the session end well, with all that runs at their end."""
+    with Puppet.start(daemon.address) as parent:
+        parent.do("x = s.asarray(np.ones(4))\nx.wait()\nimport multiprocessing")
+        squares = "multiprocessing.get_context('fork').Pool(2)"
+        assert parent.do(f"with {squares} as pool:\n    found = pool.map(abs, [-1, -2])\nfound") == [1, 2]
+        assert parent.do("(x + 1.0).numpy().tolist()") == [2.0] * 4
+
+
+# -- finding a daemon --------------------------------------------------------------------------------------------------
+
+
+def embedded(session: Session) -> bool:
+    return hasattr(session._transport, "machine")
+
+
+def test_connect_goes_where_the_environment_says(daemon, observer, monkeypatch):
+    monkeypatch.setenv("TENSORD_ADDRESS", daemon.address)
+    with td.connect() as session:
+        assert session._transport._link.address == daemon.address
+        assert len(observer._query("sessions")) == 2
+    with td.connect("local") as session:
+        assert embedded(session)
+    with td.connect(devices=["cpu:0"]) as session:
+        assert embedded(session)
+
+
+def test_connect_finds_the_daemon_that_runs_else_it_embeds(tmp_path, monkeypatch):
+    monkeypatch.delenv("TENSORD_ADDRESS", raising=False)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    with td.connect() as session:
+        assert embedded(session)
+    home = Path("/tmp") / f"tensord-test-{os.getpid()}"  # noqa: S108 - a socket's path is short
+    home.mkdir(mode=0o700)
+    try:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(home))
+        address = f"ipc://{home}/tensord/socket"
+        with Daemon.start(tmp_path, address=address, XDG_RUNTIME_DIR=str(home)) as daemon:
+            with td.connect() as session:
+                assert session._transport._link.address == address
+            daemon.kill()
+            with td.connect() as session:  # its socket lies there, and nobody has the lock
+                assert embedded(session)
+    finally:
+        for path in (home / "tensord").iterdir():
+            path.unlink()
+        (home / "tensord").rmdir()
+        home.rmdir()
+
+
+@pytest.mark.parametrize("address", ["ipc:///tmp/tensord-nobody/socket", "tcp://127.0.0.1:1"])
+def test_where_nobody_listens_the_error_says_what_to_do(address, monkeypatch):
+    start = time.monotonic()
+    for connect in (lambda: td.connect(address), td.connect):
+        monkeypatch.setenv("TENSORD_ADDRESS", address)
+        with pytest.raises(td.ConnectionLost, match="tensord serve"):
+            connect()
+    assert time.monotonic() - start < 4.0  # told, not timed out
+
+
+@pytest.mark.parametrize("address", ["nowhere", "ipc://relative", "tcp://host", "udp://host:1", "ipc://" + "/x" * 100])
+def test_what_is_no_address_is_said_to_be_none(address):
+    with pytest.raises(td.MetadataError):
+        td.connect(address)
+
+
+# -- sharing -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def other(daemon: Daemon, observer: Session) -> Iterator[Session]:
+    """A second session."""
+    del observer
+    with daemon.connect() as session:
+        yield session
+
+
+def test_what_one_writes_in_place_the_other_sees(session, other):
+    x = session.asarray(np.zeros(8))
+    session.publish("x", x)
+    y = other.lookup("x")
+    for n in range(50):
+        x += 1.0
+        x.wait()
+        np.testing.assert_array_equal(y.numpy(), np.full(8, 2.0 * n + 1))
+        y += 1.0
+        y.wait()
+        np.testing.assert_array_equal(x.numpy(), np.full(8, 2.0 * n + 2))
+
+
+def test_many_writers_of_one_tensor_lose_nothing(daemon, session, other):
+    """In-place ops of several sessions are one sequence; who reads sees whole values, which only grow."""
+    session.publish("sum", session.asarray(np.zeros(1000)))
+    seen: list[float] = []
+
+    def write(number: int) -> None:
+        with daemon.connect() as own:
+            total = own.lookup("sum")
+            for _ in range(200):
+                total += float(number)
+            own.sync()
+
+    def read() -> None:
+        total = other.lookup("sum")
+        while not seen or seen[-1] < 200 * (1 + 2 + 3):
+            values = total.numpy()
+            assert (values == values[0]).all()
+            seen.append(float(values[0]))
+
+    assert in_threads(read, *[lambda n=n: write(n) for n in (1, 2, 3)]) == []
+    assert seen == sorted(seen)
+    assert seen[-1] == 1200.0
+
+
+def test_names_go_atomically(session, other):
+    session.publish({"w": session.asarray([1.0]), "b": session.asarray([2.0])})
+    assert other.names() == ["b", "w"]
+    assert {name: t.tolist() for name, t in other.lookup(["w", "b"]).items()} == {"w": [1.0], "b": [2.0]}
+    with pytest.raises(td.MetadataError, match="'c'"):
+        other.lookup(["w", "c"])
+    with pytest.raises(td.MetadataError, match="'c'"):
+        other.unpublish("w", "c")
+    other.unpublish("w", "b")
+    assert session.names() == []
+
+
+def test_republishing_is_never_half_seen(session, other):
+    """A dict is published anew again and again; whoever looks it up gets both of one generation."""
+    stop = threading.Event()
+
+    def publish() -> None:
+        for n in range(200):
+            session.publish({name: session.asarray(np.full(4, float(n))) for name in ("w", "b")})
+        stop.set()
+
+    def look() -> None:
+        while not stop.is_set():
+            both = other.lookup(["w", "b"])
+            np.testing.assert_array_equal(both["w"].numpy(), both["b"].numpy())
+
+    session.publish({name: session.asarray(np.zeros(4)) for name in ("w", "b")})
+    assert in_threads(publish, look) == []
+
+
+def test_a_snapshot_stays_what_it_was(session, other):
+    x = session.asarray(np.zeros(BIG))
+    session.publish("x", x)
+    x += 1.0
+    x.wait()
+    taken = other.lookup("x", snapshot=True)
+    x += 1.0
+    x.wait()
+    np.testing.assert_array_equal(taken.numpy(), np.ones(BIG))
+    taken += 10.0
+    np.testing.assert_array_equal(taken.numpy(), np.full(BIG, 11.0))
+    np.testing.assert_array_equal(x.numpy(), np.full(BIG, 2.0))
+
+
+def test_nobody_sees_half_of_an_atomic_group(daemon, session, other):
+    """Three writers change two tensors together, so that their sum stays; readers take snapshots of both."""
+    names = ["x", "y"]
+    session.publish({name: session.asarray(np.full(64, 100.0)) for name in names})
+    done: list[float] = []
+
+    def write(amount: float) -> None:
+        with daemon.connect() as own:
+            x, y = own.lookup(names).values()
+            for _ in range(150):
+                with own.atomic():
+                    x += amount
+                    y -= amount
+            own.sync()
+        done.append(amount)
+
+    def read(who: Session) -> None:
+        while len(done) < 3:
+            both = who.lookup(names, snapshot=True)
+            np.testing.assert_array_equal((both["x"] + both["y"]).numpy(), np.full(64, 200.0))
+
+    writers = [lambda amount=amount: write(amount) for amount in (1.0, 2.0, -3.0)]
+    assert in_threads(lambda: read(session), lambda: read(other), *writers) == []
+    np.testing.assert_array_equal(session.lookup("x").numpy(), np.full(64, 100.0))
+
+
+# -- large arrays ------------------------------------------------------------------------------------------------------
+
+
+def test_large_arrays_go_up_and_down_unharmed(session):
+    """By shared memory; the caller's array may change right after."""
+    source = np.arange(float(BIG))
+    x = session.asarray(source)
+    source[:] = -1.0
+    found = x.numpy()
+    np.testing.assert_array_equal(found, np.arange(float(BIG)))
+    assert not found.flags.writeable
+    with pytest.raises(ValueError, match="read-only"):
+        found[0] = 1.0
+    with pytest.raises(ValueError, match="WRITEABLE"):
+        found.flags.writeable = True
+
+
+@pytest.mark.usefixtures("observer")
+def test_a_result_stays_what_it_was(daemon):
+    """After in-place writes, after the tensor is gone, and after the session was closed."""
+    session = daemon.connect()
+    x = session.asarray(np.arange(float(BIG)))
+    first = x.numpy()
+    x += 1.0
+    second = x.numpy()
+    view = second[100:200]
+    x *= 0.0
+    x.wait()
+    np.testing.assert_array_equal(first, np.arange(float(BIG)))
+    np.testing.assert_array_equal(second, np.arange(float(BIG)) + 1.0)
+    del x, second
+    others = [session.asarray(np.full(BIG, -1.0)) for _ in range(4)]
+    session.sync()
+    np.testing.assert_array_equal(first, np.arange(float(BIG)))
+    session.close()
+    with daemon.connect() as next_one:
+        others = [next_one.asarray(np.full(BIG, -2.0)) for _ in range(4)]
+        next_one.sync()
+        np.testing.assert_array_equal(first, np.arange(float(BIG)))
+        np.testing.assert_array_equal(view, np.arange(100.0, 200.0) + 1.0)
+    del others
+
+
+def test_what_is_not_contiguous_goes_up_and_comes_down(session):
+    source = np.arange(float(BIG)).reshape(1024, 1024)
+    for values in (source.T, source[::2, ::-1], source[:, 5], np.asfortranarray(source)):
+        np.testing.assert_array_equal(session.asarray(values).numpy(), values)
+    x = session.asarray(source)
+    np.testing.assert_array_equal(x.T.numpy(), source.T)
+    np.testing.assert_array_equal(x[3:900, 7].numpy(), source[3:900, 7])
+    np.testing.assert_array_equal(x[::3, ::2].numpy(), source[::3, ::2])
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "float32", "complex128"])
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2), (7,), (300, 300), (1, 200_000)])
+def test_every_shape_and_dtype_survives(session, shape, dtype):
+    values = np.random.default_rng(1).integers(0, 100, shape).astype(dtype)
+    for device in ("cpu:0", "sim:0"):
+        found = session.asarray(values, device=device).numpy()
+        assert (found.dtype, found.shape) == (values.dtype, values.shape)
+        np.testing.assert_array_equal(found, values)
+
+
+def test_the_daemon_s_memory_returns_to_its_baseline(session, daemon, observer):
+    """Up and down again and again: blocks and segments are used again."""
+    values = np.arange(float(BIG))
+
+    def round_() -> None:
+        x = session.asarray(values)
+        np.testing.assert_array_equal((x + 1.0).numpy()[-1], float(BIG))
+
+    for _ in range(5):
+        round_()
+    gc.collect()
+    session.sync()
+    baseline, held = daemon.memory(), used(observer)
+    for _ in range(40):
+        round_()
+    gc.collect()
+    session.sync()
+    eventually(lambda: used(observer) == held == 0)
+    assert daemon.memory() < baseline + 4 * 8 * BIG
+
+
+def test_more_uploads_than_credit_wait_and_arrive(session):
+    """Uploads beyond the window are held up, not refused."""
+    tensors = [session.asarray(np.full(BIG // 8, float(n))) for n in range(200)]
+    assert [float(t[0].numpy()) for t in tensors] == [float(n) for n in range(200)]
+    many = [session.asarray(np.full(2, float(n))) for n in range(20_000)]
+    assert float(many[-1].numpy()[0]) == 19_999.0
+
+
+def test_a_large_atomic_group_arrives_whole(session):
+    """More arrays than one message has frames, and small ones of more bytes than a header may have."""
+    with session.atomic():
+        small = [session.asarray(np.full(100, float(n))) for n in range(3000)]
+    assert float(small[-1].numpy()[0]) == 2999.0
+
+
+def test_what_cannot_travel_takes_nothing_else_along(session):
+    x = session.asarray(np.ones(3))
+    with session._outbox.lock:  # so that they leave together
+        session._outbox.limit = 256
+        y = x + 1.0
+        with pytest.raises(td.MetadataError, match="cannot be sent to the daemon"):
+            session.publish("\ud800", x)
+    assert y.numpy().tolist() == [2.0, 2.0, 2.0]
+    assert session.names() == []

@@ -1,0 +1,195 @@
+"""A client's upload segments and mapped results, with the daemon's part played by this process."""
+
+from __future__ import annotations
+
+import gc
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tensord.client.transport.segments import MappedResults, UploadSegments, segment_size
+from tensord.interpreter.errors import ProtocolError
+from tensord.interpreter.wire.frames import MAPPED_ARRAY, SEGMENT
+from tensord.interpreter.wire.segments import Segment, array_at, available, new_number, open_descriptors, place_of
+
+pytestmark = pytest.mark.skipif(not available(), reason="no sealed memory files here")
+
+COUNT = MAPPED_ARRAY // 8
+
+
+def number_of(array: Any) -> int:
+    place = place_of(array)
+    assert place is not None
+    return place[0].number
+
+
+def test_large_arrays_are_made_in_segments_that_are_announced_once() -> None:
+    uploads = UploadSegments()
+    assert uploads.empty((COUNT - 1,), "float64") is None
+    array = uploads.empty((4, COUNT), "float64")
+    assert array is not None
+    array[...] = 3
+    [[kind, number, fd, nbytes]] = uploads.announcements()
+    assert (kind, number, nbytes) == (SEGMENT, number_of(array), 4 * COUNT * 8)
+    assert uploads.announcements() == []
+    theirs = Segment.open_peer(os.getpid(), fd, nbytes, number, True)
+    assert (array_at(theirs, 0, (4, COUNT), "float64") == 3).all()
+
+
+def test_a_segment_is_lent_again_only_when_it_was_freed() -> None:
+    uploads = UploadSegments()
+    first = number_of(uploads.empty((COUNT,), "float64"))
+    second = number_of(uploads.empty((COUNT,), "float64"))
+    assert first != second
+    uploads.freed([first, 12345678])
+    assert number_of(uploads.empty((COUNT,), "float64")) == first
+    uploads.freed([second])
+    assert number_of(uploads.empty((2 * COUNT,), "float64")) not in {first, second}
+    assert len(uploads.announcements()) == 3
+
+
+def test_what_is_free_is_bounded_and_the_longest_unused_is_dropped() -> None:
+    size, before = segment_size(COUNT * 8), open_descriptors()
+    uploads = UploadSegments(keep=2 * size)
+    numbers = [number_of(uploads.empty((COUNT,), "float64")) for _ in range(4)]
+    uploads.announcements()
+    uploads.freed(numbers)
+    assert uploads.announcements() == [[SEGMENT, numbers[0], -1, 0], [SEGMENT, numbers[1], -1, 0]]
+    assert (uploads.free_bytes, open_descriptors()) == (2 * size, before + 2)
+    uploads.close()
+    assert open_descriptors() == before
+
+
+def test_place_copies_what_lies_elsewhere_and_nothing_else() -> None:
+    uploads = UploadSegments()
+    array = np.arange(float(COUNT))[::-1]
+    place = uploads.place(array)
+    assert place is not None
+    [[_, number, fd, nbytes]] = uploads.announcements()
+    theirs = Segment.open_peer(os.getpid(), fd, nbytes, number, True)
+    assert place == (number, 0)
+    assert (array_at(theirs, 0, (COUNT,), "float64") == array).all()
+    ours = uploads.empty((COUNT,), "float64")
+    assert ours is not None
+    assert uploads.place(ours) == (number_of(ours), 0)
+    assert uploads.place(np.zeros(3)) is None
+
+
+def test_without_descriptors_left_there_are_no_new_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    uploads = UploadSegments()
+    array = uploads.empty((COUNT,), "float64")
+    limit = open_descriptors()
+    monkeypatch.setattr("tensord.client.segments.descriptor_budget", lambda: limit)
+    assert uploads.empty((COUNT,), "float64") is None
+    uploads.freed([number_of(array)])
+    larger = uploads.empty((8 * COUNT,), "float64")  # in the place of one that nobody uses
+    assert [header[1] for header in uploads.announcements()] == [number_of(larger)]  # and that was never announced
+
+
+@pytest.mark.parametrize("nbytes", [1, 4096, 4097, 65536, 65537, 100_000, 10**6, 64 << 20, (64 << 20) + 1])
+def test_a_segment_is_whole_pages_and_wastes_an_eighth(nbytes: int) -> None:
+    size = segment_size(nbytes)
+    assert size % 4096 == 0
+    assert nbytes <= size <= max(4096, nbytes * 9 // 8 + 4096)
+
+
+class Daemon:
+    """Blocks of memory as a daemon has them, and what it is told."""
+
+    def __init__(self) -> None:
+        self.let_go: list[int] = []
+        self.results = MappedResults(os.getpid(), self.let_go.append)
+        self.arrays: list[Any] = []
+
+    def block(self, count: int = COUNT) -> tuple[Segment, Any]:
+        segment = Segment.create(count * 8, new_number())
+        array = array_at(segment, 0, (count,), "float64")
+        array[:] = np.arange(count)
+        segment.seal_future_writes()
+        return segment, array
+
+    def map(self, segment: Segment, hold: int, offset: int = 0, shape: Any = (COUNT,), strides: Any = None) -> Any:
+        place = [segment.number, segment.fd, segment.size, offset]
+        return self.results.array(place, "float64", shape, strides, hold)
+
+
+def test_a_result_is_read_where_it_lies_and_cannot_be_written() -> None:
+    daemon = Daemon()
+    segment, ours = daemon.block()
+    theirs = daemon.map(segment, 5, offset=8, shape=(2, 3), strides=(24, 8))
+    assert theirs.tolist() == [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
+    ours[1] = -1.0
+    assert theirs[0, 0] == -1.0
+    with pytest.raises(ValueError, match="read-only"):
+        theirs[0, 0] = 1.0
+    with pytest.raises(ValueError, match="WRITEABLE"):
+        theirs.flags.writeable = True
+
+
+def test_the_hold_goes_with_the_last_view_and_exactly_once() -> None:
+    daemon = Daemon()
+    segment, _ = daemon.block()
+    array = daemon.map(segment, 5)
+    views = [
+        array[3:7][::-1],
+        array.reshape(2, -1).T,
+        np.asarray(array).view(np.int64)[1:],
+        np.lib.stride_tricks.sliding_window_view(array, 4),
+        memoryview(array),
+        np.frombuffer(array, np.uint8),
+        np.ndarray((3,), np.float64, array, 8),
+        np.broadcast_to(array[:1], (5, 5)),
+        array.view(type("Sub", (np.ndarray,), {})),
+        np.from_dlpack(array) if np.lib.NumpyVersion(np.__version__) >= "2.1.0" else array[:1],
+    ]
+    del array
+    while views:
+        assert daemon.let_go == []
+        views.pop()
+        gc.collect()
+    assert daemon.let_go == [5]
+
+
+def test_the_mapping_of_a_block_serves_its_next_result() -> None:
+    daemon = Daemon()
+    segment, _ = daemon.block()
+    address = daemon.map(segment, 5).__array_interface__["data"]
+    fd, segment.fd = segment.fd, -1
+    assert daemon.map(segment, 6).__array_interface__["data"] == address  # no descriptor was asked for
+    segment.fd = fd
+    assert daemon.let_go == [5, 6]
+
+
+def test_mappings_are_bounded_and_cost_no_descriptor() -> None:
+    daemon = Daemon()
+    daemon.results = MappedResults(os.getpid(), daemon.let_go.append, keep=2 * COUNT * 8)
+    blocks = [daemon.block() for _ in range(4)]
+    before = open_descriptors()
+    arrays = [daemon.map(segment, n) for n, (segment, _) in enumerate(blocks)]
+    assert (daemon.results.cached_bytes, open_descriptors()) == (2 * COUNT * 8, before)
+    assert all(array[1] == 1.0 for array in arrays)
+
+
+def test_what_cannot_be_mapped_is_an_error_and_the_hold_stays_with_the_caller() -> None:
+    daemon = Daemon()
+    segment, _ = daemon.block()
+    with pytest.raises(ProtocolError, match="no float64"):
+        daemon.map(segment, 5, offset=16)
+    with pytest.raises(ProtocolError, match="cannot be opened"):
+        daemon.results.array([new_number(), 10**6, 8, 0], "float64", (1,), None, 6)
+    with pytest.raises(ProtocolError, match="and had"):
+        daemon.results.array([segment.number, segment.fd, 8, 0], "float64", (1,), None, 6)
+    assert daemon.let_go == []
+
+
+def test_after_close_what_is_alive_keeps_its_value() -> None:
+    daemon = Daemon()
+    segment, ours = daemon.block()
+    theirs = daemon.map(segment, 5)[1:]
+    daemon.results.close()
+    ours[:] = -1.0
+    assert theirs[:3].tolist() == [1.0, 2.0, 3.0]
+    del theirs
+    assert daemon.let_go == [5]

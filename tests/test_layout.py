@@ -1,0 +1,46 @@
+"""The house: each map names its files, each decision is in the index, and each room of the client is judged."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("client", "interpreter", "streams", "vm")
+ROOMS = sorted(path.parent for package in PACKAGES for path in (ROOT / package).rglob("__init__.py"))
+# Rooms of the client that reach into the machine; the thin client never imports them.
+REACHING = {"tensord.client.cli", "tensord.client.embedded"}
+
+
+def named(text: str) -> set[str]:
+    """The words in backticks, without the slash of a folder."""
+    return {word.rstrip("/") for quoted in re.findall(r"`([^`]+)`", text) for word in quoted.split()}
+
+
+def members(room: Path) -> set[str]:
+    """The modules and folders of a room."""
+    files = {path.stem for path in room.glob("*.py")} - {"__init__", "__main__"}
+    return files | {path.name for path in room.iterdir() if (path / "__init__.py").exists()}
+
+
+@pytest.mark.parametrize("room", ROOMS, ids=lambda room: str(room.relative_to(ROOT)))
+def test_a_folders_map_names_each_of_its_files(room):
+    missing = members(room) - named((room / "__init__.py").read_text())
+    assert not missing, f"the docstring of {room.relative_to(ROOT)}/__init__.py does not name {sorted(missing)}"
+
+
+def test_every_decision_is_in_the_index():
+    folder = ROOT / "docs" / "decisions"
+    index = (folder / "README.md").read_text()
+    records = {path.name for path in folder.glob("[0-9]*.md")}
+    assert records == set(re.findall(r"\d{4}-[a-z0-9-]+\.md", index))
+
+
+def test_every_room_of_the_client_is_thin_or_known_to_reach_into_the_machine():
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (thin,) = [one for one in contracts if one["name"] == "a thin client knows nothing of the machine"]
+    rooms = {f"tensord.client.{name}" for name in members(ROOT / "client")}
+    assert set(thin["source_modules"]) == rooms - REACHING

@@ -1,0 +1,593 @@
+"""Fetches with a hold: answered with the memory where the value lies, unchanged until the hold is released."""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tensord.interpreter.errors import (
+    CancelledError,
+    DeviceMemoryError,
+    KernelError,
+    MetadataError,
+    ProtocolError,
+    TensordError,
+)
+from tensord.interpreter.wire.limits import Limits
+from tensord.interpreter.wire.messages import CALL, CHAIN, EFFECT, FETCH, RELEASE, TO_DEVICE, UPLOAD, WAIT
+from tensord.interpreter.wire.segments import SHARED_FROM, Segment, array_at, available, new_number, segment_of
+from tensord.streams.cpu import CpuOptions
+from tensord.streams.sim import SimOptions
+from tensord.vm.admission import accesses, cancellation, exports
+from tensord.vm.engine import Engine
+from tensord.vm.tracing.analysis.trace import Trace
+from tests.model import scheduler
+from tests.model.check import check_seed
+from tests.model.streams import ModelCpu, ModelSim, Steering
+from tests.vm.bare_engine import Bare, Client
+
+pytestmark = pytest.mark.skipif(not available(), reason="no sealed memory files here")
+
+COUNT = SHARED_FROM // 4  # large enough to go to a worker
+META = ((COUNT,), "float64")
+SIZE = COUNT * 8
+ROOM = 5 * SIZE
+
+
+class Daemon(Bare):
+    """An engine on a cpu device whose memory is shared, and a sim device."""
+
+    def __init__(self, *, memory: int = 1 << 26, sim: int = 1 << 26, shared: bool = True) -> None:
+        self.now = 0
+        steering = Steering(self.clock, frozenset(), inline=True, events=True)
+        self.device = ModelCpu("cpu:0", self.sink, CpuOptions(workers=1, memory=memory, shared=shared), steering)
+        self.sim = ModelSim("sim:0", self.sink, SimOptions(memory=sim), steering)
+        self.engine = Engine({"cpu:0": self.device, "sim:0": self.sim}, self.clock)
+        self.clients: list[Holder] = []
+        self.errors: list[TensordError] = []
+        self.engine.report = lambda _session, error: self.errors.append(error)
+
+    def sink(self, tasks: Any) -> None:
+        self.engine.finished.extend(tasks)
+
+    def drain(self) -> None:
+        self.schedule()
+        streams = (*self.device.streams, *self.sim.streams)
+        while busy := [stream for stream in streams if stream.can_execute()]:
+            self.step(busy[0])
+
+    def client(self, **limits: int) -> Holder:
+        self.clients.append(Holder(self, Limits(**limits)))
+        return self.clients[-1]
+
+    def end(self) -> None:
+        """Nothing is left, and the trace is in order."""
+        for session in list(self.engine.sessions.values()):
+            cancellation.close(self.engine, session)
+        self.drain()
+        assert not self.engine.live
+        assert not self.engine.residency.holds
+        for lane in self.engine.lanes.values():
+            assert (lane.planned, lane.device.allocated, lane.pinned, lane.replicas) == (0, 0, {}, {})
+        assert trace_of(self.engine).verify() == []
+        for client in self.clients:
+            client.answers.clear()
+        assert self.device.close(0)
+
+
+def trace_of(engine: Engine) -> Trace:
+    """Everything that the engine has recorded."""
+    records = engine.ring.records(lambda _session, _location: "")
+    return Trace(records, devices=tuple(engine.lanes), dropped=engine.retired - len(engine.ring.entries))
+
+
+class Holder(Client):
+    """A client that holds what it fetches."""
+
+    def hold(self, id_: int) -> tuple[int, Any]:
+        """The hold of a fetch, and its answer."""
+        hold = self.new()
+        return hold, self.ask([FETCH, id_, "R", 1, hold])
+
+    def begin(self, id_: int) -> tuple[int, int]:
+        """A fetch that is sent and not waited for: its hold and its request."""
+        self.requests += 1
+        hold = self.new()
+        self.send([FETCH, id_, self.requests, 1, hold])
+        return hold, self.requests
+
+    def large(self, value: float, device: str = "cpu:0", *, plain: bool = False) -> int:
+        array = np.full(COUNT, float(value))
+        self.send([UPLOAD, self.new(), array.shape, "float64", device, array, 1])
+        made, self.ids = self.ids, self.ids
+        if (
+            device == "cpu:0" and not plain
+        ):  # an upload is memory of its own: what is computed lies in the device's blocks
+            made = self.call("positive", self.ids, meta=META)
+            self.send([RELEASE, (made - 1,)])
+        self.bare.drain()
+        return made
+
+    def move(self, id_: int, device: str) -> int:
+        self.send([TO_DEVICE, id_, self.new(), device, 1])
+        return self.ids
+
+    def double(self, id_: int) -> None:
+        self.call("add", id_, id_, out=id_, meta=META)
+        self.bare.drain()
+
+    def copy_of(self, id_: int, device: str = "cpu:0") -> Any:
+        return self.session.tensors[id_].storage.copies[self.bare.engine.lanes[device]]
+
+
+@pytest.fixture
+def make() -> Iterator[Callable[..., Daemon]]:
+    made: list[Daemon] = []
+
+    def make_one(**options: Any) -> Daemon:
+        made.append(Daemon(**options))
+        return made[-1]
+
+    yield make_one
+    for daemon in made:
+        daemon.end()
+
+
+@pytest.fixture
+def daemon(make: Callable[..., Daemon]) -> Daemon:
+    return make()
+
+
+def is_mapped(daemon: Daemon, array: Any) -> bool:
+    """Is it the memory of a buffer, read-only and open to others?"""
+    assert not daemon.errors
+    return segment_of(array) is not None and not array.flags.writeable
+
+
+# -- on the host -------------------------------------------------------------------------------------------------------
+
+
+def test_a_held_value_is_the_memory_of_its_tensor_and_nothing_is_copied(daemon: Daemon) -> None:
+    client = daemon.client()
+    x = client.large(3)
+    allocated = daemon.device.allocated
+    hold, array = client.hold(x)
+    assert is_mapped(daemon, array)
+    assert np.shares_memory(array, client.copy_of(x).buffer.raw)
+    assert (array == 3).all()
+    assert daemon.device.allocated == allocated
+    client.release(x)
+    assert (daemon.device.allocated, array[0]) == (allocated, 3.0)
+    client.release(hold)
+    assert daemon.device.allocated == 0
+
+
+def test_a_value_that_is_still_computed_is_answered_in_place_when_it_is_there(daemon: Daemon) -> None:
+    client = daemon.client()
+    x = client.large(3)
+    number = client.signature("add", (META, META))
+    client.send([CALL, number, (x, x), (client.new(),), 0, 1])
+    hold, request = client.begin(client.ids)
+    daemon.drain()
+    array, error = client.answers[request]
+    assert error is None
+    assert is_mapped(daemon, array)
+    assert (array == 6).all()
+    client.release(hold)
+
+
+def test_in_place_writes_after_the_fetch_leave_what_was_fetched(daemon: Daemon) -> None:
+    client = daemon.client()
+    x = client.large(1)
+    first_hold, first = client.hold(x)
+    client.double(x)
+    second_hold, second = client.hold(x)
+    client.double(x)
+    assert (first[0], second[0], client.fetch(x)[0]) == (1.0, 2.0, 4.0)
+    client.release(second_hold)
+    client.release(first_hold)
+    before = client.copy_of(x).buffer
+    client.double(x)
+    assert client.copy_of(x).buffer is before  # nobody else has it any more
+
+
+def test_views_are_answered_where_they_lie_with_their_strides(daemon: Daemon) -> None:
+    client = daemon.client()
+    x = client.large(1)
+    number = client.signature("flip", (META,), (("axis", None),))
+    client.send([CALL, number, (x,), (client.new(),), 0, 1])
+    _, array = client.hold(client.ids)
+    assert is_mapped(daemon, array)
+    assert array.strides == (-8,)
+
+
+def test_a_small_part_of_a_large_value_is_copied_rather_than_keeping_all_of_it(daemon: Daemon) -> None:
+    client = daemon.client()
+    values = np.arange(8.0 * COUNT).reshape(8, COUNT)
+    client.send([UPLOAD, client.new(), values.shape, "float64", "cpu:0", values, 1])
+    number = client.signature("getitem", ((values.shape, "float64"),), (("index", (2,)),))
+    client.send([CALL, number, (client.ids,), (client.new(),), 0, 1])
+    hold, array = client.hold(client.ids)
+    assert array.flags.owndata
+    assert (array == values[2]).all()
+    client.release(client.ids - 2)
+    assert client.fetch(hold) == values[2].tolist()
+
+
+def test_small_values_are_copied(daemon: Daemon) -> None:
+    client = daemon.client()
+    hold, array = client.hold(client.upload([1.0, 2.0]))
+    assert array.flags.owndata
+    assert client.fetch(hold) == [1.0, 2.0]
+
+
+def test_without_shared_memory_the_answer_is_a_copy_and_the_hold_a_tensor(make: Callable[..., Daemon]) -> None:
+    daemon = make(shared=False)
+    client = daemon.client()
+    x = client.large(2)
+    hold, array = client.hold(x)
+    assert array.flags.owndata
+    assert array.flags.writeable
+    client.double(x)
+    assert client.fetch(hold)[0] == 2.0
+
+
+# -- who else might take the memory ------------------------------------------------------------------------------------
+
+
+def test_writing_to_the_hold_itself_writes_elsewhere(daemon: Daemon) -> None:
+    client = daemon.client()
+    x = client.large(1)
+    hold, array = client.hold(x)
+    client.release(x)
+    client.double(hold)
+    assert array[0] == 1.0
+    assert client.fetch(hold)[0] == 2.0
+
+
+def test_a_result_does_not_take_over_what_is_mapped(daemon: Daemon) -> None:
+    client = daemon.client()
+    x = client.large(1)
+    _, array = client.hold(x)
+    y = client.call("negative", x, meta=META, released=1)
+    daemon.drain()
+    assert not np.shares_memory(client.copy_of(y).buffer.raw, array)
+    assert (array == 1).all()
+
+
+def test_a_released_hold_gives_its_block_back_to_the_pool(daemon: Daemon) -> None:
+    client = daemon.client()
+    x = client.large(1)
+    hold, array = client.hold(x)
+    segment = segment_of(array)
+    client.release(x)
+    client.release(hold)
+    _, again = client.hold(client.large(5))
+    assert daemon.device.pool.cached > 0 or segment_of(again) is segment
+
+
+def test_what_a_dead_client_had_mapped_is_never_pooled(daemon: Daemon) -> None:
+    client = daemon.client()
+    _, array = client.hold(client.large(1))
+    kept = daemon.device.pool.cached
+    exports.expose(daemon.engine, client.session)
+    cancellation.close(daemon.engine, client.session)
+    daemon.drain()
+    assert (daemon.device.allocated, daemon.device.pool.cached) == (0, kept)
+    other = daemon.client()
+    for value in range(4):
+        other.large(value)
+    assert (array == 1).all()
+
+
+def test_a_hold_outlives_the_session_of_another_client_and_ends_with_its_own(daemon: Daemon) -> None:
+    maker, reader = daemon.client(), daemon.client()
+    maker.publish("x", ids=[maker.large(1)])
+    hold, array = reader.hold(reader.lookup("x"))
+    writer = daemon.client()
+    writer.double(writer.lookup("x"))
+    cancellation.close(daemon.engine, maker.session)
+    assert array[0] == 1.0
+    assert reader.fetch(hold)[0] == 1.0
+    cancellation.close(daemon.engine, reader.session)
+    assert writer.fetch(1)[0] == 2.0
+    writer.release(1)
+    from tensord.vm.admission.names import unpublish
+
+    unpublish(daemon.engine, ["x"])
+
+
+# -- from another device -----------------------------------------------------------------------------------------------
+
+
+def test_from_another_device_one_transfer_makes_the_copy_that_is_mapped(daemon: Daemon) -> None:
+    client = daemon.client()
+    x = client.large(7, "sim:0")
+    moved = daemon.engine.lanes["cpu:0"].moved
+    first_hold, first = client.hold(x)
+    second_hold, second = client.hold(x)
+    assert is_mapped(daemon, first)
+    assert np.shares_memory(first, second)
+    assert moved["d2h"] == [1, SIZE]
+    assert client.session.tensors[x].home.name == "sim:0"
+    client.release(x, second_hold)
+    assert (first == 7).all()
+    client.release(first_hold)
+
+
+def test_a_mapped_copy_is_not_dropped_to_make_room(make: Callable[..., Daemon]) -> None:
+    daemon = make(memory=ROOM)
+    client = daemon.client()
+    x = client.large(7, "sim:0")
+    _, array = client.hold(x)
+    lane = daemon.engine.lanes["cpu:0"]
+    client.send([WAIT, (client.move(client.large(8, "sim:0"), "cpu:0"),), 0, 1])  # a replica that may be dropped
+    daemon.drain()
+    made = [client.large(value) for value in (1, 2, 3)]
+    daemon.drain()
+    assert not lane.replicas
+    assert (array == 7).all()
+    assert (daemon.device.allocated, lane.planned) == (4 * SIZE, 4 * SIZE)
+    assert [client.fetch(id_)[0] for id_ in made] == [1.0, 2.0, 3.0]
+    with pytest.raises(DeviceMemoryError):
+        client.fetch(client.large(4))
+    assert (array == 7).all()
+    daemon.errors.clear()
+
+
+def test_a_copy_is_a_replica_again_once_it_is_released(make: Callable[..., Daemon]) -> None:
+    daemon = make(memory=ROOM)
+    client = daemon.client()
+    x = client.large(7, "sim:0")
+    hold, _ = client.hold(x)
+    client.release(hold)
+    for value in range(4):
+        client.large(value)
+    daemon.drain()
+    assert not daemon.errors
+    assert client.fetch(x)[0] == 7.0
+
+
+def test_a_full_host_answers_with_a_copy(make: Callable[..., Daemon]) -> None:
+    daemon = make(memory=ROOM)
+    client = daemon.client()
+    x = client.large(7, "sim:0")
+    for value in range(5):
+        client.large(value, plain=True)
+    hold, array = client.hold(x)
+    assert array.flags.owndata
+    client.double(x)
+    client.release(hold)
+
+
+def test_the_original_may_leave_its_device_while_a_client_reads_the_copy(make: Callable[..., Daemon]) -> None:
+    daemon = make(sim=2 * SIZE)
+    client = daemon.client()
+    x = client.large(7, "sim:0")
+    hold, array = client.hold(x)
+    others = [client.large(value, "sim:0") for value in (1, 2)]  # the device is full: its copy of x goes
+    assert daemon.engine.lanes["sim:0"] not in client.session.tensors[x].storage.copies
+    client.release(*others, hold)
+    assert (array == 7).all()
+    assert client.fetch(x)[0] == 7.0
+
+
+def test_a_lost_host_device_keeps_what_is_mapped(daemon: Daemon) -> None:
+    client = daemon.client()
+    x = client.large(7, "sim:0")
+    hold, array = client.hold(x)
+    daemon.device.lost = KernelError("lost")
+    client.send([RELEASE, (x,)])
+    client.send([WAIT, (hold,), 0, 1])
+    daemon.drain()
+    assert (array == 7).all()
+    _, copied = client.hold(hold) if client.copy_of(hold).poison is None else (0, array.copy())
+    assert copied.flags.owndata
+
+
+# -- errors, order, endings --------------------------------------------------------------------------------------------
+
+
+def test_a_fetch_that_is_refused_defines_its_hold(daemon: Daemon) -> None:
+    client = daemon.client()
+    with pytest.raises(ProtocolError, match="was never defined"):
+        client.hold(99)
+    hold = client.ids
+    with pytest.raises(ProtocolError, match="was never defined"):
+        client.fetch(hold)
+    x = client.large(1)
+    with pytest.raises(ProtocolError, match="not new"):
+        client.ask([FETCH, x, "R", 1, hold])
+    client.release(hold)
+    assert not daemon.errors
+
+
+def test_a_poisoned_value_is_an_error_and_its_hold_is_poisoned(daemon: Daemon) -> None:
+    client = daemon.client()
+    bad = client.upload_message([1.0])
+    bad[2] = (2,)
+    client.send(bad)
+    with pytest.raises(MetadataError):
+        client.hold(client.ids)
+    with pytest.raises(MetadataError):
+        client.fetch(client.ids)
+    client.release(client.ids)
+    daemon.errors.clear()
+
+
+def test_a_cancelled_session_gets_cancellation_errors(daemon: Daemon) -> None:
+    client = daemon.client()
+    x = client.large(1)
+    cancellation.cancel(daemon.engine, client.session)
+    with pytest.raises(CancelledError):
+        client.hold(x)
+    cancellation.restart(daemon.engine, client.session)
+    hold, array = client.hold(x)
+    assert array[0] == 1.0
+    client.release(hold)
+
+
+def test_a_hold_released_before_its_answer_gets_a_copy(daemon: Daemon) -> None:
+    client = daemon.client()
+    x = client.large(7, "sim:0")
+    hold, request = client.begin(x)
+    client.send([RELEASE, (hold,)])
+    daemon.drain()
+    array, error = client.answers[request]
+    assert error is None
+    assert array.flags.owndata
+    assert (array == 7).all()
+
+
+def test_a_session_closed_while_it_fetches_leaves_nothing(daemon: Daemon) -> None:
+    client = daemon.client()
+    client.begin(client.large(7, "sim:0"))
+    cancellation.close(daemon.engine, client.session)
+    daemon.drain()
+
+
+def test_a_hold_with_a_pending_meta_learns_it(daemon: Daemon) -> None:
+    client = daemon.client()
+    x = client.large(1)
+    number = client.signature("unique_values", (META,))
+    client.send([CALL, number, (x,), (client.new(),), 0, 1])
+    hold, request = client.begin(client.ids)
+    assert client.session.tensors[hold].meta is None
+    daemon.drain()
+    assert client.answers[request][0].tolist() == [1.0]
+    assert client.fetch(hold) == [1.0]
+    client.double(x)
+    client.release(hold)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2), (2, 0, 1)])
+def test_the_order_of_releases_does_not_matter(daemon: Daemon, order: tuple[int, ...]) -> None:
+    client = daemon.client()
+    x = client.large(7, "sim:0")
+    (first, array), (second, _) = client.hold(x), client.hold(x)
+    ids = (x, first, second)
+    for position in order:
+        if first in client.session.tensors:
+            assert (array == 7).all()
+        client.release(ids[position])
+    assert daemon.device.allocated == 0
+
+
+# -- uploads in a client's segment -------------------------------------------------------------------------------------
+
+
+def upload_shared(client: Holder, values: Any) -> tuple[int, Any]:
+    """An upload that lies in a segment which its client can still write to."""
+    segment = Segment.create(values.nbytes, new_number())
+    payload = array_at(segment, 0, values.shape, values.dtype)
+    payload[...] = values
+    client.send([UPLOAD, client.new(), values.shape, values.dtype.name, "cpu:0", payload, 1])
+    client.bare.drain()
+    return client.ids, payload
+
+
+def test_an_upload_in_a_segment_is_not_copied_not_written_and_not_passed_on(daemon: Daemon) -> None:
+    client = daemon.client()
+    x, payload = upload_shared(client, np.full(COUNT, 2.0))
+    assert np.shares_memory(client.copy_of(x).buffer.raw, payload)
+    client.double(x)
+    assert (payload == 2).all()
+    assert client.fetch(x)[0] == 4.0
+    x, payload = upload_shared(client, np.full(COUNT, 2.0))
+    y = client.call("negative", x, meta=META, released=1)
+    daemon.drain()
+    assert not np.shares_memory(client.copy_of(y).buffer.raw, payload)
+    assert (payload == 2).all()
+
+
+def test_indices_in_a_segment_are_copied_since_kernels_trust_them(daemon: Daemon) -> None:
+    client = daemon.client()
+    x, payload = upload_shared(client, np.arange(COUNT))
+    payload[:] = 10**9
+    assert client.fetch(x)[:3] == [0, 1, 2]
+
+
+# -- side effects without a callback -----------------------------------------------------------------------------------
+
+
+def test_an_effect_without_a_callback_answers_with_copies_in_its_place(daemon: Daemon) -> None:
+    client = daemon.client()
+    x, y = client.large(1), client.large(2, "sim:0")
+    chain = client.new()
+    client.send([CHAIN, chain])
+    arrays = client.ask([EFFECT, (x, y), chain, None, "R", 1])
+    client.double(x)
+    assert [array[0] for array in arrays] == [1.0, 2.0]
+    assert all(array.flags.owndata for array in arrays)
+    assert client.ask([EFFECT, (), chain, None, "R", 1]) == []
+
+
+def test_an_effect_without_a_callback_stops_its_chain_at_an_error(daemon: Daemon) -> None:
+    client = daemon.client()
+    chain = client.new()
+    client.send([CHAIN, chain])
+    for ids in ((99,), ()):
+        with pytest.raises(ProtocolError, match="never defined"):
+            client.ask([EFFECT, ids, chain, None, "R", 1])
+
+
+# -- random programs ---------------------------------------------------------------------------------------------------
+
+
+class Held:
+    """Turns every fetch of a program into one with a hold, and releases holds at random.
+
+    While a hold is there, what was answered must not change.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.rng = random.Random(0)
+        self.answers: dict[tuple[Any, int], tuple[Any, Any]] = {}
+        self.open: dict[tuple[Any, int], int] = {}  # (session, request) -> hold
+        self.ids = 0
+        self.in_place = 0
+        fetch, wind_up, check_new = accesses.Accesses.fetch, scheduler.Machine.wind_up, accesses.check_new
+        monkeypatch.setattr(exports, "SHARED_FROM", 0)
+        monkeypatch.setattr(scheduler, "CpuOptions", functools.partial(CpuOptions, shared=True))
+        monkeypatch.setattr(accesses, "check_new", lambda s, ids: ids[0] < 0 or check_new(s, ids))
+        monkeypatch.setattr(accesses.Accesses, "fetch", lambda *args: self.fetch(fetch, *args))
+        monkeypatch.setattr(scheduler.Machine, "wind_up", lambda machine: (self.check(), wind_up(machine)))
+
+    def fetch(self, fetch: Any, handler: Any, session: Any, message: Any) -> None:
+        if not hasattr(session.reply, "held"):
+            session.reply = self.keeping(session, session.reply)
+        self.ids -= 1
+        self.open[session, message[2]] = self.ids
+        fetch(handler, session, (*message[:4], self.ids))
+        mine = [key for key in self.open if key[0] is session]
+        for key in self.rng.sample(mine, self.rng.randint(0, len(mine))):
+            self.check()
+            handler.engine.admission.release(session, (RELEASE, (self.open.pop(key),)))
+
+    def keeping(self, session: Any, reply: Any) -> Any:
+        def keep(request: int, value: Any, error: Any) -> None:
+            if isinstance(value, np.ndarray):
+                self.in_place += not value.flags.writeable
+                self.answers[session, request] = (value, value.copy())
+                value = value.copy()
+            reply(request, value, error)
+
+        keep.held = True  # type: ignore[attr-defined]
+        return keep
+
+    def check(self) -> None:
+        for (session, request), hold in self.open.items():
+            if hold in session.tensors and (session, request) in self.answers:
+                array, value = self.answers[session, request]
+                assert np.array_equal(array, value, equal_nan=value.dtype.kind in "fc"), f"request {request} changed"
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_is_held_never_changes_in_random_programs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    Held(monkeypatch)
+    assert check_seed(seed) == []

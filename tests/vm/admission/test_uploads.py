@@ -1,0 +1,54 @@
+"""Uploads: a small one is copied where it is admitted, a large one becomes its tensor's memory; nobody can tell."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tensord.interpreter.errors import MetadataError
+from tensord.interpreter.wire.messages import RELEASE
+from tensord.vm.admission.inline import COPIED_BYTES
+
+from ..bare_engine import Bare
+
+SMALL, LARGE = np.arange(8.0), np.arange(float(COPIED_BYTES))
+
+
+def test_a_small_upload_is_there_at_once_in_memory_of_the_device() -> None:
+    """No instruction waits for anything, and the array that was sent may be used again."""
+    bare = Bare()
+    client = bare.client()
+    message = client.upload_message(SMALL)
+    bare.engine.handle(client.session, message)
+    assert not bare.engine.live
+    message[5][:] = -1.0
+    assert client.fetch(client.ids) == SMALL.tolist()
+
+
+@pytest.mark.parametrize("values", [SMALL, LARGE], ids=["small", "large"])
+@pytest.mark.parametrize("inline", [True, False])
+def test_uploads_leave_one_kind_of_record_and_no_memory_behind(values: np.ndarray, inline: bool) -> None:
+    """Whatever way they took."""
+    bare = Bare(inline=inline)
+    client = bare.client()
+    x = client.upload(values)
+    bare.drain()
+    assert bare.device.allocated == values.nbytes == client.session.account.bytes
+    assert client.session.payload == 0
+    (record,) = bare.engine.ring.records(lambda _session, _number: "")
+    assert (record.op, record.device, record.nbytes) == ("upload", "cpu:0", values.nbytes)
+    assert [(operand.kind, operand.version) for operand in record.operands] == [("mut", 1)]
+    assert client.fetch(x) == values.tolist()
+    client.send([RELEASE, (x,)])
+    assert bare.device.allocated == client.session.account.bytes == 0
+
+
+@pytest.mark.parametrize("dtype", ["nonsense", "float32", "int64"])
+def test_a_dtype_that_is_not_the_payloads_is_refused(dtype: str) -> None:
+    """NumPy's float64 is equal to None, and so to what is not found."""
+    client = Bare().client()
+    message = client.upload_message(SMALL)
+    message[3] = dtype
+    client.send(message)
+    with pytest.raises(MetadataError, match="asarray"):
+        client.fetch(client.ids)

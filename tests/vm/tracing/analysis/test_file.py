@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import random
+
+import pytest
+
+from tensord.interpreter.errors import ProtocolError
+from tensord.vm.tracing.analysis.trace import Trace
+from tensord.vm.tracing.record import Record
+
+from .trace_programs import random_trace, record
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "a.trace"
+
+
+@pytest.fixture
+def small(path):
+    """A small trace and its bytes, saved at `path`."""
+    source = record(1, (7, "mut2"), op="ones", ticks=(1, 3), location='a "b".py:3 in f', received=5, finished=9)
+    target = record(2, (7, "const"), (8, "mut"), edges=[(1, "RAW", 7, True)], ticks=(2, 0), error="KernelError: ü")
+    trace = Trace([source, target], devices=["cpu:0", "sim:0"], dropped=3, base_tick=1, taken=77)
+    trace.save(path)
+    return trace, path.read_bytes()
+
+
+def same(one: Trace, other: Trace) -> bool:
+    return all(
+        getattr(one, name) == getattr(other, name) for name in ("records", "devices", "dropped", "base_tick", "taken")
+    )
+
+
+def signed(lines: list) -> bytes:
+    """A file with a valid checksum, whatever its lines say."""
+    body = b"".join((line if isinstance(line, bytes) else json.dumps(line).encode()) + b"\n" for line in lines)
+    footer = {"records": max(0, len(lines) - 1), "sha256": hashlib.sha256(body).hexdigest()}
+    return body + json.dumps(footer).encode() + b"\n"
+
+
+def header(**fields):
+    full = {"format": "tensord-trace", "version": 2, "devices": ["cpu:0"], "records": 1, "dropped": 0, "base_tick": 0}
+    return full | {"taken": 0} | fields
+
+
+class TestRoundTrip:
+    @pytest.mark.parametrize("seed", range(5))
+    def test_what_was_saved_is_loaded(self, path, seed):
+        trace = random_trace(seed)
+        trace.save(path)
+        assert same(Trace.load(path), trace)
+
+    def test_every_field_survives(self, path, small):
+        loaded = Trace.load(path)
+        assert same(loaded, small[0])
+        assert loaded.records[1].edges[0].elided is True
+        assert loaded.records[0].operands[0].kind == "mut2"
+
+    def test_records_are_sorted_by_admission(self):
+        trace = Trace([record(1, ticks=(9, 0)), record(2, ticks=(3, 0))])
+        assert [one.id for one in trace.records] == [2, 1]
+
+    def test_a_location_that_is_not_text_is_saved_as_something_readable(self, path):
+        Trace([record(1, location="caf\udce9.py:1 in f")]).save(path)
+        assert "caf\\udce9.py" in Trace.load(path).records[0].location
+
+    def test_an_empty_trace(self, path):
+        Trace([]).save(path)
+        assert len(Trace.load(path)) == 0
+
+    def test_a_file_of_version_1_lacks_the_time_of_recording(self, path):
+        old = header(version=1)
+        del old["taken"]
+        path.write_bytes(signed([old, list(record(1, started=5))]))
+        loaded = Trace.load(path)
+        assert (loaded.taken, loaded.until, len(loaded)) == (0, 5, 1)
+
+    def test_a_missing_file_is_an_oserror(self, path):
+        with pytest.raises(FileNotFoundError):
+            Trace.load(path)
+
+
+class TestDamage:
+    def test_cut_at_any_byte(self, path, small):
+        content = small[1]
+        for length in range(len(content)):
+            path.write_bytes(content[:length])
+            with pytest.raises(ProtocolError, match=r"a\.trace, line \d+: "):
+                Trace.load(path)
+
+    def test_any_byte_replaced(self, path, small):
+        trace, content = small
+        rng = random.Random(1)
+        for place in range(len(content)):
+            damaged = bytearray(content)
+            damaged[place] = rng.choice([damaged[place] ^ 1 << rng.randrange(8), rng.randrange(256), 0x20, 0x0A])
+            path.write_bytes(damaged)
+            with contextlib.suppress(ProtocolError):
+                assert same(Trace.load(path), trace)
+
+    def test_a_line_removed_or_doubled(self, path, small):
+        lines = small[1].splitlines(keepends=True)
+        for number in range(len(lines)):
+            for damaged in (lines[:number] + lines[number + 1 :], lines[: number + 1] + lines[number:]):
+                path.write_bytes(b"".join(damaged))
+                with pytest.raises(ProtocolError):
+                    Trace.load(path)
+
+    def test_a_changed_record_fails_the_checksum(self, path, small):
+        path.write_bytes(small[1].replace(b'"ones"', b'"twos"'))
+        with pytest.raises(ProtocolError, match=r"line 4: the checksum .* changed or damaged.* record the trace again"):
+            Trace.load(path)
+
+
+class TestHostileFiles:
+    """The checksum fits, but what it covers does not."""
+
+    def fails(self, path, content: bytes, match: str) -> None:
+        path.write_bytes(content)
+        with pytest.raises(ProtocolError, match=match) as caught:
+            Trace.load(path)
+        assert str(caught.value).isprintable()
+
+    @pytest.mark.parametrize(
+        ("line", "match"),
+        [
+            (b"", "line 1: not a line of JSON"),
+            (b"[" * 100_000, "line 1: not a line of JSON"),
+            (b"9" * 10_000, "line 1: not a line of JSON"),
+            (b"\xff\xfe", "line 1: not a line of JSON"),
+            ([], "line 1: not a trace"),
+            ({}, "line 1: not a trace"),
+            (header(format="else"), "line 1: not a trace"),
+            (header(version=3), "line 1: trace version 3, but this tensord reads versions 1 and 2"),
+            (header(taken=-1), "line 1: taken is -1"),
+            (header(taken=None), "line 1: taken is None"),
+            (header(devices="cpu:0"), "line 1: devices is 'cpu:0', not an array"),
+            (header(devices=[1]), "line 1: device is 1, not a string"),
+            (header(records=-1), "line 1: records is -1"),
+            (header(records=True), "line 1: records is True"),
+            (header(dropped=None), "line 1: dropped is None"),
+            (header(base_tick=10**30), "line 1: base_tick is a larger number"),
+            (header(records=2**60), "line 2: "),
+        ],
+    )
+    def test_headers(self, path, line, match):
+        self.fails(path, signed([line]), match)
+
+    @pytest.mark.parametrize("name", Record._fields)
+    @pytest.mark.parametrize("value", [None, 1.5, True, -1, 2**63, {}, [[]], [[1, 2]], float("nan"), "\ud800"])
+    def test_every_field_is_checked(self, path, name, value):
+        fields = list(record(1, (7, "mut"), edges=[(1, "RAW", 7)]))
+        fields[Record._fields.index(name)] = value
+        self.fails(path, signed([header(), fields]), "line 2: ")
+
+    @pytest.mark.parametrize(
+        ("name", "value", "match"),
+        [
+            ("operands", [[7, "both", 0]], "kind is 'both', not one of const, mut, mut2"),
+            ("operands", [[7, ["mut"], 0]], "kind is an array, not a string"),
+            ("operands", [["7", "mut", 0]], "copy is '7', not an integer"),
+            ("edges", [[1, "RAW", 7, 0]], "elided is 0, not true or false"),
+            ("edges", [[1, "\x1b[31m", 7, False]], "reason is .* not one of RAW"),
+            ("edges", [[1, "RAW", 7]], "edge has 3 fields, not 4"),
+            ("op", 12, "op is 12, not a string"),
+            ("id", "x" * 1000, "id is 'x{40}', not an integer"),
+        ],
+    )
+    def test_parts_of_fields_are_checked(self, path, name, value, match):
+        fields = list(record(1))
+        fields[Record._fields.index(name)] = value
+        self.fails(path, signed([header(), fields]), f"line 2: {match}")
+
+    def test_records_of_another_length(self, path):
+        self.fails(path, signed([header(), list(record(1))[:-1]]), "record has 18 fields, not 19")
+
+    def test_something_behind_the_end(self, path, small):
+        self.fails(path, small[1] + b"\n", "something follows the last line")
+
+    def test_the_same_id_twice_is_for_verify_to_report(self, path):
+        Trace([record(1, ticks=(1, 0)), record(1, ticks=(2, 0))]).save(path)
+        assert len(Trace.load(path)) == 2
+
+
+def test_an_unknown_id_says_which_there_are():
+    with pytest.raises(ProtocolError, match="no instruction #9: it holds 2 between #1 and #2, and lost 5 before them"):
+        Trace([record(1), record(2)], dropped=5).require(9)
+    assert Trace([]).find(9) is None
+    with pytest.raises(ProtocolError, match="it is empty"):
+        Trace([]).require(9)
+
+
+class TestFromPython:
+    def test_a_trace_and_its_graph_say_what_they_hold(self):
+        trace = Trace([record(1, (7, "mut")), record(2, (7, "const"), edges=[(1, "RAW", 7)])], dropped=3)
+        assert repr(trace) == "<trace: 2 records, 3 dropped>"
+        assert repr(trace.graph()) == "<graph: 2 nodes, 1 edge>"
+
+    def test_why_takes_a_record_or_its_id(self):
+        trace = random_trace(3)
+        assert trace.why(trace.records[4]) == trace.why(trace.records[4].id)
+        assert trace.why(5).startswith("#5 ")
+
+    def test_dag_writes_a_selection_in_every_format(self):
+        trace = random_trace(3)
+        assert trace.dag().startswith("digraph")
+        assert trace.dag("mermaid", around=5).startswith("flowchart")
+        assert [node["id"] for node in json.loads(trace.dag(format="json", ids=[5, 7]))["nodes"]] == [5, 7]
+        with pytest.raises(ValueError, match="'png' is not one of dot, mermaid, json"):
+            trace.dag("png")
+
+    def test_timeline_writes_a_file(self, path):
+        random_trace(3).timeline(path)
+        assert json.loads(path.read_text())["traceEvents"]

@@ -1,0 +1,278 @@
+"""Admitting what crosses the border of the machine: bytes in and out, waits, side effects.
+
+An upload on the host becomes its tensor's memory as it is, without a copy, also where a client has put it into a
+segment that it shares with us (see `interpreter.segments`). That client can still write there, and what is computed
+from the tensor is then undefined. Nobody else may be harmed by that:
+
+- the memory is never written by us, inherited, handed down or pooled: the tensor has the strides of a view, so that
+  whoever writes to it detaches it, and the buffer is `exposed`;
+- integers and truth values are copied after all: kernels check indices first and trust them then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from ...interpreter.errors import CancelledError, MetadataError, ProtocolError, TensordError
+from ...interpreter.opcodes import Opcode
+from ...interpreter.types.meta import DTYPE_NAMES, Meta
+from ...interpreter.wire.messages import decode_meta
+from ...interpreter.wire.segments import segment_of
+from ...streams.stream import StreamKind
+from ..model.instruction import Instruction
+from ..model.operand import Binding
+from ..model.tensor import Tensor
+from ..scheduler.lost_devices import refuse_lost
+from ..scheduler.pending_metas import await_metas
+from .exports import answer_with_results, define_hold, define_refused, fetch_in_place, lane_to_map
+from .inline import fetch_immediately, upload_immediately, wait_immediately
+from .lookup import check_new, define, describe, lane_of, refuse_cancelled, tensor_of
+from .quotas import check_tensors
+from .rejection import deny, poison_copy, reject
+
+if TYPE_CHECKING:
+    from ..engine import Engine
+    from ..model.session import VmSession
+
+
+INDICES = "iub"  # kinds of dtypes that kernels use as indices, masks and counts
+PENDING_BYTES = 1 << 24  # what an answer is taken to need while its meta is pending
+
+
+class Accesses:
+    """The handlers of UPLOAD, FETCH, WAIT, SYNC, CHAIN and EFFECT messages."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    # -- bytes in and out ------------------------------------------------------------------------------------------
+
+    def upload(self, session: VmSession, message: Sequence[Any]) -> None:
+        """AccessBlobByCallback, writing: bytes from outside, straight to the tensor's home."""
+        _, id_, shape, dtype, device, payload, location = message
+        engine = self.engine
+        try:
+            refuse_cancelled(session)
+            check_new(session, (id_,))
+            meta, lane = upload_meta(shape, dtype, payload), lane_of(engine, device)
+        except TensordError as error:
+            reject(self.engine, session, error, (id_,), location, "asarray")
+            return
+        try:
+            refuse_lost(lane)
+        except TensordError as error:
+            reject(self.engine, session, error, (id_,), location, "asarray", (meta,), lane)
+            return
+        if upload_immediately(engine, session, lane, meta, message):
+            return
+        session.payload += payload.nbytes
+        tensor, copy = engine.residency.new_tensor(meta, lane)
+        define(session, id_, tensor)
+        instruction = engine.new_instruction(session, Opcode.ACCESS, "upload", lane, location)
+        instruction.outputs = (Binding(copy, tensor, 0, None),)
+        instruction.writes = (copy,)
+        instruction.bytes_moved = meta.nbytes
+        shared = lane.device.host and segment_of(payload) is not None
+        if lane.device.host and not (shared and payload.dtype.kind in INDICES):
+            instruction.payload = payload
+            tensor.strides = meta.strides if shared else None
+        else:
+            instruction.stream = lane.device.copy_stream(StreamKind.H2D)
+            instruction.kernel = lambda target: lane.device.copy_in(target, payload)
+
+        def consumed(done: Instruction) -> None:
+            session.payload -= payload.nbytes
+            if done.error is None and not lane.device.host:
+                lane.count_move("h2d", meta.nbytes)
+
+        instruction.on_retire = consumed
+        engine.admit(instruction)
+
+    def fetch(self, session: VmSession, message: Sequence[Any]) -> None:
+        """AccessBlobByCallback, reading: the value at this place in program order, as a host array.
+
+        With a hold the array may be the tensor's memory itself: it stays as it is until the hold is released.
+        """
+        _, id_, request, location, hold = message
+        engine = self.engine
+        try:
+            refuse_cancelled(session)
+            if hold:
+                check_new(session, (hold,))
+                check_tensors(session, 1)
+            tensor = tensor_of(session, id_)
+        except TensordError as error:
+            if hold:
+                define_refused(engine, session, hold, error, location)
+            deny(engine, session, error, request, location, "fetch")
+            return
+        if hold:
+            lane = lane_to_map(engine, tensor)
+            held = define_hold(session, hold, tensor)
+            if lane is not None:
+                fetch_in_place(engine, session, hold, held, lane, request, location)
+                return
+        self.copy_out(session, tensor, request, location)
+
+    def copy_out(self, session: VmSession, tensor: Tensor, request: int, location: int) -> None:
+        """Answer with a copy."""
+        engine = self.engine
+        source = self.readable(tensor)
+        if fetch_immediately(engine, session, source, request, location):
+            return
+        lane = source.copy.lane
+        instruction = engine.new_instruction(session, Opcode.ACCESS, "fetch", lane, location)
+        instruction.inputs = (source,)
+        instruction.reads = (source.copy,)
+        await_metas(instruction)
+        if not lane.device.host:
+            instruction.stream = lane.device.copy_stream(StreamKind.D2H)
+
+        def read(array: Any) -> Any:
+            meta = tensor.meta
+            if meta is None:
+                raise ProtocolError("a tensor with a pending meta has no bytes yet")
+            lane.refuse_vast(meta.nbytes, "a value")
+            result = lane.device.host_array(meta)
+            lane.device.copy_out(array, result)
+            instruction.bytes_moved = meta.nbytes
+            return result
+
+        def count(done: Instruction) -> None:
+            if done.error is None and not lane.device.host:
+                lane.count_move("d2h", done.bytes_moved)
+
+        instruction.kernel = read
+        answer_with_results(instruction, session, request, count, bytes_of(tensor))
+        engine.admit(instruction)
+
+    def readable(self, tensor: Tensor) -> Binding:
+        """The copy to read from without moving it: one that holds its value already, on the host if there is one."""
+        storage = tensor.storage
+        key = tensor.view_key()
+        if key is not None and storage.views:
+            for (lane, view), copy in storage.views.items():
+                if view == key and lane.device.host and copy.writer is None:
+                    return Binding(copy, tensor, 0, None)
+        copies = storage.copies.values()
+        if len(copies) == 1:
+            (best,) = copies
+        else:
+            best = min(copies, key=lambda c: (c.writer is not None, not c.lane.device.host))
+        return Binding(best, tensor, tensor.offset, tensor.strides)
+
+    # -- waiting ---------------------------------------------------------------------------------------------------
+
+    def wait(self, session: VmSession, message: Sequence[Any]) -> None:
+        """Barrier over some tensors: answers with their metas once their values at this place are there."""
+        _, ids, request, location = message
+        engine = self.engine
+        try:
+            tensors = [tensor_of(session, id_) for id_ in ids]
+        except TensordError as error:
+            deny(engine, session, error, request, location, "wait")
+            return
+        copies = tuple({self.readable(tensor).copy: None for tensor in tensors})
+        if wait_immediately(engine, session, copies, location):
+            session.reply(request, [describe(tensor) for tensor in tensors], None)
+            return
+        for tensor in tensors:
+            tensor.bound = True  # the answer describes it as it was here
+        lane = tensors[0].home
+        instruction = engine.new_instruction(session, Opcode.BARRIER, "wait", lane, location)
+        instruction.reads = copies
+        instruction.on_doom = lambda doomed: session.reply(request, None, doomed.error)
+
+        def answer(done: Instruction) -> None:
+            session.reply(request, [describe(tensor) for tensor in tensors], done.error)
+
+        instruction.on_retire = answer
+        engine.admit(instruction)
+
+    def sync(self, session: VmSession, message: Sequence[Any]) -> None:
+        """Barrier over everything the session sent before. It does not raise, and holds nothing later back."""
+        _, request, location = message
+        lane = next(iter(self.engine.lanes.values()))
+        instruction = self.engine.new_instruction(session, Opcode.BARRIER, "sync", lane, location)
+        # Transfers belong to no session, but these it asked for.
+        instruction.reads = tuple({copy: None for move in session.moves for copy in move.writes})
+
+        def answer(done: Instruction) -> None:
+            if session.barrier is done:
+                session.barrier = None
+            session.reply(request, None, None)
+
+        instruction.on_retire = answer
+        self.engine.admit_barrier(session, instruction)
+
+    # -- side effects ----------------------------------------------------------------------------------------------
+
+    def chain(self, session: VmSession, message: Sequence[Any]) -> None:
+        """A new chain: an object without data, that side effects take as `mut`."""
+        host = self.engine.residency.host or next(iter(self.engine.lanes.values()))
+        copy = self.engine.residency.new_copy(host, 0, 1)
+        session.chains[message[1]] = copy
+
+    def effect(self, session: VmSession, message: Sequence[Any]) -> None:
+        """AccessBlobByCallback, calling the user's function with host arrays, in the order of its chain.
+
+        Without a function the arrays are the answer, for a client that calls it itself.
+        """
+        _, ids, chain, callback, request, location = message
+        engine = self.engine
+        link = session.chains.get(chain)
+        try:
+            refuse_cancelled(session)
+            host = engine.residency.host
+            if host is None or link is None:
+                raise ProtocolError("a side effect needs a chain and a cpu device")
+            tensors = [tensor_of(session, id_) for id_ in ids]
+            bound = [engine.residency.operand(tensor, host, session, location) for tensor in tensors]
+        except TensordError as error:
+            deny(engine, session, error, request, location, "effect")
+            if link is not None and not isinstance(error, CancelledError):
+                poison_copy(engine, session, link, error)
+            return
+        instruction = engine.new_instruction(session, Opcode.ACCESS, "effect", host, location)
+        instruction.inputs = tuple(bound)
+        await_metas(instruction)
+        instruction.reads = (*dict.fromkeys(b.copy for b in bound), link)
+        instruction.writes = (link,)
+
+        def call(*arrays: Any) -> Any:
+            host.refuse_vast(sum(array.nbytes for array in arrays), "a side effect's values")
+            return call_back(callback, arrays)
+
+        instruction.kernel = call
+        instruction.on_control = callback is not None
+        answer_with_results(instruction, session, request, nbytes=sum(map(bytes_of, tensors)))
+        engine.admit(instruction)
+
+
+def bytes_of(tensor: Tensor) -> int:
+    """Bytes of a packed copy; a guess while nobody knows."""
+    return PENDING_BYTES if tensor.meta is None else tensor.meta.nbytes
+
+
+def upload_meta(shape: Sequence[int], dtype: str, payload: NDArray[Any]) -> Meta:
+    """The meta of an upload; MetadataError if it is none, or not the payload's."""
+    if tuple(shape) == payload.shape and DTYPE_NAMES.get(payload.dtype) == dtype:
+        return Meta.of(payload.shape, payload.dtype)
+    try:
+        meta = decode_meta((shape, dtype))
+    except TypeError as error:
+        raise MetadataError(f"asarray: {error}", op="asarray") from None
+    found = f"{payload.dtype.name}{list(payload.shape)}"
+    raise MetadataError(f"asarray: the payload is {found}, not {meta}", op="asarray")
+
+
+def call_back(callback: Callable[..., Any] | None, arrays: Sequence[Any]) -> list[Any] | None:
+    """The user's function gets the values as arrays of its own: it may keep them. Without one they are returned."""
+    own = [array.copy() for array in arrays]
+    if callback is None:
+        return own
+    callback(*own)
+    return None

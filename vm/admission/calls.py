@@ -1,0 +1,198 @@
+"""Admitting LocalCallOpKernel: views take effect, operands are bound and planned, the instruction is made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...interpreter.errors import ProtocolError, TensordError
+from ...interpreter.opcodes import Opcode
+from ...interpreter.types.meta import OperandMeta
+from ..model.instruction import Instruction
+from ..model.operand import Binding
+from ..model.plan import Plan
+from ..model.tensor import Copy, Tensor
+from ..placement.views import view_of
+from ..scheduler.lost_devices import refuse_lost
+from ..scheduler.pending_metas import await_metas
+from . import names
+from .lookup import check_new, define, enter, label_of, plan_of, refuse_cancelled, tensor_of
+from .quotas import check_results, check_targets, check_tensors
+from .rejection import reject
+
+if TYPE_CHECKING:
+    from ..engine import Engine
+    from ..model.session import VmSession
+
+
+class Calls:
+    """The handler of CALL messages."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    def call(self, session: VmSession, message: Sequence[Any]) -> None:
+        """LocalCallOpKernel."""
+        _, number, inputs, outputs, released, location = message
+        try:
+            plan = plan_of(session, number)
+            refuse_cancelled(session)
+            self.admit_call(session, plan, inputs, outputs, released, location)
+        except TensordError as error:
+            known = session.plans.get(number)
+            metas, home = (known.outputs, known.lane) if isinstance(known, Plan) else ((), None)
+            reject(self.engine, session, error, outputs, location, label_of(session, number), metas, home)
+        if self.engine.residency.orphans:
+            self.engine.residency.drop_orphans()
+        self.release_operands(session, inputs, outputs, released, number)
+
+    def admit_call(
+        self,
+        session: VmSession,
+        plan: Plan,
+        inputs: Sequence[Any],
+        outputs: Sequence[int],
+        released: int,
+        location: int,
+    ) -> None:
+        """Bind the operands, plan what has to move, admit."""
+        check_counts(plan, inputs, outputs)
+        operands = [
+            value if scalar else tensor_of(session, value) for value, scalar in zip(inputs, plan.scalars, strict=True)
+        ]
+        targets = [tensor_of(session, id_) for id_ in outputs] if plan.in_place else []
+        check_metas(plan, operands, targets)
+        if not plan.in_place:
+            check_new(session, outputs)
+        if plan.pending or (plan.in_place and None in plan.outputs):
+            plan = self.resolve(plan, operands, targets)
+        dying = released and handles_released(plan, inputs, released)
+        if self.take_view(session, plan, operands, outputs, dying):
+            return
+        if plan.in_place:
+            check_targets(session, targets)
+        else:
+            check_results(session, plan.outputs, dying)
+        engine, lane = self.engine, plan.lane
+        refuse_lost(lane)
+        bound = [engine.residency.operand(v, lane, session, location) if isinstance(v, Tensor) else v for v in operands]
+        instruction = engine.new_instruction(session, Opcode.CALL, plan.label, lane, location)
+        instruction.plan = plan
+        instruction.kernel = plan.kernel
+        instruction.inputs = tuple(bound)
+        await_metas(instruction, targets)
+        instruction.outputs = tuple(self.targets(session, plan, outputs, instruction))
+        set_accesses(instruction)
+        instruction.aliases = self.aliases(session, plan, inputs, released)
+        engine.admit(instruction)
+
+    def resolve(self, plan: Plan, operands: Sequence[Any], targets: Sequence[Tensor]) -> Plan:
+        """What was pending when the client called may be known by now."""
+        metas = tuple(v.meta if isinstance(v, Tensor) else type(v) for v in operands)
+        wanted = tuple(target.meta for target in targets) if plan.in_place else None
+        if None in metas or (wanted is not None and None in wanted):
+            return plan
+        return plan.with_metas(operands, metas, self.engine.infer, wanted)
+
+    def take_view(
+        self, session: VmSession, plan: Plan, operands: list[Any], outputs: Sequence[int], dying: int
+    ) -> bool:
+        """A view op takes effect here, without an instruction, if strides can express it."""
+        if plan.op.view is None or plan.pending or plan.in_place:
+            return False
+        check_tensors(session, 1 - dying)
+        view = view_of(plan, operands[0])
+        if view is None:
+            return False
+        enter(session, outputs[0], view)
+        return True
+
+    def targets(
+        self, session: VmSession, plan: Plan, outputs: Sequence[int], instruction: Instruction
+    ) -> list[Binding]:
+        """Where the results go: new tensors, or those named by `out=`."""
+        residency, lane = self.engine.residency, plan.lane
+        bindings = []
+        for id_, meta in zip(outputs, plan.outputs, strict=True):
+            if plan.in_place:
+                tensor = tensor_of(session, id_)
+                bindings.append(
+                    residency.target(tensor, lane, updates(plan, instruction, tensor), session, instruction.location)
+                )
+            else:
+                tensor, copy = residency.new_tensor(meta, lane)
+                define(session, id_, tensor)
+                bindings.append(Binding(copy, tensor, 0, None))
+        if plan.in_place and updates(plan, instruction, bindings[0].tensor):  # reads what it leaves standing
+            instruction.inputs = (bindings[0], *instruction.inputs[1:])
+        return bindings
+
+    def aliases(self, session: VmSession, plan: Plan, inputs: Sequence[Any], released: int) -> tuple[Copy, ...]:
+        """Input copies whose memory the result may take over when it is dispatched."""
+        if not released or plan.in_place or not plan.forward:
+            return ()
+        found = []
+        for position in plan.forward:
+            if released >> position & 1:
+                tensor = session.tensors[inputs[position]]
+                copy = tensor.storage.copies.get(plan.lane)
+                if tensor.holders == 1 and tensor.storage.sharers == 1 and copy is not None and tensor.strides is None:
+                    found.append(copy)
+        return tuple(found)
+
+    def release_operands(
+        self, session: VmSession, inputs: Sequence[Any], outputs: Sequence[int], released: int, number: int
+    ) -> None:
+        """Releases that ride on an instruction take effect whatever became of it."""
+        if not released:
+            return
+        plan = session.plans.get(number)
+        scalars = plan.scalars if isinstance(plan, Plan) else ()
+        for position, id_ in enumerate((*inputs, *outputs)):
+            if released >> position & 1 and not (position < len(scalars) and scalars[position]):
+                tensor = session.tensors.pop(id_, None)
+                if tensor is not None:
+                    names.let_go(self.engine, tensor)
+
+
+def handles_released(plan: Plan, inputs: Sequence[Any], released: int) -> int:
+    """How many of the session's handles die with a call that makes new tensors."""
+    bits = enumerate(zip(inputs, plan.scalars, strict=True))
+    return len({id_ for position, (id_, scalar) in bits if released >> position & 1 and not scalar})
+
+
+def check_counts(plan: Plan, inputs: Sequence[Any], outputs: Sequence[int]) -> None:
+    """A call has as many operands and results as its signature."""
+    given, wanted = (len(inputs), len(outputs)), (len(plan.metas), len(plan.outputs))
+    if given != wanted:
+        raise ProtocolError(f"{plan.label}: {given} operands and results, but its signature has {wanted}")
+
+
+def check_metas(plan: Plan, operands: Sequence[Any], targets: Sequence[Tensor]) -> None:
+    """A call's operands are what its signature says. One whose meta is pending on either side is checked later."""
+    found = [(value.meta if isinstance(value, Tensor) else type(value)) for value in operands]
+    found += [target.meta for target in targets]
+    for meta, wanted in zip(found, (*plan.metas, *plan.outputs), strict=False):
+        if meta is not wanted and meta is not None and wanted is not None:
+            raise ProtocolError(
+                f"{plan.label}: an operand is {show_meta(meta)}, but the signature's {show_meta(wanted)}"
+            )
+
+
+def show_meta(meta: OperandMeta) -> str:
+    """A meta, or a scalar's type, for people."""
+    return meta.__name__ if isinstance(meta, type) else repr(meta)
+
+
+def updates(plan: Plan, instruction: Instruction, target: Tensor) -> bool:
+    """Is the target written in part, on top of what it holds? Written from another tensor it is all new."""
+    first = instruction.inputs[0] if plan.op.partial else None
+    return type(first) is Binding and first.tensor is target
+
+
+def set_accesses(instruction: Instruction) -> None:
+    """The copies it reads and writes, each once."""
+    reads = {value.copy: None for value in instruction.inputs if type(value) is Binding}
+    instruction.reads = tuple(reads)
+    instruction.writes = tuple({binding.copy: None for binding in instruction.outputs})
+    instruction.versions = tuple([c.version for c in instruction.reads] + [c.version for c in instruction.writes])

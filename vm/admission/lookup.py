@@ -1,0 +1,90 @@
+"""From the ids, names and numbers in a session's messages to what they stand for, or an error that says why not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...interpreter.errors import MetadataError, ProtocolError, TensordError
+from ...interpreter.wire.messages import encode_meta
+from ..model.account import charge
+from ..model.device_state import Lane
+from ..model.plan import Plan
+from ..model.tensor import Tensor
+from .quotas import check_number
+
+if TYPE_CHECKING:
+    from ..engine import Engine
+    from ..model.session import VmSession
+
+
+def plan_of(session: VmSession, number: int) -> Plan:
+    """The plan behind a signature's number, or the error that it inferred to."""
+    plan = session.plans.get(number)
+    if plan is None:
+        check_number(number, session.limits.signatures, "signature")
+        raise ProtocolError(f"signature {number} was never sent")
+    if isinstance(plan, TensordError):
+        raise plan
+    return plan
+
+
+def label_of(session: VmSession, number: int) -> str:
+    """The op's name behind a signature."""
+    plan = session.plans.get(number)
+    return plan.label if isinstance(plan, Plan) else getattr(plan, "op", None) or "call"
+
+
+def tensor_of(session: VmSession, id_: int) -> Tensor:
+    """The tensor behind an id of the session."""
+    tensor = session.tensors.get(id_)
+    if tensor is None:
+        state = "was released" if isinstance(id_, int) and 0 < id_ <= session.newest else "was never defined"
+        raise ProtocolError(f"tensor {id_!r} {state}")
+    return tensor
+
+
+def check_new(session: VmSession, ids: Sequence[int]) -> None:
+    """Ids that a session defines rise and are never reused."""
+    newest = session.newest
+    for id_ in ids:
+        if id_ <= newest:
+            raise ProtocolError(f"tensor id {id_} is not new: ids rise, the last one was {newest}")
+        newest = id_
+
+
+def define(session: VmSession, id_: int, tensor: Tensor) -> None:
+    """Enter a tensor under a new id; a storage that nobody is charged for is the session's."""
+    charge(session, tensor.storage)
+    enter(session, id_, tensor)
+
+
+def enter(session: VmSession, id_: int, tensor: Tensor) -> None:
+    """Enter a tensor under a new id, whatever its storage."""
+    session.tensors[id_] = tensor
+    session.newest = max(session.newest, id_)
+
+
+def check_pairs(given: Sequence[str], ids: Sequence[int]) -> None:
+    """As many names as ids."""
+    if len(given) != len(ids):
+        raise ProtocolError(f"{len(given)} names for {len(ids)} tensors")
+
+
+def refuse_cancelled(session: VmSession) -> None:
+    """After cancel and until restart every instruction becomes a cancellation error."""
+    if session.cancelled is not None:
+        raise session.cancelled
+
+
+def lane_of(engine: Engine, device: str) -> Lane:
+    """The lane of a device's name; MetadataError with the known ones otherwise."""
+    lane = engine.lanes.get(device)
+    if lane is None:
+        raise MetadataError(f"there is no device {device!r}; there are {', '.join(engine.lanes)}")
+    return lane
+
+
+def describe(tensor: Tensor) -> tuple[Any, str]:
+    """A tensor's meta and home as a client wants them."""
+    return (encode_meta(tensor.meta), tensor.home.name)

@@ -1,0 +1,112 @@
+"""What a session may hold: checked at admission, before memory is spent on what exceeds it.
+
+Memory is charged by storages: to the session that made one, from its admission (or from when data have decided its
+size) until the storage lets go, whoever holds it by then. Who is over a quota is refused, never made to wait: the
+memory is its own, so only it can do something about it. A session at its end leaves its account behind, in what others
+hold of it, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...interpreter.errors import QuotaError
+from ...interpreter.types.meta import Meta
+from ...interpreter.wire.forms import depth_exceeds
+from ..model.account import check_bytes
+
+if TYPE_CHECKING:
+    from ..engine import Engine
+    from ..model.session import VmSession
+    from ..model.tensor import Tensor
+
+REFUSED = 2  # times its quota of ids that a session may name: the rest of them stand for what was refused
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+
+
+def check_results(session: VmSession, metas: Sequence[Meta | None], dying: int) -> None:
+    """QuotaError if a call may not make these new tensors; handles that die with it make place for others."""
+    check_tensors(session, len(metas) - dying)
+    check_bytes(session, sum(meta.nbytes for meta in metas if meta is not None))
+
+
+def check_targets(session: VmSession, tensors: Iterable[Tensor]) -> None:
+    """QuotaError if writing to these tensors takes memory that the session may not have."""
+    check_bytes(session, sum(t.meta.nbytes for t in tensors if t.meta is not None and needs_storage(t)))
+
+
+def needs_storage(tensor: Tensor) -> bool:
+    """Does a write give it a storage of its own, or memory to one that was refused so far?"""
+    storage = tensor.storage
+    return storage.sharers > 1 or tensor.strides is not None or storage.account is None
+
+
+# -- counts ------------------------------------------------------------------------------------------------------------
+
+
+def check_tensors(session: VmSession, more: int) -> None:
+    """QuotaError if the session may not have so many ids more."""
+    held, quota = len(session.tensors), session.account.tensors
+    if more > 0 and held + more > quota:
+        raise QuotaError(
+            f"{more} tensors more: the session has {held} of {quota}; release some, or raise the quota (tensors)"
+        )
+
+
+def may_name(session: VmSession) -> bool:
+    """May one more id stand for what was refused? Beyond that an id that was refused is as good as one never sent."""
+    return len(session.tensors) < REFUSED * session.account.tensors
+
+
+def check_number(number: int, quota: int, what: str) -> None:
+    """QuotaError for a number that is beyond those a session may give."""
+    if number > quota:
+        raise QuotaError(f"{what} {number}: numbers go up to {quota}; use old ones again, or raise the quota ({what}s)")
+
+
+def check_operands(session: VmSession, more: int) -> None:
+    """QuotaError if the session's signatures may not have so many operands more."""
+    held, quota = session.operands, session.limits.operands
+    if held + more > quota:
+        raise QuotaError(
+            f"{more} operands more: the session's signatures have {held} of {quota}; give their numbers to smaller "
+            "ones, or raise the quota (operands)"
+        )
+
+
+def check_chains(session: VmSession) -> None:
+    """QuotaError if the session may not have one more chain."""
+    quota = session.limits.chains
+    if len(session.chains) >= quota:
+        raise QuotaError(f"one chain more: the session has its {quota}; release some, or raise the quota (chains)")
+
+
+def check_text(text: str, quota: int, what: str) -> None:
+    """QuotaError for a text that is too long."""
+    if len(text) > quota:
+        raise QuotaError(
+            f"a {what} of {len(text)} characters; {quota} are allowed: shorten it, or raise the quota (text)"
+        )
+
+
+def check_names(engine: Engine, session: VmSession, given: Sequence[str]) -> None:
+    """QuotaError if the session may not publish these."""
+    for name in given:
+        check_text(name, session.limits.text, "name")
+    account, quota = session.account, session.limits.names
+    new = sum(engine.publishers.get(name) is not account for name in set(given))
+    if account.names + new > quota:
+        raise QuotaError(
+            f"{new} names more: the session has published {account.names} of {quota}; "
+            "unpublish some, or raise the quota (names)"
+        )
+
+
+def check_nesting(session: VmSession, *values: Any) -> None:
+    """QuotaError for attributes or metas nested too deeply to be looked at one inside the other."""
+    quota = session.limits.nesting
+    if any(depth_exceeds(value, quota) for value in values):
+        raise QuotaError(f"a signature nested more than {quota} levels deep; flatten it, or raise the quota (nesting)")

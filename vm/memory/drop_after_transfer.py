@@ -1,0 +1,75 @@
+"""Making room on a device with copies whose twin elsewhere is still under way.
+
+Admission plans memory for what will hold once all earlier instructions have run. By then a planned transfer has
+arrived, so the copy that it came from, or any other of that version, may leave. But a transfer can fail, and must not
+take the version with it. So the copy leaves the map, as if it had been dropped, and keeps its memory until the
+transfer has retired: if that failed and no healthy copy is left, it returns.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...interpreter.opcodes import Opcode
+from ..model.device_state import Lane, others
+from ..model.instruction import Instruction
+from ..model.tensor import Copy, Storage
+
+if TYPE_CHECKING:
+    from ..engine import Engine
+
+
+def spill(engine: Engine, lane: Lane, spare: set[Copy]) -> None:
+    """Take copies, but none of `spare`, out of their maps until what is planned fits, or none is left."""
+    for copy, storage in list(lane.replicas.items()):
+        if lane.planned <= lane.device.limit:
+            return
+        if copy not in spare and lane.may_forget(copy, storage):
+            transfer = transfer_under_way(copy, storage)
+            if transfer is not None:
+                copy.uses += 1
+                lane.forget(copy, storage)
+                await_twin(engine, copy, storage, transfer)
+
+
+def transfer_under_way(copy: Copy, storage: Storage) -> Instruction | None:
+    """A healthy transfer that will make another whole copy of the same version."""
+    for twin in others(storage, copy):
+        writer = twin.writer
+        if writer is not None and writer.opcode is Opcode.TRANSFER and writer.error is None:
+            return writer
+    return None
+
+
+def await_twin(engine: Engine, copy: Copy, storage: Storage, transfer: Instruction) -> None:
+    """Once the transfer has retired: let the copy go, or put it back."""
+    before = transfer.on_retire
+
+    def settle(done: Instruction) -> None:
+        if before is not None:
+            before(done)
+        copy.uses -= 1
+        if done.error is not None and is_last(copy, storage):
+            put_back(copy, storage)
+            return
+        copy.lane.retire_buffer(copy)
+        if copy.lane.waiting:
+            engine.retry(copy.lane)
+
+    transfer.on_retire = settle
+
+
+def is_last(copy: Copy, storage: Storage) -> bool:
+    """Is the copy healthy, of the storage's present version, and no other of that version is?"""
+    if not storage.sharers or copy.version != storage.version or copy.poison is not None:
+        return False
+    return not any(c.is_or_will_be_valid for c in storage.copies.values())
+
+
+def put_back(copy: Copy, storage: Storage) -> None:
+    """The copy is the current one of its device again; failed ones leave."""
+    for failed in list(storage.copies.values()):
+        failed.lane.forget(failed, storage)
+    storage.copies[copy.lane] = copy
+    copy.current = True
+    copy.lane.planned += copy.nbytes

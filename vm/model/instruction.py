@@ -1,0 +1,283 @@
+"""Instructions and their life.
+
+    WAITING     admitted; operands consumed, edges built
+    READY       no unsatisfied edge; memory may still be missing
+    DISPATCHED  operands bound to buffers, appended to a stream
+    DONE | FAILED | SKIPPED | CANCELLED   retired: accesses dropped, successors released
+
+`TRANSITIONS` holds every legal step. SKIPPED and CANCELLED only mean that the kernel does not run: the instruction
+keeps its place and retires when its own edges are satisfied, or a reader in front of it would be overtaken.
+
+An instruction is a stream's `Task`. `execute` runs on a stream's thread (or inline on the driving thread) and
+touches only the arguments bound at dispatch, `error`, `failures` and the poison slots of its copies. Everything
+else belongs to the driving thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from ...interpreter.errors import CancelledError, TensordError, kernel_error
+from ...interpreter.opcodes import Opcode
+from ...interpreter.types.meta import Scalar
+from ...streams.stream import Stream, Task
+from .reason import Reason
+
+if TYPE_CHECKING:
+    from ..scheduler.stream_quota import Share
+    from .device_state import Lane
+    from .operand import Binding
+    from .plan import Plan
+    from .session import VmSession
+    from .tensor import Copy
+
+
+class Status(StrEnum):
+    """Where an instruction is in its life."""
+
+    WAITING = "WAITING"
+    READY = "READY"
+    DISPATCHED = "DISPATCHED"
+    DONE = "DONE"
+    FAILED = "FAILED"
+    SKIPPED = "SKIPPED"
+    CANCELLED = "CANCELLED"
+
+
+TRANSITIONS: dict[Status, frozenset[Status]] = {
+    Status.WAITING: frozenset({Status.READY, Status.FAILED, Status.SKIPPED, Status.CANCELLED}),
+    Status.READY: frozenset({Status.DISPATCHED, Status.FAILED, Status.SKIPPED, Status.CANCELLED}),
+    Status.DISPATCHED: frozenset({Status.DONE, Status.FAILED, Status.SKIPPED, Status.CANCELLED}),
+    Status.DONE: frozenset(),
+    Status.FAILED: frozenset(),
+    Status.SKIPPED: frozenset(),
+    Status.CANCELLED: frozenset(),
+}
+
+
+class IllegalTransition(Exception):  # noqa: N818 - named after what happened, not after being an error
+    """The engine tried a step that the table does not allow: a bug in the engine, never the user's fault."""
+
+
+class Instruction:
+    """The smallest unit of execution.
+
+    `reads` and `writes` are the copies it accesses; a copy in both is updated in place. `hard` counts sources that
+    have to be done first, `soft` those for which dispatch order or an event may be enough, `unlaunched` the soft ones
+    that are not dispatched yet, `pending` the input metas that are not known yet.
+    """
+
+    __slots__ = (
+        "admitted",
+        "aliases",
+        "arguments",
+        "arrived",
+        "author",
+        "bytes_moved",
+        "dependents",
+        "dispatched",
+        "edges",
+        "error",
+        "event",
+        "event_sources",
+        "failures",
+        "finished",
+        "forwarded",
+        "handed",
+        "hard",
+        "id",
+        "inputs",
+        "kernel",
+        "label",
+        "lane",
+        "location",
+        "on_control",
+        "on_doom",
+        "on_retire",
+        "opcode",
+        "origin",
+        "outputs",
+        "payload",
+        "pending",
+        "plan",
+        "quick",
+        "reads",
+        "ready",
+        "received",
+        "results",
+        "revoked",
+        "session",
+        "share",
+        "soft",
+        "started",
+        "status",
+        "stream",
+        "unclaimed",
+        "unlaunched",
+        "versions",
+        "writes",
+    )
+
+    def __init__(self, id_: int, session: VmSession, opcode: Opcode, label: str, lane: Lane, location: int) -> None:
+        self.id = id_
+        self.session = session  # whose cancellation and limits it is subject to
+        self.author = session  # whose location numbers it carries
+        self.opcode = opcode
+        self.label = label
+        self.lane = lane
+        self.location = location
+        self.status = Status.WAITING
+        self.plan: Plan | None = None
+        self.inputs: tuple[Binding | Scalar, ...] = ()  # in the kernel's order
+        self.outputs: tuple[Binding, ...] = ()
+        self.reads: tuple[Copy, ...] = ()
+        self.writes: tuple[Copy, ...] = ()
+        self.versions: tuple[int, ...] = ()
+        self.aliases: tuple[Copy, ...] = ()  # inputs released with this very instruction: their buffer may be reused
+        self.kernel: Callable[..., Any] | None = None
+        self.arguments: tuple[Any, ...] | list[Any] = ()
+        self.results: Any = None
+        self.stream: Stream | None = None  # fixed at admission for copies, chosen at dispatch for kernels
+        self.hard = 0
+        self.soft: dict[Instruction, None] = {}
+        self.unlaunched = 0
+        self.handed = False  # a stream has it; soft successors may follow
+        self.share: Share | None = None  # of its stream, that its author had when it was handed over
+        self.quick = False  # small and bounded: certain to end within tens of microseconds
+        self.on_control = False  # runs on the driving thread, whatever its size
+        self.forwarded: Copy | None = None  # the input whose memory its result took over
+        self.payload: Any = None  # bytes from outside that become its result's memory
+        self.pending = 0
+        self.dependents: dict[Instruction, bool] = {}  # -> is the edge hard?
+        self.edges: list[tuple[int, Reason, int, bool]] = []
+        self.error: TensordError | None = None
+        self.revoked: TensordError | None = None  # why, if a cancellation was first
+        self.unclaimed = [True]  # taken by whoever decides its fate: its stream that starts it, or a cancellation
+        self.origin = False  # the error arose here, and is reported here
+        self.failures: dict[Copy, TensordError] | None = None  # results that failed alone
+        self.arrived = False  # executed, but a source's status is not final yet, or its results wait for memory
+        self.on_retire: Callable[[Instruction], None] | None = None
+        self.on_doom: Callable[[Instruction], None] | None = None
+        self.bytes_moved = 0
+        self.event_sources: Sequence[Task] = ()
+        self.event: Any = None
+        self.admitted = 0
+        self.received = 0
+        self.ready = 0
+        self.dispatched = 0
+        self.started = 0
+        self.finished = 0
+
+    def move(self, status: Status) -> None:
+        """One step of its life; IllegalTransition if the table does not have it."""
+        if status not in TRANSITIONS[self.status]:
+            raise IllegalTransition(f"{self!r}: {self.status} -> {status}")
+        self.status = status
+
+    @property
+    def retired(self) -> bool:
+        """Has it been erased?"""
+        return not TRANSITIONS[self.status]
+
+    def outcome(self) -> Status:
+        """How it ended, from its error."""
+        if self.error is None:
+            return Status.DONE
+        if self.origin:
+            return Status.FAILED
+        return Status.CANCELLED if isinstance(self.error, CancelledError) else Status.SKIPPED
+
+    def failure_of(self, copy: Copy) -> TensordError | None:
+        """The error that it leaves in that copy, as far as it is known."""
+        if self.error is not None:
+            return self.error
+        return None if self.failures is None else self.failures.get(copy)
+
+    # -- on the stream's thread ------------------------------------------------------------------------------------
+
+    def execute(self) -> None:
+        """Run the kernel unless an operand is poisoned; leave poison or health in the copies written."""
+        mine = self.claim()
+        if self.error is None:
+            self.error = self.poisoned_operand() if mine else self.revoked
+        if self.error is None and self.kernel is not None:
+            try:
+                self.results = self.kernel(*self.arguments)
+            except BaseException as error:
+                self.fail(error)
+        self.settle_poison()
+
+    def claim(self) -> bool:
+        """Decide whether it runs; False if somebody has. Taking the one item of a list is atomic."""
+        try:
+            self.unclaimed.pop()
+        except IndexError:
+            return False
+        return True
+
+    @property
+    def cancelled(self) -> bool:
+        """Before it is executed: is it settled already that its kernel does not run? Asked by its stream."""
+        return not self.unclaimed or self.error is not None
+
+    def poisoned_operand(self) -> TensordError | None:
+        """The poison of the first poisoned operand."""
+        for copy in self.reads:
+            if copy.poison is not None:
+                return copy.poison
+        return None
+
+    def settle_poison(self) -> None:
+        """Set the poison slot of each copy written: a full overwrite heals, a failed write poisons."""
+        results = self.results
+        if type(results) is list or type(results) is tuple:
+            self.note_failed_results(results)
+        for copy in self.writes:
+            error = self.error
+            if error is None and self.failures is not None:
+                error = self.failures.get(copy)
+            if copy.poison is not error:
+                copy.poison = error
+
+    def note_failed_results(self, results: list[Any] | tuple[Any, ...]) -> None:
+        """A kernel with several results may give an exception in the place of one of them."""
+        for copy, result in zip(self.writes, results, strict=False):
+            if isinstance(result, BaseException):
+                self.failures = self.failures or {}
+                self.failures[copy] = self.describe(result)
+
+    def fail(self, error: BaseException) -> None:
+        """It failed: what it was to write carries the error.
+
+        Where it was executed before, the error is a late one: its place among the writes of its copies has passed, and
+        the driving thread settles who is poisoned. An error that is there already is the right one: the driving thread
+        may have found a bad operand while the kernel ran.
+        """
+        if self.error is None:
+            poison = None if self.finished else self.poisoned_operand()
+            self.error = poison or self.describe(error)
+            self.origin = poison is None
+        if not self.finished:
+            self.settle_poison()
+
+    def describe(self, error: BaseException) -> TensordError:
+        """The error with op, location and instruction id."""
+        location = self.author.where(self.location)
+        if isinstance(error, TensordError):
+            error.op = error.op or self.label
+            error.location = error.location or location
+            error.instruction = error.instruction or self.id
+            return error
+        attributes = "" if self.plan is None or not self.plan.attributes else f" {dict(self.plan.attributes)}"
+        message = f"{self.label}{attributes}: {type(error).__name__}: {error}"
+        described = kernel_error(error, message, op=self.label, location=location, instruction=self.id)
+        described.__cause__ = error.with_traceback(None)
+        return described
+
+    def __lt__(self, other: Instruction) -> bool:
+        return self.id < other.id
+
+    def __repr__(self) -> str:
+        return f"<{self.opcode.value} {self.id} {self.label} {self.status.value}>"

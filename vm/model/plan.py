@@ -1,0 +1,122 @@
+"""Plans: what a signature means to the engine, worked out once.
+
+A signature (op, attributes, input metas, device, out metas) arrives once per session; every instruction with its
+number uses the plan made from it: metas of the results, the kernel bound to the device's array module, whether it
+may run at once on the driving thread, which inputs' memory a result may take over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...interpreter.errors import MetadataError
+from ...interpreter.opcodes import Opcode
+from ...interpreter.schema.infer import InferCache
+from ...interpreter.schema.opdef import BoundKernel, FrozenAttributes, OpDef, OutputMetas
+from ...interpreter.schema.promotion import check_scalars
+from ...interpreter.schema.targets import check_targets
+from ...interpreter.types.meta import Meta, OperandMeta
+from .device_state import Lane
+
+
+class Plan:
+    """A resolved signature. `metas` has None for pending inputs; then nothing but the operands is known yet."""
+
+    __slots__ = (
+        "attributes",
+        "forward",
+        "immediate",
+        "in_place",
+        "kernel",
+        "label",
+        "lane",
+        "layouts",
+        "metas",
+        "most",
+        "op",
+        "outputs",
+        "pending",
+        "scalars",
+        "session",
+        "traits",
+        "two",
+        "work",
+    )
+
+    def __init__(
+        self,
+        op: OpDef,
+        attributes: FrozenAttributes,
+        metas: tuple[OperandMeta | None, ...],
+        lane: Lane,
+        targets: tuple[Meta | None, ...] | None,
+        infer: InferCache,
+        session: int,
+    ) -> None:
+        self.op = op
+        self.session = session
+        self.label = op.name
+        self.attributes = attributes
+        self.metas = metas
+        self.lane = lane
+        self.in_place = targets is not None
+        self.scalars = tuple(isinstance(meta, type) for meta in metas)
+        self.two = len(metas) == 2 and all(type(meta) is Meta for meta in metas)  # two tensors
+        self.pending = None in metas
+        if op.name in lane.device.missing:
+            raise MetadataError(f"{op.name} has no kernel on {lane.name}", op=op.name)
+        if op.view is None:
+            lane.refuse_vast(max((m.nbytes for m in metas if isinstance(m, Meta)), default=0), f"{op.name}: an operand")
+        self.outputs: OutputMetas = infer.infer(op, metas, attributes)
+        self.outputs = check_targets(op, self.outputs, targets)
+        self.kernel: BoundKernel = op.bind(
+            lane.device.xp, len(metas), dict(attributes), aliased=self.in_place, room=lane.device.limit
+        )
+        known = [meta for meta in metas if meta is not None]
+        self.work = 0 if self.pending else op.estimate(tuple(known), self.outputs, dict(attributes))
+        # What its results may take at most, where only the kernel decides it.
+        self.most = op.most(tuple(known)) if op.most is not None and not self.pending else 0
+        self.forward = forwardable(op, metas, self.outputs)
+        self.immediate = (
+            op.bounded
+            and op.outputs == 1  # of several results one may fail alone, which is told the long way
+            and not self.pending
+            and None not in self.outputs
+            and op.view is None
+            and not op.partial
+            and self.work <= lane.inline_work
+        )
+        reads = "".join("" if scalar else "r" for scalar in self.scalars)
+        kinds = reads + ("2" if op.dynamic else "w") * len(self.outputs)
+        self.layouts: dict[Any, Any] = {}  # of a view op: (offset, strides) of its base -> those of the view, or None
+        # What every record of an op that ran at admission has in common: session, opcode, op, device, operand kinds.
+        self.traits = (session, Opcode.CALL.value, op.name, lane.name, kinds)
+
+    def with_metas(
+        self,
+        operands: Sequence[Any],
+        metas: tuple[OperandMeta | None, ...],
+        infer: InferCache,
+        targets: OutputMetas | None,
+    ) -> Plan:
+        """The plan for the same call once its pending metas are known; MetadataError as at the call.
+
+        That is so for a number among the operands, too: which dtype it has to fit was not known there.
+        """
+        plan = Plan(self.op, self.attributes, metas, self.lane, targets, infer, self.session)
+        check_scalars(self.op.name, operands, metas, dict(self.attributes))
+        return plan
+
+
+def forwardable(op: OpDef, metas: tuple[OperandMeta | None, ...], outputs: OutputMetas) -> tuple[int, ...]:
+    """Inputs whose memory the first result may take over."""
+    first = outputs[0] if len(outputs) == 1 else None
+    if not op.elementwise or first is None:
+        return ()
+    return tuple(i for i, meta in enumerate(metas) if isinstance(meta, Meta) and fits(meta, first))
+
+
+def fits(meta: Meta, target: Meta) -> bool:
+    """Same shape and itemsize: an elementwise result may be written over it."""
+    return meta.shape == target.shape and meta.dtype.itemsize == target.dtype.itemsize

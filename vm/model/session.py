@@ -1,0 +1,83 @@
+"""One client's side of the engine: its ids, signatures, locations, requests, cancellation, flow control."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from ...interpreter.errors import TensordError
+from ...interpreter.wire.limits import Limits
+from ...streams.stream import Stream
+from .account import Account
+
+if TYPE_CHECKING:
+    from ..scheduler.stream_quota import Share
+    from .instruction import Instruction
+    from .plan import Plan
+    from .tensor import Copy, Tensor
+
+# (request, value, error): the answer to a session's request. Called on the driving thread; must not block.
+ReplySink: TypeAlias = Callable[[int, object, TensordError | None], None]
+
+
+class VmSession:
+    """What the engine keeps for one session.
+
+    `live` are its unfinished instructions in program order; `tensors` what its ids name; `newest` the highest id it
+    ever defined, since ids rise and are never reused; `generation` the number of its cancellations, so that a restart
+    that was sent before the latest one does not undo it; `shares` what it has on each stream.
+    """
+
+    __slots__ = (
+        "account",
+        "answering",
+        "barrier",
+        "cancelled",
+        "chains",
+        "closed",
+        "errors",
+        "generation",
+        "id",
+        "limits",
+        "live",
+        "locations",
+        "moves",
+        "newest",
+        "operands",
+        "payload",
+        "plans",
+        "reply",
+        "shares",
+        "strict",
+        "tensors",
+    )
+
+    def __init__(self, id_: int, reply: ReplySink, *, strict: bool = False, limits: Limits | None = None) -> None:
+        self.id = id_
+        self.reply = reply
+        self.strict = strict
+        self.limits = limits or Limits()
+        self.account = Account(self.limits)
+        self.tensors: dict[int, Tensor] = {}
+        self.chains: dict[int, Copy] = {}
+        self.plans: dict[int, Plan | TensordError] = {}
+        self.operands = 0  # of all plans
+        self.locations: dict[int, str] = {}
+        self.live: dict[int, Instruction] = {}
+        self.barrier: Instruction | None = None  # the latest live Barrier over the whole session
+        self.moves: dict[Instruction, None] = {}  # live transfers that it asked for
+        self.newest = 0
+        self.generation = 0
+        self.closed = False
+        self.shares: dict[Stream, Share] = {}
+        self.cancelled: TensordError | None = None
+        self.errors = 0
+        self.payload = 0  # bytes of uploads not yet consumed
+        self.answering = 0  # bytes of answers that are being made
+
+    def where(self, location: int) -> str | None:
+        """The user's line behind a location number; None for one that was never sent."""
+        try:
+            return self.locations.get(location)
+        except TypeError:  # from a damaged message that ran before anybody looked at this field
+            return None

@@ -1,0 +1,154 @@
+"""Tensors, storages and mirrored objects.
+
+A *tensor* is what a handle names: a meta, a home device and a view of a storage. A *storage* is the logical object:
+a version counter and at most one current copy per device. A *copy* (mirrored object) is the mirror of one storage in
+one device memory, and the only thing dependencies are about.
+
+What is always true:
+- a copy is `current` exactly while its storage's map holds it; a copy that left the map is never written again;
+- `uses` counts the live instructions with an access to the copy. A copy that is not current and has no uses has no
+  buffer: whoever takes the last of the two away frees it;
+- `queued` counts those of the `uses` that are dispatched, and `stream` is the one stream they went to, or None if they
+  went to several. When all uses of a dead copy are queued on one stream, later instructions of that stream may have
+  its buffer at once;
+- `writer` is the leading write of the access list, or None once it is finished; `readers` are the unfinished reads
+  that came after it. A finished access leaves in O(1).
+
+Source: OneFlow's MirroredObject and its access list; Glow's device-resident tensors for the map of valid copies.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from ...interpreter.errors import TensordError
+from ...interpreter.opcodes import Opcode
+from ...interpreter.types.meta import Meta, Shape
+from ...streams.device import Buffer
+from ...streams.stream import Stream
+
+if TYPE_CHECKING:
+    from .account import Account
+    from .device_state import Lane
+    from .instruction import Instruction
+
+# What a copy mirrors: None for the whole storage, else the layout of the one view whose bytes it holds, packed.
+ViewKey: TypeAlias = tuple[int, Shape, tuple[int, ...]]
+
+
+class Copy:
+    """The mirror of one storage, or of one view of it, in one device memory."""
+
+    __slots__ = (
+        "buffer",
+        "current",
+        "id",
+        "lane",
+        "nbytes",
+        "poison",
+        "queued",
+        "readers",
+        "stream",
+        "uses",
+        "version",
+        "view",
+        "writer",
+    )
+
+    def __init__(self, id_: int, lane: Lane, nbytes: int, version: int) -> None:
+        self.id = id_
+        self.lane = lane
+        self.nbytes = nbytes  # -1 while the meta is pending
+        self.version = version
+        self.buffer: Buffer | None = None
+        self.poison: TensordError | None = None
+        self.writer: Instruction | None = None
+        self.readers: dict[Instruction, None] | None = None  # None is an empty one: most copies never need it
+        self.uses = 0
+        self.queued = 0
+        self.stream: Stream | None = None
+        self.current = True
+        self.view: ViewKey | None = None
+
+    @property
+    def is_or_will_be_valid(self) -> bool:
+        """Healthy and there; or to be written by what gives the version its value: no transfer has to arrive first."""
+        writer = self.writer
+        if writer is None:
+            return self.poison is None
+        return writer.error is None and writer.opcode is not Opcode.TRANSFER
+
+    def __repr__(self) -> str:
+        return f"<copy {self.id} on {self.lane.name} v{self.version}>"
+
+
+class Storage:
+    """The logical object behind one or more tensors.
+
+    `copies` maps a device's lane to its whole current copy; `views` (rarely there) maps (lane, view) to a current
+    copy of that view's bytes alone. `sharers` counts the live tensors on it, in program order. `account` is that of the
+    session that made it; None for one that has never had a value, since what was to make it was refused.
+    """
+
+    __slots__ = ("account", "copies", "nbytes", "sharers", "version", "views")
+
+    def __init__(self, nbytes: int, lane: Lane, copy: Copy, account: Account | None = None) -> None:
+        self.nbytes = nbytes
+        self.account = account
+        self.copies: dict[Lane, Copy] = {lane: copy}
+        self.views: dict[tuple[Lane, ViewKey], Copy] | None = None
+        self.version = copy.version
+        self.sharers = 1
+
+    def current(self) -> list[Copy]:
+        """Every copy in the map."""
+        whole = list(self.copies.values())
+        return whole if self.views is None else whole + list(self.views.values())
+
+
+class Tensor:
+    """A tensor: meta (None while pending), home, and the view of its storage.
+
+    `strides` is None for a packed tensor that covers its storage from the start. `holders` counts the handles and
+    names that hold it. `dependents` are the instructions and tensors whose metas wait for this one's; `meta_error` is
+    why the meta will never be known, since what was to decide it failed. `bound` tells whether an instruction was ever
+    bound to it: until then nobody but its session's table knows the object.
+    """
+
+    __slots__ = ("bound", "dependents", "holders", "home", "meta", "meta_error", "offset", "storage", "strides")
+
+    def __init__(self, meta: Meta | None, storage: Storage, home: Lane) -> None:
+        self.meta = meta
+        self.storage = storage
+        self.home = home
+        self.offset = 0
+        self.strides: tuple[int, ...] | None = None
+        self.holders = 1
+        self.bound = False
+        self.dependents: list[Instruction | Tensor] | None = None
+        self.meta_error: TensordError | None = None
+
+    def await_meta(self, instruction: Instruction) -> None:
+        """If the meta is pending, the instruction waits for it; if it will never be known, it is doomed."""
+        if self.meta_error is not None:
+            instruction.error = instruction.error or self.meta_error
+        elif self.meta is None:
+            instruction.pending += 1
+            self._add_dependent(instruction)
+
+    def follow(self, base: Tensor) -> None:
+        """Learn the meta from `base`, which has the same value, once it is known."""
+        self.meta_error = base.meta_error
+        if base.meta is None and base.meta_error is None:
+            base._add_dependent(self)
+
+    def _add_dependent(self, dependent: Instruction | Tensor) -> None:
+        if self.dependents is None:
+            self.dependents = []
+        self.dependents.append(dependent)
+
+    def view_key(self) -> ViewKey | None:
+        """The key of a copy that holds this tensor's bytes alone; None if they are the whole storage's."""
+        if self.strides is None or self.meta is None:
+            return None
+        return (self.offset, self.meta.shape, self.strides)

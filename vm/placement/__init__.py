@@ -1,0 +1,5 @@
+"""Where values are: decided at admission, in program order, on planned state.
+
+- `residency`: which copies are valid where, which transfers and copies an instruction needs in front of it
+- `views`: tensors on the storage of others
+"""

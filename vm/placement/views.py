@@ -1,0 +1,60 @@
+"""Views take effect at admission: a tensor on the same storage, no instruction, no copy."""
+
+from __future__ import annotations
+
+from ...interpreter.schema.opdef import Layout
+from ...interpreter.types.meta import Meta, packed_strides
+from ..model.device_state import Lane
+from ..model.plan import Plan
+from ..model.tensor import Tensor
+
+LAYOUTS = 64
+
+
+def view_of(plan: Plan, base: Tensor) -> Tensor | None:
+    """The result of a view op as a tensor on the base's storage; None if strides cannot express it.
+
+    A plan sees the same few layouts again and again, so it remembers what it made of them.
+    """
+    meta, output = base.meta, plan.outputs[0]
+    if meta is None or output is None:
+        return None
+    key = (base.offset, base.strides)
+    layouts = plan.layouts
+    layout = layouts.get(key, layouts)
+    if layout is layouts:
+        if len(layouts) >= LAYOUTS:
+            layouts.clear()
+        layout = layouts[key] = lay_out(plan, meta, output, base)
+    if layout is None:
+        return None
+    offset, strides = layout
+    return share(base, output, offset, strides, plan.lane)
+
+
+def lay_out(plan: Plan, meta: Meta, output: Meta, base: Tensor) -> Layout | None:
+    """Where the view's elements are; None if strides cannot say it."""
+    if plan.op.view is None:
+        return None
+    strides = meta.strides if base.strides is None else base.strides
+    return plan.op.view(meta, (base.offset, strides), output, dict(plan.attributes))
+
+
+def twin(base: Tensor, home: Lane) -> Tensor:
+    """Another tensor with the present value of the base, and a home of its own; writes to either leave the other."""
+    tensor = Tensor(base.meta, base.storage, home)
+    tensor.offset, tensor.strides = base.offset, base.strides
+    base.storage.sharers += 1
+    tensor.follow(base)
+    return tensor
+
+
+def share(base: Tensor, meta: Meta, offset: int, strides: tuple[int, ...], home: Lane) -> Tensor:
+    """Another tensor on the base's storage, at home where the op runs."""
+    storage = base.storage
+    tensor = Tensor(meta, storage, home)
+    storage.sharers += 1
+    packed = offset == 0 and strides == packed_strides(meta.shape, meta.dtype.itemsize)
+    if not (packed and meta.nbytes == storage.nbytes):
+        tensor.offset, tensor.strides = offset, strides
+    return tensor

@@ -1,0 +1,94 @@
+"""A picture of the ring and the live instructions, taken in passing and handed out in slices.
+
+A daemon may have a hundred thousand live instructions while others wait for its answers, so nothing here takes long at
+once: what lives is listed and then flattened slice by slice; what retires meanwhile is in the ring, whose list is
+copied last. So the picture is consistent as of that moment, `taken`, but for what was admitted after the listing and
+still lives, which nothing in the picture waits for.
+
+A slice is a list of entries; see `parts` for what they are and how they become records again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from ..tracing.flat import ERASED, IMMEDIATE, Where
+from ..tracing.ring import flatten
+
+if TYPE_CHECKING:
+    from ..engine import Engine
+
+SLICE = 256  # entries, or as many edges as weigh the same
+EDGES = 1024  # flat fields of edges in one entry; the rest follows in entries of their own
+_WEIGHT = 32  # fields of edges that weigh as much as an entry
+
+Entry = Any  # a tuple of plain values, or the head, a dict
+
+
+def trace_parts(engine: Engine, where: Where, since: int = 0, *, live: bool = True) -> Iterator[list[Entry]]:
+    """The picture in slices. `since`: only what was erased after that tick; `live`: with what has not finished."""
+    part: list[Entry] = []
+    weight = 0
+    for entry in _entries(engine, where, since, live=live):
+        part.append(entry)
+        weight += 1 + (len(entry[-1]) // _WEIGHT if len(entry) == 2 else 0)
+        if weight >= SLICE:
+            yield part
+            part, weight = [], 0
+    if part:
+        yield part
+
+
+def _entries(engine: Engine, where: Where, since: int, *, live: bool) -> Iterator[Entry]:
+    told: set[tuple[int, int]] = set()
+    for instruction in list(engine.live.values()) if live else ():
+        if not instruction.retired:
+            yield from _with_location(flatten(instruction, 0), where, told)
+    finished = _later(engine.ring.entries, since)
+    yield _head(engine, since)
+    for entry in finished:
+        yield from _with_location(entry, where, told)
+
+
+def _head(engine: Engine, since: int) -> dict[str, Any]:
+    return {
+        "devices": list(engine.lanes),
+        "taken": engine.clock(),
+        "tick": engine.tick,
+        "since": since,
+        "retired": engine.retired,
+        "capacity": engine.ring.entries.maxlen or 0,
+        "enabled": engine.ring.enabled,
+    }
+
+
+def _later(entries: deque[tuple[Any, ...]], since: int) -> Iterable[tuple[Any, ...]]:
+    """Those that were erased after a tick: they are the last ones."""
+    if not since:
+        return list(entries)
+    found: list[tuple[Any, ...]] = []
+    for entry in reversed(entries):
+        if entry[ERASED[len(entry)]] <= since:
+            break
+        found.append(entry)
+    found.reverse()
+    return found
+
+
+def _with_location(entry: tuple[Any, ...], where: Where, told: set[tuple[int, int]]) -> Iterator[Entry]:
+    """The entry, behind the text of its location if that was not told before."""
+    place = (entry[1][0], entry[7]) if len(entry) == IMMEDIATE else (entry[15], entry[16])
+    if place not in told:
+        told.add(place)
+        text = where(*place)
+        if text:
+            yield (*place, text)
+    if len(entry) == IMMEDIATE or len(entry[10]) <= EDGES:
+        yield entry
+        return
+    edges = entry[10]
+    yield (*entry[:10], edges[:EDGES], *entry[11:])
+    for start in range(EDGES, len(edges), EDGES):
+        yield (entry[0], edges[start : start + EDGES])

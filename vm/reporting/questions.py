@@ -1,0 +1,243 @@
+"""Questions that a session may ask about the machine: plain values, made of msgpack's types, from an engine.
+
+Asked on the driving thread, so every answer costs little at once. What may be long (a trace, a list of tensors) is an
+iterator of slices: whoever has others to serve takes one slice at a time, whoever has not takes them all (`whole`).
+An answer is made of what is there; it changes nothing and waits for nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import version
+from inspect import signature
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...interpreter.errors import ProtocolError, TensordError
+from ..tracing.flat import Where
+from .device_rows import cached, describe, lost, plain, transfers
+from .live_trace import trace_parts
+from .statistics import residency_of, statistics
+from .tensor_rows import shape_of, tensor_slices
+
+if TYPE_CHECKING:
+    from ..engine import Engine
+    from ..model.session import VmSession
+
+MOST = 10_000  # rows of one answer
+ERRORS = 20  # recent errors in a status
+_LONGEST = 1 << 63
+
+
+class Client(NamedTuple):
+    """What the socket front end knows of a session's client. `kind`: "ipc", "tcp" or "local"; `age`: seconds;
+    `pending`: messages received and not yet admitted; `consumed`: messages dealt with so far."""
+
+    name: str
+    pid: int
+    uid: int
+    kind: str
+    age: float
+    state: str = "open"
+    pending: int = 0
+    consumed: int = 0
+
+
+def no_client(_session: int) -> Client | None:
+    """An embedded machine has sessions without clients."""
+    return None
+
+
+@dataclass(slots=True)
+class About:
+    """What a machine knows of itself and its engine does not. The callables are asked at each answer."""
+
+    where: Where
+    address: str = "local"
+    client: Callable[[int], Client | None] = no_client  # of the session with that id
+    hung: Callable[[], Iterable[Mapping[str, Any]]] = tuple
+    errors: Callable[[], Sequence[TensordError]] = tuple
+    started: float = field(default_factory=time.time)
+
+
+def answer(engine: Engine, session: VmSession, what: object, arguments: object, about: About) -> Any:
+    """The answer to one question, or an iterator of its slices. ProtocolError for one that nobody can answer."""
+    asked = _ANSWERS.get(what) if type(what) is str else None
+    if asked is None:
+        raise ProtocolError(f"no question is called {what!r:.40}; there are {', '.join(_ANSWERS)}")
+    if not isinstance(arguments, list | tuple):
+        raise ProtocolError(f"the arguments of {what} are a list")
+    try:
+        signature(asked).bind(engine, session, about, *arguments)
+    except TypeError as error:
+        raise ProtocolError(f"{what}: these arguments do not fit ({error})") from None
+    return asked(engine, session, about, *arguments)
+
+
+def whole(answered: Any) -> Any:
+    """An answer at once: the slices of a long one put together."""
+    if isinstance(answered, Iterator):
+        return [entry for part in answered for entry in part]
+    return answered
+
+
+# -- the questions -----------------------------------------------------------------------------------------------------
+
+
+def _stats(engine: Engine, session: VmSession, about: About) -> dict[str, Any]:
+    found = statistics(engine, session)
+    found["hung"] = plain(list(about.hung()))
+    found["recent_errors"] = [f"{type(error).__name__}: {error}" for error in about.errors()]
+    return found
+
+
+def _residency(_engine: Engine, session: VmSession, _about: About, id_: object) -> dict[str, str]:
+    return residency_of(session, _natural("id", id_))
+
+
+def _trace(engine: Engine, _session: VmSession, about: About, since: object = 0, live: object = True) -> Any:
+    return trace_parts(engine, about.where, _natural("since", since), live=bool(live))
+
+
+def _status(engine: Engine, _session: VmSession, about: About) -> dict[str, Any]:
+    ring = engine.ring
+    return {
+        "version": _version(),
+        "pid": os.getpid(),
+        "address": about.address,
+        "uptime": max(0.0, time.time() - about.started),
+        "memory": resident_memory(),
+        "devices": {
+            name: {
+                "used": lane.device.allocated,
+                "limit": lane.device.limit,
+                "cached": cached(lane),
+                "lost": lost(lane),
+            }
+            for name, lane in engine.lanes.items()
+        },
+        "sessions": len(engine.sessions),
+        "tensors": sum(len(session.tensors) for session in engine.sessions.values()),
+        "names": len(engine.names),
+        "instructions": {
+            "admitted": engine.ids,
+            "live": len(engine.live),
+            "pending": len(engine.pending) + sum(client.pending for client in _clients(engine, about)),
+            "retired": engine.retired,
+            "failed": engine.failed,
+        },
+        "transfers": {name: transfers(lane) for name, lane in engine.lanes.items()},
+        "hung": plain(list(about.hung())),
+        "recent_errors": [_error(error) for error in about.errors()[-ERRORS:]],
+        "trace": {
+            "enabled": ring.enabled,
+            "records": len(ring.entries),
+            "capacity": ring.entries.maxlen or 0,
+            "dropped": engine.retired - len(ring.entries) if ring.enabled else 0,
+        },
+    }
+
+
+def _sessions(engine: Engine, session: VmSession, about: About) -> list[dict[str, Any]]:
+    waiting = Counter(owner.id for owner, *_ in engine.pending)
+    return [_session(one, about, waiting[one.id], asks=one is session) for one in list(engine.sessions.values())]
+
+
+def _session(one: VmSession, about: About, waiting: int, *, asks: bool) -> dict[str, Any]:
+    client = about.client(one.id)
+    age = max(0.0, time.time() - about.started)
+    who = client or Client("", os.getpid(), os.getuid(), "local", age)
+    return {
+        "id": one.id,
+        **who._asdict(),
+        "pending": who.pending + waiting,
+        "tensors": len(one.tensors),
+        "bytes": one.account.bytes,
+        "live": len(one.live),
+        "errors": one.errors,
+        "cancelled": one.cancelled is not None,
+        "names": one.account.names,
+        "quota": one.limits.bytes,
+        "payload": one.payload,
+        "strict": one.strict,
+        "asks": asks,
+    }
+
+
+def _tensors(
+    engine: Engine, _session: VmSession, _about: About, limit: object = 50, session: object = 0, device: object = ""
+) -> Iterator[list[Any]]:
+    most, only = min(_natural("limit", limit), MOST), _natural("session", session)
+    if type(device) is not str:
+        raise ProtocolError("tensors: the device is a name")
+    if device and device not in engine.lanes:
+        raise ProtocolError(f"there is no device {device!r:.40}; there are {', '.join(engine.lanes)}")
+    if only and only not in engine.sessions:
+        known = ", ".join(map(str, list(engine.sessions)[:10]))
+        raise ProtocolError(f"there is no session {only}; there are {known}")
+    return tensor_slices(engine, most, only, device)
+
+
+def _names(engine: Engine, _session: VmSession, _about: About, limit: object = MOST) -> list[dict[str, Any]]:
+    chosen = sorted(engine.names)[: min(_natural("limit", limit), MOST)]
+    return [{"name": name, **shape_of(engine.names[name])} for name in chosen]
+
+
+def _devices(engine: Engine, _session: VmSession, about: About) -> list[dict[str, Any]]:
+    return [describe(engine, lane, about.where) for lane in engine.lanes.values()]
+
+
+# -- plain values ------------------------------------------------------------------------------------------------------
+
+
+def _clients(engine: Engine, about: About) -> Iterator[Client]:
+    for id_ in list(engine.sessions):
+        client = about.client(id_)
+        if client is not None:
+            yield client
+
+
+def _error(error: TensordError) -> dict[str, Any]:
+    return {
+        "type": type(error).__name__,
+        "message": error.message,
+        "op": error.op,
+        "instruction": error.instruction,
+        "location": error.location,
+    }
+
+
+def _natural(name: str, value: object) -> int:
+    if type(value) is not int or not 0 <= value < _LONGEST:
+        raise ProtocolError(f"{name} is {value!r:.40}, not a natural number")
+    return value
+
+
+@cache
+def _version() -> str:
+    return version("tensord")
+
+
+def resident_memory() -> int:
+    """Bytes of memory that this process has now; 0 where the system does not tell."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123 - half the time of Path
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+_ANSWERS: dict[str, Callable[..., Any]] = {
+    "stats": _stats,
+    "residency": _residency,
+    "trace": _trace,
+    "status": _status,
+    "sessions": _sessions,
+    "tensors": _tensors,
+    "devices": _devices,
+    "names": _names,
+}

@@ -1,0 +1,79 @@
+"""Looking into the engine: counters and residency, as plain values."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from ...interpreter.errors import ProtocolError
+from ..model.device_state import Lane
+
+if TYPE_CHECKING:
+    from ..engine import Engine
+    from ..model.session import VmSession
+    from ..model.tensor import Tensor
+
+
+def statistics(engine: Engine, session: VmSession | None) -> dict[str, Any]:
+    """Counters of the engine, its devices, and one session."""
+    found: dict[str, Any] = {
+        "instructions": engine.ids,
+        "retired": engine.retired,
+        "failed": engine.failed,
+        "live": len(engine.live),
+        "pending": len(engine.pending),
+        "by_status": dict(Counter(i.status.value for i in engine.live.values())),
+        "infer_misses": engine.infer.misses,
+        "devices": {name: device_statistics(lane) for name, lane in engine.lanes.items()},
+        "transfers": {
+            name: {kind: {"count": n, "bytes": size} for kind, (n, size) in sorted(lane.moved.items())}
+            for name, lane in engine.lanes.items()
+        },
+        "names": sorted(engine.names),
+    }
+    if session is not None:
+        found["session"] = {
+            "id": session.id,
+            "tensors": len(session.tensors),
+            "live": len(session.live),
+            "errors": session.errors,
+            "cancelled": session.cancelled is not None,
+        }
+    return found
+
+
+def device_statistics(lane: Lane) -> dict[str, Any]:
+    """Memory in bytes, and what is queued on each stream."""
+    return {
+        "allocated": lane.device.allocated,
+        "planned": lane.planned,
+        "limit": lane.device.limit,
+        "waiting_for_memory": len(lane.waiting),
+        "queued": {stream.name: stream.queued for stream in lane.device.streams if stream.queued},
+    }
+
+
+def residency_of(session: VmSession, id_: int) -> dict[str, str]:
+    """Device names to "valid", "planned" or "poisoned", for a tensor's current copies."""
+    tensor = session.tensors.get(id_)
+    if tensor is None:
+        raise ProtocolError(f"tensor {id_} was released")
+    return residency(tensor)
+
+
+def residency(tensor: Tensor) -> dict[str, str]:
+    """Device names to "valid", "planned" or "poisoned", for its current copies."""
+    storage = tensor.storage
+    copies = dict(storage.copies)
+    key = tensor.view_key()
+    for (lane, view), copy in (storage.views or {}).items():
+        if view == key:
+            copies.setdefault(lane, copy)
+    return {lane.name: state(copy) for lane, copy in copies.items()}
+
+
+def state(copy: Any) -> str:
+    """One copy's state."""
+    if copy.writer is not None:
+        return "planned"
+    return "valid" if copy.poison is None else "poisoned"

@@ -1,0 +1,131 @@
+"""The largest tensors of a machine, described. Only those that are asked for: there may be a million of them.
+
+Looking through them is sliced, like the trace: between two slices the machine goes on, so a tensor that was released
+meanwhile is left out.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from ..model.device_state import Lane
+from ..model.tensor import Tensor
+from .statistics import residency
+
+if TYPE_CHECKING:
+    from ..engine import Engine
+
+LOOKED_AT = 512  # tensors per slice: some 400 us
+DESCRIBED = 64  # rows per slice
+
+# (bytes, session, id, tensor); session and id differ for any two of one session
+Found = tuple[int, int, int, Tensor]
+
+
+def tensor_slices(engine: Engine, limit: int, session: int, device: str) -> Iterator[list[dict[str, Any]]]:
+    """The rows of the `limit` largest handles and names, largest first, in slices of which many are empty.
+
+    `session`: only its handles, 0 for all and the names that nobody else holds. `device`: only tensors that live there
+    or have a copy there.
+    """
+    lane = engine.lanes.get(device)
+    largest: list[Found] = []
+    everything = _handles(engine, session)
+    while chunk := list(islice(everything, LOOKED_AT)):
+        _keep_largest(largest, [found for found in chunk if lane is None or _is_on(found[3], lane)], limit)
+        yield []
+    if not largest:
+        yield []  # an answer has a slice, also where there is no tensor
+    largest.sort(reverse=True)
+    named: dict[int, list[str]] = {}
+    for name, tensor in engine.names.items():
+        named.setdefault(id(tensor), []).append(name)
+    for start in range(0, len(largest), DESCRIBED):
+        yield [
+            _row(owner, id_, tensor, named.get(id(tensor), []))
+            for _, owner, id_, tensor in largest[start : start + DESCRIBED]
+            if tensor.holders
+        ]
+
+
+def _keep_largest(heap: list[Found], more: list[Found], limit: int) -> None:
+    """The `limit` largest of both, as a heap. (`heapq.nlargest` would sort what it has again for every slice.)"""
+    for found in more:
+        if len(heap) < limit:
+            heapq.heappush(heap, found)
+        elif heap and found > heap[0]:
+            heapq.heapreplace(heap, found)
+
+
+def _handles(engine: Engine, session: int) -> Iterator[Found]:
+    """Every handle, and every name of a tensor without handles, as of when its session's turn comes."""
+    seen: set[int] = set()
+    sessions = list(engine.sessions.values()) if not session else [engine.sessions[session]]
+    for one in sessions:
+        for id_ in list(one.tensors):  # ids alone: a tuple for each of a million pairs takes 100 ms
+            tensor = one.tensors.get(id_)
+            if tensor is None:
+                continue
+            if tensor.holders > 1:
+                seen.add(id(tensor))
+            yield _nbytes(tensor), one.id, id_, tensor
+    if not session:
+        for number, tensor in enumerate(list({id(t): t for t in engine.names.values()}.values())):
+            if id(tensor) not in seen:
+                yield _nbytes(tensor), 0, -number, tensor
+
+
+def _nbytes(tensor: Tensor) -> int:
+    return -1 if tensor.meta is None else tensor.meta.nbytes
+
+
+def _is_on(tensor: Tensor, lane: Lane) -> bool:
+    storage = tensor.storage
+    return tensor.home is lane or lane in storage.copies or any(where is lane for where, _ in storage.views or ())
+
+
+def _row(session: int, id_: int, tensor: Tensor, names: list[str]) -> dict[str, Any]:
+    storage = tensor.storage
+    current = storage.current()
+    return {
+        "session": session,
+        "id": max(id_, 0),
+        "names": sorted(names),
+        **shape_of(tensor),
+        "view": _is_view(tensor),
+        "storage": min((copy.id for copy in current), default=0),
+        "storage_bytes": max(storage.nbytes, 0),
+        "sharers": storage.sharers,
+        "version": storage.version,
+        "error": _error_of(tensor),
+    }
+
+
+def _is_view(tensor: Tensor) -> bool:
+    """Is it laid out otherwise than its storage? What lies in a client's memory has strides, too, but all of it."""
+    meta = tensor.meta
+    if tensor.strides is None or meta is None:
+        return False
+    return (tensor.offset, tensor.strides) != (0, meta.strides) or meta.nbytes < tensor.storage.nbytes
+
+
+def shape_of(tensor: Tensor) -> dict[str, Any]:
+    """What a tensor is and where: shape, dtype and bytes are None while its meta is pending."""
+    meta = tensor.meta
+    return {
+        "shape": None if meta is None else list(meta.shape),
+        "dtype": None if meta is None else meta.dtype.name,
+        "bytes": None if meta is None else meta.nbytes,
+        "home": tensor.home.name,
+        "residency": residency(tensor),
+        "holders": tensor.holders,
+    }
+
+
+def _error_of(tensor: Tensor) -> str:
+    """What it would raise; empty while there is no reason to."""
+    error = tensor.meta_error or next((c.poison for c in tensor.storage.current() if c.poison is not None), None)
+    return "" if error is None else f"{type(error).__name__}: {error}"

@@ -1,0 +1,425 @@
+"""The serial engine: every message executed at once, in program order, on plain NumPy. The oracle of the engine.
+
+It takes the messages that the engine takes and answers to the same reply sink, but has no edges, no copies, no streams
+and no devices' memory: a tensor is an array or an error. Views are arrays of their own, which is what "values are
+independent" means. Nothing is shared with the engine but the definitions of ops, messages and errors.
+
+Timing decides some things that program order leaves open, so a value says what it may be:
+
+- `array` is the value, None if it certainly has none; `errors` are the root errors that it may carry instead. Which of
+  several poisoned operands dooms an instruction depends on which is known first; so all their errors are possible.
+- `cancel` adds a cancellation error to everything that only the cancelled session holds, and to its earlier requests:
+  what was pending may have been cancelled, what ran has finished. Other sessions notice nothing.
+
+It knows nothing of what depends on where data is: strict placement, memory limits, failing transfers.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ...interpreter import ops as _ops  # noqa: F401 - fills the registry
+from ...interpreter.errors import CancelledError, MetadataError, ProtocolError, TensordError, kernel_error
+from ...interpreter.schema.opdef import OutputMetas, find
+from ...interpreter.types.meta import Meta
+from ...interpreter.wire.messages import MessageKind, decode_meta
+from ..model.session import ReplySink
+from .values import (
+    Host,
+    SerialSession,
+    SerialTensor,
+    Signature,
+    Value,
+    check_new,
+    compute,
+    decode_target,
+    define,
+    denial,
+    infer,
+    meta_of,
+    refuse_cancelled,
+    settle,
+    summary,
+    tensor_of,
+    twin,
+)
+
+# Told of each call before it runs: (session number, location); an exception it returns is what the kernel raises.
+Injection: TypeAlias = Callable[[int, int], BaseException | None]
+
+
+class SerialEngine:
+    """Executes the messages of all sessions, one by one. `devices`: names -> names of ops without a kernel there."""
+
+    def __init__(self, devices: Mapping[str, Iterable[str]], inject: Injection | None = None) -> None:
+        self.devices = {name: frozenset(missing) for name, missing in devices.items()}
+        self.inject = inject
+        self.sessions: dict[int, SerialSession] = {}
+        self.names: dict[str, SerialTensor] = {}
+        self.opened = 0
+        self.handlers: dict[int, Callable[[SerialSession, Sequence[Any]], None]] = {
+            MessageKind.CALL: self.call,
+            MessageKind.RELEASE: self.release,
+            MessageKind.UPLOAD: self.upload,
+            MessageKind.FETCH: self.fetch,
+            MessageKind.WAIT: self.wait,
+            MessageKind.SYNC: self.sync,
+            MessageKind.EFFECT: self.effect,
+            MessageKind.CHAIN: self.chain,
+            MessageKind.SIGNATURE: self.signature,
+            MessageKind.LOCATION: self.location,
+            MessageKind.PUBLISH: self.publish,
+            MessageKind.LOOKUP: self.lookup,
+            MessageKind.UNPUBLISH: self.unpublish,
+            MessageKind.TO_DEVICE: self.to_device,
+            MessageKind.RESTART: lambda session, message: self.restart(session, message[1]),
+            MessageKind.ATOMIC: lambda session, message: self.receive(session, message[1]),
+            MessageKind.NAMES: self.list_names,
+            MessageKind.QUERY: lambda session, message: session.reply(message[3], None, None),
+        }
+
+    # -- the engine's interface ------------------------------------------------------------------------------------
+
+    def open_session(self, reply: ReplySink, *, strict: bool = False) -> SerialSession:
+        """A new session. `strict` is accepted and means nothing: nothing ever moves here."""
+        del strict
+        self.opened += 1
+        session = self.sessions[self.opened] = SerialSession(self.opened, reply)
+        return session
+
+    def receive(self, session: SerialSession, messages: Iterable[Sequence[Any]]) -> None:
+        """Execute a batch."""
+        with np.errstate(all="ignore"):
+            for message in messages:
+                self.handlers[message[0]](session, message)
+
+    def schedule(self) -> bool:
+        """Nothing is ever left to do."""
+        return False
+
+    def cancel(self, session: SerialSession, why: str = "the session was cancelled") -> None:
+        """Refuse what the session sends until `restart`; what it sent before may have been cancelled."""
+        session.generation += 1
+        session.cancelled = error = CancelledError(why)
+        own: dict[int, int] = {}
+        for tensor in session.tensors.values():
+            own[id(tensor)] = own.get(id(tensor), 0) + 1
+        for tensor in {id(t): t for t in session.tensors.values()}.values():
+            if tensor.holders == own[id(tensor)]:
+                tensor.value.add(error)
+                tensor.meta_errors = (*tensor.meta_errors, error) if tensor.meta_pending else ()
+        for value in (*session.chains.values(), *session.answers.values()):
+            value.add(error)
+
+    def restart(self, session: SerialSession, generation: int) -> None:
+        """Take the session's messages again, and side effects on chains, unless it was cancelled once more since."""
+        if generation != session.generation:
+            return
+        if session.cancelled is not None:
+            session.chains = {id_: Value(()) for id_ in session.chains}
+        session.cancelled = None
+
+    def close(self, session: SerialSession) -> None:
+        """End a session; what others hold stays."""
+        self.cancel(session, "the session was closed")
+        for tensor in session.tensors.values():
+            tensor.holders -= 1
+        session.tensors.clear()
+        self.sessions.pop(session.id, None)
+
+    # -- ops -------------------------------------------------------------------------------------------------------
+
+    def call(self, session: SerialSession, message: Sequence[Any]) -> None:
+        """One op."""
+        _, number, inputs, outputs, released, location = message
+        signature = session.signatures.get(number)
+        try:
+            if signature is None:
+                raise ProtocolError(f"signature {number} was never sent")
+            if isinstance(signature, TensordError):
+                raise signature
+            refuse_cancelled(session)
+            self.run(session, signature, inputs, outputs, location)
+        except TensordError as error:
+            self.reject(session, error, outputs, location, signature if isinstance(signature, Signature) else "call")
+        scalars = signature.scalars if isinstance(signature, Signature) else ()
+        for position, id_ in enumerate((*inputs, *outputs)):
+            if released >> position & 1 and not (position < len(scalars) and scalars[position]):
+                self.drop(session, id_)
+
+    def run(
+        self, session: SerialSession, signature: Signature, inputs: Sequence[Any], outputs: Sequence[int], location: int
+    ) -> None:
+        """Check ids, compute, and define or overwrite the results."""
+        operands = [
+            value if scalar else tensor_of(session, value)
+            for value, scalar in zip(inputs, signature.scalars, strict=True)
+        ]
+        targets = [tensor_of(session, id_) for id_ in outputs] if signature.in_place else []
+        if not signature.in_place:
+            check_new(session, outputs)
+        metas, results = self.results(session, signature, operands, targets, location)
+        for id_, target, told, meta, value in itertools.zip_longest(
+            outputs, targets, signature.outputs, metas, results
+        ):
+            if target is not None:
+                target.value = value
+                continue
+            made = SerialTensor(value, meta if value.array is None else meta_of(value.array), signature.device)
+            made.meta_pending = told is None
+            made.meta_errors = value.errors if told is None else ()
+            define(session, id_, made)
+
+    def results(
+        self,
+        session: SerialSession,
+        signature: Signature,
+        operands: Sequence[Any],
+        targets: Sequence[SerialTensor],
+        location: int,
+    ) -> tuple[OutputMetas, list[Value]]:
+        """The op's results, with their metas as far as known: values, or the errors of its operands, or its own."""
+        read = [o.value for o in operands if isinstance(o, SerialTensor)]
+        found = [error for value in read for error in value.errors]
+        found += [error for target in targets for error in target.meta_errors]
+        errors = tuple(dict.fromkeys(found))
+        metas: OutputMetas = signature.outputs
+        try:
+            inferred = infer(signature, operands, targets)
+            metas = tuple(now or told for now, told in zip(inferred, signature.outputs, strict=True))
+            if any(value.array is None for value in read) or any(target.meta is None for target in targets):
+                return metas, [Value(None, errors) for _ in metas]
+            failure = self.inject(session.id, location) if self.inject is not None else None
+            made = compute(signature, operands, metas) if failure is None else [failure for _ in metas]
+        except BaseException as error:
+            made = [error for _ in metas]
+        return metas, [settle(session, signature, result, errors, location) for result in made]
+
+    def reject(
+        self,
+        session: SerialSession,
+        error: TensordError,
+        outputs: Sequence[int],
+        location: int,
+        what: Signature | str,
+        metas: OutputMetas = (),
+        home: str | None = None,
+    ) -> None:
+        """A refused message still defines its outputs, poisoned; cancelled, it leaves alone what others hold."""
+        if isinstance(what, Signature):
+            metas, home = what.outputs, what.device
+        home = home or next(iter(self.devices))
+        error = error.reraisable()
+        error.op = error.op or (what if isinstance(what, str) else what.op.name)
+        error.location = session.locations.get(location)
+        for id_, meta in itertools.zip_longest(outputs, metas[: len(outputs)]):
+            tensor = session.tensors.get(id_)
+            if tensor is None and id_ > session.newest:
+                made = SerialTensor(Value(None, (error,)), meta, home)
+                made.meta_pending = meta is None
+                made.meta_errors = (error,) if meta is None else ()
+                define(session, id_, made)
+            elif tensor is not None and (tensor.holders == 1 or not isinstance(error, CancelledError)):
+                tensor.value = Value(None, (error, *tensor.meta_errors))
+
+    def to_device(self, session: SerialSession, message: Sequence[Any]) -> None:
+        """The same value under another id."""
+        _, id_, new, device, location = message
+        try:
+            refuse_cancelled(session)
+            check_new(session, (new,))
+            base = tensor_of(session, id_)
+            self.check_device(device)
+        except TensordError as error:
+            known = session.tensors.get(id_)
+            metas = () if known is None else (known.meta,)
+            home = device if device in self.devices else None
+            self.reject(session, error, (new,), location, "to_device", metas, home)
+            return
+        define(session, new, twin(base, device))
+
+    # -- release ---------------------------------------------------------------------------------------------------
+
+    def release(self, session: SerialSession, message: Sequence[Any]) -> None:
+        """Handles and chains go."""
+        for id_ in message[1]:
+            if not self.drop(session, id_):
+                session.chains.pop(id_, None)
+
+    def drop(self, session: SerialSession, id_: int) -> bool:
+        """One handle goes; False if there is none."""
+        tensor = session.tensors.pop(id_, None)
+        if tensor is not None:
+            tensor.holders -= 1
+        return tensor is not None
+
+    # -- bytes in and out, waiting ---------------------------------------------------------------------------------
+
+    def upload(self, session: SerialSession, message: Sequence[Any]) -> None:
+        """Bytes from outside."""
+        _, id_, shape, dtype, device, payload, location = message
+        try:
+            refuse_cancelled(session)
+            check_new(session, (id_,))
+            meta = Meta.of(tuple(shape), dtype)
+            self.check_device(device)
+        except (TensordError, TypeError) as error:
+            refused = error if isinstance(error, TensordError) else MetadataError(str(error))
+            self.reject(session, refused, (id_,), location, "asarray")
+            return
+        array = np.array(payload).reshape(meta.shape)
+        define(session, id_, SerialTensor(Value(array), meta, device))
+
+    def fetch(self, session: SerialSession, message: Sequence[Any]) -> None:
+        """The value at this place in program order; under another id, it is a tensor like any other."""
+        _, id_, request, location, hold = message
+        try:
+            refuse_cancelled(session)
+            tensor = tensor_of(session, id_)
+            if hold:
+                check_new(session, (hold,))
+                define(session, hold, twin(tensor, tensor.home))
+            value = tensor.value
+        except TensordError as error:
+            if hold:
+                self.reject(session, error, (hold,), location, "fetch")
+            value = denial(session, error, location, "fetch")
+        session.answer(request, value)
+
+    def wait(self, session: SerialSession, message: Sequence[Any]) -> None:
+        """Metas and homes."""
+        _, ids, request, location = message
+        try:
+            tensors = [tensor_of(session, id_) for id_ in ids]
+        except TensordError as error:
+            session.answer(request, denial(session, error, location, "wait"))
+            return
+        errors = tuple(error for tensor in tensors for error in tensor.value.errors)
+        failed = any(tensor.value.array is None for tensor in tensors)
+        session.answer(request, Value(None if failed else [summary(tensor) for tensor in tensors], errors))
+
+    def sync(self, session: SerialSession, message: Sequence[Any]) -> None:
+        """Everything before has been executed."""
+        session.reply(message[1], None, None)
+
+    # -- side effects ----------------------------------------------------------------------------------------------
+
+    def chain(self, session: SerialSession, message: Sequence[Any]) -> None:
+        """A chain is a value that side effects read and write."""
+        session.chains[message[1]] = Value(())
+
+    def effect(self, session: SerialSession, message: Sequence[Any]) -> None:
+        """Call back, unless an operand or what came before in the chain went wrong."""
+        _, ids, chain, callback, request, location = message
+        try:
+            refuse_cancelled(session)
+            link = session.chains.get(chain)
+            if link is None:
+                raise ProtocolError("a side effect needs a chain and a cpu device")
+            read = [*(tensor_of(session, id_).value for id_ in ids), link]
+        except TensordError as error:
+            session.answer(request, denial(session, error, location, "effect"))
+            return
+        errors = tuple(dict.fromkeys(error for value in read for error in value.errors))
+        link.errors = errors
+        arrays = [value.array for value in read[:-1]]
+        if any(value.array is None for value in read):
+            link.array = None
+        elif callback is not None:
+            self.call_back(session, callback, arrays, link, location)
+        session.answer(request, Value(arrays, errors) if callback is None and link.array is not None else link)
+
+    def call_back(
+        self, session: SerialSession, callback: Callable[..., Any], arrays: list[Host], link: Value, location: int
+    ) -> None:
+        """The user's function; what it raises stops the chain."""
+        try:
+            callback(*[array.copy() for array in arrays])
+        except BaseException as error:
+            link.array = None
+            link.add(kernel_error(error, f"effect: {error}", op="effect", location=session.locations.get(location)))
+
+    # -- tables and names ------------------------------------------------------------------------------------------
+
+    def signature(self, session: SerialSession, message: Sequence[Any]) -> None:
+        """A signature, or the error that it infers to."""
+        _, number, name, attributes, metas, device, targets = message
+        try:
+            op = find(name)
+            if op.name in self.check_device(device):
+                raise MetadataError(f"{op.name} has no kernel on {device}", op=op.name)
+            wanted = None if targets is None else tuple(decode_target(meta) for meta in targets)
+            decoded = tuple(decode_meta(meta) for meta in metas)
+            session.signatures[number] = Signature(op, op.freeze(dict(attributes)), decoded, device, wanted)
+        except TensordError as error:
+            session.signatures[number] = error
+
+    def location(self, session: SerialSession, message: Sequence[Any]) -> None:
+        """A location's text."""
+        session.locations[message[1]] = message[2]
+
+    def publish(self, session: SerialSession, message: Sequence[Any]) -> None:
+        """Names hold tensors."""
+        _, given, ids, request = message
+        try:
+            tensors = [tensor_of(session, id_) for id_ in ids]
+        except TensordError as error:
+            session.answer(request, denial(session, error, 0, "publish"))
+            return
+        for name, tensor in zip(given, tensors, strict=True):
+            tensor.holders += 1
+            before = self.names.get(name)
+            self.names[name] = tensor
+            if before is not None:
+                before.holders -= 1
+        session.reply(request, None, None)
+
+    def lookup(self, session: SerialSession, message: Sequence[Any]) -> None:
+        """Handles to named tensors, or tensors with their present values: all or none."""
+        _, wanted, ids, request, snapshot = message
+        try:
+            tensors = self.named(wanted)
+            check_new(session, ids)
+        except TensordError as error:
+            session.answer(request, denial(session, error, 0, "lookup"))
+            return
+        if snapshot:
+            tensors = [twin(tensor, tensor.home) for tensor in tensors]
+        for id_, tensor in zip(ids, tensors, strict=True):
+            tensor.holders += not snapshot
+            define(session, id_, tensor)
+        session.answer(request, Value([summary(tensor) for tensor in tensors]))
+
+    def unpublish(self, session: SerialSession, message: Sequence[Any]) -> None:
+        """Names go, all or none."""
+        _, given, request = message
+        try:
+            for tensor in self.named(given):
+                tensor.holders -= 1
+        except TensordError as error:
+            session.answer(request, denial(session, error, 0, "unpublish"))
+            return
+        for name in given:
+            del self.names[name]
+        session.reply(request, None, None)
+
+    def list_names(self, session: SerialSession, message: Sequence[Any]) -> None:
+        """Which names there are."""
+        session.answer(message[1], Value(sorted(self.names)))
+
+    def named(self, wanted: Sequence[str]) -> list[SerialTensor]:
+        """The tensors behind names; MetadataError if one is missing."""
+        if any(name not in self.names for name in wanted):
+            raise MetadataError("no tensor is published under such a name")
+        return [self.names[name] for name in wanted]
+
+    def check_device(self, device: str) -> frozenset[str]:
+        """The ops that the device lacks; MetadataError if there is no such device."""
+        missing = self.devices.get(device)
+        if missing is None:
+            raise MetadataError(f"there is no device {device!r}")
+        return missing

@@ -1,0 +1,190 @@
+"""What the serial engine keeps: values, tensors, signatures, sessions; and how one op is computed on plain NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...interpreter.errors import ProtocolError, TensordError, kernel_error
+from ...interpreter.schema.infer import infer_once
+from ...interpreter.schema.opdef import FrozenAttributes, OpDef, OutputMetas
+from ...interpreter.schema.promotion import check_scalars
+from ...interpreter.schema.targets import check_targets
+from ...interpreter.types.meta import Meta, OperandMeta
+from ...interpreter.wire.messages import decode_meta
+from ..model.session import ReplySink
+
+Host: TypeAlias = NDArray[Any]
+Errors: TypeAlias = tuple[TensordError, ...]
+
+
+class Value:
+    """What a tensor, a link of a chain or an answer may be: see the module."""
+
+    __slots__ = ("array", "errors")
+
+    def __init__(self, array: Any, errors: Errors = ()) -> None:
+        self.array = array
+        self.errors = errors
+
+    def add(self, error: TensordError) -> None:
+        """It may be this error, too."""
+        self.errors = (*self.errors, error)
+
+
+class SerialTensor:
+    """What a handle names. `holders` counts handles and names.
+
+    `meta` is None if it certainly never was known. `meta_pending`: the client did not know it at the call; then
+    `meta_errors` are why nobody may ever know it. A meta is write-once: such a tensor cannot be healed by a write.
+    """
+
+    __slots__ = ("holders", "home", "meta", "meta_errors", "meta_pending", "value")
+
+    def __init__(self, value: Value, meta: Meta | None, home: str) -> None:
+        self.value = value
+        self.meta = meta
+        self.home = home
+        self.holders = 1
+        self.meta_pending = False
+        self.meta_errors: Errors = ()
+
+
+class Signature:
+    """An op with attributes, the metas of its operands as far as known, a device, and the metas of `out=`."""
+
+    def __init__(
+        self,
+        op: OpDef,
+        attributes: FrozenAttributes,
+        metas: tuple[OperandMeta | None, ...],
+        device: str,
+        targets: OutputMetas | None,
+    ) -> None:
+        self.op = op
+        self.attributes = attributes
+        self.device = device
+        self.in_place = targets is not None
+        self.pending = None in metas
+        self.scalars = tuple(isinstance(meta, type) for meta in metas)
+        self.outputs = check_targets(op, infer_once(op, metas, attributes), targets)
+
+
+class SerialSession:
+    """One client's side: ids, signatures, locations, and what its requests were or may have been answered."""
+
+    def __init__(self, id_: int, reply: ReplySink) -> None:
+        self.id = id_
+        self.reply = reply
+        self.tensors: dict[int, SerialTensor] = {}
+        self.chains: dict[int, Value] = {}
+        self.signatures: dict[int, Signature | TensordError] = {}
+        self.locations: dict[int, str] = {}
+        self.newest = 0
+        self.generation = 0
+        self.cancelled: TensordError | None = None
+        self.answers: dict[int, Value] = {}
+
+    def answer(self, request: int, value: Value) -> None:
+        """Reply, and keep the value with everything else that it may be."""
+        if request:
+            self.answers[request] = Value(value.array, value.errors)
+        error = None if value.array is not None else value.errors[0]
+        self.reply(request, value.array, error)
+
+
+def infer(signature: Signature, operands: Sequence[Any], targets: Sequence[SerialTensor]) -> OutputMetas:
+    """The metas of the results from those that the operands have now; MetadataError if they do not fit."""
+    metas = tuple(o.meta if isinstance(o, SerialTensor) else type(o) for o in operands)
+    wanted = tuple(target.meta for target in targets) if signature.in_place else None
+    if signature.pending:  # else the client has done so
+        check_scalars(signature.op.name, operands, metas, dict(signature.attributes))
+    return check_targets(signature.op, infer_once(signature.op, metas, signature.attributes), wanted)
+
+
+def compute(signature: Signature, operands: Sequence[Any], metas: OutputMetas) -> Sequence[Any]:
+    """The arrays that the op makes, an exception in the place of one that failed alone; or it raises."""
+    op, attributes = signature.op, signature.attributes
+    inputs = [o.value.array if isinstance(o, SerialTensor) else o for o in operands]
+    results = [np.empty(meta.shape, meta.dtype) for meta in metas if meta is not None]
+    returned = op.bind(np, len(inputs), dict(attributes))(*inputs, *results)
+    if op.dynamic:
+        return list(returned)
+    failures = returned if isinstance(returned, (list, tuple)) else [None] * len(results)
+    return [f if isinstance(f, BaseException) else made for f, made in zip(failures, results, strict=True)]
+
+
+def settle(session: SerialSession, signature: Signature, made: Any, errors: Errors, location: int) -> Value:
+    """One result of a kernel: an array, or the exception in its place."""
+    if isinstance(made, BaseException):
+        return Value(None, (*errors, describe(session, signature, made, location)))
+    return Value(np.array(made, order="C"), errors)
+
+
+def describe(session: SerialSession, signature: Signature, error: BaseException, location: int) -> TensordError:
+    """An error with op and location."""
+    where = session.locations.get(location)
+    if isinstance(error, TensordError):
+        error.op, error.location = error.op or signature.op.name, error.location or where
+        return error
+    return kernel_error(error, f"{signature.op.name}: {error}", op=signature.op.name, location=where)
+
+
+def denial(session: SerialSession, error: TensordError, location: int, what: str) -> Value:
+    """The answer to a request that cannot be met."""
+    error = error.reraisable()
+    error.op, error.location = error.op or what, error.location or session.locations.get(location)
+    return Value(None, (error,))
+
+
+def summary(tensor: SerialTensor) -> tuple[Any, str]:
+    """Meta and home as the engine tells them."""
+    return (None if tensor.meta is None else (tensor.meta.shape, tensor.meta.dtype.name), tensor.home)
+
+
+def decode_target(wire: Any) -> Meta | None:
+    """The meta of an `out=` tensor; a scalar is none."""
+    meta = decode_meta(wire)
+    return meta if isinstance(meta, Meta) else None
+
+
+def meta_of(array: Host) -> Meta:
+    """An array's meta."""
+    return Meta.of(array.shape, array.dtype)
+
+
+def twin(base: SerialTensor, home: str) -> SerialTensor:
+    """Another tensor with the same value."""
+    tensor = SerialTensor(Value(base.value.array, base.value.errors), base.meta, home)
+    tensor.meta_pending, tensor.meta_errors = base.meta_pending, base.meta_errors
+    return tensor
+
+
+def tensor_of(session: SerialSession, id_: int) -> SerialTensor:
+    """The tensor behind an id."""
+    tensor = session.tensors.get(id_)
+    if tensor is None:
+        raise ProtocolError(f"tensor {id_!r} is not there")
+    return tensor
+
+
+def check_new(session: SerialSession, ids: Sequence[int]) -> None:
+    """Ids rise."""
+    for id_ in ids:
+        if id_ <= session.newest:
+            raise ProtocolError(f"tensor id {id_!r} is not new")
+
+
+def define(session: SerialSession, id_: int, tensor: SerialTensor) -> None:
+    """Enter a tensor under a new id."""
+    session.tensors[id_] = tensor
+    session.newest = max(session.newest, id_)
+
+
+def refuse_cancelled(session: SerialSession) -> None:
+    """Between cancel and restart everything becomes a cancellation error."""
+    if session.cancelled is not None:
+        raise session.cancelled

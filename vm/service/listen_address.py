@@ -1,0 +1,81 @@
+"""How each address is guarded: where to bind, and what to set on the socket before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import zmq
+
+from ...interpreter.errors import MetadataError
+from ...interpreter.wire import addresses, keys
+from . import zap
+from .allowlist import AllowList
+from .errors import StartError
+
+
+@dataclass(frozen=True, slots=True)
+class Entrance:
+    """An address that the daemon listens on.
+
+    `endpoint` is what to bind: the address with its host resolved, so that what was judged is what is bound.
+    `options`: socket options to set before. `open_to`: who can come in, for the log.
+    """
+
+    address: str
+    endpoint: str
+    options: dict[int, int | bytes] = field(default_factory=dict)
+    open_to: str = "this user"
+
+    @property
+    def local(self) -> bool:
+        """The kernel says who the peers are."""
+        return self.address.startswith("ipc://")
+
+
+@dataclass(frozen=True, slots=True)
+class Guards:
+    """The entrances, and who keeps them."""
+
+    entrances: tuple[Entrance, ...]
+    gatekeeper: zap.Gatekeeper
+
+
+def guards(listen: Iterable[str], secret: Path | None, allow: Path | None) -> Guards:
+    """How to listen. `secret`: the daemon's key file; `allow`: the file of the clients' keys.
+
+    StartError if an address is reachable from elsewhere and there are no keys, or what is wrong with them.
+    """
+    try:
+        pair = keys.read_secret(secret) if secret else None
+        if (secret is None) != (allow is None):
+            raise StartError("security.server_secret and security.allow go together: set both, or neither")
+        entrances = tuple(_entrance(address, pair) for address in dict.fromkeys(listen))
+    except MetadataError as error:
+        raise StartError(error.message) from None
+    return Guards(entrances, zap.Gatekeeper(AllowList(allow) if allow else None))
+
+
+def _entrance(address: str, pair: keys.Pair | None) -> Entrance:
+    parsed = addresses.parse(address)
+    if parsed.kind == "ipc":
+        return Entrance(address, address, {zmq.ZAP_DOMAIN: zap.IPC})
+    ip = addresses.resolve(parsed.host)
+    host = "*" if ip is None else f"[{ip}]" if ip.version == 6 else str(ip)
+    endpoint = f"tcp://{host}:{parsed.port}"
+    # A socket for IPv6 takes IPv4 too where it listens on any address.
+    options: dict[int, int | bytes] = {zmq.IPV6: int(ip is None or ip.version == 6)}
+    if pair is not None:
+        curve: dict[int, int | bytes] = {
+            zmq.ZAP_DOMAIN: zap.CURVE,
+            zmq.CURVE_SERVER: 1,
+            zmq.CURVE_SECRETKEY: pair.secret,
+        }
+        return Entrance(address, endpoint, options | curve, "clients in the allow list")
+    if not addresses.is_loopback(endpoint):
+        raise StartError(
+            f"{address} is reachable from other machines, and there are no keys: run tensord keygen DIR, set "
+            "security.server_secret and security.allow, or listen on tcp://127.0.0.1:PORT"
+        )
+    return Entrance(address, endpoint, options | {zmq.ZAP_DOMAIN: zap.LOOPBACK}, "every user of this machine")

@@ -1,0 +1,201 @@
+"""The lobby: who is connected, who comes, who comes back, who has left. Used by the loop's thread alone."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from ...interpreter.errors import ConnectionLost, ProtocolError, QuotaError
+from ...interpreter.wire.forms import is_natural, is_text, shown
+from ...interpreter.wire.frames import HELLO, VERSION, WELCOME, host_identity
+from ...interpreter.wire.limits import Limits
+from ..admission import cancellation
+from ..admission.exports import expose
+from ..engine import Engine
+from ..log import log
+from ..model.session import ReplySink, VmSession
+from .inbound import decode_header
+from .listener import Door
+from .outbound import acknowledge, send
+from .peer import Credentials, Event, Peer, State, fields, session_of
+
+LEAVES = "closed by its client"
+LEFT = 4096  # connections that have ended and may still have sent something
+
+
+class Lobby:
+    """Connections and their sessions.
+
+    `about`: what WELCOME tells besides the rest. What others do about a connection is set by them: `sink` makes the
+    place where a session's answers go, `tell` sends a header, `changed` has it told what there is, `forget` drops what
+    is kept for it, `watch_process` looks out for the end of its process, `before_hello` has the doors' monitors read.
+    """
+
+    def __init__(
+        self, engine: Engine, limits: Limits, clock: Callable[[], float], *, lease: float, about: dict[str, Any]
+    ) -> None:
+        self.engine = engine
+        self.limits = limits
+        self.clock = clock
+        self.lease = lease
+        self.about = about
+        self.host = host_identity()
+        self.closing = False
+        self.peers: dict[tuple[Door, bytes], Peer] = {}
+        self.sessions: dict[int, Peer] = {}
+        self.resumable: dict[bytes, Peer] = {}  # by token
+        self._left: OrderedDict[tuple[Door, bytes], None] = OrderedDict()
+        self.sink: Callable[[Peer], ReplySink]
+        self.tell: Callable[[Peer, list[Any]], None]
+        self.changed: Callable[[Peer], None]
+        self.forget: Callable[[Peer], None]
+        self.watch_process: Callable[[Peer], None] = lambda _peer: None
+        self.before_hello: Callable[[], None] = lambda: None
+        self.departed: Callable[[VmSession], None] = lambda _session: None  # a session is about to end
+
+    def hello(self, door: Door, identity: bytes, header: Sequence[Any], frame: Any) -> None:
+        """HELLO: a new session, or one that comes back."""
+        if header[0] != HELLO:
+            raise ProtocolError("the first message of a connection is HELLO")
+        if len(header) < 2 or header[1] != VERSION:
+            spoken = shown(header[1]) if len(header) > 1 else "none"
+            raise ProtocolError(f"protocol version {spoken}; this daemon speaks version {VERSION}")
+        _, _, name, pid, host, strict, token, received = fields(header, 8)
+        known = is_text(name) and is_natural(pid) and is_text(host) and type(strict) is bool and is_natural(received)
+        if not known or type(token) not in {type(None), bytes} or len(name) > self.limits.text:
+            raise ProtocolError("a HELLO is [0, version, name, pid, host, strict, token, received]")
+        if self.closing:
+            raise ConnectionLost("the daemon is shutting down")
+        self.before_hello()  # what the monitor says of earlier connections with the same fd comes first
+        credentials = door.credentials(frame)
+        if token is not None:
+            self.resume(door, identity, credentials, token, received)
+        else:
+            self.open(door, identity, credentials, name, pid, host, strict=strict)
+
+    def open(
+        self, door: Door, identity: bytes, credentials: Credentials, name: str, pid: int, host: str, *, strict: bool
+    ) -> None:
+        """A new session."""
+        if len(self.sessions) >= self.limits.sessions:
+            raise QuotaError(f"{len(self.sessions)} sessions are open, which is as many as this daemon takes")
+        peer = Peer(door, identity, credentials, self.limits, self.clock())
+        peer.name = name
+        peer.shared = bool(door.local and credentials.pid and self.host and host == self.host)
+        self.watch_process(peer)
+        if not credentials.pid:
+            peer.credentials = credentials._replace(pid=pid)  # what it says of itself, for people
+        if not door.local:
+            peer.token = secrets.token_bytes(16)
+        peer.session = session = self.engine.open_session(self.sink(peer), strict=strict, limits=self.limits)
+        peer.on(Event.GREETED)
+        self.peers[door, identity] = self.sessions[session.id] = peer
+        log.info("session opened", session=session.id, name=name, pid=peer.credentials.pid)
+        self.welcome(peer)
+
+    def resume(self, door: Door, identity: bytes, credentials: Credentials, token: bytes, received: int) -> None:
+        """A session comes back on another connection: what it missed is sent again."""
+        peer = self.resumable.get(token)
+        if peer is None or peer.door is not door:
+            raise ConnectionLost("this session is not known any more; its lease may be over")
+        if peer.state is State.OPEN:  # we have not noticed yet that the old connection is gone
+            self.lose(peer)
+        peer.on(Event.RESUMED)
+        peer.identity, peer.credentials = identity, credentials._replace(pid=peer.credentials.pid)
+        self.peers[door, identity] = peer
+        log.info("session resumed", session=session_of(peer).id)
+        self.welcome(peer)
+        acknowledge(peer, received)
+        for _, frames in tuple(peer.unacknowledged):
+            send(peer, frames)
+        self.changed(peer)
+
+    def welcome(self, peer: Peer) -> None:
+        """WELCOME."""
+        if peer.token is not None:
+            self.resumable[peer.token] = peer
+        devices = {name: tuple(sorted(lane.device.missing)) for name, lane in self.engine.lanes.items()}
+        settings = self.about | {
+            "inline_work": self.engine.inline_work,
+            "window": self.limits.window,
+            "window_bytes": self.limits.window_bytes,
+            "batch": self.limits.batch,
+            "header": self.limits.header,
+            "frame": self.limits.frame,
+            "frames": self.limits.frames,
+            "text": self.limits.text,
+            "segments": self.limits.segments,
+            "mapped": self.limits.mapped,
+            "shared": peer.shared,
+            "lease": self.lease if peer.resumable else 0,
+        }
+        self.tell(peer, [WELCOME, VERSION, session_of(peer).id, peer.token, devices, settings, peer.batch])
+
+    def disconnected(self, door: Door, fd: int) -> None:
+        """The connection with that fd is gone: on ipc that is death, elsewhere its lease begins."""
+        for peer in list(self.peers.values()):
+            if peer.door is door and peer.credentials.fd == fd and peer.state is State.OPEN:
+                if peer.resumable:
+                    self.lose(peer)
+                else:
+                    self.end(peer, "the connection is gone")
+
+    def lose(self, peer: Peer) -> None:
+        """Its connection is gone; it may come back."""
+        peer.on(Event.LOST)
+        peer.unsent.clear()  # it is told again
+        peer.drop_packed()  # they count as not received, and come again
+        del self.peers[peer.door, peer.identity]
+        self.left(peer.door, peer.identity)
+        peer.away_since = self.clock()
+        log.info("connection lost", session=session_of(peer).id, lease=self.lease)
+
+    def left(self, door: Door, identity: bytes) -> None:
+        """That connection is over, though libzmq may still have messages that it sent."""
+        self._left[door, identity] = None
+        self._left.move_to_end((door, identity))
+        if len(self._left) > LEFT:
+            self._left.popitem(last=False)
+
+    def has_left(self, door: Door, identity: bytes, frame: Any) -> bool:
+        """Was this sent over a connection that is over? Not if it is a HELLO: a routing id may be used again."""
+        if (door, identity) not in self._left:
+            return False
+        with suppress(ProtocolError):
+            if decode_header(frame, self.limits)[0] == HELLO:
+                del self._left[door, identity]
+                return False
+        return True
+
+    def end_leases(self) -> None:
+        """End the sessions that did not come back."""
+        now = self.clock()
+        for peer in list(self.resumable.values()):
+            if peer.state is State.AWAY and now - peer.away_since > self.lease:
+                self.end(peer, "its lease is over")
+
+    def end(self, peer: Peer, why: str) -> None:
+        """End a connection and its session: what is pending is cancelled, its tensors are released."""
+        if peer.state is State.CLOSED:
+            return
+        peer.on(Event.ENDED)
+        session = session_of(peer)
+        if self.peers.get((peer.door, peer.identity)) is peer:
+            del self.peers[peer.door, peer.identity]
+            self.left(peer.door, peer.identity)
+        self.sessions.pop(session.id, None)
+        if peer.token is not None:
+            self.resumable.pop(peer.token, None)
+        self.forget(peer)
+        if peer.pidfd >= 0:
+            os.close(peer.pidfd)
+            peer.pidfd = -1
+        self.departed(session)
+        if why != LEAVES:  # it may read what it has mapped for ever
+            expose(self.engine, session)
+        cancellation.close(self.engine, session)
+        log.info("session closed", session=session.id, name=peer.name, why=why)

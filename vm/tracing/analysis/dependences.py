@@ -1,0 +1,108 @@
+"""The rules of dependence as a model of their own: what an admitted instruction waits for, worked out anew.
+
+Shared by `verify` and `graph` and by nothing in the engine: a checker that ran the engine's code would repeat its
+mistakes.
+
+    Every mirrored object has an access list: at most one leading write, then reads.
+    A read waits for the leading write. A write waits for every access in the list, and replaces it.
+    Nothing waits for itself. Who both reads and writes a copy makes one access, a write, with one edge per source.
+    A Barrier without operands waits for every earlier instruction of its session that is still live. What an earlier
+    live barrier of the session waits for is left to that barrier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ....interpreter.opcodes import Opcode
+from ...model.reason import Reason
+from ..record import Kind, Record
+
+# What an edge is about: source and copy. One instruction has at most one edge of each.
+Key = tuple[int, int]
+
+
+class AccessList:
+    """The live accesses of one copy, by id of the instruction. The writer is never among the readers."""
+
+    __slots__ = ("readers", "writer")
+
+    def __init__(self) -> None:
+        self.writer: int | None = None
+        self.readers: dict[int, None] = {}  # a set in the order of admission
+
+    def add(self, instruction: int, *, writes: bool) -> None:
+        if writes:
+            self.writer = instruction
+            self.readers.clear()
+        else:
+            self.readers[instruction] = None
+
+    def discard(self, instruction: int) -> None:
+        self.readers.pop(instruction, None)
+        if self.writer == instruction:
+            self.writer = None
+
+    def sources(self, *, reads: bool, writes: bool) -> Iterator[tuple[int, Reason]]:
+        if self.writer is not None:
+            yield self.writer, Reason.RAW if reads else Reason.WAW
+        if writes:
+            for reader in self.readers:
+                yield reader, Reason.WAR
+
+
+class AccessLists:
+    """The access lists of all copies. Without `erase`, every access counts for ever: the logical dependences."""
+
+    def __init__(self) -> None:
+        self._lists: dict[int, AccessList] = {}
+
+    def admit(self, record: Record) -> dict[Key, Reason]:
+        """The edges that `record` must have, in the order of its operands; from now on it is in the lists itself."""
+        edges: dict[Key, Reason] = {}
+        for copy, (reads, writes) in accesses(record).items():
+            accesses_of_copy = self._lists.setdefault(copy, AccessList())
+            edges |= {(source, copy): reason for source, reason in accesses_of_copy.sources(reads=reads, writes=writes)}
+            accesses_of_copy.add(record.id, writes=writes)
+        return edges
+
+    def erase(self, record: Record) -> None:
+        for operand in record.operands:
+            if operand.copy in self._lists:
+                self._lists[operand.copy].discard(record.id)
+
+
+class Barriers:
+    """The live instructions of every session, for the barriers."""
+
+    def __init__(self) -> None:
+        self._live: dict[int, dict[int, bool]] = {}  # session -> id -> is it a barrier; in the order of admission
+
+    def admit(self, record: Record) -> dict[Key, Reason]:
+        live = self._live.setdefault(record.session, {})
+        edges: dict[Key, Reason] = {}
+        if is_barrier(record):
+            for source, barrier in reversed(live.items()):
+                edges[source, 0] = Reason.BARRIER
+                if barrier:
+                    break
+        live[record.id] = is_barrier(record)
+        return edges
+
+    def erase(self, record: Record) -> None:
+        self._live.get(record.session, {}).pop(record.id, None)
+
+
+def is_barrier(record: Record) -> bool:
+    """Whether it waits for its session. Another Barrier waits for its operands alone."""
+    return record.opcode == Opcode.BARRIER and (record.op == "sync" or not record.operands)
+
+
+def accesses(record: Record) -> dict[int, tuple[bool, bool]]:
+    """What `record` does to each copy: reads it, writes it."""
+    found: dict[int, tuple[bool, bool]] = {}
+    for copy, kind, _version in record.operands:
+        reads, writes = found.get(copy, (False, False))
+        const = kind == Kind.CONST
+        found[copy] = (reads or const, writes or not const)
+    return found

@@ -1,0 +1,216 @@
+"""Trace files: one line of JSON per record, so that they can be cut, searched and read with ordinary tools.
+
+    line 1      {"format": "tensord-trace", "version": 2, "devices": [...], "records": N, "dropped": D, "base_tick": T,
+                 "taken": ns}
+    N lines     the fields of `Record` in their order, as an array; operands and edges as arrays of such arrays
+    last line   {"records": N, "sha256": "..."}, the checksum of every byte above this line
+
+Whoever opens a file trusts none of its bytes: `load` either returns records whose every field has its type and
+range, or raises ProtocolError with the file, the line and what to do. What the records claim is another question,
+which `verify` answers; so a file may well hold two instructions with the same id.
+
+Files are written by `recording`. Version 1 lacks `taken`, the time of recording in the clock of the records; its files
+are read with 0 for unknown.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import IO, NoReturn, TypeVar
+
+from ....interpreter.errors import ProtocolError
+from ...model.reason import Reason
+from ..record import EdgeRecord, Kind, OperandRecord, Record
+from .trace import Trace
+
+FORMAT = "tensord-trace"
+VERSION = 2
+_WITHOUT_TAKEN = 1
+
+# One barrier over a full ring has the longest line we write, a few megabytes. The limit bounds what `load` buffers.
+_LONGEST_LINE = 64 * 1024 * 1024
+_LARGEST_INT = 2**63 - 1
+_KINDS = {kind.value for kind in Kind}
+_REASONS = {reason.value for reason in Reason}
+
+_T = TypeVar("_T")
+
+
+def load(path: str | Path) -> Trace:
+    """Read a trace. Raises OSError if the file cannot be read, ProtocolError if it is not a whole, valid trace."""
+    with Path(path).open("rb") as file:
+        return _Reader(file, str(path)).read()
+
+
+def header(devices: Iterable[str], records: int, dropped: int, base_tick: int, taken: int) -> dict[str, object]:
+    """The first line."""
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "devices": [_writable(device) for device in devices],
+        "records": records,
+        "dropped": dropped,
+        "base_tick": base_tick,
+        "taken": taken,
+    }
+
+
+def plain(record: Record) -> list[object]:
+    """The line of a record."""
+    return [_writable(field) if isinstance(field, str) else field for field in record]
+
+
+def footer(records: int, sha256: str) -> dict[str, object]:
+    """The last line."""
+    return {"records": records, "sha256": sha256}
+
+
+def encode(value: object) -> bytes:
+    """A line."""
+    return json.dumps(value, separators=(",", ":")).encode("ascii") + b"\n"
+
+
+def _writable(text: str) -> str:
+    """File names may hold bytes that are not text; such a location must not make a file that `load` refuses."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+class _Malformed(Exception):  # noqa: N818 - never leaves this module
+    """What is wrong with a value; the reader adds where."""
+
+
+class _Reader:
+    """Reads one file, and knows at which line it is."""
+
+    def __init__(self, file: IO[bytes], name: str) -> None:
+        self._file = file
+        self._name = name
+        self._line = 0
+        self._digest = hashlib.sha256()
+
+    def read(self) -> Trace:
+        devices, count, dropped, base_tick, taken = self._parse(_header)
+        records = [self._parse(_record) for _ in range(count)]
+        expected = self._digest.hexdigest()
+        footer_count, checksum = self._parse(_footer)
+        if footer_count != count:
+            self._fail(f"it counts {footer_count} records, the header {count}")
+        if checksum != expected:
+            self._fail("the checksum does not match the lines above: the file was changed or damaged")
+        if self._file.read(1):
+            self._fail("something follows the last line")
+        return Trace(records, devices=devices, dropped=dropped, base_tick=base_tick, taken=taken)
+
+    def _parse(self, validate: Callable[[object], _T]) -> _T:
+        line = self._next()
+        try:
+            return validate(json.loads(line))
+        except _Malformed as error:
+            self._fail(str(error))
+        except (ValueError, RecursionError):
+            self._fail("not a line of JSON")
+
+    def _next(self) -> bytes:
+        self._line += 1
+        line = self._file.readline(_LONGEST_LINE)
+        if not line.endswith(b"\n"):
+            self._fail("the line is too long" if len(line) == _LONGEST_LINE else "the file ends here, it was cut short")
+        self._digest.update(line)
+        return line
+
+    def _fail(self, what: str) -> NoReturn:
+        raise ProtocolError(
+            f"{self._name}, line {self._line}: {what}. Nothing was loaded; "
+            f"record the trace again, or check that this is a trace saved by tensord"
+        ) from None
+
+
+def _header(value: object) -> tuple[list[str], int, int, int, int]:
+    if not isinstance(value, dict) or value.get("format") != FORMAT:
+        raise _Malformed(f'not a trace: the first line does not say "format": "{FORMAT}"')
+    version = _integer("version", value.get("version"))
+    if version not in {_WITHOUT_TAKEN, VERSION}:
+        raise _Malformed(f"trace version {version}, but this tensord reads versions {_WITHOUT_TAKEN} and {VERSION}")
+    devices = [_text("device", device) for device in _array("devices", value.get("devices"))]
+    counts = [_integer(name, value.get(name)) for name in ("records", "dropped", "base_tick")]
+    taken = 0 if version == _WITHOUT_TAKEN else _integer("taken", value.get("taken"))
+    return devices, counts[0], counts[1], counts[2], taken
+
+
+def _footer(value: object) -> tuple[int, str]:
+    if not isinstance(value, dict):
+        raise _Malformed("expected the last line, an object with the count and the checksum")
+    return _integer("records", value.get("records")), _text("sha256", value.get("sha256"))
+
+
+def _record(value: object) -> Record:
+    fields = _array("record", value, len(Record._fields))
+    return Record._make(_FIELDS[name](name, field) for name, field in zip(Record._fields, fields, strict=True))
+
+
+def _operands(name: str, value: object) -> tuple[OperandRecord, ...]:
+    return tuple(_operand(item) for item in _array(name, value))
+
+
+def _operand(value: object) -> OperandRecord:
+    copy, kind, version = _array("operand", value, 3)
+    return OperandRecord(_integer("copy", copy), _one_of("kind", kind, _KINDS), _integer("version", version))
+
+
+def _edges(name: str, value: object) -> tuple[EdgeRecord, ...]:
+    return tuple(_edge(item) for item in _array(name, value))
+
+
+def _edge(value: object) -> EdgeRecord:
+    source, reason, copy, elided = _array("edge", value, 4)
+    if not isinstance(elided, bool):
+        raise _Malformed(f"elided is {_shown(elided)}, not true or false")
+    return EdgeRecord(_integer("source", source), _one_of("reason", reason, _REASONS), _integer("copy", copy), elided)
+
+
+def _array(name: str, value: object, length: int | None = None) -> list[object]:
+    if not isinstance(value, list):
+        raise _Malformed(f"{name} is {_shown(value)}, not an array")
+    if length is not None and len(value) != length:
+        raise _Malformed(f"{name} has {len(value)} fields, not {length}")
+    return value
+
+
+def _integer(name: str, value: object) -> int:
+    # bool is an int to isinstance, but not here.
+    if type(value) is not int or not 0 <= value <= _LARGEST_INT:
+        raise _Malformed(f"{name} is {_shown(value)}, not an integer from 0 to 2**63 - 1")
+    return value
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise _Malformed(f"{name} is {_shown(value)}, not a string")
+    if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
+        raise _Malformed(f"{name} is {_shown(value)}, which is not valid text")
+    return value
+
+
+def _one_of(name: str, value: object, known: set[str]) -> str:
+    text = _text(name, value)
+    if text not in known:
+        raise _Malformed(f"{name} is {_shown(text)}, not one of {', '.join(sorted(known))}")
+    return text
+
+
+def _shown(value: object) -> str:
+    """A hostile value, short enough for one line and safe for a terminal."""
+    if isinstance(value, (list, dict)):
+        return "an array" if isinstance(value, list) else "an object"
+    if isinstance(value, int) and not -_LARGEST_INT <= value <= _LARGEST_INT:
+        return "a larger number"
+    return ascii(value[:40] if isinstance(value, str) else value)
+
+
+_FIELDS: dict[str, Callable[[str, object], object]] = {
+    name: _text if name in {"opcode", "op", "status", "device", "stream", "location", "error"} else _integer
+    for name in Record._fields
+} | {"operands": _operands, "edges": _edges}

@@ -1,0 +1,160 @@
+"""The logical DAG of a trace, for people: who depends on whom, whether or not anybody had to wait.
+
+The engine makes an edge only to an access that is still live. For a reader that is not the whole story: a source that
+had finished just before the admission is a dependence too. So the DAG is built by the same rules, but with access
+lists that nothing leaves, and every edge carries a mark that says what became of it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ....interpreter.errors import ProtocolError
+from ....interpreter.opcodes import Opcode
+from ..record import Record
+from .dependences import AccessLists
+from .text import plural
+from .trace import Trace
+
+
+class Mark(StrEnum):
+    """What became of a dependence."""
+
+    WAITED = "waited"  # an edge, and the source had to be done first
+    ELIDED = "elided"  # an edge, but dispatch left the waiting to the stream
+    MET = "met"  # no edge: the source had been erased before the admission
+    MISSING = "missing"  # no edge, though the source was live: `verify` says more
+
+
+@dataclass(frozen=True, slots=True)
+class Dependence:
+    """`target` depends on `source` because of what both do to `copy` (0: because of a barrier)."""
+
+    source: int
+    target: int
+    reason: str
+    copy: int
+    mark: Mark
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Graph:
+    """Nodes in the order of admission, edges in the order of their targets. Both ends of every edge are nodes. What
+    still runs is said to have run until `until`."""
+
+    nodes: tuple[Record, ...]
+    edges: tuple[Dependence, ...]
+    until: int = 0
+
+    def __repr__(self) -> str:
+        return f"<graph: {plural(len(self.nodes), 'node')}, {plural(len(self.edges), 'edge')}>"
+
+    def restrict(self, keep: Collection[int]) -> Graph:
+        """The nodes with these ids, and the edges among them."""
+        nodes = tuple(node for node in self.nodes if node.id in keep)
+        edges = tuple(edge for edge in self.edges if edge.source in keep and edge.target in keep)
+        return Graph(nodes, edges, self.until)
+
+    def select(
+        self,
+        *,
+        session: int | None = None,
+        ids: Iterable[int] = (),
+        around: int | None = None,
+        depth: int = 2,
+        first: int | None = None,
+        last: int | None = None,
+        releases: bool = False,
+    ) -> Graph:
+        """A part that can be looked at: conditions that are given must all hold.
+
+        `ids` names nodes; `around` keeps what is at most `depth` edges away from one of them, in either direction;
+        `first` and `last` count nodes in the order of admission. ReleaseTensor is left out unless `releases`, or
+        unless it was asked for by id. Raises ProtocolError for an unknown id or session.
+        """
+        wanted = set(ids)
+        named = wanted if around is None else wanted | {around}
+        self._check(named)
+        nodes = [node for node in self.nodes if releases or node.opcode != Opcode.RELEASE or node.id in named]
+        if session is not None:
+            self._check_session(session)
+            nodes = [node for node in nodes if node.session == session]
+        if wanted:
+            nodes = [node for node in nodes if node.id in wanted]
+        graph = self.restrict({node.id for node in nodes})
+        if around is not None:
+            graph = graph.restrict(_near(graph, around, depth))
+        return graph.restrict(_cut(graph, first, last))
+
+    def _check(self, named: set[int]) -> None:
+        unknown = named - {node.id for node in self.nodes}
+        if unknown:
+            listed = ", ".join(f"#{instruction}" for instruction in sorted(unknown)[:5])
+            raise ProtocolError(f"the trace has no instruction {listed}: `tensord trace show` lists those it has")
+
+    def _check_session(self, session: int) -> None:
+        known = sorted({node.session for node in self.nodes})
+        if session not in known:
+            listed = ", ".join(map(str, known[:10])) + (", ..." if len(known) > 10 else "")
+            raise ProtocolError(f"the trace has no session {session}: it has {listed or 'none'}")
+
+
+def build(trace: Trace) -> Graph:
+    """The logical DAG of a trace. Sources that the trace has lost are left out."""
+    lists = AccessLists()
+    edges: list[Dependence] = []
+    for record in trace.records:
+        found = {(source, copy): reason.value for (source, copy), reason in lists.admit(record).items()}
+        made = {(edge.source, edge.copy): edge for edge in record.edges if trace.find(edge.source) is not None}
+        # What was recorded is shown even where the rules would not ask for it: the DAG does not hide mistakes.
+        for (source, copy), reason in (found | {key: edge.reason for key, edge in made.items()}).items():
+            edge = made.get((source, copy))
+            mark = _unmade(trace, source, record) if edge is None else Mark.ELIDED if edge.elided else Mark.WAITED
+            if mark is Mark.MISSING and record.admitted <= trace.base_tick:
+                continue  # a recording's gap: what was lost in between would say why
+            edges.append(Dependence(source, record.id, reason, copy, mark))
+    return Graph(trace.records, tuple(edges), trace.until)
+
+
+def met(trace: Trace, record: Record) -> Iterator[Dependence]:
+    """The dependences of one instruction whose sources had been erased before it was admitted."""
+    lists = AccessLists()
+    made = {(edge.source, edge.copy) for edge in record.edges}
+    for one in trace.records:
+        found = lists.admit(one)
+        if one is record:
+            for (source, copy), reason in found.items():
+                if (source, copy) not in made and _unmade(trace, source, record) == Mark.MET:
+                    yield Dependence(source, record.id, reason.value, copy, Mark.MET)
+            return
+
+
+def _unmade(trace: Trace, source: int, record: Record) -> Mark:
+    erased = trace.require(source).erased
+    return Mark.MET if 0 < erased <= record.admitted else Mark.MISSING
+
+
+def _near(graph: Graph, around: int, depth: int) -> set[int]:
+    neighbours: dict[int, list[int]] = {}
+    for edge in graph.edges:
+        neighbours.setdefault(edge.source, []).append(edge.target)
+        neighbours.setdefault(edge.target, []).append(edge.source)
+    distance = {around: 0}
+    queue = deque([around])
+    while queue:
+        node = queue.popleft()
+        for neighbour in neighbours.get(node, ()) if distance[node] < depth else ():
+            if neighbour not in distance:
+                distance[neighbour] = distance[node] + 1
+                queue.append(neighbour)
+    return set(distance)
+
+
+def _cut(graph: Graph, first: int | None, last: int | None) -> set[int]:
+    nodes = graph.nodes[:first]
+    if last is not None:
+        nodes = nodes[max(0, len(nodes) - last) :]
+    return {node.id for node in nodes}

@@ -1,0 +1,164 @@
+"""The DAG as text: Graphviz DOT, Mermaid and JSON.
+
+Pictures have one node per instruction, a cluster per device, a shape per opcode, and one arrow per pair of
+instructions with the reasons on it: solid where the target waited, dashed where dispatch elided the edge, dotted where
+the source had been done already, red where an edge is missing; a legend says so. Labels come from users' ops and
+files, so everything that could mean something to the format is escaped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+
+from ....interpreter.opcodes import Opcode
+from ..record import Record
+from .graph import Dependence, Graph, Mark
+from .text import label, printable
+
+# Light fills that black text can be read on, one per device in turn.
+_FILLS = ("#cfe2f3", "#d9ead3", "#fff2cc", "#f4cccc", "#d9d2e9", "#fce5cd", "#d0e0e3", "#ead1dc")
+
+_DOT_SHAPES: dict[str, str] = {
+    Opcode.CALL: "box",
+    Opcode.TRANSFER: "cds",
+    Opcode.COPY: "parallelogram",
+    Opcode.ACCESS: "note",
+    Opcode.RELEASE: "ellipse",
+    Opcode.BARRIER: "hexagon",
+}
+_DOT_STYLES = {
+    Mark.WAITED: "style=solid",
+    Mark.ELIDED: "style=dashed",
+    Mark.MET: 'style=dotted color="#888888"',
+    Mark.MISSING: 'style=bold color="#cc0000"',
+}
+_MERMAID_SHAPES: dict[str, tuple[str, str]] = {
+    Opcode.CALL: ("[", "]"),
+    Opcode.TRANSFER: ("[/", "/]"),
+    Opcode.COPY: ("[[", "]]"),
+    Opcode.ACCESS: (">", "]"),
+    Opcode.RELEASE: ("([", "])"),
+    Opcode.BARRIER: ("{{", "}}"),
+}
+_MERMAID_STYLES = {
+    Mark.ELIDED: "stroke-dasharray:8 4",
+    Mark.MET: "stroke-dasharray:2 4,stroke:#888888",
+    Mark.MISSING: "stroke:#cc0000,stroke-width:3px",
+}
+LEGEND = (
+    "solid: waited until the source was done",
+    "dashed: elided, the order was left to the stream",
+    "dotted: met, the source was done before the admission",
+    "red: missing, see tensord trace verify",
+)
+# An arrow that stands for several dependences looks like the one that matters most.
+_WEIGHT = (Mark.MET, Mark.ELIDED, Mark.WAITED, Mark.MISSING)
+_MERMAID_PLAIN = frozenset(" _.,:/()+-=")
+
+
+def to_dot(graph: Graph, *, legend: bool = True) -> str:
+    """Graphviz: `dot -Tsvg`."""
+    return "\n".join(_dot(graph, legend=legend)) + "\n"
+
+
+def to_mermaid(graph: Graph, *, legend: bool = True) -> str:
+    """A Mermaid flowchart, for Markdown. Mermaid refuses more than 500 arrows unless it is configured."""
+    return "\n".join(_mermaid(graph, legend=legend)) + "\n"
+
+
+def to_json(graph: Graph) -> str:
+    """Nodes and edges with every field, for programs; parallel edges are not joined. Times are in nanoseconds."""
+    nodes = [_node(record) for record in graph.nodes]
+    edges = [
+        {"source": edge.source, "target": edge.target, "reason": edge.reason, "copy": edge.copy, "mark": edge.mark}
+        for edge in graph.edges
+    ]
+    return json.dumps({"nodes": nodes, "edges": edges}, indent=1) + "\n"
+
+
+def _node(record: Record) -> dict[str, object]:
+    fields = record._asdict()
+    fields["operands"] = [operand._asdict() for operand in record.operands]
+    del fields["edges"]  # those of the graph say more
+    return fields
+
+
+def _dot(graph: Graph, *, legend: bool) -> Iterator[str]:
+    yield "digraph trace {"
+    yield "  rankdir=TB;"
+    yield '  node [style=filled fontname="Helvetica" fontsize=10];'
+    yield '  edge [fontname="Helvetica" fontsize=8];'
+    for number, (device, records) in enumerate(_by_device(graph)):
+        yield f"  subgraph cluster_{number} {{"
+        yield f"    label={_dot_quoted([device])};"
+        for record in records:
+            shape = _DOT_SHAPES.get(record.opcode, "box")
+            look = (
+                f'shape={shape} fillcolor="{_fill(number)}" tooltip={_dot_quoted([record.location or record.opcode])}'
+            )
+            yield f"    n{record.id} [label={_dot_quoted(label(record, graph.until))} {look}];"
+        yield "  }"
+    for source, target, reasons, mark in _arrows(graph.edges):
+        yield f"  n{source} -> n{target} [label={_dot_quoted([reasons])} {_DOT_STYLES[mark]}];"
+    if legend:
+        # Here at the end, since clusters inherit what is said before them.
+        yield f"  labelloc=b; labeljust=l; fontsize=9; label={_dot_quoted(LEGEND)};"
+    yield "}"
+
+
+def _mermaid(graph: Graph, *, legend: bool) -> Iterator[str]:
+    yield "flowchart TD"
+    for number, (device, records) in enumerate(_by_device(graph)):
+        yield f"  classDef device{number} fill:{_fill(number)},stroke:#666666,color:#000000"
+        yield f"  subgraph d{number}[{_mermaid_quoted([device])}]"
+        for record in records:
+            left, right = _MERMAID_SHAPES.get(record.opcode, ("[", "]"))
+            yield f"    n{record.id}{left}{_mermaid_quoted(label(record, graph.until))}{right}:::device{number}"
+        yield "  end"
+    styled: dict[Mark, list[int]] = {}
+    for number, (source, target, reasons, mark) in enumerate(_arrows(graph.edges)):
+        yield f"  n{source} -->|{_mermaid_quoted([reasons])}| n{target}"
+        styled.setdefault(mark, []).append(number)
+    for mark, style in _MERMAID_STYLES.items():
+        if mark in styled:
+            yield f"  linkStyle {','.join(map(str, styled[mark]))} {style}"
+    if legend:
+        yield "  classDef legend fill:#ffffff,stroke:#cccccc,color:#000000"
+        yield f"  legend[{_mermaid_quoted(LEGEND)}]:::legend"
+
+
+def _by_device(graph: Graph) -> Iterable[tuple[str, list[Record]]]:
+    devices: dict[str, list[Record]] = {}
+    for record in graph.nodes:
+        devices.setdefault(record.device, []).append(record)
+    return sorted(devices.items())
+
+
+def _arrows(edges: Iterable[Dependence]) -> Iterator[tuple[int, int, str, Mark]]:
+    """One arrow per pair of instructions: its reasons, and the mark that matters most."""
+    pairs: dict[tuple[int, int], list[Dependence]] = {}
+    for edge in edges:
+        pairs.setdefault((edge.source, edge.target), []).append(edge)
+    for (source, target), joined in pairs.items():
+        reasons = ", ".join(dict.fromkeys(edge.reason for edge in joined))
+        yield source, target, reasons, max((edge.mark for edge in joined), key=_WEIGHT.index)
+
+
+def _fill(number: int) -> str:
+    return _FILLS[number % len(_FILLS)]
+
+
+def _dot_quoted(lines: Iterable[str]) -> str:
+    r"""Backslashes would start escapes such as \N (the node's name), and ampersands entities."""
+    escaped = (printable(line).replace("\\", "\\\\").replace('"', '\\"').replace("&", "&amp;") for line in lines)
+    return '"' + "\\n".join(escaped) + '"'
+
+
+def _mermaid_quoted(lines: Iterable[str]) -> str:
+    """Mermaid has no escape character but entities such as #35; everything unusual becomes one."""
+    return '"' + "<br/>".join("".join(map(_mermaid_char, printable(line))) for line in lines) + '"'
+
+
+def _mermaid_char(char: str) -> str:
+    return char if char.isalnum() or char in _MERMAID_PLAIN else f"#{ord(char)};"

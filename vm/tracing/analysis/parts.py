@@ -1,0 +1,83 @@
+"""Slices of a picture, as they come from a machine, and the trace that they are. The other end of `picture`.
+
+What an entry is shows in its length: the long and the short form of a record (see `flat`), a location (session, number,
+text), more edges of the instruction before (id, flat edges), or the head, a dict. An instruction that retired while the
+picture was handed out may be there twice; the one that says how it ended counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ....interpreter.errors import ProtocolError
+from ..flat import IMMEDIATE, LONG, inflate
+from ..record import Record
+from .trace import Trace
+
+_EDGES = 10  # the place of the edges in the long form
+_COUNTS = ("taken", "tick", "since", "retired", "capacity")
+
+
+class Picture(NamedTuple):
+    """What a machine told of its ring at one moment. `tick` is what to ask `since` for the next one; `retired` counts
+    the instructions that have finished since the machine began."""
+
+    records: list[Record]
+    devices: tuple[str, ...]
+    taken: int
+    tick: int
+    since: int
+    retired: int
+    capacity: int
+    enabled: bool
+
+    @property
+    def finished(self) -> int:
+        """How many of the records are of finished instructions."""
+        return sum(1 for record in self.records if record.erased)
+
+    def trace(self) -> Trace:
+        """As a trace; what the ring had lost before the oldest record counts as dropped."""
+        dropped = max(0, self.retired - self.finished) if self.enabled else 0
+        return Trace(self.records, devices=self.devices, dropped=dropped, taken=self.taken)
+
+
+def read_parts(parts: Iterable[Sequence[Any]]) -> Picture:
+    """The picture that the slices are. Raises ProtocolError if they are none."""
+    try:
+        return _read(parts)
+    except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
+        raise ProtocolError(
+            f"the machine's trace is not what this version understands ({type(error).__name__}: {error}); "
+            f"`tensord doctor` compares the versions"
+        ) from error
+
+
+def _read(parts: Iterable[Sequence[Any]]) -> Picture:
+    head: Mapping[str, Any] = {}
+    texts: dict[tuple[int, int], str] = {}
+    entries: dict[int, Sequence[Any]] = {}
+    more: dict[int, list[Any]] = {}
+    for entry in (entry for part in parts for entry in part):
+        if isinstance(entry, Mapping):
+            head = entry
+        elif len(entry) == 3:
+            texts[entry[0], entry[1]] = str(entry[2])
+        elif len(entry) == 2:
+            more[entry[0]].extend(entry[1])
+        elif len(entry) in {IMMEDIATE, LONG}:
+            entries[entry[0]] = entry
+            more[entry[0]] = []
+        else:
+            raise ValueError(f"an entry of {len(entry)} fields")
+    records = [inflate(_whole(entry, more[id_]), lambda *place: texts.get(place, "")) for id_, entry in entries.items()]
+    devices = tuple(str(device) for device in head["devices"])
+    taken, tick, since, retired, capacity = (int(head[name]) for name in _COUNTS)
+    return Picture(records, devices, taken, tick, since, retired, capacity, bool(head["enabled"]))
+
+
+def _whole(entry: Sequence[Any], edges: list[Any]) -> Sequence[Any]:
+    if not edges:
+        return entry
+    return (*entry[:_EDGES], [*entry[_EDGES], *edges], *entry[_EDGES + 1 :])

@@ -1,0 +1,168 @@
+"""A trace file that is written while its records come in, and is whole whatever ends it.
+
+The first line holds counts that are known only in the end, and the last one a checksum of everything above. So room is
+left in the first line, which is filled in at the end, and the checksum is taken by reading what was written once more.
+Until then the file has another name: whoever finds FILE finds a whole trace.
+
+When the disk is full, the last records make room for the last line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ..record import Record
+from .file import encode, footer, header, plain
+from .trace import Trace
+
+_ROOM = 128  # bytes for the counts in the first line
+_READ = 1 << 20
+_BATCH = 256  # records per write: what is lost at most for want of room
+
+
+class Recording:
+    """Writes `path`. A context manager: what was not finished is abandoned, and leaves nothing behind.
+
+    `nbytes` and `records` count what has been written. Methods raise OSError, with the path.
+    """
+
+    def __init__(self, path: str | Path, devices: Sequence[str]) -> None:
+        self.path = Path(path)
+        self.records = 0
+        self._devices = devices
+        self._partial = self.path.with_name(f"{self.path.name}.partial")
+        self._file = self._partial.open("w+b", buffering=0)
+        self._lost = 0
+        self.nbytes = 0
+        self._header = len(self._head(0, 0, 0))
+        self._reserve()
+        self._marks = [(self.nbytes, 0)]  # (size, records) at which the file may be cut
+
+    def _head(self, dropped: int, base_tick: int, taken: int) -> bytes:
+        return encode(header(self._devices, self.records, dropped, base_tick, taken))
+
+    def _reserve(self) -> None:
+        try:
+            self._append(b" " * (self._header + _ROOM - 1) + b"\n")
+        except OSError:
+            self.abandon()
+            raise
+
+    def add(self, records: Iterable[Record]) -> None:
+        """Append records. If there is no room for them, what fits is kept, and OSError raised: then `finish`."""
+        batch: list[bytes] = []
+        for record in records:
+            batch.append(encode(plain(record)))
+            if len(batch) == _BATCH:
+                self._append_records(batch)
+                batch = []
+        self._append_records(batch)
+
+    def _append_records(self, lines: list[bytes]) -> None:
+        if lines:
+            self._append(b"".join(lines))
+            self.records += len(lines)
+            self._marks.append((self.nbytes, self.records))
+
+    def _append(self, text: bytes) -> None:
+        """Write all of it, or leave the file as it was."""
+        rest = memoryview(text)
+        try:
+            while rest:
+                rest = rest[self._file.write(rest) :]
+        except OSError as error:
+            with suppress(OSError):
+                self._file.truncate(self.nbytes)
+                self._file.seek(self.nbytes)
+            raise self._named(error) from None
+        self.nbytes += len(text)
+
+    def finish(self, *, dropped: int = 0, base_tick: int = 0, taken: int = 0) -> None:
+        """Complete the file and give it its name. OSError, and nothing is left, if that is impossible."""
+        try:
+            while not self._complete(dropped, base_tick, taken):
+                pass
+            self._file.close()
+            self._partial.replace(self.path)
+        except OSError as error:
+            self.abandon()
+            raise self._named(error) from None
+
+    def _complete(self, dropped: int, base_tick: int, taken: int) -> bool:
+        """Write the first and the last line; False if records had to go to make room, and it is to be tried again."""
+        head = self._head(dropped + self._lost, base_tick, taken)
+        self._file.truncate(self.nbytes)  # without what an interrupted write left
+        self._file.seek(0)
+        self._file.write(head[:-1].ljust(self._header + _ROOM - 1) + b"\n")
+        self._file.seek(self.nbytes)
+        try:
+            self._append(encode(footer(self.records, self._checksum())))
+        except OSError:
+            if len(self._marks) == 1:
+                raise
+            self._marks.pop()
+            self.nbytes, records = self._marks[-1]
+            self._lost += self.records - records
+            self.records = records
+            self._file.truncate(self.nbytes)
+            return False
+        return True
+
+    def _checksum(self) -> str:
+        digest = hashlib.sha256()
+        self._file.seek(0)
+        while chunk := self._file.read(_READ):
+            digest.update(chunk)
+        self._file.seek(self.nbytes)
+        return digest.hexdigest()
+
+    def abandon(self) -> None:
+        """Leave nothing behind."""
+        if not self._file.closed:
+            with suppress(OSError):
+                self._file.close()
+            with suppress(OSError):
+                self._partial.unlink()
+
+    def _named(self, error: OSError) -> OSError:
+        return OSError(error.errno, error.strerror or os.strerror(error.errno or 0), str(self.path))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.abandon()
+
+
+def save(trace: Trace, path: str | Path) -> None:
+    """Write `trace` to a file, replacing it. Raises OSError, and leaves what was there, if that is impossible."""
+    target = Path(path)
+    if target.exists() and not target.is_file():  # a device or a pipe cannot be replaced, nor read again
+        write_through(trace, target)
+        return
+    with Recording(target, trace.devices) as recording:
+        recording.add(trace.records)
+        recording.finish(dropped=trace.dropped, base_tick=trace.base_tick, taken=trace.taken)
+
+
+def write_through(trace: Trace, target: Path) -> None:
+    """Write to what is no regular file, from the beginning to the end."""
+    digest = hashlib.sha256()
+    try:
+        with target.open("wb") as file:
+            head = header(trace.devices, len(trace), trace.dropped, trace.base_tick, trace.taken)
+            for value in (head, *map(plain, trace.records)):
+                line = encode(value)
+                digest.update(line)
+                file.write(line)
+            file.write(encode(footer(len(trace), digest.hexdigest())))
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(target)) from None

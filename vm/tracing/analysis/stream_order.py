@@ -1,0 +1,74 @@
+"""What no edge says: who stood behind whom on a stream, and when each instruction let go of those behind it.
+
+A stream runs one instruction at a time, in order, so whoever is dispatched to it waits for the one before it, whether
+or not their operands have anything to do with each other. The order is read from the times of starting. The driving
+thread counts as one stream, whatever devices it works for: their "control" streams share its time.
+"""
+
+from __future__ import annotations
+
+from ..record import Record
+from .trace import Trace
+
+_CONTROL = ("", "control")
+
+
+class StreamOrder:
+    """The order on every stream of a trace; made once, then asked per instruction."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.until = trace.until
+        self._ends = _ends(trace, self.until)
+        self._streams: dict[tuple[str, str], list[Record]] = {}
+        self._places: dict[int, int] = {}
+        for record in trace.records:
+            if record.started:
+                self._streams.setdefault(_stream(record), []).append(record)
+        for records in self._streams.values():
+            records.sort(key=lambda record: (record.started, self.ended(record), record.admitted))
+            self._places |= {record.id: place for place, record in enumerate(records)}
+
+    def ended(self, record: Record) -> int:
+        """When `record` let go of what waits for it; if it has not, when the trace was taken."""
+        return self._ends.get(record.id, self.until)
+
+    def before(self, record: Record) -> Record | None:
+        """Who started last before `record` on its stream; before what has not started, who started last of all."""
+        records = self._streams.get(_stream(record), ())
+        if record.started:
+            place = self._places[record.id]
+            return records[place - 1] if place else None
+        return records[-1] if records and record.status == "DISPATCHED" else None
+
+    def ahead(self, record: Record) -> Record | None:
+        """Who stood in front of `record` on its stream: the one before it, if that ended only after `record` was ready.
+
+        What had ended by then held nobody up.
+        """
+        before = self.before(record)
+        if before is None or self.ended(before) <= (record.ready or record.received):
+            return None
+        return before
+
+
+def is_live(record: Record) -> bool:
+    """Whether others may still have to wait for it."""
+    return not record.finished and not record.erased
+
+
+def _ends(trace: Trace, until: int) -> dict[int, int]:
+    """What never ran, since it was skipped, let go when its last source had."""
+    ends: dict[int, int] = {}
+    for record in trace.records:
+        if record.finished:
+            ends[record.id] = record.finished
+        elif is_live(record):
+            ends[record.id] = until
+        else:
+            sources = (ends.get(edge.source, 0) for edge in record.edges)
+            ends[record.id] = max(record.received, record.ready, record.dispatched, record.started, *sources)
+    return ends
+
+
+def _stream(record: Record) -> tuple[str, str]:
+    return _CONTROL if record.stream.endswith("/control") else (record.device, record.stream)

@@ -1,0 +1,69 @@
+"""How instructions and times are written for people, the same in pictures, trees and tables."""
+
+from __future__ import annotations
+
+from ..record import Record
+
+
+def label(record: Record, until: int = 0) -> list[str]:
+    """Two lines: `#id op`, then where it ran, for how long, and how it ended if not well."""
+    ran = duration(record.finished - record.started) if record.started and record.finished else ""
+    return [name(record), "  ".join(filter(None, (place(record), ran, remark(record, until))))]
+
+
+def is_running(record: Record) -> bool:
+    """Whether it was executing when the trace was taken."""
+    return record.status == "DISPATCHED" and bool(record.started) and not record.finished and not record.erased
+
+
+def status(record: Record) -> str:
+    """RUNNING is no status of the engine's: streams start what was dispatched to them without asking."""
+    return "RUNNING" if is_running(record) else record.status
+
+
+def remark(record: Record, until: int) -> str:
+    """The status where it is worth a word, with how long what runs had been running at `until`."""
+    if is_running(record):
+        return f"RUNNING for {duration(until - record.started)}" if until > record.started else "RUNNING"
+    return "" if record.status == "DONE" else record.status
+
+
+def name(record: Record) -> str:
+    """`#id op`, or the opcode of what is no op."""
+    return f"#{record.id} {record.op or record.opcode}"
+
+
+def place(record: Record) -> str:
+    """`device/stream`, or the device alone before dispatch."""
+    stream = stream_name(record.device, record.stream)
+    return f"{record.device}/{stream}" if stream else record.device
+
+
+def stream_name(device: str, stream: str) -> str:
+    """A stream's name within its device: streams name themselves "cpu:0/compute0"."""
+    return stream.removeprefix(f"{device}/")
+
+
+def duration(ns: int) -> str:
+    """Nanoseconds for people: three digits and a unit."""
+    for unit, size in (("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)):
+        if ns >= size:
+            return f"{ns // size} {unit}" if ns >= 1000 * size else f"{ns / size:.3g} {unit}"
+    return f"{ns} ns"
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 node`, `2 nodes`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def edge_name(reason: str, copy: int) -> str:
+    """`RAW of copy 7`; a barrier is about no copy."""
+    return f"{reason} of copy {copy}" if copy else reason
+
+
+def printable(text: str) -> str:
+    """Without control characters: neither terminals nor parsers are to obey a file name."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)

@@ -1,0 +1,137 @@
+"""A trace as a timeline in Chrome's Trace Event Format, which Perfetto and chrome://tracing open.
+
+One process per device, one thread per stream, one slice per instruction that ran, a mark for each that did not, arrows
+for edges, and a counter of the bytes that each stream moved. What still ran when the trace was taken reaches until
+then, and what still waited is a mark there. Times are in microseconds from the first event.
+
+The format: "Trace Event Format", Google, https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import islice
+
+from ....interpreter.opcodes import Opcode
+from ..record import Record, times
+from .stream_order import is_live
+from .text import edge_name, status, stream_name
+from .trace import Trace
+
+Event = dict[str, object]
+
+# Viewers slow down with arrows far sooner than with slices.
+FLOWS = 20_000
+_NOWHERE = "(not dispatched)"
+_CATEGORIES: dict[str, str] = {
+    Opcode.CALL: "kernel",
+    Opcode.TRANSFER: "transfer",
+    Opcode.COPY: "copy",
+    Opcode.ACCESS: "access",
+    Opcode.RELEASE: "release",
+    Opcode.BARRIER: "barrier",
+}
+
+
+def to_chrome(trace: Trace, *, flows: int = FLOWS) -> str:
+    """The timeline as JSON. At most `flows` edges become arrows."""
+    events = _Timeline(trace).events(flows)
+    note = {"tool": "tensord", "records": len(trace), "dropped": trace.dropped}
+    return json.dumps({"traceEvents": list(events), "displayTimeUnit": "ms", "otherData": note}) + "\n"
+
+
+class _Timeline:
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        stamps = (time for record in trace.records for time in times(record) if time)
+        self._end = trace.until
+        self._origin = min(stamps, default=self._end)
+        self._processes = {name: number for number, name in enumerate(self._devices(), 1)}
+        self._threads: dict[tuple[str, str], int] = {}
+        for device, stream in sorted({(record.device, record.stream) for record in trace.records}):
+            self._threads[device, stream] = len(self._threads) + 1
+
+    def _devices(self) -> list[str]:
+        return sorted({*self._trace.devices, *(record.device for record in self._trace.records)})
+
+    def events(self, flows: int) -> Iterator[Event]:
+        yield from self._names()
+        for record in self._trace.records:
+            yield self._slice(record) if record.started else self._mark(record)
+        yield from self._counters()
+        for number, (source, target, reasons) in enumerate(islice(self._edges(), flows), 1):
+            yield from self._arrow(number, source, target, reasons)
+
+    def _names(self) -> Iterator[Event]:
+        for device, number in self._processes.items():
+            yield {"ph": "M", "name": "process_name", "pid": number, "args": {"name": device}}
+        for (device, stream), number in self._threads.items():
+            args = {"name": stream_name(device, stream) or _NOWHERE}
+            yield {"ph": "M", "name": "thread_name", "pid": self._processes[device], "tid": number, "args": args}
+
+    def _slice(self, record: Record) -> Event:
+        ns = (record.finished or self._end) - record.started
+        return {"ph": "X", **self._base(record, record.started), "dur": max(ns, 0) / 1000, "args": _args(record)}
+
+    def _mark(self, record: Record) -> Event:
+        """Skipped or cancelled: at the last thing that happened to it. Still waiting: when the trace was taken."""
+        last = 0 if is_live(record) else max(times(record))
+        return {"ph": "i", "s": "t", **self._base(record, last or self._end), "args": _args(record)}
+
+    def _base(self, record: Record, time: int) -> Event:
+        category = _CATEGORIES.get(record.opcode, record.opcode)
+        return {"name": record.op or record.opcode, "cat": category, **self._place(record, time)}
+
+    def _place(self, record: Record, time: int) -> Event:
+        thread = self._threads[record.device, record.stream]
+        return {"pid": self._processes[record.device], "tid": thread, "ts": (time - self._origin) / 1000}
+
+    def _counters(self) -> Iterator[Event]:
+        moved: dict[tuple[str, str], int] = {}
+        movers = [record for record in self._trace.records if record.nbytes and record.finished]
+        for record in sorted(movers, key=lambda record: record.finished):
+            key = (record.device, record.stream)
+            moved[key] = moved.get(key, 0) + record.nbytes
+            place = self._place(record, record.finished)
+            name = f"bytes moved, {stream_name(*key)}"
+            yield {"ph": "C", "name": name, **place, "args": {"bytes": moved[key]}}
+
+    def _edges(self) -> Iterator[tuple[Record, Record, str]]:
+        """Pairs of instructions that both ran, the second waiting for the first, with the reasons."""
+        for target in self._trace.records:
+            reasons: dict[int, dict[str, None]] = {}
+            for edge in target.edges if target.started else ():
+                reasons.setdefault(edge.source, {})[edge.reason] = None
+            for name, several in reasons.items():
+                source = self._trace.find(name)
+                if source is not None and source.started and source.finished:
+                    yield source, target, ", ".join(several)
+
+    def _arrow(self, number: int, source: Record, target: Record, reasons: str) -> Iterator[Event]:
+        flow = {"name": reasons, "cat": "edge", "id": number}
+        # An arrow belongs to the slice that its time lies in, and the end of a slice no longer lies in it.
+        leaves = max(source.started, source.finished - 1)
+        yield {"ph": "s", **flow, **self._place(source, leaves)}
+        yield {"ph": "f", "bp": "e", **flow, **self._place(target, target.started)}
+
+
+def _args(record: Record) -> Event:
+    waited = record.ready - record.received if record.ready and record.received else 0
+    queued = record.started - record.ready if record.started and record.ready else 0
+    return {
+        "id": record.id,
+        "session": record.session,
+        "status": status(record),
+        "location": record.location,
+        "operands": [f"{operand.kind} {operand.copy} v{operand.version}" for operand in record.operands],
+        "edges": [_edge(*edge) for edge in record.edges],
+        "waited_us": waited / 1000,
+        "queued_us": queued / 1000,
+        "bytes": record.nbytes,
+        "error": record.error,
+    }
+
+
+def _edge(source: int, reason: str, copy: int, elided: bool) -> str:
+    return f"#{source} {edge_name(reason, copy)}" + (" (elided)" if elided else "")

@@ -1,0 +1,140 @@
+"""A trace: the records of one recording, in the order of their admission, and what can be asked of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+from ....interpreter.errors import ProtocolError
+from ..record import Record, times
+from .text import plural
+
+if TYPE_CHECKING:
+    from .graph import Graph
+    from .verify import Problem
+
+
+class Selection(TypedDict, total=False):
+    """The keywords of `Graph.select`."""
+
+    session: int | None
+    ids: Iterable[int]
+    around: int | None
+    depth: int
+    first: int | None
+    last: int | None
+    releases: bool
+
+
+class Trace:
+    """Records sorted by admission. `dropped` is how many were lost, before the oldest of them or in gaps; `base_tick`
+    the end of the last gap, up to which records may be missing in between (0: they are all there, from the oldest on);
+    `devices` the names of the machine's devices (by default those that the records mention), `taken` the time of
+    recording in the clock of the records, 0 if unknown.
+
+    The tools import this class, so the methods that lead to them import late.
+    """
+
+    __slots__ = ("_by_id", "base_tick", "devices", "dropped", "records", "taken")
+
+    def __init__(
+        self,
+        records: Iterable[Record],
+        *,
+        devices: Iterable[str] = (),
+        dropped: int = 0,
+        base_tick: int = 0,
+        taken: int = 0,
+    ) -> None:
+        self.records = tuple(sorted(records, key=lambda record: (record.admitted, record.id)))
+        self.devices = tuple(devices) or tuple(sorted({record.device for record in self.records}))
+        self.dropped = dropped
+        self.base_tick = base_tick
+        self.taken = taken
+        self._by_id = {record.id: record for record in self.records}
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __repr__(self) -> str:
+        return f"<trace: {plural(len(self), 'record')}, {self.dropped} dropped>"
+
+    @property
+    def until(self) -> int:
+        """The time that the records reach to: when they were taken, or the latest they tell of. Linear in records."""
+        return max((max(times(record)) for record in self.records), default=0) if not self.taken else self.taken
+
+    def find(self, instruction: int) -> Record | None:
+        """The record of an instruction, or None: it was lost from the ring, or never was."""
+        return self._by_id.get(instruction)
+
+    def require(self, instruction: int) -> Record:
+        """The record of an instruction. Raises ProtocolError, saying which ids there are."""
+        record = self._by_id.get(instruction)
+        if record is None:
+            raise ProtocolError(f"the trace has no instruction #{instruction}: {self._extent()}")
+        return record
+
+    def _extent(self) -> str:
+        if not self.records:
+            return "it is empty"
+        lost = f", and lost {self.dropped} before them" if self.dropped else ""
+        return f"it holds {len(self)} between #{min(self._by_id)} and #{max(self._by_id)}{lost}"
+
+    def save(self, path: str | Path) -> None:
+        """Write the trace to a file, whole or not at all; raises OSError."""
+        from .recording import save
+
+        save(self, path)
+
+    @staticmethod
+    def load(path: str | Path) -> Trace:
+        """Read a trace from a file. Raises OSError, or ProtocolError naming the line if the file is damaged."""
+        from .file import load
+
+        return load(path)
+
+    @staticmethod
+    def from_parts(parts: Iterable[Sequence[Any]]) -> Trace:
+        """The trace that a machine sent in slices (see `picture`). Raises ProtocolError for what is none."""
+        from .parts import read_parts
+
+        return read_parts(parts).trace()
+
+    def graph(self) -> Graph:
+        """The logical DAG, for people."""
+        from .graph import build
+
+        return build(self)
+
+    def dag(self, format: str = "dot", **selection: Unpack[Selection]) -> str:  # noqa: A002 - as on the command line
+        """The DAG, or what `selection` leaves of it (see `Graph.select`), as "dot", "mermaid" or "json". Raises
+        ValueError for another format, ProtocolError for an unknown id or session."""
+        from .graph_export import to_dot, to_json, to_mermaid
+
+        writers = {"dot": to_dot, "mermaid": to_mermaid, "json": to_json}
+        if format not in writers:
+            raise ValueError(f"the format {format!r} is not one of {', '.join(writers)}")
+        return writers[format](self.graph().select(**selection))
+
+    def timeline(self, path: str | Path) -> None:
+        """Write a timeline that https://ui.perfetto.dev opens; raises OSError."""
+        from .timeline import to_chrome
+
+        Path(path).write_text(to_chrome(self), encoding="utf-8")
+
+    def why(self, instruction: int | Record, *, depth: int = 6) -> str:
+        """Why an instruction, a record or its id, took as long as it did: what it waited for and the critical path, as
+        text. Raises ProtocolError if the trace lacks it."""
+        from .why import why
+        from .why_export import to_text
+
+        id_ = instruction.id if isinstance(instruction, Record) else instruction
+        return to_text(why(self, id_, depth=depth))
+
+    def verify(self) -> list[Problem]:
+        """Everything in which the records contradict each other; empty if the engine did its work."""
+        from .verify import verify
+
+        return verify(self)

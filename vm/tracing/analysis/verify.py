@@ -1,0 +1,197 @@
+"""Recompute every edge of a trace from its operands, and compare: trust the log, then check it.
+
+After Legion's `legion_spy`, which recomputes every dependence of a run from its log. The records are replayed in the
+order of their ticks through the model in `dependences`; where the trace says something else, that is a Problem. Also
+checked is what edges are for: that nothing ran, or left, before what it waits for.
+
+Edges to instructions that the ring had lost cannot be checked and are excused. So are missing edges of what was
+admitted before the end of a recording's last gap (`Trace.base_tick`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+
+from ....interpreter.opcodes import Opcode
+from ...model.reason import Reason
+from ..record import EdgeRecord, Kind, Record
+from .dependences import AccessLists, Barriers, Key
+from .trace import Trace
+
+LIVE = frozenset({"WAITING", "READY", "DISPATCHED"})
+FINAL = frozenset({"DONE", "FAILED", "SKIPPED", "CANCELLED"})
+
+# Their effects can be seen from outside, so an edge into them is never elided.
+_VISIBLE = frozenset({Opcode.ACCESS, Opcode.BARRIER})
+_TIMES = ("received", "ready", "dispatched", "started", "finished")
+
+
+class ProblemKind(StrEnum):
+    """What is wrong."""
+
+    MISSING = "missing edge"
+    SUPERFLUOUS = "superfluous edge"
+    REASON = "wrong reason"
+    DUPLICATE = "duplicate edge"
+    ELIDED = "elided though visible"
+    OVERTAKEN = "overtaken"
+    EARLY = "started too early"
+    TIMES = "times go backwards"
+    TICKS = "impossible ticks"
+    STATUS = "impossible status"
+    IDS = "duplicate id"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One contradiction. `source` and `copy` are 0 where it is not about an edge."""
+
+    kind: ProblemKind
+    instruction: int
+    message: str
+    source: int = 0
+    copy: int = 0
+
+    def __str__(self) -> str:
+        return f"#{self.instruction}: {self.kind}: {self.message}"
+
+
+def verify(trace: Trace) -> list[Problem]:
+    """Every problem of `trace`, edges first. O(n log n) in records and edges."""
+    problems = list(_duplicate_ids(trace))
+    for record, expected in replay(trace):
+        problems += _compare(trace, record, expected)
+    for record in trace.records:
+        problems += _sane(record)
+        for edge in record.edges:
+            problems += _obeyed(trace, record, edge)
+    problems += _ticks(trace)
+    return problems
+
+
+def replay(trace: Trace) -> Iterator[tuple[Record, dict[Key, Reason]]]:
+    """Every record in the order of admission, with the edges it should have had then."""
+    lists, barriers = AccessLists(), Barriers()
+    for _tick, phase, index in _events(trace):
+        record = trace.records[index]
+        if phase == _ADMITTED:
+            yield record, lists.admit(record) | barriers.admit(record)
+        else:
+            lists.erase(record)
+            barriers.erase(record)
+
+
+# What ran at once is erased at the tick after its admission, which may be the tick of the next admission: at the same
+# tick the erasure comes first. An impossible erasure, not after the admission, is taken to come right behind it.
+_ERASED, _ADMITTED, _ERASED_TOO_EARLY = range(3)
+
+
+def _events(trace: Trace) -> list[tuple[int, int, int]]:
+    events = []
+    for index, record in enumerate(trace.records):
+        events.append((record.admitted, _ADMITTED, index))
+        if record.erased > record.admitted:
+            events.append((record.erased, _ERASED, index))
+        elif record.erased:
+            events.append((record.admitted, _ERASED_TOO_EARLY, index))
+    events.sort()
+    return events
+
+
+def _compare(trace: Trace, record: Record, expected: dict[Key, Reason]) -> Iterator[Problem]:
+    recorded: set[Key] = set()
+    for edge in record.edges:
+        key = (edge.source, edge.copy)
+        if key in recorded:
+            yield _about(ProblemKind.DUPLICATE, record, edge, f"{_name(edge)} is there twice")
+        elif key not in expected:
+            yield from _superfluous(trace, record, edge)
+        elif edge.reason != expected[key]:
+            yield _about(ProblemKind.REASON, record, edge, f"{_name(edge)} should be {expected[key]}")
+        recorded.add(key)
+    if record.admitted <= trace.base_tick:
+        return  # what came in between may have been lost, and with it the reason why there is no edge
+    for source, copy in sorted(expected.keys() - recorded):
+        edge = EdgeRecord(source, expected[source, copy], copy, elided=False)
+        yield _about(ProblemKind.MISSING, record, edge, f"{_name(edge)} should be there")
+
+
+def _superfluous(trace: Trace, record: Record, edge: EdgeRecord) -> Iterator[Problem]:
+    source = trace.find(edge.source)
+    if source is None and trace.dropped:
+        return
+    if source is None:
+        why = "the trace has no such instruction"
+    elif source is record:
+        why = "nothing waits for itself"
+    elif source.admitted > record.admitted:
+        why = "the source was admitted later"
+    elif 0 < source.erased < record.admitted:
+        why = "the source had already been erased"
+    else:
+        why = "no accesses of these two conflict"
+    yield _about(ProblemKind.SUPERFLUOUS, record, edge, f"{_name(edge)} should not be there: {why}")
+
+
+def _obeyed(trace: Trace, record: Record, edge: EdgeRecord) -> Iterator[Problem]:
+    """Whether `record` did wait, as the edge says."""
+    source = trace.find(edge.source)
+    if source is None or source is record:
+        return
+    if record.erased and not 0 < source.erased < record.erased:
+        yield _about(ProblemKind.OVERTAKEN, record, edge, f"it was erased before #{source.id}, which it waits for")
+    if edge.elided:
+        yield from _may_be_elided(record, edge, source)
+    elif record.started and (record.started < source.finished or source.status in LIVE):
+        yield _about(ProblemKind.EARLY, record, edge, f"it started before #{source.id}, which it waits for, had ended")
+
+
+def _may_be_elided(record: Record, edge: EdgeRecord, source: Record) -> Iterator[Problem]:
+    if record.opcode in _VISIBLE:
+        yield _about(ProblemKind.ELIDED, record, edge, f"an edge into {record.opcode} is never elided")
+    if any(operand.copy == edge.copy and operand.kind == Kind.MUT2 for operand in source.operands):
+        yield _about(ProblemKind.ELIDED, record, edge, "an edge from a mut2 write is never elided")
+
+
+def _sane(record: Record) -> Iterator[Problem]:
+    if record.status not in LIVE | FINAL:
+        yield Problem(ProblemKind.STATUS, record.id, f"there is no status {record.status!a}")
+    elif record.erased and record.status in LIVE:
+        yield Problem(ProblemKind.STATUS, record.id, f"it is {record.status}, but was erased")
+    reached = [(getattr(record, name), name) for name in _TIMES if getattr(record, name)]
+    for (before, earlier), (after, later) in pairwise(reached):
+        if after < before:
+            yield Problem(ProblemKind.TIMES, record.id, f"{later} {before - after} ns before it was {earlier}")
+
+
+def _ticks(trace: Trace) -> Iterator[Problem]:
+    """Ticks order everything: no two events share one, but for the erasure of what ran at once."""
+    taken: dict[int, int] = {}
+    for tick, phase, index in _events(trace):
+        record = trace.records[index]
+        if phase == _ERASED_TOO_EARLY:
+            message = f"erased at tick {record.erased}, but admitted at {tick}"
+            yield Problem(ProblemKind.TICKS, record.id, message)
+        elif phase == _ERASED and tick == record.admitted + 1:
+            continue
+        elif tick in taken:
+            yield Problem(ProblemKind.TICKS, record.id, f"tick {tick} is also one of #{taken[tick]}")
+        taken[tick] = record.id
+
+
+def _duplicate_ids(trace: Trace) -> Iterator[Problem]:
+    for record in trace.records:
+        if trace.find(record.id) is not record:
+            yield Problem(ProblemKind.IDS, record.id, "another record has the same id")
+
+
+def _name(edge: EdgeRecord) -> str:
+    about = f" about copy {edge.copy}" if edge.copy else ""
+    return f"the {edge.reason} edge to #{edge.source}{about}"
+
+
+def _about(kind: ProblemKind, record: Record, edge: EdgeRecord, message: str) -> Problem:
+    return Problem(kind, record.id, message, edge.source, edge.copy)
