@@ -81,7 +81,7 @@ def test_without_descriptors_left_there_are_no_new_segments(monkeypatch: pytest.
     uploads = UploadSegments()
     array = uploads.empty((COUNT,), "float64")
     limit = open_descriptors()
-    monkeypatch.setattr("tensord.client.segments.descriptor_budget", lambda: limit)
+    monkeypatch.setattr("tensord.client.transport.segments.descriptor_budget", lambda: limit)
     assert uploads.empty((COUNT,), "float64") is None
     uploads.freed([number_of(array)])
     larger = uploads.empty((8 * COUNT,), "float64")  # in the place of one that nobody uses

@@ -114,7 +114,7 @@ class TestStatusAndSessions:
             y.numpy()
         (error,) = asked.ask("status")["recent_errors"]
         assert (error["type"], error["op"]) == ("KernelError", "negative")
-        assert "test_queries.py" in error["location"]
+        assert "test_questions.py" in error["location"]
         assert "KernelError" in next(row["error"] for row in asked.ask("tensors") if row["error"])
 
     def test_sessions_without_and_with_a_client(self, asked):
@@ -220,7 +220,7 @@ class TestDevices:
             streams = asked.ask("devices")[1]["streams"]
             running = next((stream["running"] for stream in streams if stream["running"]), None)
         assert running["session"] == 1
-        assert "test_queries.py" in running["location"]
+        assert "test_questions.py" in running["location"]
         assert running["seconds"] >= 0
         device.release_hangs()
         assert y.wait(WAIT) is not None
