@@ -104,11 +104,11 @@ def assert_empty(engine: Engine) -> None:
     assert not engine.pending
     assert not engine.ready
     assert not engine.doomed
-    for lane in engine.lanes.values():
-        ledger = (lane.planned, len(lane.unreserved), lane.unreserved_bytes, lane.unknown, len(lane.live))
-        assert ledger == (0, 0, 0, 0, 0), f"{lane}: planned, unreserved, its bytes, unknown, live: {ledger}"
-        assert not lane.replicas, f"{lane}: replicas {list(lane.replicas)[:5]}"
-        assert lane.device.allocated == 0, f"{lane}: {lane.device.allocated} bytes are still allocated"
+    for device in engine.devices.values():
+        ledger = (device.planned, len(device.unreserved), device.unreserved_bytes, device.unknown, len(device.live))
+        assert ledger == (0, 0, 0, 0, 0), f"{device}: planned, unreserved, its bytes, unknown, live: {ledger}"
+        assert not device.replicas, f"{device}: replicas {list(device.replicas)[:5]}"
+        assert device.backend.allocated == 0, f"{device}: {device.backend.allocated} bytes are still allocated"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -37,7 +37,7 @@ from .memory.binding import adopt_results, bind_arguments
 from .memory.drop_after_transfer import spill
 from .memory.reservation import bequeath, is_stuck, most_of, next_waiting, out_of_memory, reserve, wait_for_memory
 from .model.account import Account
-from .model.device_state import Lane
+from .model.device_state import DeviceState
 from .model.instruction import Instruction, Status
 from .model.operand import Binding
 from .model.reason import Reason
@@ -63,7 +63,7 @@ class Engine:
 
     def __init__(
         self,
-        devices: Mapping[str, Device],
+        backends: Mapping[str, Device],
         clock: Callable[[], int],
         *,
         tracing: bool = True,
@@ -71,8 +71,8 @@ class Engine:
     ) -> None:
         self.clock = clock
         self.inline_work = inline_work
-        self.lanes = {name: Lane(device, inline_work) for name, device in devices.items()}
-        host = next((lane for lane in self.lanes.values() if lane.device.host), None)
+        self.devices = {name: DeviceState(backend, inline_work) for name, backend in backends.items()}
+        host = next((device for device in self.devices.values() if device.backend.host), None)
         self.residency = Residency(self, host)
         self.infer = InferCache()
         self.ring = Ring(enabled=tracing)
@@ -138,7 +138,7 @@ class Engine:
         while finished:
             instruction = finished.popleft()
             stream = instruction.stream
-            self.lanes[stream.device].touched(stream, -1)
+            self.devices[stream.device].touched(stream, -1)
             share = instruction.share
             share.leave(instruction)
             if share.waiting:
@@ -196,10 +196,12 @@ class Engine:
 
     # -- admission -------------------------------------------------------------------------------------------------
 
-    def new_instruction(self, session: VmSession, opcode: Opcode, label: str, lane: Lane, location: int) -> Instruction:
+    def new_instruction(
+        self, session: VmSession, opcode: Opcode, label: str, device: DeviceState, location: int
+    ) -> Instruction:
         """An instruction with the next id, not yet admitted."""
         self.ids += 1
-        instruction = Instruction(self.ids, session, opcode, label, lane, location)
+        instruction = Instruction(self.ids, session, opcode, label, device, location)
         instruction.received = self.now
         return instruction
 
@@ -213,7 +215,7 @@ class Engine:
         instruction.versions = tuple([copy.version for copy in copies])
         edges.consume(instruction)
         for copy in copies:
-            copy.lane.live[instruction] = None
+            copy.device.live[instruction] = None
         self.owe_memory(instruction)
         if instruction.error is not None and instruction.on_doom is not None:
             self.doom((instruction,), instruction.error)  # whoever waits for a lost value is told at once
@@ -232,7 +234,7 @@ class Engine:
         instruction.versions = tuple([copy.version for copy in instruction.reads])
         edges.consume(instruction)
         for copy in instruction.reads:
-            copy.lane.live[instruction] = None
+            copy.device.live[instruction] = None
         for source in reversed(sources):
             edges.add_edge(source, instruction, Reason.BARRIER, 0)
         self.try_ready(instruction)
@@ -249,11 +251,11 @@ class Engine:
         new = [b.copy for b in instruction.outputs if b.copy.buffer is None and edges.is_maker(instruction, b.copy)]
         if new:
             need = None if instruction.pending else sum(max(copy.nbytes, 0) for copy in new) + most_of(instruction)
-            instruction.lane.owe(instruction, need)
-            lane, spare = instruction.lane, {*instruction.reads, *instruction.writes, *self.residency.bound}
-            lane.make_room(spare)
-            if lane.planned > lane.device.limit:
-                spill(self, lane, spare)
+            instruction.device.owe(instruction, need)
+            device, spare = instruction.device, {*instruction.reads, *instruction.writes, *self.residency.bound}
+            device.make_room(spare)
+            if device.planned > device.backend.limit:
+                spill(self, device, spare)
 
     def try_ready(self, instruction: Instruction) -> None:
         """READY once its edges are satisfied for dispatch; a doomed one goes when they are satisfied for good."""
@@ -283,14 +285,14 @@ class Engine:
             return instruction.stream
         if instruction.opcode is Opcode.BARRIER or instruction.opcode is Opcode.RELEASE:
             return None
-        lane = instruction.lane
+        device = instruction.device
         for source in reversed(instruction.soft):
-            if source.stream in lane.compute:
+            if source.stream in device.compute:
                 return source.stream
-        if len(lane.compute) == 1:
-            return lane.compute[0]
+        if len(device.compute) == 1:
+            return device.compute[0]
         shares = instruction.session.shares
-        return min(lane.compute, key=lambda stream: stream.queued + waiting_in(shares.get(stream)))
+        return min(device.compute, key=lambda stream: stream.queued + waiting_in(shares.get(stream)))
 
     # -- dispatch --------------------------------------------------------------------------------------------------
 
@@ -307,7 +309,7 @@ class Engine:
         if stream is not None and self.runs_inline(instruction, stream):
             stream = self.overtake(instruction, stream)
         elif stream is not None:
-            share = share_of(instruction.author, stream, self.lanes[stream.device])
+            share = share_of(instruction.author, stream, self.devices[stream.device])
             if not share.has_place:
                 self.wait_for_place(instruction, share)
                 return
@@ -327,8 +329,8 @@ class Engine:
         else:
             share.enter(instruction)
             self.hand_over(instruction, stream)
-        if instruction.lane.waiting:
-            self.retry(instruction.lane)
+        if instruction.device.waiting:
+            self.retry(instruction.device)
 
     def wait_for_place(self, instruction: Instruction, share: Share) -> None:
         """Its session has its share of the stream queued: it follows when something of that has retired."""
@@ -349,7 +351,7 @@ class Engine:
         """Small, bounded, and everything that it depends on is done: cheaper here than on a worker."""
         plan = instruction.plan
         if plan is not None:
-            instruction.quick = plan.op.bounded and plan.work <= instruction.lane.inline_work
+            instruction.quick = plan.op.bounded and plan.work <= instruction.device.inline_work
         else:
             size = sum(copy.nbytes for copy in instruction.reads + instruction.writes)
             instruction.quick = size <= 2 * INLINE_BYTES
@@ -365,14 +367,14 @@ class Engine:
     def hand_over(self, instruction: Instruction, stream: Stream) -> None:
         """Append to the stream's batch; soft successors may follow on the same stream, or by event."""
         instruction.handed = True
-        self.lanes[stream.device].touched(stream, 1)
+        self.devices[stream.device].touched(stream, 1)
         if instruction.soft:
             self.elide(instruction, stream)
         for copy in edges.touched_copies(instruction):
             copy.stream = stream if copy.stream is stream or not copy.queued else None
             copy.queued += 1
             if not copy.current:
-                copy.lane.retire_buffer(copy)
+                copy.device.retire_buffer(copy)
         self.outbox.setdefault(stream, []).append(instruction)
         for successor, hard in instruction.dependents.items():
             if not hard:
@@ -385,9 +387,9 @@ class Engine:
         undone = {source.id for source in instruction.soft}
         instruction.edges = [(s, reason, copy, s in undone) for s, reason, copy, _ in instruction.edges]
 
-    def retry(self, lane: Lane) -> None:
+    def retry(self, device: DeviceState) -> None:
         """Memory may have come free: try the oldest that waits for it. If it gets through, the next one follows."""
-        instruction = next_waiting(lane)
+        instruction = next_waiting(device)
         if instruction is not None:
             self.ready.appendleft(instruction)
 
@@ -404,9 +406,9 @@ class Engine:
     def arrive(self, instruction: Instruction) -> None:
         """It was executed, and stays: nothing more is to be hoped for from it by who waits for memory (`is_stuck`)."""
         instruction.arrived = True
-        for lane in {copy.lane for copy in instruction.reads + instruction.writes}:
-            if lane.waiting:
-                self.retry(lane)
+        for device in {copy.device for copy in instruction.reads + instruction.writes}:
+            if device.waiting:
+                self.retry(device)
 
     def finish(self, instruction: Instruction) -> bool:
         """Its sources' statuses are final: retire it. False, and nothing done, if its results have no memory yet."""
@@ -445,11 +447,11 @@ class Engine:
         """Take it off every list; memory that it waited for or held may serve another."""
         del self.live[instruction.id]
         instruction.session.live.pop(instruction.id, None)
-        instruction.lane.settle(instruction)
+        instruction.device.settle(instruction)
         for copy in instruction.reads + instruction.writes:
-            lane = copy.lane
-            if lane.live.pop(instruction, self) is None and lane.waiting:
-                self.retry(lane)
+            device = copy.device
+            if device.live.pop(instruction, self) is None and device.waiting:
+                self.retry(device)
 
     def release_successors(self, instruction: Instruction) -> None:
         """It is done: its edges are satisfied for good."""
@@ -461,8 +463,8 @@ class Engine:
                 del successor.soft[instruction]
                 if not instruction.handed:
                     successor.unlaunched -= 1
-                if successor.status is Status.READY and successor.lane.waiting:
-                    self.retry(successor.lane)
+                if successor.status is Status.READY and successor.device.waiting:
+                    self.retry(successor.device)
             if successor.arrived and not successor.soft:
                 successor.arrived = False
                 self.complete(successor)
@@ -520,7 +522,7 @@ class Engine:
         """An op that ran at admission failed: poison what it was to write, keep its record."""
         instruction.fail(failure)
         for copy in instruction.writes:
-            copy.lane.give_up(copy)
+            copy.device.give_up(copy)
         instruction.finished = self.clock()
         instruction.status = Status.FAILED
         self.ring.add(instruction, self.tick)

@@ -75,7 +75,7 @@ def copies_of(session: Session, tensor: Tensor) -> dict[str, Copy]:
     """Device -> current whole copy of the tensor's storage."""
     session.flush()
     inside = machine_of(session).engine.sessions[session._transport._session.id].tensors[tensor._id]
-    return {lane.name: copy for lane, copy in inside.storage.copies.items()}
+    return {device.name: copy for device, copy in inside.storage.copies.items()}
 
 
 def address(session: Session, tensor: Tensor, device: str) -> int:

@@ -361,12 +361,12 @@ def test_after_the_work_the_machine_is_empty(make_session, monkeypatch):
     assert inner.tensors == {}
     assert inner.live == {}
     assert inner.barrier is None
-    for lane in engine.lanes.values():
-        assert (lane.planned, lane.device.allocated, lane.unreserved_bytes, lane.unknown) == (0, 0, 0, 0)
-        assert [len(t) for t in (lane.live, lane.unreserved, lane.waiting, lane.replicas, lane.hand_me_downs)] == [
-            0
-        ] * 5
-        assert all(stream.queued == 0 for stream in lane.device.streams)
+    for device in engine.devices.values():
+        assert (device.planned, device.backend.allocated, device.unreserved_bytes, device.unknown) == (0, 0, 0, 0)
+        assert [
+            len(t) for t in (device.live, device.unreserved, device.waiting, device.replicas, device.hand_me_downs)
+        ] == [0] * 5
+        assert all(stream.queued == 0 for stream in device.backend.streams)
     for chain in inner.chains.values():
         assert (chain.writer, chain.uses, chain.queued) == (None, 0, 0)
         assert not chain.readers

@@ -537,12 +537,14 @@ def test_counters_are_exact_after_a_mixed_program(make_session):
     s.sync(WAIT)
     engine = machine_of(s).engine
     until(s, lambda: not engine.live)
-    for lane in engine.lanes.values():
-        assert (lane.device.allocated, lane.planned, lane.unreserved_bytes, lane.unknown) == (0, 0, 0, 0), lane
-        assert not lane.waiting
-        assert not lane.live
-        assert not any(lane.hand_me_downs.values())
-        assert all(stream.queued == 0 for stream in lane.device.streams)
+    for device in engine.devices.values():
+        assert (device.backend.allocated, device.planned, device.unreserved_bytes, device.unknown) == (0, 0, 0, 0), (
+            device
+        )
+        assert not device.waiting
+        assert not device.live
+        assert not any(device.hand_me_downs.values())
+        assert all(stream.queued == 0 for stream in device.backend.streams)
     assert s.trace().verify() == []
 
 

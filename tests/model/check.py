@@ -199,7 +199,7 @@ ENGINE = (
     "publishers",
     "sessions",
 )
-LANE = ("planned", "unreserved", "unreserved_bytes", "unknown", "live", "replicas")
+DEVICE = ("planned", "unreserved", "unreserved_bytes", "unknown", "live", "replicas")
 
 
 def leftovers(machine: Machine) -> list[str]:
@@ -208,17 +208,17 @@ def leftovers(machine: Machine) -> list[str]:
     found = [f"engine.{what} is {held}" for what in ENGINE if (held := getattr(engine, what))]
     if engine.nobody.live:
         found.append(f"nobody's instructions: {engine.nobody.live}")
-    for lane in engine.lanes.values():
-        found += [f"{lane.name}: {what} is {held}" for what in LANE if (held := getattr(lane, what))]
-        found += [f"{lane.name}: {what}" for what, wrong in suspicions(lane).items() if wrong]
+    for device in engine.devices.values():
+        found += [f"{device.name}: {what} is {held}" for what in DEVICE if (held := getattr(device, what))]
+        found += [f"{device.name}: {what}" for what, wrong in suspicions(device).items() if wrong]
     return found
 
 
-def suspicions(lane: Any) -> dict[str, bool]:
-    """What must not be, of one lane."""
+def suspicions(device: Any) -> dict[str, bool]:
+    """What must not be, of one device."""
     return {
-        "an instruction waits for memory": any(not i.retired for _, i in lane.waiting),
-        "memory is kept for a stream": any(lane.hand_me_downs.values()),
-        f"{lane.device.allocated} bytes are allocated": lane.device.allocated != 0,
-        "a stream counts as busy": any(stream.queued for stream in lane.device.streams),
+        "an instruction waits for memory": any(not i.retired for _, i in device.waiting),
+        "memory is kept for a stream": any(device.hand_me_downs.values()),
+        f"{device.backend.allocated} bytes are allocated": device.backend.allocated != 0,
+        "a stream counts as busy": any(stream.queued for stream in device.backend.streams),
     }

@@ -204,4 +204,4 @@ class Machine:
             return (found.where(location) if found is not None else None) or ""
 
         records = engine.ring.records(where) + engine.ring.live_records(engine.live.values(), where)
-        return Trace(records, devices=tuple(engine.lanes), dropped=engine.retired - len(engine.ring.entries))
+        return Trace(records, devices=tuple(engine.devices), dropped=engine.retired - len(engine.ring.entries))

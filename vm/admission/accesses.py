@@ -27,9 +27,9 @@ from ..model.operand import Binding
 from ..model.tensor import Tensor
 from ..scheduler.lost_devices import refuse_lost
 from ..scheduler.pending_metas import await_metas
-from .exports import answer_with_results, define_hold, define_refused, fetch_in_place, lane_to_map
+from .exports import answer_with_results, define_hold, define_refused, device_to_map, fetch_in_place
 from .inline import fetch_immediately, upload_immediately, wait_immediately
-from .lookup import check_new, define, describe, lane_of, refuse_cancelled, tensor_of
+from .lookup import check_new, define, describe, device_of, refuse_cancelled, tensor_of
 from .quotas import check_tensors
 from .rejection import deny, poison_copy, reject
 
@@ -52,41 +52,41 @@ class Accesses:
 
     def upload(self, session: VmSession, message: Sequence[Any]) -> None:
         """AccessBlobByCallback, writing: bytes from outside, straight to the tensor's home."""
-        _, id_, shape, dtype, device, payload, location = message
+        _, id_, shape, dtype, home, payload, location = message
         engine = self.engine
         try:
             refuse_cancelled(session)
             check_new(session, (id_,))
-            meta, lane = upload_meta(shape, dtype, payload), lane_of(engine, device)
+            meta, device = upload_meta(shape, dtype, payload), device_of(engine, home)
         except TensordError as error:
             reject(self.engine, session, error, (id_,), location, "asarray")
             return
         try:
-            refuse_lost(lane)
+            refuse_lost(device)
         except TensordError as error:
-            reject(self.engine, session, error, (id_,), location, "asarray", (meta,), lane)
+            reject(self.engine, session, error, (id_,), location, "asarray", (meta,), device)
             return
-        if upload_immediately(engine, session, lane, meta, message):
+        if upload_immediately(engine, session, device, meta, message):
             return
         session.payload += payload.nbytes
-        tensor, copy = engine.residency.new_tensor(meta, lane)
+        tensor, copy = engine.residency.new_tensor(meta, device)
         define(session, id_, tensor)
-        instruction = engine.new_instruction(session, Opcode.ACCESS, "upload", lane, location)
+        instruction = engine.new_instruction(session, Opcode.ACCESS, "upload", device, location)
         instruction.outputs = (Binding(copy, tensor, 0, None),)
         instruction.writes = (copy,)
         instruction.bytes_moved = meta.nbytes
-        shared = lane.device.host and segment_of(payload) is not None
-        if lane.device.host and not (shared and payload.dtype.kind in INDICES):
+        shared = device.backend.host and segment_of(payload) is not None
+        if device.backend.host and not (shared and payload.dtype.kind in INDICES):
             instruction.payload = payload
             tensor.strides = meta.strides if shared else None
         else:
-            instruction.stream = lane.device.copy_stream(StreamKind.H2D)
-            instruction.kernel = lambda target: lane.device.copy_in(target, payload)
+            instruction.stream = device.backend.copy_stream(StreamKind.H2D)
+            instruction.kernel = lambda target: device.backend.copy_in(target, payload)
 
         def consumed(done: Instruction) -> None:
             session.payload -= payload.nbytes
-            if done.error is None and not lane.device.host:
-                lane.count_move("h2d", meta.nbytes)
+            if done.error is None and not device.backend.host:
+                device.count_move("h2d", meta.nbytes)
 
         instruction.on_retire = consumed
         engine.admit(instruction)
@@ -110,10 +110,10 @@ class Accesses:
             deny(engine, session, error, request, location, "fetch")
             return
         if hold:
-            lane = lane_to_map(engine, tensor)
+            device = device_to_map(engine, tensor)
             held = define_hold(session, hold, tensor)
-            if lane is not None:
-                fetch_in_place(engine, session, hold, held, lane, request, location)
+            if device is not None:
+                fetch_in_place(engine, session, hold, held, device, request, location)
                 return
         self.copy_out(session, tensor, request, location)
 
@@ -123,27 +123,27 @@ class Accesses:
         source = self.readable(tensor)
         if fetch_immediately(engine, session, source, request, location):
             return
-        lane = source.copy.lane
-        instruction = engine.new_instruction(session, Opcode.ACCESS, "fetch", lane, location)
+        device = source.copy.device
+        instruction = engine.new_instruction(session, Opcode.ACCESS, "fetch", device, location)
         instruction.inputs = (source,)
         instruction.reads = (source.copy,)
         await_metas(instruction)
-        if not lane.device.host:
-            instruction.stream = lane.device.copy_stream(StreamKind.D2H)
+        if not device.backend.host:
+            instruction.stream = device.backend.copy_stream(StreamKind.D2H)
 
         def read(array: Any) -> Any:
             meta = tensor.meta
             if meta is None:
                 raise ProtocolError("a tensor with a pending meta has no bytes yet")
-            lane.refuse_vast(meta.nbytes, "a value")
-            result = lane.device.host_array(meta)
-            lane.device.copy_out(array, result)
+            device.refuse_vast(meta.nbytes, "a value")
+            result = device.backend.host_array(meta)
+            device.backend.copy_out(array, result)
             instruction.bytes_moved = meta.nbytes
             return result
 
         def count(done: Instruction) -> None:
-            if done.error is None and not lane.device.host:
-                lane.count_move("d2h", done.bytes_moved)
+            if done.error is None and not device.backend.host:
+                device.count_move("d2h", done.bytes_moved)
 
         instruction.kernel = read
         answer_with_results(instruction, session, request, count, bytes_of(tensor))
@@ -154,14 +154,14 @@ class Accesses:
         storage = tensor.storage
         key = tensor.view_key()
         if key is not None and storage.views:
-            for (lane, view), copy in storage.views.items():
-                if view == key and lane.device.host and copy.writer is None:
+            for (device, view), copy in storage.views.items():
+                if view == key and device.backend.host and copy.writer is None:
                     return Binding(copy, tensor, 0, None)
         copies = storage.copies.values()
         if len(copies) == 1:
             (best,) = copies
         else:
-            best = min(copies, key=lambda c: (c.writer is not None, not c.lane.device.host))
+            best = min(copies, key=lambda c: (c.writer is not None, not c.device.backend.host))
         return Binding(best, tensor, tensor.offset, tensor.strides)
 
     # -- waiting ---------------------------------------------------------------------------------------------------
@@ -181,8 +181,8 @@ class Accesses:
             return
         for tensor in tensors:
             tensor.bound = True  # the answer describes it as it was here
-        lane = tensors[0].home
-        instruction = engine.new_instruction(session, Opcode.BARRIER, "wait", lane, location)
+        device = tensors[0].home
+        instruction = engine.new_instruction(session, Opcode.BARRIER, "wait", device, location)
         instruction.reads = copies
         instruction.on_doom = lambda doomed: session.reply(request, None, doomed.error)
 
@@ -195,8 +195,8 @@ class Accesses:
     def sync(self, session: VmSession, message: Sequence[Any]) -> None:
         """Barrier over everything the session sent before. It does not raise, and holds nothing later back."""
         _, request, location = message
-        lane = next(iter(self.engine.lanes.values()))
-        instruction = self.engine.new_instruction(session, Opcode.BARRIER, "sync", lane, location)
+        device = next(iter(self.engine.devices.values()))
+        instruction = self.engine.new_instruction(session, Opcode.BARRIER, "sync", device, location)
         # Transfers belong to no session, but these it asked for.
         instruction.reads = tuple({copy: None for move in session.moves for copy in move.writes})
 
@@ -212,7 +212,7 @@ class Accesses:
 
     def chain(self, session: VmSession, message: Sequence[Any]) -> None:
         """A new chain: an object without data, that side effects take as `mut`."""
-        host = self.engine.residency.host or next(iter(self.engine.lanes.values()))
+        host = self.engine.residency.host or next(iter(self.engine.devices.values()))
         copy = self.engine.residency.new_copy(host, 0, 1)
         session.chains[message[1]] = copy
 

@@ -25,7 +25,7 @@ from ..scheduler.lost_devices import refuse_lost
 from . import cancellation, names
 from .accesses import Accesses
 from .calls import Calls
-from .lookup import check_new, check_pairs, describe, enter, lane_of, refuse_cancelled, tensor_of
+from .lookup import check_new, check_pairs, describe, device_of, enter, refuse_cancelled, tensor_of
 from .quotas import check_chains, check_nesting, check_number, check_operands, check_tensors, check_text
 from .rejection import deny, reject
 
@@ -104,22 +104,22 @@ class Admission:
 
     def to_device(self, session: VmSession, message: Sequence[Any]) -> None:
         """A new tensor with the same value and another home; the transfer is planned now, so that it starts early."""
-        _, id_, new, device, location = message
+        _, id_, new, home, location = message
         engine = self.engine
         try:
             refuse_cancelled(session)
             check_new(session, (new,))
-            base, lane = tensor_of(session, id_), lane_of(engine, device)
-            refuse_lost(lane)
+            base, device = tensor_of(session, id_), device_of(engine, home)
+            refuse_lost(device)
             check_tensors(session, 1)
         except TensordError as error:
             known = session.tensors.get(id_)
             metas = () if known is None else (known.meta,)
-            reject(engine, session, error, (new,), location, "to_device", metas, engine.lanes.get(device))
+            reject(engine, session, error, (new,), location, "to_device", metas, engine.devices.get(home))
             return
-        moved = twin(base, lane)
+        moved = twin(base, device)
         enter(session, new, moved)
-        engine.residency.place(moved, lane, session, location)
+        engine.residency.place(moved, device, session, location)
 
     def release(self, session: VmSession, message: Sequence[Any]) -> None:
         """ReleaseTensor: with the last holder the storage's copies go, each after its last reader."""
@@ -134,7 +134,7 @@ class Admission:
 
     def signature(self, session: VmSession, message: Sequence[Any]) -> None:
         """A signature and its number. One that does not infer keeps its error, for each call that uses it."""
-        _, number, name, attributes, metas, device, targets = message
+        _, number, name, attributes, metas, home, targets = message
         check_number(number, session.limits.signatures, "signature")
         old = session.plans.pop(number, None)
         if isinstance(old, Plan):
@@ -148,8 +148,8 @@ class Admission:
             decoded = tuple(decode_meta(meta) for meta in metas)
             wanted = None if targets is None else tuple(target_meta(meta) for meta in targets)
             frozen = op.freeze(dict(attributes))
-            lane = lane_of(self.engine, device)
-            session.plans[number] = Plan(op, frozen, decoded, lane, wanted, self.engine.infer, session.id)
+            device = device_of(self.engine, home)
+            session.plans[number] = Plan(op, frozen, decoded, device, wanted, self.engine.infer, session.id)
             session.operands += len(metas)
         except TensordError as error:
             session.plans[number] = kept(error, name)

@@ -40,7 +40,7 @@ class Calls:
             self.admit_call(session, plan, inputs, outputs, released, location)
         except TensordError as error:
             known = session.plans.get(number)
-            metas, home = (known.outputs, known.lane) if isinstance(known, Plan) else ((), None)
+            metas, home = (known.outputs, known.device) if isinstance(known, Plan) else ((), None)
             reject(self.engine, session, error, outputs, location, label_of(session, number), metas, home)
         if self.engine.residency.orphans:
             self.engine.residency.drop_orphans()
@@ -73,10 +73,12 @@ class Calls:
             check_targets(session, targets)
         else:
             check_results(session, plan.outputs, dying)
-        engine, lane = self.engine, plan.lane
-        refuse_lost(lane)
-        bound = [engine.residency.operand(v, lane, session, location) if isinstance(v, Tensor) else v for v in operands]
-        instruction = engine.new_instruction(session, Opcode.CALL, plan.label, lane, location)
+        engine, device = self.engine, plan.device
+        refuse_lost(device)
+        bound = [
+            engine.residency.operand(v, device, session, location) if isinstance(v, Tensor) else v for v in operands
+        ]
+        instruction = engine.new_instruction(session, Opcode.CALL, plan.label, device, location)
         instruction.plan = plan
         instruction.kernel = plan.kernel
         instruction.inputs = tuple(bound)
@@ -111,16 +113,16 @@ class Calls:
         self, session: VmSession, plan: Plan, outputs: Sequence[int], instruction: Instruction
     ) -> list[Binding]:
         """Where the results go: new tensors, or those named by `out=`."""
-        residency, lane = self.engine.residency, plan.lane
+        residency, device = self.engine.residency, plan.device
         bindings = []
         for id_, meta in zip(outputs, plan.outputs, strict=True):
             if plan.in_place:
                 tensor = tensor_of(session, id_)
                 bindings.append(
-                    residency.target(tensor, lane, updates(plan, instruction, tensor), session, instruction.location)
+                    residency.target(tensor, device, updates(plan, instruction, tensor), session, instruction.location)
                 )
             else:
-                tensor, copy = residency.new_tensor(meta, lane)
+                tensor, copy = residency.new_tensor(meta, device)
                 define(session, id_, tensor)
                 bindings.append(Binding(copy, tensor, 0, None))
         if plan.in_place and updates(plan, instruction, bindings[0].tensor):  # reads what it leaves standing
@@ -135,7 +137,7 @@ class Calls:
         for position in plan.forward:
             if released >> position & 1:
                 tensor = session.tensors[inputs[position]]
-                copy = tensor.storage.copies.get(plan.lane)
+                copy = tensor.storage.copies.get(plan.device)
                 if tensor.holders == 1 and tensor.storage.sharers == 1 and copy is not None and tensor.strides is None:
                     found.append(copy)
         return tuple(found)

@@ -71,7 +71,7 @@ def restart(engine: Engine, session: VmSession) -> None:
         return
     session.cancelled = None
     for id_, chain in session.chains.items():
-        session.chains[id_] = engine.residency.new_copy(chain.lane, 0, 1)
+        session.chains[id_] = engine.residency.new_copy(chain.device, 0, 1)
 
 
 def close(engine: Engine, session: VmSession) -> None:
@@ -83,5 +83,5 @@ def close(engine: Engine, session: VmSession) -> None:
     session.chains.clear()
     engine.sessions.pop(session.id, None)
     session.closed = True
-    for lane in engine.lanes.values():
-        lane.users.pop(session, None)
+    for device in engine.devices.values():
+        device.users.pop(session, None)

@@ -21,7 +21,7 @@ from ...interpreter.opcodes import ACCESS_TEXT, Opcode
 from ...interpreter.wire.segments import SHARED_FROM
 from ..memory.binding import bind
 from ..memory.mapped import pin
-from ..model.device_state import Lane
+from ..model.device_state import DeviceState
 from ..model.operand import Binding
 from ..model.tensor import Tensor
 from ..placement.views import twin
@@ -52,36 +52,38 @@ def define_refused(engine: Engine, session: VmSession, id_: int, error: TensordE
         enter(session, id_, poisoned(engine, error, None, None))
 
 
-def lane_to_map(engine: Engine, base: Tensor) -> Lane | None:
+def device_to_map(engine: Engine, base: Tensor) -> DeviceState | None:
     """The device in whose memory a client may read the value; None if it is better served with bytes.
 
     Those are small values, small parts of what would be kept whole for them, and what has no room there.
     """
     storage, meta = base.storage, base.meta
-    lane = next((copy.lane for copy in storage.copies.values() if copy.lane.device.shared), engine.residency.host)
-    if lane is None or not lane.device.shared or lane.device.lost is not None:
+    device = next(
+        (copy.device for copy in storage.copies.values() if copy.device.backend.shared), engine.residency.host
+    )
+    if device is None or not device.backend.shared or device.backend.lost is not None:
         return None
     if meta is None:
-        return lane
+        return device
     if meta.nbytes < SHARED_FROM:
         return None
-    if lane in storage.copies:
-        return lane if 2 * meta.nbytes >= storage.nbytes else None
-    return lane if lane.planned + meta.nbytes <= lane.device.limit else None
+    if device in storage.copies:
+        return device if 2 * meta.nbytes >= storage.nbytes else None
+    return device if device.planned + meta.nbytes <= device.backend.limit else None
 
 
 def fetch_in_place(
-    engine: Engine, session: VmSession, id_: int, hold: Tensor, lane: Lane, request: int, location: int
+    engine: Engine, session: VmSession, id_: int, hold: Tensor, device: DeviceState, request: int, location: int
 ) -> None:
-    """Answer with the array of the buffer itself, read-only, once the value is there; it moves to `lane` if need be."""
+    """Answer with the array of the buffer itself, read-only, once the value is there; it may move to `device`."""
     residency = engine.residency
-    residency.place(hold, lane, session, location)
-    source = residency.operand(hold, lane, session, location)
+    residency.place(hold, device, session, location)
+    source = residency.operand(hold, device, session, location)
     pin(engine, hold, source.copy)
     detach_writes(hold)
     if answer_now(engine, session, source, request, location):
         return
-    instruction = engine.new_instruction(session, Opcode.ACCESS, "fetch", lane, location)
+    instruction = engine.new_instruction(session, Opcode.ACCESS, "fetch", device, location)
     instruction.inputs = (source,)
     instruction.reads = (source.copy,)
     await_metas(instruction)
@@ -90,7 +92,7 @@ def fetch_in_place(
         detach_writes(hold)
         if session.tensors.get(id_) is hold:
             return sealed(array)
-        lane.refuse_vast(array.nbytes, "a value")
+        device.refuse_vast(array.nbytes, "a value")
         return array.copy()  # released before it was read
 
     instruction.kernel = read
@@ -106,7 +108,7 @@ def answer_now(engine: Engine, session: VmSession, source: Binding, request: int
         return False
     started = engine.clock()
     result = sealed(bind(source))
-    traits = (session.id, ACCESS_TEXT, "fetch", copy.lane.name, "r")
+    traits = (session.id, ACCESS_TEXT, "fetch", copy.device.name, "r")
     leave_record(engine, traits, (copy.id, copy.version), started, location, 0)
     session.reply(request, result, None)
     return True

@@ -37,7 +37,7 @@ from ..model.tensor import Copy, Storage, Tensor
 if TYPE_CHECKING:
     from ...streams.device import Buffer
     from ..engine import Engine
-    from ..model.device_state import Lane
+    from ..model.device_state import DeviceState
     from ..model.operand import Binding
     from ..model.session import VmSession
 
@@ -51,18 +51,18 @@ def run_immediately(engine: Engine, session: VmSession, message: Sequence[Any]) 
     plan = session.plans.get(number)
     if type(plan) is not Plan or not plan.immediate or session.cancelled is not None or len(inputs) != len(plan.metas):
         return False
-    lane = plan.lane
-    if not lane.compute[0].inline or type(location) is not int:  # whoever reads traces relies on the latter
+    device = plan.device
+    if not device.compute[0].inline or type(location) is not int:  # whoever reads traces relies on the latter
         return False
     tensors = session.tensors
-    bound = (bind_two if plan.two else bind_operands)(lane, tensors, inputs, plan.metas)
+    bound = (bind_two if plan.two else bind_operands)(device, tensors, inputs, plan.metas)
     if bound is None:
         return False
     arguments, traced = bound
-    if lane.replicas:
+    if device.replicas:
         for value, meta in zip(inputs, plan.metas, strict=True):
             if type(meta) is Meta:
-                lane.used(tensors[value].storage.copies[lane])
+                device.used(tensors[value].storage.copies[device])
     inherited = 0
     if plan.in_place:
         if not bind_target(plan, session, outputs, arguments, traced):
@@ -70,7 +70,7 @@ def run_immediately(engine: Engine, session: VmSession, message: Sequence[Any]) 
     else:
         if released and plan.forward:
             inherited = inherit(engine, plan, session, message, arguments, traced)
-        if not inherited and not make_result(engine, session, lane, plan.outputs[0], outputs, arguments, traced):
+        if not inherited and not make_result(engine, session, device, plan.outputs[0], outputs, arguments, traced):
             return False
     clock = engine.clock
     engine.ids = id_ = engine.ids + 1
@@ -95,7 +95,7 @@ Bound: TypeAlias = tuple[list[Any], list[int]]
 
 
 def bind_operands(
-    lane: Lane, tensors: Mapping[int, Tensor], inputs: Sequence[Any], metas: Sequence[Any]
+    device: DeviceState, tensors: Mapping[int, Tensor], inputs: Sequence[Any], metas: Sequence[Any]
 ) -> Bound | None:
     """The operands, if each of them is there, healthy and finished; else None."""
     arguments: list[Any] = []
@@ -109,60 +109,62 @@ def bind_operands(
         tensor = tensors.get(value)
         if tensor is None or tensor.meta is not meta:
             return None
-        copy = tensor.storage.copies.get(lane)
+        copy = tensor.storage.copies.get(device)
         if copy is None or copy.writer is not None or copy.poison is not None:
             return None
         buffer = copy.buffer
         if buffer is None:
             return None
         plain = buffer.meta is meta and tensor.strides is None
-        arguments.append(buffer.array if plain else bind_operand(lane, buffer, tensor, meta))
+        arguments.append(buffer.array if plain else bind_operand(device, buffer, tensor, meta))
         traced += (copy.id, copy.version)
     return arguments, traced
 
 
-def bind_two(lane: Lane, tensors: Mapping[int, Tensor], inputs: Sequence[Any], metas: Sequence[Any]) -> Bound | None:
+def bind_two(
+    device: DeviceState, tensors: Mapping[int, Tensor], inputs: Sequence[Any], metas: Sequence[Any]
+) -> Bound | None:
     """`bind_operands` for two tensors, which most calls have: without loop and growing lists."""
     first, second = inputs
     m, n = metas
     x, y = tensors.get(first), tensors.get(second)
     if x is None or y is None or x.meta is not m or y.meta is not n:
         return None
-    a, b = x.storage.copies.get(lane), y.storage.copies.get(lane)
+    a, b = x.storage.copies.get(device), y.storage.copies.get(device)
     if a is None or b is None or a.writer is not None or b.writer is not None:
         return None
     p, q = a.buffer, b.buffer
     if p is None or q is None or a.poison is not None or b.poison is not None:
         return None
-    left = p.array if p.meta is m and x.strides is None else bind_operand(lane, p, x, m)
-    right = q.array if q.meta is n and y.strides is None else bind_operand(lane, q, y, n)
+    left = p.array if p.meta is m and x.strides is None else bind_operand(device, p, x, m)
+    right = q.array if q.meta is n and y.strides is None else bind_operand(device, q, y, n)
     return [left, right], [a.id, a.version, b.id, b.version]
 
 
-def bind_operand(lane: Lane, buffer: Buffer, tensor: Tensor, meta: Any) -> Any:
+def bind_operand(device: DeviceState, buffer: Buffer, tensor: Tensor, meta: Any) -> Any:
     """The array of an operand that is not bound as it was last time."""
     if tensor.strides is not None:
-        return lane.device.bind_view(buffer, meta, tensor.offset, tensor.strides)
-    return lane.device.bind(buffer, meta)
+        return device.backend.bind_view(buffer, meta, tensor.offset, tensor.strides)
+    return device.backend.bind(buffer, meta)
 
 
 def bind_target(
     plan: Plan, session: VmSession, outputs: Sequence[int], arguments: list[Any], traced: list[int]
 ) -> bool:
     """`out=`: the only tensor of its storage, with its only copy here and nobody using it."""
-    lane, meta = plan.lane, plan.outputs[0]
+    device, meta = plan.device, plan.outputs[0]
     tensor = session.tensors.get(outputs[0])
     if tensor is None or meta is None or tensor.meta is not meta or tensor.strides is not None or len(outputs) != 1:
         return False
     storage = tensor.storage
-    copy = storage.copies.get(lane)
+    copy = storage.copies.get(device)
     if copy is None or storage.sharers != 1 or len(storage.copies) != 1 or storage.views:
         return False
     buffer = copy.buffer
     if copy.uses or copy.readers or copy.poison is not None or buffer is None:
         return False
     storage.version = copy.version = storage.version + 1
-    arguments.append(buffer.array if buffer.meta is meta else lane.device.bind(buffer, meta))
+    arguments.append(buffer.array if buffer.meta is meta else device.backend.bind(buffer, meta))
     traced += (copy.id, copy.version)
     return True
 
@@ -178,14 +180,14 @@ def inherit(
     """Forwarding: let the result have an input that dies here. Returns that input's release bit, 0 for none."""
     _, _, inputs, outputs, released, _ = message
     tensors, account = session.tensors, session.account
-    lane = plan.lane
+    device = plan.device
     meta = plan.outputs[0]
     for position in plan.forward:
         if not released >> position & 1:
             continue
         tensor = tensors[inputs[position]]
         storage = tensor.storage
-        copy = storage.copies[lane]
+        copy = storage.copies[device]
         buffer = copy.buffer
         if (
             tensor.holders != 1
@@ -195,7 +197,7 @@ def inherit(
             or storage.views
             or copy.uses
             or copy.readers
-            or copy in lane.replicas
+            or copy in device.replicas
             or buffer is None
             or buffer.exposed
             or meta is None
@@ -214,12 +216,12 @@ def inherit(
             charge(session, storage)
         if tensor.bound:  # somebody may still read an older copy, by this tensor's meta
             storage.copies = {}
-            tensor = Tensor(meta, Storage(meta.nbytes, lane, copy, storage.account), lane)
+            tensor = Tensor(meta, Storage(meta.nbytes, device, copy, storage.account), device)
         tensor.meta = meta
-        tensor.home = lane
+        tensor.home = device
         tensors[outputs[0]] = tensor
         session.newest = outputs[0]
-        arguments.append(buffer.array if buffer.meta is meta else lane.device.bind(buffer, meta))
+        arguments.append(buffer.array if buffer.meta is meta else device.backend.bind(buffer, meta))
         traced += (copy.id, 1)
         return 1 << position
     return 0
@@ -228,7 +230,7 @@ def inherit(
 def make_result(
     engine: Engine,
     session: VmSession,
-    lane: Lane,
+    device: DeviceState,
     meta: Meta | None,
     outputs: Sequence[int],
     arguments: list[Any],
@@ -237,22 +239,22 @@ def make_result(
     """A new tensor with fresh memory."""
     if meta is None or len(outputs) != 1 or outputs[0] <= session.newest:
         return False
-    nbytes, device, account = meta.nbytes, lane.device, session.account
+    nbytes, backend, account = meta.nbytes, device.backend, session.account
     if account.bytes + nbytes > account.limit or len(session.tensors) >= account.tensors:
         return False
-    if lane.unreserved and not lane.has_spare(nbytes):
+    if device.unreserved and not device.has_spare(nbytes):
         return False
-    buffer = device.allocate(nbytes)
+    buffer = backend.allocate(nbytes)
     if buffer is None:
         return False
     engine.copies += 1
-    copy = Copy(engine.copies, lane, nbytes, 1)
+    copy = Copy(engine.copies, device, nbytes, 1)
     copy.buffer = buffer
-    lane.planned += nbytes
+    device.planned += nbytes
     account.bytes += nbytes
-    session.tensors[outputs[0]] = Tensor(meta, Storage(nbytes, lane, copy, account), lane)
+    session.tensors[outputs[0]] = Tensor(meta, Storage(nbytes, device, copy, account), device)
     session.newest = outputs[0]
-    arguments.append(buffer.array if buffer.meta is meta else device.bind(buffer, meta))
+    arguments.append(buffer.array if buffer.meta is meta else backend.bind(buffer, meta))
     traced += (copy.id, 1)
     return True
 
@@ -268,11 +270,11 @@ def keep_failure(
 ) -> None:
     """The kernel raised: what the long way would have left behind."""
     _, _, inputs, outputs, _, location = message
-    instruction = Instruction(id_, session, Opcode.CALL, plan.label, plan.lane, location)
+    instruction = Instruction(id_, session, Opcode.CALL, plan.label, plan.device, location)
     instruction.plan = plan
     read = [session.tensors.get(v) for v, scalar in zip(inputs, plan.scalars, strict=True) if not scalar]
-    instruction.reads = tuple({t.storage.copies[plan.lane]: None for t in read if t is not None})
-    instruction.writes = tuple({session.tensors[v].storage.copies[plan.lane]: None for v in outputs})
+    instruction.reads = tuple({t.storage.copies[plan.device]: None for t in read if t is not None})
+    instruction.writes = tuple({session.tensors[v].storage.copies[plan.device]: None for v in outputs})
     instruction.versions = tuple([copy.version for copy in instruction.reads + instruction.writes])
     instruction.admitted = engine.tick - 1
     instruction.received = instruction.ready = instruction.dispatched = engine.now
@@ -280,18 +282,20 @@ def keep_failure(
     engine.fail_immediately(instruction, failure)
 
 
-def upload_immediately(engine: Engine, session: VmSession, lane: Lane, meta: Meta, message: Sequence[Any]) -> bool:
+def upload_immediately(
+    engine: Engine, session: VmSession, device: DeviceState, meta: Meta, message: Sequence[Any]
+) -> bool:
     """Take a small upload now: copied into memory that is bound already, which is quicker than to adopt its own."""
     _, id_, _, _, _, payload, location = message
-    if meta.nbytes > COPIED_BYTES or not lane.device.host or not lane.inline():
+    if meta.nbytes > COPIED_BYTES or not device.backend.host or not device.inline():
         return False
     target: list[Any] = []
     traced: list[int] = []
-    if not make_result(engine, session, lane, meta, (id_,), target, traced):
+    if not make_result(engine, session, device, meta, (id_,), target, traced):
         return False
     started = engine.clock()
     target[0][...] = payload
-    traits = (session.id, ACCESS_TEXT, "upload", lane.name, "w")
+    traits = (session.id, ACCESS_TEXT, "upload", device.name, "w")
     leave_record(engine, traits, tuple(traced), started, location, meta.nbytes)
     return True
 
@@ -299,18 +303,18 @@ def upload_immediately(engine: Engine, session: VmSession, lane: Lane, meta: Met
 def fetch_immediately(engine: Engine, session: VmSession, source: Binding, request: int, location: int) -> bool:
     """Answer a fetch now, if the value is there, on the host, and small."""
     copy, tensor, _, _ = source
-    lane = copy.lane
+    device = copy.device
     if copy.writer is not None or copy.poison is not None or copy.buffer is None or tensor.meta is None:
         return False
-    if not lane.device.host or not lane.inline() or tensor.meta.nbytes > INLINE_BYTES:
+    if not device.backend.host or not device.inline() or tensor.meta.nbytes > INLINE_BYTES:
         return False
     started = engine.clock()
     try:
-        result = lane.device.host_array(tensor.meta)
-        lane.device.copy_out(bind(source), result)
+        result = device.backend.host_array(tensor.meta)
+        device.backend.copy_out(bind(source), result)
     except Exception:
         return False  # the long way tells what is wrong
-    traits = (session.id, ACCESS_TEXT, "fetch", lane.name, "r")
+    traits = (session.id, ACCESS_TEXT, "fetch", device.name, "r")
     leave_record(engine, traits, (copy.id, copy.version), started, location, tensor.meta.nbytes)
     session.reply(request, result, None)
     return True
@@ -320,7 +324,7 @@ def wait_immediately(engine: Engine, session: VmSession, copies: Sequence[Copy],
     """Is a wait over these copies over before it began?"""
     if any(copy.writer is not None or copy.poison is not None for copy in copies):
         return False
-    traits = (session.id, BARRIER_TEXT, "wait", copies[0].lane.name, "r" * len(copies))
+    traits = (session.id, BARRIER_TEXT, "wait", copies[0].device.name, "r" * len(copies))
     flat = tuple([part for copy in copies for part in (copy.id, copy.version)])
     leave_record(engine, traits, flat, engine.clock(), location, 0)
     return True

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...interpreter.errors import MetadataError, ProtocolError, TensordError
 from ...interpreter.wire.messages import encode_meta
 from ..model.account import charge
-from ..model.device_state import Lane
+from ..model.device_state import DeviceState
 from ..model.plan import Plan
 from ..model.tensor import Tensor
 from .quotas import check_number
@@ -77,12 +77,12 @@ def refuse_cancelled(session: VmSession) -> None:
         raise session.cancelled
 
 
-def lane_of(engine: Engine, device: str) -> Lane:
-    """The lane of a device's name; MetadataError with the known ones otherwise."""
-    lane = engine.lanes.get(device)
-    if lane is None:
-        raise MetadataError(f"there is no device {device!r}; there are {', '.join(engine.lanes)}")
-    return lane
+def device_of(engine: Engine, name: str) -> DeviceState:
+    """The device of a device's name; MetadataError with the known ones otherwise."""
+    device = engine.devices.get(name)
+    if device is None:
+        raise MetadataError(f"there is no device {name!r}; there are {', '.join(engine.devices)}")
+    return device
 
 
 def describe(tensor: Tensor) -> tuple[Any, str]:

@@ -12,7 +12,7 @@ from ...interpreter.types.meta import Meta
 from ...interpreter.wire.forms import check_form, field_of, outputs_of
 from ...interpreter.wire.messages import MessageKind
 from ..model.account import let_off
-from ..model.device_state import Lane
+from ..model.device_state import DeviceState
 from ..model.tensor import Copy, Tensor
 from .lookup import enter
 from .quotas import may_name
@@ -74,7 +74,7 @@ def reject(
     location: int,
     label: str,
     metas: Sequence[Meta | None] = (),
-    home: Lane | None = None,
+    home: DeviceState | None = None,
 ) -> None:
     """Not admitted: its outputs are defined, poisoned; one report is made."""
     engine.ids += 1
@@ -102,17 +102,17 @@ def poison_existing(engine: Engine, session: VmSession, tensor: Tensor, error: T
 
 def poison_copy(engine: Engine, session: VmSession, copy: Copy, error: TensordError) -> None:
     """Poison a copy at this place in program order."""
-    instruction = engine.new_instruction(session, Opcode.CALL, error.op or "call", copy.lane, 0)
+    instruction = engine.new_instruction(session, Opcode.CALL, error.op or "call", copy.device, 0)
     instruction.writes = (copy,)
     instruction.error = error
     engine.admit(instruction)
 
 
-def poisoned(engine: Engine, error: TensordError, meta: Meta | None, home: Lane | None) -> Tensor:
+def poisoned(engine: Engine, error: TensordError, meta: Meta | None, home: DeviceState | None) -> Tensor:
     """A tensor that never had a value."""
-    lane = home or next(iter(engine.lanes.values()))
-    tensor, copy = engine.residency.new_tensor(meta, lane)
+    device = home or next(iter(engine.devices.values()))
+    tensor, copy = engine.residency.new_tensor(meta, device)
     copy.poison = error
-    lane.give_up(copy)
+    device.give_up(copy)
     tensor.meta_error = error if meta is None else None
     return tensor

@@ -31,12 +31,12 @@ def bind_arguments(instruction: Instruction) -> None:
 def bind(binding: Binding) -> Any:
     """The array of one operand."""
     copy, tensor, offset, strides = binding
-    buffer, meta, device = copy.buffer, tensor.meta, copy.lane.device
+    buffer, meta, backend = copy.buffer, tensor.meta, copy.device.backend
     if buffer is None or meta is None:
         raise TensordError("an operand has no memory")
     if strides is not None:
-        return device.bind_view(buffer, meta, offset, strides)
-    return buffer.array if buffer.meta is meta else device.bind(buffer, meta)
+        return backend.bind_view(buffer, meta, offset, strides)
+    return buffer.array if buffer.meta is meta else backend.bind(buffer, meta)
 
 
 def adopt_results(engine: Engine, instruction: Instruction) -> bool:
@@ -56,14 +56,14 @@ def adopt_results(engine: Engine, instruction: Instruction) -> bool:
         meta = Meta.of(tuple(array.shape), array.dtype)
         if is_over_quota(instruction, binding, meta):
             continue
-        binding.copy.buffer = binding.copy.lane.adopt(array)
+        binding.copy.buffer = binding.copy.device.adopt(array)
         if binding.copy.buffer is None and free_used_up(instruction):
-            binding.copy.buffer = binding.copy.lane.adopt(array)
+            binding.copy.buffer = binding.copy.device.adopt(array)
         if binding.copy.buffer is not None:
             resolve_meta(engine, binding.tensor, meta)
         elif is_stuck(instruction):
-            device = binding.copy.lane.device
-            text = f"{device.name}: {device.allocated} of {device.limit} bytes are in use"
+            backend = binding.copy.device.backend
+            text = f"{backend.name}: {backend.allocated} of {backend.limit} bytes are in use"
             text = f"{instruction.label}: its result of {meta.nbytes} bytes does not fit on {text}"
             fail_result(instruction, binding, DeviceMemoryError(text))
         else:
@@ -76,7 +76,7 @@ def free_used_up(instruction: Instruction) -> bool:
     """Its kernel has run: free inputs that it was the last to use. False: there are none."""
     used_up = [copy for copy in instruction.reads if copy.uses == 1 and not copy.current and copy.buffer is not None]
     for copy in used_up:
-        copy.lane.free(copy)
+        copy.device.free(copy)
     return bool(used_up)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...interpreter.opcodes import Opcode
-from ..model.device_state import Lane, others
+from ..model.device_state import DeviceState, others
 from ..model.instruction import Instruction
 from ..model.tensor import Copy, Storage
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from ..engine import Engine
 
 
-def spill(engine: Engine, lane: Lane, spare: set[Copy]) -> None:
+def spill(engine: Engine, device: DeviceState, spare: set[Copy]) -> None:
     """Take copies, but none of `spare`, out of their maps until what is planned fits, or none is left."""
-    for copy, storage in list(lane.replicas.items()):
-        if lane.planned <= lane.device.limit:
+    for copy, storage in list(device.replicas.items()):
+        if device.planned <= device.backend.limit:
             return
-        if copy not in spare and lane.may_forget(copy, storage):
+        if copy not in spare and device.may_forget(copy, storage):
             transfer = transfer_under_way(copy, storage)
             if transfer is not None:
                 copy.uses += 1
-                lane.forget(copy, storage)
+                device.forget(copy, storage)
                 await_twin(engine, copy, storage, transfer)
 
 
@@ -52,9 +52,9 @@ def await_twin(engine: Engine, copy: Copy, storage: Storage, transfer: Instructi
         if done.error is not None and is_last(copy, storage):
             put_back(copy, storage)
             return
-        copy.lane.retire_buffer(copy)
-        if copy.lane.waiting:
-            engine.retry(copy.lane)
+        copy.device.retire_buffer(copy)
+        if copy.device.waiting:
+            engine.retry(copy.device)
 
     transfer.on_retire = settle
 
@@ -69,7 +69,7 @@ def is_last(copy: Copy, storage: Storage) -> bool:
 def put_back(copy: Copy, storage: Storage) -> None:
     """The copy is the current one of its device again; failed ones leave."""
     for failed in list(storage.copies.values()):
-        failed.lane.forget(failed, storage)
-    storage.copies[copy.lane] = copy
+        failed.device.forget(failed, storage)
+    storage.copies[copy.device] = copy
     copy.current = True
-    copy.lane.planned += copy.nbytes
+    copy.device.planned += copy.nbytes

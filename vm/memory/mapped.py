@@ -2,7 +2,8 @@
 
 - A pin is one of the copy's `uses`. No buffer with a use is freed, handed down, inherited or forwarded; that holds
   whether the copy is in its storage's map or not, and needs no further check.
-- A pinned copy is not forgotten to make room (`Lane.may_forget`): that would free nothing, and the plan would not know.
+- A pinned copy is not forgotten to make room (`DeviceState.may_forget`): that would free nothing, and the plan would
+  not know.
 
 A pin is taken at admission, so that the plan is what a serial run would make it, and given back where a tensor lets go
 of its storage (`Residency.unshare`): the one way out, for release and for the end of a session.
@@ -22,23 +23,23 @@ if TYPE_CHECKING:
 
 def pin(engine: Engine, hold: Tensor, copy: Copy) -> None:
     """A client reads that copy until the hold lets go."""
-    lane = copy.lane
+    device = copy.device
     copy.uses += 1
-    lane.pinned[copy] = lane.pinned.get(copy, 0) + 1
+    device.pinned[copy] = device.pinned.get(copy, 0) + 1
     engine.residency.holds[hold] = (copy, hold.storage)
 
 
 def unpin(engine: Engine, hold: Tensor) -> None:
     """The hold lets go. The copy is a replica like others again, or its buffer goes with its last use."""
     copy, storage = engine.residency.holds.pop(hold)
-    lane = copy.lane
+    device = copy.device
     copy.uses -= 1
-    lane.pinned[copy] -= 1
-    if not lane.pinned[copy]:
-        del lane.pinned[copy]
+    device.pinned[copy] -= 1
+    if not device.pinned[copy]:
+        del device.pinned[copy]
     if not copy.current:
-        lane.retire_buffer(copy)
-    elif lane.may_forget(copy, storage):
-        lane.replicas.setdefault(copy, storage)
-    if lane.waiting:
-        engine.retry(lane)
+        device.retire_buffer(copy)
+    elif device.may_forget(copy, storage):
+        device.replicas.setdefault(copy, storage)
+    if device.waiting:
+        engine.retry(device)

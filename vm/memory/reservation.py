@@ -1,11 +1,11 @@
-"""Reserving memory at dispatch. Only the driving thread binds copies to buffers; `lane` keeps the ledger."""
+"""Reserving memory at dispatch. Only the driving thread binds copies to buffers; `device` keeps the ledger."""
 
 from __future__ import annotations
 
 import heapq
 
 from ...interpreter.errors import DeviceMemoryError, TensordError
-from ..model.device_state import Lane
+from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
 from ..model.operand import Binding
 from ..model.tensor import Copy
@@ -13,24 +13,24 @@ from ..scheduler.lost_devices import loss_of
 
 
 def reserve(instruction: Instruction) -> bool:
-    """Give every copy that it makes a buffer. False: it waits in its lane's queue, or it `is_stuck`."""
+    """Give every copy that it makes a buffer. False: it waits in its device's queue, or it `is_stuck`."""
     needy = [b for b in instruction.outputs if b.copy.buffer is None and b.copy.nbytes >= 0]
     if not needy:
         if not most_of(instruction):  # else what it may take at most stays spoken for until its kernel has decided
-            instruction.lane.settle(instruction)
+            instruction.device.settle(instruction)
         return True
     need = sum(binding.copy.nbytes for binding in needy)
-    lane = instruction.lane
-    if forward(instruction, needy) or (lane.may_reserve(instruction, need) and take(instruction, needy)):
-        lane.settle(instruction)
+    device = instruction.device
+    if forward(instruction, needy) or (device.may_reserve(instruction, need) and take(instruction, needy)):
+        device.settle(instruction)
         return True
     wait_for_memory(instruction)
     return False
 
 
 def wait_for_memory(instruction: Instruction) -> None:
-    """Queue it on its lane; each release of memory tries the oldest again."""
-    heapq.heappush(instruction.lane.waiting, (instruction.id, instruction))
+    """Queue it on its device; each release of memory tries the oldest again."""
+    heapq.heappush(instruction.device.waiting, (instruction.id, instruction))
 
 
 def most_of(instruction: Instruction) -> int:
@@ -57,16 +57,16 @@ def forward(instruction: Instruction, needy: list[Binding]) -> bool:
 def take(instruction: Instruction, needy: list[Binding]) -> bool:
     """Allocate for every output, or for none."""
     taken: list[Copy] = []
-    lane = instruction.lane
+    device = instruction.device
     for binding in needy:
         copy = binding.copy
         if instruction.payload is not None:
-            copy.buffer = lane.adopt(instruction.payload)
+            copy.buffer = device.adopt(instruction.payload)
         else:
-            copy.buffer = lane.allocate(copy.nbytes, instruction.stream)
+            copy.buffer = device.allocate(copy.nbytes, instruction.stream)
         if copy.buffer is None:
             for other in taken:
-                lane.free(other)
+                device.free(other)
             return False
         taken.append(copy)
     return True
@@ -78,10 +78,10 @@ def is_stuck(instruction: Instruction) -> bool:
     Nor is there anything under way: what a later instruction uses that was dispatched before may be a copy that is
     valid elsewhere too, or poisoned, and would have been dropped if it had not been for that use.
     """
-    lane = instruction.lane
-    if next(iter(lane.live)) is not instruction or instruction.soft or any(lane.hand_me_downs.values()):
+    device = instruction.device
+    if next(iter(device.live)) is not instruction or instruction.soft or any(device.hand_me_downs.values()):
         return False
-    return not any(other.handed and not other.arrived for other in lane.live if other is not instruction)
+    return not any(other.handed and not other.arrived for other in device.live if other is not instruction)
 
 
 def bequeath(instruction: Instruction) -> None:
@@ -89,25 +89,25 @@ def bequeath(instruction: Instruction) -> None:
     for binding in instruction.outputs:
         copy = binding.copy
         if not copy.queued and instruction.failure_of(copy) is not None:
-            copy.lane.give_up(copy)
+            copy.device.give_up(copy)
 
 
 def out_of_memory(instruction: Instruction) -> TensordError:
     """The error of an instruction that is stuck."""
-    device = instruction.lane.device
-    if device.lost is not None:
-        return loss_of(instruction.lane)
+    backend = instruction.device.backend
+    if backend.lost is not None:
+        return loss_of(instruction.device)
     need = sum(b.copy.nbytes for b in instruction.outputs if b.copy.buffer is None and b.copy.nbytes > 0)
     return DeviceMemoryError(
-        f"{instruction.label}: {need} bytes do not fit on {device.name}, where {device.allocated} of {device.limit} "
+        f"{instruction.label}: {need} bytes do not fit on {backend.name}, where {backend.allocated} of {backend.limit} "
         "bytes are in use; release tensors, or use smaller ones"
     )
 
 
-def next_waiting(lane: Lane) -> Instruction | None:
+def next_waiting(device: DeviceState) -> Instruction | None:
     """The oldest instruction that waits for memory, taken from the queue."""
-    while lane.waiting:
-        instruction = heapq.heappop(lane.waiting)[1]
+    while device.waiting:
+        instruction = heapq.heappop(device.waiting)[1]
         if not instruction.retired:
             return instruction
     return None

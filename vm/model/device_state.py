@@ -1,4 +1,4 @@
-"""A lane: what the engine keeps for one device. Its streams' load and its memory ledger.
+"""A device: what the engine keeps for one device. Its streams' load and its memory ledger.
 
 The ledger makes one promise: a program that fits in the device's memory when its instructions run one by one fits
 here too, in whatever order they become ready.
@@ -9,7 +9,7 @@ here too, in whatever order they become ready.
   The first of them may reserve whenever it fits. A later one may overtake only if what is left still suffices for
   all that are unreserved, so the first always finds its memory once everything before it has retired.
 - `waiting` are ready instructions whose memory was not free. They block no stream; each release of memory tries
-  them again, the oldest first. The oldest live instruction of the lane fails if it does not fit even then.
+  them again, the oldest first. The oldest live instruction of the device fails if it does not fit even then.
 
 Rejected: reserving in order of readiness (two half-admitted programs deadlock or fail where either would have fitted),
 and reserving at admission (a long pending list would hold memory that it needs only later).
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 UNCOUNTED = 1 << 30  # bytes that a value may have on however small a device
 
 
-class Lane:
+class DeviceState:
     """The engine's side of one device."""
 
     __slots__ = (
+        "backend",
         "compute",
-        "device",
         "hand_me_downs",
         "inline_work",
         "live",
@@ -53,11 +53,11 @@ class Lane:
         "waiting",
     )
 
-    def __init__(self, device: Device, inline_work: int) -> None:
-        self.device = device
+    def __init__(self, backend: Device, inline_work: int) -> None:
+        self.backend = backend
         self.inline_work = inline_work  # bounded kernels up to this may run on the driving thread
-        self.name = device.name
-        self.compute = list(device.compute)
+        self.name = backend.name
+        self.compute = list(backend.compute)
         self.planned = 0
         self.unreserved: dict[Instruction, int] = {}
         self.unreserved_bytes = 0
@@ -104,18 +104,18 @@ class Lane:
 
     def may_reserve(self, instruction: Instruction, nbytes: int) -> bool:
         """May the instruction reserve now without endangering one in front of it?"""
-        device = self.device
-        free = device.limit - device.allocated
+        backend = self.backend
+        free = backend.limit - backend.allocated
         if not self.unknown and free >= self.unreserved_bytes:
             return True  # enough for everybody
         if next(iter(self.unreserved), instruction) is instruction:
             return True
         # Someone in front does not know its needs: leave it half of the device.
-        return self.unknown > 0 and free - nbytes >= max(self.unreserved_bytes, device.limit // 2)
+        return self.unknown > 0 and free - nbytes >= max(self.unreserved_bytes, backend.limit // 2)
 
     def has_spare(self, nbytes: int) -> bool:
         """Is so much free beside all that instructions in front still have to reserve?"""
-        return not self.unknown and self.device.limit - self.device.allocated - nbytes >= self.unreserved_bytes
+        return not self.unknown and self.backend.limit - self.backend.allocated - nbytes >= self.unreserved_bytes
 
     def allocate(self, nbytes: int, stream: Stream | None) -> Buffer | None:
         """A buffer for an instruction of that stream, after dropping idle replicas if need be; None if none fits."""
@@ -124,9 +124,9 @@ class Lane:
             for i in range(len(handed) - 1, -1, -1):
                 if handed[i].nbytes == nbytes:
                     return handed.pop(i)
-        buffer = self.device.allocate(nbytes)
+        buffer = self.backend.allocate(nbytes)
         while buffer is None and self.drop_idle_replica():
-            buffer = self.device.allocate(nbytes)
+            buffer = self.backend.allocate(nbytes)
         return buffer
 
     def refuse_vast(self, nbytes: int, what: str) -> None:
@@ -134,9 +134,9 @@ class Lane:
 
         Views cost nothing. What kernels make of them meanwhile, and copies for clients, are memory that nobody counts.
         """
-        if nbytes > max(self.device.limit, UNCOUNTED):
+        if nbytes > max(self.backend.limit, UNCOUNTED):
             raise DeviceMemoryError(
-                f"{what} of {nbytes} bytes is more than all the memory of {self.name} ({self.device.limit} bytes): "
+                f"{what} of {nbytes} bytes is more than all the memory of {self.name} ({self.backend.limit} bytes): "
                 "use a part of it"
             )
 
@@ -147,9 +147,9 @@ class Lane:
 
     def adopt(self, array: Any) -> Buffer | None:
         """An array of its own as a buffer, after dropping idle replicas if need be; None if it does not fit."""
-        buffer = self.device.adopt(array)
+        buffer = self.backend.adopt(array)
         while buffer is None and self.drop_idle_replica():
-            buffer = self.device.adopt(array)
+            buffer = self.backend.adopt(array)
         return buffer
 
     def drop_idle_replica(self) -> bool:
@@ -164,7 +164,7 @@ class Lane:
 
     def make_room(self, spare: set[Copy]) -> None:
         """Drop replicas, but none of `spare`, until what is planned fits or none is left."""
-        excess = self.planned - self.device.limit
+        excess = self.planned - self.backend.limit
         if excess <= 0:
             return
         for copy, storage in list(self.replicas.items()):
@@ -228,7 +228,7 @@ class Lane:
     def free(self, copy: Copy) -> None:
         """Give the copy's buffer back."""
         if copy.buffer is not None:
-            self.device.free(copy.buffer)
+            self.backend.free(copy.buffer)
             copy.buffer = None
 
     def count_move(self, kind: str, nbytes: int) -> None:
@@ -246,10 +246,10 @@ class Lane:
         stream.queued += step
         if stream.queued == 0 and self.hand_me_downs:
             for buffer in self.hand_me_downs.pop(stream, ()):
-                self.device.free(buffer)
+                self.backend.free(buffer)
 
     def __repr__(self) -> str:
-        return f"<lane {self.name}>"
+        return f"<device {self.name}>"
 
 
 def others(storage: Storage, copy: Copy) -> list[Copy]:

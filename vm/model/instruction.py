@@ -27,7 +27,7 @@ from .reason import Reason
 
 if TYPE_CHECKING:
     from ..scheduler.stream_quota import Share
-    from .device_state import Lane
+    from .device_state import DeviceState
     from .operand import Binding
     from .plan import Plan
     from .session import VmSession
@@ -77,6 +77,7 @@ class Instruction:
         "author",
         "bytes_moved",
         "dependents",
+        "device",
         "dispatched",
         "edges",
         "error",
@@ -91,7 +92,6 @@ class Instruction:
         "inputs",
         "kernel",
         "label",
-        "lane",
         "location",
         "on_control",
         "on_doom",
@@ -120,13 +120,15 @@ class Instruction:
         "writes",
     )
 
-    def __init__(self, id_: int, session: VmSession, opcode: Opcode, label: str, lane: Lane, location: int) -> None:
+    def __init__(
+        self, id_: int, session: VmSession, opcode: Opcode, label: str, device: DeviceState, location: int
+    ) -> None:
         self.id = id_
         self.session = session  # whose cancellation and limits it is subject to
         self.author = session  # whose location numbers it carries
         self.opcode = opcode
         self.label = label
-        self.lane = lane
+        self.device = device
         self.location = location
         self.status = Status.WAITING
         self.plan: Plan | None = None

@@ -17,7 +17,7 @@ from ...interpreter.schema.opdef import BoundKernel, FrozenAttributes, OpDef, Ou
 from ...interpreter.schema.promotion import check_scalars
 from ...interpreter.schema.targets import check_targets
 from ...interpreter.types.meta import Meta, OperandMeta
-from .device_state import Lane
+from .device_state import DeviceState
 
 
 class Plan:
@@ -25,12 +25,12 @@ class Plan:
 
     __slots__ = (
         "attributes",
+        "device",
         "forward",
         "immediate",
         "in_place",
         "kernel",
         "label",
-        "lane",
         "layouts",
         "metas",
         "most",
@@ -49,7 +49,7 @@ class Plan:
         op: OpDef,
         attributes: FrozenAttributes,
         metas: tuple[OperandMeta | None, ...],
-        lane: Lane,
+        device: DeviceState,
         targets: tuple[Meta | None, ...] | None,
         infer: InferCache,
         session: int,
@@ -59,19 +59,21 @@ class Plan:
         self.label = op.name
         self.attributes = attributes
         self.metas = metas
-        self.lane = lane
+        self.device = device
         self.in_place = targets is not None
         self.scalars = tuple(isinstance(meta, type) for meta in metas)
         self.two = len(metas) == 2 and all(type(meta) is Meta for meta in metas)  # two tensors
         self.pending = None in metas
-        if op.name in lane.device.missing:
-            raise MetadataError(f"{op.name} has no kernel on {lane.name}", op=op.name)
+        if op.name in device.backend.missing:
+            raise MetadataError(f"{op.name} has no kernel on {device.name}", op=op.name)
         if op.view is None:
-            lane.refuse_vast(max((m.nbytes for m in metas if isinstance(m, Meta)), default=0), f"{op.name}: an operand")
+            device.refuse_vast(
+                max((m.nbytes for m in metas if isinstance(m, Meta)), default=0), f"{op.name}: an operand"
+            )
         self.outputs: OutputMetas = infer.infer(op, metas, attributes)
         self.outputs = check_targets(op, self.outputs, targets)
         self.kernel: BoundKernel = op.bind(
-            lane.device.xp, len(metas), dict(attributes), aliased=self.in_place, room=lane.device.limit
+            device.backend.xp, len(metas), dict(attributes), aliased=self.in_place, room=device.backend.limit
         )
         known = [meta for meta in metas if meta is not None]
         self.work = 0 if self.pending else op.estimate(tuple(known), self.outputs, dict(attributes))
@@ -85,13 +87,13 @@ class Plan:
             and None not in self.outputs
             and op.view is None
             and not op.partial
-            and self.work <= lane.inline_work
+            and self.work <= device.inline_work
         )
         reads = "".join("" if scalar else "r" for scalar in self.scalars)
         kinds = reads + ("2" if op.dynamic else "w") * len(self.outputs)
         self.layouts: dict[Any, Any] = {}  # of a view op: (offset, strides) of its base -> those of the view, or None
         # What every record of an op that ran at admission has in common: session, opcode, op, device, operand kinds.
-        self.traits = (session, Opcode.CALL.value, op.name, lane.name, kinds)
+        self.traits = (session, Opcode.CALL.value, op.name, device.name, kinds)
 
     def with_metas(
         self,
@@ -104,7 +106,7 @@ class Plan:
 
         That is so for a number among the operands, too: which dtype it has to fit was not known there.
         """
-        plan = Plan(self.op, self.attributes, metas, self.lane, targets, infer, self.session)
+        plan = Plan(self.op, self.attributes, metas, self.device, targets, infer, self.session)
         check_scalars(self.op.name, operands, metas, dict(self.attributes))
         return plan
 

@@ -29,7 +29,7 @@ from ...streams.stream import Stream
 
 if TYPE_CHECKING:
     from .account import Account
-    from .device_state import Lane
+    from .device_state import DeviceState
     from .instruction import Instruction
 
 # What a copy mirrors: None for the whole storage, else the layout of the one view whose bytes it holds, packed.
@@ -42,8 +42,8 @@ class Copy:
     __slots__ = (
         "buffer",
         "current",
+        "device",
         "id",
-        "lane",
         "nbytes",
         "poison",
         "queued",
@@ -55,9 +55,9 @@ class Copy:
         "writer",
     )
 
-    def __init__(self, id_: int, lane: Lane, nbytes: int, version: int) -> None:
+    def __init__(self, id_: int, device: DeviceState, nbytes: int, version: int) -> None:
         self.id = id_
-        self.lane = lane
+        self.device = device
         self.nbytes = nbytes  # -1 while the meta is pending
         self.version = version
         self.buffer: Buffer | None = None
@@ -79,24 +79,24 @@ class Copy:
         return writer.error is None and writer.opcode is not Opcode.TRANSFER
 
     def __repr__(self) -> str:
-        return f"<copy {self.id} on {self.lane.name} v{self.version}>"
+        return f"<copy {self.id} on {self.device.name} v{self.version}>"
 
 
 class Storage:
     """The logical object behind one or more tensors.
 
-    `copies` maps a device's lane to its whole current copy; `views` (rarely there) maps (lane, view) to a current
+    `copies` maps a device's device to its whole current copy; `views` (rarely there) maps (device, view) to a current
     copy of that view's bytes alone. `sharers` counts the live tensors on it, in program order. `account` is that of the
     session that made it; None for one that has never had a value, since what was to make it was refused.
     """
 
     __slots__ = ("account", "copies", "nbytes", "sharers", "version", "views")
 
-    def __init__(self, nbytes: int, lane: Lane, copy: Copy, account: Account | None = None) -> None:
+    def __init__(self, nbytes: int, device: DeviceState, copy: Copy, account: Account | None = None) -> None:
         self.nbytes = nbytes
         self.account = account
-        self.copies: dict[Lane, Copy] = {lane: copy}
-        self.views: dict[tuple[Lane, ViewKey], Copy] | None = None
+        self.copies: dict[DeviceState, Copy] = {device: copy}
+        self.views: dict[tuple[DeviceState, ViewKey], Copy] | None = None
         self.version = copy.version
         self.sharers = 1
 
@@ -117,7 +117,7 @@ class Tensor:
 
     __slots__ = ("bound", "dependents", "holders", "home", "meta", "meta_error", "offset", "storage", "strides")
 
-    def __init__(self, meta: Meta | None, storage: Storage, home: Lane) -> None:
+    def __init__(self, meta: Meta | None, storage: Storage, home: DeviceState) -> None:
         self.meta = meta
         self.storage = storage
         self.home = home

@@ -18,7 +18,7 @@ from ...interpreter.types.meta import Meta
 from ...streams.stream import StreamKind
 from ..memory.mapped import unpin
 from ..model.account import charge, let_off
-from ..model.device_state import Lane
+from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
 from ..model.operand import Binding
 from ..model.tensor import Copy, Storage, Tensor
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class Residency:
     """The planner. One per engine; called only during admission."""
 
-    def __init__(self, engine: Engine, host: Lane | None) -> None:
+    def __init__(self, engine: Engine, host: DeviceState | None) -> None:
         self.engine = engine
         self.planned: list[Instruction] | None = None  # collects the transfers that `place` plans
         self.host = host  # where data stops over between devices without peer access
@@ -39,15 +39,15 @@ class Residency:
         self.holds: dict[Tensor, tuple[Copy, Storage]] = {}  # fetched values, and the copies that clients have mapped
         self.orphans: list[Storage] = []  # left by their last tensor, but an operand of what is being admitted
 
-    def new_copy(self, lane: Lane, nbytes: int, version: int) -> Copy:
-        """A fresh copy on a lane, planned for."""
+    def new_copy(self, device: DeviceState, nbytes: int, version: int) -> Copy:
+        """A fresh copy on a device, planned for."""
         engine = self.engine
         engine.copies += 1
         if nbytes > 0:
-            lane.planned += nbytes
-        return Copy(engine.copies, lane, nbytes, version)
+            device.planned += nbytes
+        return Copy(engine.copies, device, nbytes, version)
 
-    def new_tensor(self, meta: Meta | None, home: Lane) -> tuple[Tensor, Copy]:
+    def new_tensor(self, meta: Meta | None, home: DeviceState) -> tuple[Tensor, Copy]:
         """A new tensor with its storage and the one copy at home."""
         nbytes = -1 if meta is None else meta.nbytes
         copy = self.new_copy(home, nbytes, 1)
@@ -55,86 +55,86 @@ class Residency:
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
-    def operand(self, tensor: Tensor, lane: Lane, session: VmSession, location: int) -> Binding:
-        """Bind a tensor for reading on a lane; plans a Transfer where no current copy is there yet."""
+    def operand(self, tensor: Tensor, device: DeviceState, session: VmSession, location: int) -> Binding:
+        """Bind a tensor for reading on a device; plans a Transfer where no current copy is there yet."""
         storage = tensor.storage
-        copy = storage.copies.get(lane)
+        copy = storage.copies.get(device)
         if copy is not None:
-            lane.used(copy)
+            device.used(copy)
             self.bound.append(copy)
             return Binding(copy, tensor, tensor.offset, tensor.strides)
         key = tensor.view_key()
         small = key is not None and tensor.meta is not None and tensor.meta.nbytes < storage.nbytes
-        if session.strict and not (small and storage.views and (lane, key) in storage.views):
+        if session.strict and not (small and storage.views and (device, key) in storage.views):
             homes = ", ".join(at.name for at in storage.copies)
-            raise MetadataError(f"placement is strict: the tensor is on {homes}, not on {lane.name}; use to_device")
+            raise MetadataError(f"placement is strict: the tensor is on {homes}, not on {device.name}; use to_device")
         if small:
-            return Binding(self.view_copy(tensor, lane, session, location), tensor, 0, None)
-        return Binding(self.whole_copy(tensor, lane, session, location), tensor, tensor.offset, tensor.strides)
+            return Binding(self.view_copy(tensor, device, session, location), tensor, 0, None)
+        return Binding(self.whole_copy(tensor, device, session, location), tensor, tensor.offset, tensor.strides)
 
-    def place(self, tensor: Tensor, lane: Lane, session: VmSession, location: int) -> None:
-        """Move a tensor's bytes to a lane because the user asked for it: allowed under strict placement, too."""
+    def place(self, tensor: Tensor, device: DeviceState, session: VmSession, location: int) -> None:
+        """Move a tensor's bytes to a device because the user asked for it: allowed under strict placement, too."""
         planned = self.planned = []
         strict, session.strict = session.strict, False
         try:
-            self.operand(tensor, lane, session, location)
+            self.operand(tensor, device, session, location)
         finally:
             session.strict = strict
             self.planned = None
         session.moves.update(dict.fromkeys(move for move in planned if not move.retired))
 
-    def whole_copy(self, tensor: Tensor, lane: Lane, session: VmSession, location: int) -> Copy:
-        """Plan a transfer of the whole storage to a lane."""
+    def whole_copy(self, tensor: Tensor, device: DeviceState, session: VmSession, location: int) -> Copy:
+        """Plan a transfer of the whole storage to a device."""
         storage = tensor.storage
-        source = self.source(storage, lane)
-        hop = self.stopover(source.lane, lane)
+        source = self.source(storage, device)
+        hop = self.stopover(source.device, device)
         if hop is not None:
             source = storage.copies.get(hop) or self.whole_copy(tensor, hop, session, location)
         raw = tensor
         if tensor.strides is not None or (tensor.meta is not None and tensor.meta.nbytes != storage.nbytes):
             raw = Tensor(Meta.of((storage.nbytes,), "uint8"), storage, tensor.home)
-        copy = self.new_copy(lane, storage.nbytes, storage.version)
-        storage.copies[lane] = copy
-        lane.replicas[copy] = storage
+        copy = self.new_copy(device, storage.nbytes, storage.version)
+        storage.copies[device] = copy
+        device.replicas[copy] = storage
         self.bound.append(copy)
-        source.lane.replicas.setdefault(source, storage)
+        source.device.replicas.setdefault(source, storage)
         self.transfer(Binding(source, raw, 0, None), Binding(copy, raw, 0, None), storage, session, location)
         return copy
 
-    def view_copy(self, tensor: Tensor, lane: Lane, session: VmSession, location: int) -> Copy:
-        """Plan a transfer of one view's bytes to a lane, or find the one planned before."""
+    def view_copy(self, tensor: Tensor, device: DeviceState, session: VmSession, location: int) -> Copy:
+        """Plan a transfer of one view's bytes to a device, or find the one planned before."""
         storage, key, meta = tensor.storage, tensor.view_key(), tensor.meta
         if key is None or meta is None:
             raise AssertionError("only a view with a known meta has a copy of its own")
         views = storage.views
         if views is None:
             views = storage.views = {}
-        copy = views.get((lane, key))
+        copy = views.get((device, key))
         if copy is not None:
-            lane.used(copy)
+            device.used(copy)
             self.bound.append(copy)
             return copy
-        source = self.source(storage, lane)
+        source = self.source(storage, device)
         origin = Binding(source, tensor, tensor.offset, tensor.strides)
-        hop = self.stopover(source.lane, lane)
+        hop = self.stopover(source.device, device)
         if hop is not None:
             origin = Binding(self.view_copy(tensor, hop, session, location), tensor, 0, None)
-        copy = self.new_copy(lane, meta.nbytes, storage.version)
+        copy = self.new_copy(device, meta.nbytes, storage.version)
         copy.view = key
-        views[lane, key] = copy
-        lane.replicas[copy] = storage
+        views[device, key] = copy
+        device.replicas[copy] = storage
         self.bound.append(copy)
         self.transfer(origin, Binding(copy, tensor, 0, None), storage, session, location)
         return copy
 
-    def source(self, storage: Storage, lane: Lane) -> Copy:
-        """The copy to transfer from: one that reaches the lane directly, and rather one that is there already."""
+    def source(self, storage: Storage, device: DeviceState) -> Copy:
+        """The copy to transfer from: one that reaches the device directly, and rather one that is there already."""
         best, best_rank = None, (True, True, True)
         for copy in storage.copies.values():
             rank = (
-                self.stopover(copy.lane, lane) is not None,
+                self.stopover(copy.device, device) is not None,
                 copy.writer is not None or copy.poison is not None,
-                copy.lane is not self.host,
+                copy.device is not self.host,
             )
             if best is None or rank < best_rank:
                 best, best_rank = copy, rank
@@ -142,9 +142,9 @@ class Residency:
             raise AssertionError("a storage has at least one current copy")
         return best
 
-    def stopover(self, source: Lane, target: Lane) -> Lane | None:
-        """The host lane, if data cannot go from source to target directly."""
-        if source.device.host or target.device.host or target.device.reaches(source.device):
+    def stopover(self, source: DeviceState, target: DeviceState) -> DeviceState | None:
+        """The host device, if data cannot go from source to target directly."""
+        if source.backend.host or target.backend.host or target.backend.reaches(source.backend):
             return None
         if self.host is None:
             raise MetadataError(f"{target.name} cannot reach {source.name}, and there is no cpu device to go through")
@@ -152,7 +152,7 @@ class Residency:
 
     def transfer(self, source: Binding, target: Binding, storage: Storage, session: VmSession, location: int) -> None:
         """Admit the Transfer instruction itself. It belongs to no session, so nobody's cancellation stops it."""
-        here, there = source.copy.lane.device, target.copy.lane.device
+        here, there = source.copy.device.backend, target.copy.device.backend
         kernel: Callable[[Any, Any], None]
         if there.host and not here.host:
             kind, carrier, kernel = StreamKind.D2H, here, here.copy_out
@@ -161,8 +161,8 @@ class Residency:
         else:
             kind, carrier, kernel = StreamKind.P2P, there, source_first(there.peer_copy)
         engine = self.engine
-        label = f"{kind.value} {source.copy.lane.name}->{target.copy.lane.name}"
-        instruction = engine.new_instruction(engine.nobody, Opcode.TRANSFER, label, target.copy.lane, location)
+        label = f"{kind.value} {source.copy.device.name}->{target.copy.device.name}"
+        instruction = engine.new_instruction(engine.nobody, Opcode.TRANSFER, label, target.copy.device, location)
         instruction.author = session
         instruction.stream = carrier.copy_stream(kind)
         instruction.inputs, instruction.outputs = (source,), (target,)
@@ -180,51 +180,51 @@ class Residency:
         instruction.author.moves.pop(instruction, None)
         copy = instruction.writes[0]
         if instruction.error is None:
-            copy.lane.count_move(kind.value, instruction.bytes_moved)
+            copy.device.count_move(kind.value, instruction.bytes_moved)
         elif copy.current and (len(storage.copies) > 1 or copy.view is not None):
             self.leave(copy, storage)
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
-    def target(self, tensor: Tensor, lane: Lane, partial: bool, session: VmSession, location: int) -> Binding:
-        """Bind an existing tensor for writing on a lane.
+    def target(self, tensor: Tensor, device: DeviceState, partial: bool, session: VmSession, location: int) -> Binding:
+        """Bind an existing tensor for writing on a device.
 
         Values are independent: if another live tensor shares the storage, this one gets a storage of its own, filled
-        by a Copy instruction if the write is partial. Afterwards the lane's copy is the only current one.
+        by a Copy instruction if the write is partial. Afterwards the device's copy is the only current one.
         """
         storage = tensor.storage
         if storage.sharers > 1 or tensor.strides is not None:
-            return self.detach(tensor, lane, partial, session, location)
+            return self.detach(tensor, device, partial, session, location)
         charge(session, storage)
-        copy = self.operand(tensor, lane, session, location).copy if partial else self.written_copy(storage, lane)
+        copy = self.operand(tensor, device, session, location).copy if partial else self.written_copy(storage, device)
         for other in storage.current():
             if other is not copy:
                 self.leave(other, storage)
-        lane.replicas.pop(copy, None)
+        device.replicas.pop(copy, None)
         storage.version += 1
         copy.version = storage.version
         return Binding(copy, tensor, 0, None)
 
-    def written_copy(self, storage: Storage, lane: Lane) -> Copy:
-        """The lane's copy, to be overwritten; a new one where there is none, or one that never got memory."""
-        copy = storage.copies.get(lane)
+    def written_copy(self, storage: Storage, device: DeviceState) -> Copy:
+        """The device's copy, to be overwritten; a new one where there is none, or one that never got memory."""
+        copy = storage.copies.get(device)
         if copy is not None and copy.buffer is None and copy.writer is None:
             self.leave(copy, storage)
             copy = None
         if copy is None:
-            copy = storage.copies[lane] = self.new_copy(lane, storage.nbytes, storage.version)
+            copy = storage.copies[device] = self.new_copy(device, storage.nbytes, storage.version)
         return copy
 
-    def detach(self, tensor: Tensor, lane: Lane, partial: bool, session: VmSession, location: int) -> Binding:
-        """Give the tensor a storage of its own on the lane."""
-        old = self.operand(tensor, lane, session, location) if partial else None
+    def detach(self, tensor: Tensor, device: DeviceState, partial: bool, session: VmSession, location: int) -> Binding:
+        """Give the tensor a storage of its own on the device."""
+        old = self.operand(tensor, device, session, location) if partial else None
         meta = tensor.meta
         nbytes = -1 if meta is None else meta.nbytes
-        copy = self.new_copy(lane, nbytes, 1)
+        copy = self.new_copy(device, nbytes, 1)
         tensor.storage.sharers -= 1
         if tensor.storage.sharers == 0:
             self.orphans.append(tensor.storage)
-        tensor.storage = Storage(nbytes, lane, copy)
+        tensor.storage = Storage(nbytes, device, copy)
         charge(session, tensor.storage)
         tensor.offset, tensor.strides = 0, None
         target = Binding(copy, tensor, 0, None)
@@ -235,7 +235,7 @@ class Residency:
     def fill(self, source: Binding, target: Binding, session: VmSession, location: int) -> None:
         """Admit a Copy instruction within one device."""
         engine = self.engine
-        instruction = engine.new_instruction(engine.nobody, Opcode.COPY, "copy", target.copy.lane, location)
+        instruction = engine.new_instruction(engine.nobody, Opcode.COPY, "copy", target.copy.device, location)
         instruction.author = session
         instruction.inputs, instruction.outputs = (source,), (target,)
         source.tensor.await_meta(instruction)
@@ -247,7 +247,7 @@ class Residency:
 
     def leave(self, copy: Copy, storage: Storage) -> None:
         """Take a copy out of its storage's map."""
-        copy.lane.forget(copy, storage)
+        copy.device.forget(copy, storage)
 
     def unshare(self, tensor: Tensor) -> None:
         """The tensor lets go of its storage; with its last tensor a storage's copies go."""
@@ -269,8 +269,8 @@ def drop_copies(storage: Storage) -> None:
     """Nothing names the storage any more: each copy goes with its last use."""
     let_off(storage)
     for copy in storage.current():
-        copy.lane.replicas.pop(copy, None)
-        copy.lane.drop(copy)
+        copy.device.replicas.pop(copy, None)
+        copy.device.drop(copy)
 
 
 def copy_array(source: Any, target: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...interpreter.schema.opdef import Layout
 from ...interpreter.types.meta import Meta, packed_strides
-from ..model.device_state import Lane
+from ..model.device_state import DeviceState
 from ..model.plan import Plan
 from ..model.tensor import Tensor
 
@@ -29,7 +29,7 @@ def view_of(plan: Plan, base: Tensor) -> Tensor | None:
     if layout is None:
         return None
     offset, strides = layout
-    return share(base, output, offset, strides, plan.lane)
+    return share(base, output, offset, strides, plan.device)
 
 
 def lay_out(plan: Plan, meta: Meta, output: Meta, base: Tensor) -> Layout | None:
@@ -40,7 +40,7 @@ def lay_out(plan: Plan, meta: Meta, output: Meta, base: Tensor) -> Layout | None
     return plan.op.view(meta, (base.offset, strides), output, dict(plan.attributes))
 
 
-def twin(base: Tensor, home: Lane) -> Tensor:
+def twin(base: Tensor, home: DeviceState) -> Tensor:
     """Another tensor with the present value of the base, and a home of its own; writes to either leave the other."""
     tensor = Tensor(base.meta, base.storage, home)
     tensor.offset, tensor.strides = base.offset, base.strides
@@ -49,7 +49,7 @@ def twin(base: Tensor, home: Lane) -> Tensor:
     return tensor
 
 
-def share(base: Tensor, meta: Meta, offset: int, strides: tuple[int, ...], home: Lane) -> Tensor:
+def share(base: Tensor, meta: Meta, offset: int, strides: tuple[int, ...], home: DeviceState) -> Tensor:
     """Another tensor on the base's storage, at home where the op runs."""
     storage = base.storage
     tensor = Tensor(meta, storage, home)

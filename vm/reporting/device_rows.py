@@ -7,34 +7,36 @@ from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...streams.stream import Stream
-from ..model.device_state import Lane
+from ..model.device_state import DeviceState
 from ..tracing.flat import Where
 
 if TYPE_CHECKING:
     from ..engine import Engine
 
 
-def describe(engine: Engine, lane: Lane, where: Where) -> dict[str, Any]:
+def describe(engine: Engine, device: DeviceState, where: Where) -> dict[str, Any]:
     """Everything about one device."""
-    device = lane.device
-    others = [other for other in engine.lanes.values() if other is not lane]
+    backend = device.backend
+    others = [other for other in engine.devices.values() if other is not device]
     return {
-        "name": lane.name,
-        "options": plain(getattr(device, "options", None)),
+        "name": device.name,
+        "options": plain(getattr(backend, "options", None)),
         "memory": {
-            "used": device.allocated,
-            "planned": lane.planned,
-            "limit": device.limit,
-            "cached": cached(lane),
-            "waiting": len(lane.waiting),
+            "used": backend.allocated,
+            "planned": device.planned,
+            "limit": backend.limit,
+            "cached": cached(device),
+            "waiting": len(device.waiting),
         },
-        "lost": lost(lane),
-        "streams": [_stream(engine, stream, where) for stream in device.streams],
-        "transfers": transfers(lane),
+        "lost": lost(device),
+        "streams": [_stream(engine, stream, where) for stream in backend.streams],
+        "transfers": transfers(device),
         "peers": [
-            other.name for other in others if not (device.host or other.device.host) and device.reaches(other.device)
+            other.name
+            for other in others
+            if not (backend.host or other.backend.host) and backend.reaches(other.backend)
         ],
-        "missing": sorted(device.missing),
+        "missing": sorted(backend.missing),
     }
 
 
@@ -60,20 +62,20 @@ def _running(engine: Engine, task: Any, since: int, where: Where) -> dict[str, A
     }
 
 
-def transfers(lane: Lane) -> dict[str, dict[str, int]]:
+def transfers(device: DeviceState) -> dict[str, dict[str, int]]:
     """Kind of transfer -> how many, and bytes."""
-    return {kind: {"count": count, "bytes": size} for kind, (count, size) in sorted(lane.moved.items())}
+    return {kind: {"count": count, "bytes": size} for kind, (count, size) in sorted(device.moved.items())}
 
 
-def cached(lane: Lane) -> int:
+def cached(device: DeviceState) -> int:
     """Bytes of freed memory kept for reuse."""
-    pool = getattr(lane.device, "pool", None)
+    pool = getattr(device.backend, "pool", None)
     return int(pool.cached) if pool is not None else 0
 
 
-def lost(lane: Lane) -> str:
+def lost(device: DeviceState) -> str:
     """Why the device is lost; empty while it works."""
-    error = lane.lost or lane.device.lost
+    error = device.lost or device.backend.lost
     return "" if error is None else str(error) or type(error).__name__
 
 

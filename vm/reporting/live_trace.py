@@ -54,7 +54,7 @@ def _entries(engine: Engine, where: Where, since: int, *, live: bool) -> Iterato
 
 def _head(engine: Engine, since: int) -> dict[str, Any]:
     return {
-        "devices": list(engine.lanes),
+        "devices": list(engine.devices),
         "taken": engine.clock(),
         "tick": engine.tick,
         "since": since,

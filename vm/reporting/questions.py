@@ -113,12 +113,12 @@ def _status(engine: Engine, _session: VmSession, about: About) -> dict[str, Any]
         "memory": resident_memory(),
         "devices": {
             name: {
-                "used": lane.device.allocated,
-                "limit": lane.device.limit,
-                "cached": cached(lane),
-                "lost": lost(lane),
+                "used": device.backend.allocated,
+                "limit": device.backend.limit,
+                "cached": cached(device),
+                "lost": lost(device),
             }
-            for name, lane in engine.lanes.items()
+            for name, device in engine.devices.items()
         },
         "sessions": len(engine.sessions),
         "tensors": sum(len(session.tensors) for session in engine.sessions.values()),
@@ -130,7 +130,7 @@ def _status(engine: Engine, _session: VmSession, about: About) -> dict[str, Any]
             "retired": engine.retired,
             "failed": engine.failed,
         },
-        "transfers": {name: transfers(lane) for name, lane in engine.lanes.items()},
+        "transfers": {name: transfers(device) for name, device in engine.devices.items()},
         "hung": plain(list(about.hung())),
         "recent_errors": [_error(error) for error in about.errors()[-ERRORS:]],
         "trace": {
@@ -174,8 +174,8 @@ def _tensors(
     most, only = min(_natural("limit", limit), MOST), _natural("session", session)
     if type(device) is not str:
         raise ProtocolError("tensors: the device is a name")
-    if device and device not in engine.lanes:
-        raise ProtocolError(f"there is no device {device!r:.40}; there are {', '.join(engine.lanes)}")
+    if device and device not in engine.devices:
+        raise ProtocolError(f"there is no device {device!r:.40}; there are {', '.join(engine.devices)}")
     if only and only not in engine.sessions:
         known = ", ".join(map(str, list(engine.sessions)[:10]))
         raise ProtocolError(f"there is no session {only}; there are {known}")
@@ -188,7 +188,7 @@ def _names(engine: Engine, _session: VmSession, _about: About, limit: object = M
 
 
 def _devices(engine: Engine, _session: VmSession, about: About) -> list[dict[str, Any]]:
-    return [describe(engine, lane, about.where) for lane in engine.lanes.values()]
+    return [describe(engine, device, about.where) for device in engine.devices.values()]
 
 
 # -- plain values ------------------------------------------------------------------------------------------------------

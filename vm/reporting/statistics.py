@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ...interpreter.errors import ProtocolError
-from ..model.device_state import Lane
+from ..model.device_state import DeviceState
 
 if TYPE_CHECKING:
     from ..engine import Engine
@@ -24,10 +24,10 @@ def statistics(engine: Engine, session: VmSession | None) -> dict[str, Any]:
         "pending": len(engine.pending),
         "by_status": dict(Counter(i.status.value for i in engine.live.values())),
         "infer_misses": engine.infer.misses,
-        "devices": {name: device_statistics(lane) for name, lane in engine.lanes.items()},
+        "devices": {name: device_statistics(device) for name, device in engine.devices.items()},
         "transfers": {
-            name: {kind: {"count": n, "bytes": size} for kind, (n, size) in sorted(lane.moved.items())}
-            for name, lane in engine.lanes.items()
+            name: {kind: {"count": n, "bytes": size} for kind, (n, size) in sorted(device.moved.items())}
+            for name, device in engine.devices.items()
         },
         "names": sorted(engine.names),
     }
@@ -42,14 +42,14 @@ def statistics(engine: Engine, session: VmSession | None) -> dict[str, Any]:
     return found
 
 
-def device_statistics(lane: Lane) -> dict[str, Any]:
+def device_statistics(device: DeviceState) -> dict[str, Any]:
     """Memory in bytes, and what is queued on each stream."""
     return {
-        "allocated": lane.device.allocated,
-        "planned": lane.planned,
-        "limit": lane.device.limit,
-        "waiting_for_memory": len(lane.waiting),
-        "queued": {stream.name: stream.queued for stream in lane.device.streams if stream.queued},
+        "allocated": device.backend.allocated,
+        "planned": device.planned,
+        "limit": device.backend.limit,
+        "waiting_for_memory": len(device.waiting),
+        "queued": {stream.name: stream.queued for stream in device.backend.streams if stream.queued},
     }
 
 
@@ -66,10 +66,10 @@ def residency(tensor: Tensor) -> dict[str, str]:
     storage = tensor.storage
     copies = dict(storage.copies)
     key = tensor.view_key()
-    for (lane, view), copy in (storage.views or {}).items():
+    for (device, view), copy in (storage.views or {}).items():
         if view == key:
-            copies.setdefault(lane, copy)
-    return {lane.name: state(copy) for lane, copy in copies.items()}
+            copies.setdefault(device, copy)
+    return {device.name: state(copy) for device, copy in copies.items()}
 
 
 def state(copy: Any) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from ..model.device_state import Lane
+from ..model.device_state import DeviceState
 from ..model.tensor import Tensor
 from .statistics import residency
 
@@ -25,17 +25,17 @@ DESCRIBED = 64  # rows per slice
 Found = tuple[int, int, int, Tensor]
 
 
-def tensor_slices(engine: Engine, limit: int, session: int, device: str) -> Iterator[list[dict[str, Any]]]:
+def tensor_slices(engine: Engine, limit: int, session: int, on: str) -> Iterator[list[dict[str, Any]]]:
     """The rows of the `limit` largest handles and names, largest first, in slices of which many are empty.
 
-    `session`: only its handles, 0 for all and the names that nobody else holds. `device`: only tensors that live there
+    `session`: only its handles, 0 for all and the names that nobody else holds. `on`: only tensors that live there
     or have a copy there.
     """
-    lane = engine.lanes.get(device)
+    device = engine.devices.get(on)
     largest: list[Found] = []
     everything = _handles(engine, session)
     while chunk := list(islice(everything, LOOKED_AT)):
-        _keep_largest(largest, [found for found in chunk if lane is None or _is_on(found[3], lane)], limit)
+        _keep_largest(largest, [found for found in chunk if device is None or _is_on(found[3], device)], limit)
         yield []
     if not largest:
         yield []  # an answer has a slice, also where there is no tensor
@@ -82,9 +82,9 @@ def _nbytes(tensor: Tensor) -> int:
     return -1 if tensor.meta is None else tensor.meta.nbytes
 
 
-def _is_on(tensor: Tensor, lane: Lane) -> bool:
+def _is_on(tensor: Tensor, device: DeviceState) -> bool:
     storage = tensor.storage
-    return tensor.home is lane or lane in storage.copies or any(where is lane for where, _ in storage.views or ())
+    return tensor.home is device or device in storage.copies or any(where is device for where, _ in storage.views or ())
 
 
 def _row(session: int, id_: int, tensor: Tensor, names: list[str]) -> dict[str, Any]:

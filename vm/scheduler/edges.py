@@ -108,9 +108,9 @@ def drop_use(copy: Copy, queued: int) -> None:
     copy.uses -= 1
     copy.queued -= queued
     if copy.poison is not None and not copy.queued:
-        copy.lane.give_up(copy)
+        copy.device.give_up(copy)
     elif not copy.current:
-        copy.lane.retire_buffer(copy)
+        copy.device.retire_buffer(copy)
 
 
 def is_maker(instruction: Instruction, copy: Copy) -> bool:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ...interpreter.errors import KernelError, TensordError
 from ...interpreter.opcodes import Opcode
-from ..model.device_state import Lane, others
+from ..model.device_state import DeviceState, others
 from ..model.instruction import Status
 from ..model.tensor import Copy, Storage
 
@@ -26,41 +26,41 @@ UNTOUCHED = frozenset({Opcode.RELEASE, Opcode.BARRIER})
 
 
 def abandon_lost(engine: Engine) -> None:
-    """Give up every lane whose device is lost. Called once per pass that processed completions."""
-    for lane in engine.lanes.values():
-        if lane.device.lost is not None and (lane.lost is None or lane.live):
-            lane.lost = loss_of(lane)
-            give_up_copies(engine, lane, lane.lost)
-            victims = [i for i in lane.live if i.opcode not in UNTOUCHED and i.error is None]
-            engine.doom([i for i in victims if i.status in (Status.WAITING, Status.READY)], lane.lost)
+    """Give up every device whose device is lost. Called once per pass that processed completions."""
+    for device in engine.devices.values():
+        if device.backend.lost is not None and (device.lost is None or device.live):
+            device.lost = loss_of(device)
+            give_up_copies(engine, device, device.lost)
+            victims = [i for i in device.live if i.opcode not in UNTOUCHED and i.error is None]
+            engine.doom([i for i in victims if i.status in (Status.WAITING, Status.READY)], device.lost)
 
 
-def loss_of(lane: Lane) -> TensordError:
+def loss_of(device: DeviceState) -> TensordError:
     """The error of everything that a lost device takes with it: one object."""
-    error = lane.lost or lane.device.lost
-    return error if isinstance(error, TensordError) else KernelError(f"device {lane.name} is lost: {error}")
+    error = device.lost or device.backend.lost
+    return error if isinstance(error, TensordError) else KernelError(f"device {device.name} is lost: {error}")
 
 
-def refuse_lost(lane: Lane) -> None:
+def refuse_lost(device: DeviceState) -> None:
     """Raise the device's error if it is lost: nothing new is admitted there."""
-    if lane.device.lost is not None:
-        raise loss_of(lane)
+    if device.backend.lost is not None:
+        raise loss_of(device)
 
 
-def give_up_copies(engine: Engine, lane: Lane, error: TensordError) -> None:
-    """Take the lane's copies out of the maps, or poison them where nothing else has the version."""
+def give_up_copies(engine: Engine, device: DeviceState, error: TensordError) -> None:
+    """Take the device's copies out of the maps, or poison them where nothing else has the version."""
     for storage in storages(engine):
         for copy in storage.current():
-            if copy.lane is lane and copy.writer is None and (copy.poison is None or copy.poison is error):
+            if copy.device is device and copy.writer is None and (copy.poison is None or copy.poison is error):
                 if copy.view is not None or any(survives(other) for other in others(storage, copy)):
-                    lane.forget(copy, storage)
+                    device.forget(copy, storage)
                 else:
                     copy.poison = error
 
 
 def survives(copy: Copy) -> bool:
     """Has it the value, or will it have, without the lost device?"""
-    return copy.lane.device.lost is None and copy.is_or_will_be_valid
+    return copy.device.backend.lost is None and copy.is_or_will_be_valid
 
 
 def storages(engine: Engine) -> Iterable[Storage]:

@@ -89,7 +89,7 @@ def learn_copy_size(copy: Copy, nbytes: int) -> None:
     if copy.nbytes < 0:
         copy.nbytes = nbytes
         if copy.current:
-            copy.lane.planned += nbytes
+            copy.device.planned += nbytes
 
 
 def resolve_instruction(engine: Engine, instruction: Instruction) -> list[tuple[Tensor, Meta]]:
@@ -109,7 +109,7 @@ def resolve_instruction(engine: Engine, instruction: Instruction) -> list[tuple[
             if binding.tensor.meta is None:
                 resolved.append((binding.tensor, meta))
     most = 0 if instruction.plan is None else instruction.plan.most
-    instruction.lane.learn(instruction, need + most)
+    instruction.device.learn(instruction, need + most)
     engine.try_ready(instruction)
     return resolved
 

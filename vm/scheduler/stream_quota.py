@@ -8,7 +8,7 @@ round-robin over sessions, at O(1) per instruction. A session that has a device 
 
 What is always true once everything ready was dispatched: a session with a backlog on a stream has something queued
 there. So a completion will come that makes place, whatever becomes of those in the backlog: an instruction that was
-doomed meanwhile is dropped, one that finds no memory goes to its lane's queue, and the next one takes the place.
+doomed meanwhile is dropped, one that finds no memory goes to its device's queue, and the next one takes the place.
 
 Rejected: counting only sessions that have live work now. Who sends one op at a time has none between them, and would
 find the queue full again each time. Priorities within a stream: the threads' queues would no longer be in order.
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ...streams.stream import Stream
-    from ..model.device_state import Lane
+    from ..model.device_state import DeviceState
     from ..model.instruction import Instruction
     from ..model.session import VmSession
 
@@ -33,11 +33,11 @@ PORTION = 4_000_000  # work, in element operations, up to which it may queue mor
 class Share:
     """What one session has on one stream: what is queued there, and what waits for its place."""
 
-    __slots__ = ("lane", "queued", "stream", "waiting", "work")
+    __slots__ = ("device", "queued", "stream", "waiting", "work")
 
-    def __init__(self, stream: Stream, lane: Lane) -> None:
+    def __init__(self, stream: Stream, device: DeviceState) -> None:
         self.stream = stream
-        self.lane = lane
+        self.device = device
         self.queued = 0
         self.work = 0
         self.waiting: deque[Instruction] = deque()
@@ -47,7 +47,7 @@ class Share:
         """May it queue one more?"""
         if self.queued < FEW:
             return True
-        return self.queued < DEPTH and (len(self.lane.users) < 2 or self.work < PORTION)
+        return self.queued < DEPTH and (len(self.device.users) < 2 or self.work < PORTION)
 
     def enter(self, instruction: Instruction) -> None:
         """The instruction is queued."""
@@ -74,13 +74,13 @@ class Backlog:
         return self.count
 
 
-def share_of(session: VmSession, stream: Stream, lane: Lane) -> Share:
-    """The session's share of a stream of that lane; with its first one it is a user of the lane until it ends."""
+def share_of(session: VmSession, stream: Stream, device: DeviceState) -> Share:
+    """The session's share of a stream of that device; with its first one it is a user of the device until it ends."""
     share = session.shares.get(stream)
     if share is None:
-        share = session.shares[stream] = Share(stream, lane)
+        share = session.shares[stream] = Share(stream, device)
         if not session.closed:
-            lane.users[session] = None
+            device.users[session] = None
     return share
 
 

@@ -118,7 +118,7 @@ class Lobby:
         """WELCOME."""
         if peer.token is not None:
             self.resumable[peer.token] = peer
-        devices = {name: tuple(sorted(lane.device.missing)) for name, lane in self.engine.lanes.items()}
+        devices = {name: tuple(sorted(device.backend.missing)) for name, device in self.engine.devices.items()}
         settings = self.about | {
             "inline_work": self.engine.inline_work,
             "window": self.limits.window,

@@ -51,7 +51,7 @@ def flatten(i: Instruction, erased: int) -> tuple[Any, ...]:
         i.opcode.value,
         i.label,
         i.status.value,
-        i.lane.name if i.stream is None else i.stream.device,
+        i.device.name if i.stream is None else i.stream.device,
         stream_name(i),
         kinds,
         copies,
@@ -71,7 +71,7 @@ def stream_name(i: Instruction) -> str:
     """Where it ran: a stream, or the driving thread; nowhere yet."""
     if i.handed and i.stream is not None:
         return i.stream.name
-    return f"{i.lane.name}/control" if i.started else ""
+    return f"{i.device.name}/control" if i.started else ""
 
 
 def operands_of(i: Instruction) -> tuple[str, tuple[int, ...]]:

@@ -72,8 +72,8 @@ class Daemon(Bare):
         self.drain()
         assert not self.engine.live
         assert not self.engine.residency.holds
-        for lane in self.engine.lanes.values():
-            assert (lane.planned, lane.device.allocated, lane.pinned, lane.replicas) == (0, 0, {}, {})
+        for device in self.engine.devices.values():
+            assert (device.planned, device.backend.allocated, device.pinned, device.replicas) == (0, 0, {}, {})
         assert trace_of(self.engine).verify() == []
         for client in self.clients:
             client.answers.clear()
@@ -83,7 +83,7 @@ class Daemon(Bare):
 def trace_of(engine: Engine) -> Trace:
     """Everything that the engine has recorded."""
     records = engine.ring.records(lambda _session, _location: "")
-    return Trace(records, devices=tuple(engine.lanes), dropped=engine.retired - len(engine.ring.entries))
+    return Trace(records, devices=tuple(engine.devices), dropped=engine.retired - len(engine.ring.entries))
 
 
 class Holder(Client):
@@ -122,7 +122,7 @@ class Holder(Client):
         self.bare.drain()
 
     def copy_of(self, id_: int, device: str = "cpu:0") -> Any:
-        return self.session.tensors[id_].storage.copies[self.bare.engine.lanes[device]]
+        return self.session.tensors[id_].storage.copies[self.bare.engine.devices[device]]
 
 
 @pytest.fixture
@@ -308,7 +308,7 @@ def test_a_hold_outlives_the_session_of_another_client_and_ends_with_its_own(dae
 def test_from_another_device_one_transfer_makes_the_copy_that_is_mapped(daemon: Daemon) -> None:
     client = daemon.client()
     x = client.large(7, "sim:0")
-    moved = daemon.engine.lanes["cpu:0"].moved
+    moved = daemon.engine.devices["cpu:0"].moved
     first_hold, first = client.hold(x)
     second_hold, second = client.hold(x)
     assert is_mapped(daemon, first)
@@ -325,14 +325,14 @@ def test_a_mapped_copy_is_not_dropped_to_make_room(make: Callable[..., Daemon]) 
     client = daemon.client()
     x = client.large(7, "sim:0")
     _, array = client.hold(x)
-    lane = daemon.engine.lanes["cpu:0"]
+    device = daemon.engine.devices["cpu:0"]
     client.send([WAIT, (client.move(client.large(8, "sim:0"), "cpu:0"),), 0, 1])  # a replica that may be dropped
     daemon.drain()
     made = [client.large(value) for value in (1, 2, 3)]
     daemon.drain()
-    assert not lane.replicas
+    assert not device.replicas
     assert (array == 7).all()
-    assert (daemon.device.allocated, lane.planned) == (4 * SIZE, 4 * SIZE)
+    assert (daemon.device.allocated, device.planned) == (4 * SIZE, 4 * SIZE)
     assert [client.fetch(id_)[0] for id_ in made] == [1.0, 2.0, 3.0]
     with pytest.raises(DeviceMemoryError):
         client.fetch(client.large(4))
@@ -371,7 +371,7 @@ def test_the_original_may_leave_its_device_while_a_client_reads_the_copy(make: C
     x = client.large(7, "sim:0")
     hold, array = client.hold(x)
     others = [client.large(value, "sim:0") for value in (1, 2)]  # the device is full: its copy of x goes
-    assert daemon.engine.lanes["sim:0"] not in client.session.tensors[x].storage.copies
+    assert daemon.engine.devices["sim:0"] not in client.session.tensors[x].storage.copies
     client.release(*others, hold)
     assert (array == 7).all()
     assert client.fetch(x)[0] == 7.0

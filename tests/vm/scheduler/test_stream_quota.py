@@ -110,7 +110,7 @@ def test_a_session_alone_again_gets_the_whole_queue() -> None:
     cancellation.close(bare.engine, b.session)
     bare.step(bare.device.compute[0])
     assert len(queue(bare)) == 99
-    assert list(bare.engine.lanes["cpu:0"].users) == [a.session]
+    assert list(bare.engine.devices["cpu:0"].users) == [a.session]
     bare.drain()
 
 
@@ -208,7 +208,7 @@ def test_a_small_op_runs_at_once_beside_instructions_that_have_no_memory_yet() -
     number = a.signature("negative", (big,))
     a.send(*([CALL, number, (x,), (a.new(),), 0, 1] for _ in range(50)))
     assert bare.engine.backlog
-    assert bare.engine.lanes["cpu:0"].unreserved
+    assert bare.engine.devices["cpu:0"].unreserved
     result = b.call("negative", y)
     b.send([FETCH, result, 77, 0, 0])
     assert b.answers[77][0].tolist() == [-2.0]
@@ -232,11 +232,11 @@ def test_what_overtakes_a_busy_stream_takes_no_memory_that_is_free_only_in_its_o
     client.send([CALL, reader, (x, client.ids), (client.new(),), 0, 1])
     read = client.ids
     client.send([RELEASE, (x,)])  # its reader is queued: the memory is that stream's to use again, behind it
-    lane = bare.engine.lanes["cpu:0"]
-    assert lane.hand_me_downs
+    device = bare.engine.devices["cpu:0"]
+    assert device.hand_me_downs
     number = client.signature("setitem", (two, "float"), (("index", (0,)),))
     client.send([CALL, number, (y, 9.0), (client.new(),), 0, 1])  # too much for `immediate`; but it runs inline
     client.send([FETCH, client.ids, 5, 0, 0])
     assert client.answers[5][0].tolist() == [9.0, 4.0]
-    assert lane.hand_me_downs
+    assert device.hand_me_downs
     assert client.fetch(read) == [-999.0, -998.0]
