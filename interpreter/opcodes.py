@@ -1,8 +1,14 @@
-"""The opcodes: what an instruction can be."""
+"""The opcodes: what an instruction can be, and what the machine has to know of each.
+
+`TRAITS` is the one table. Scheduler, memory, cancellation and the tools that read traces ask it; outside of it, and of
+the handlers that make instructions, nothing compares opcodes. A new opcode is a row here, a handler in `vm/admission`,
+its form in `wire/messages` and its rule in the serial engine: docs/architecture.md.
+"""
 
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Opcode(StrEnum):
@@ -14,7 +20,54 @@ class Opcode(StrEnum):
     ACCESS = "AccessBlobByCallback"
     RELEASE = "ReleaseTensor"
     BARRIER = "Barrier"
+    WAIT = "Wait"
 
 
-# As records keep them: plain texts, which Python reads much faster than the value of an enum's member.
-ACCESS_TEXT, RELEASE_TEXT, BARRIER_TEXT = (opcode.value for opcode in (Opcode.ACCESS, Opcode.RELEASE, Opcode.BARRIER))
+class Traits(NamedTuple):
+    """What an opcode means to the machine.
+
+    `category`: its name in a timeline. `on_control`: it computes nothing and runs on the driving thread; what is not
+    runs on the stream that its handler gives it, or on a compute stream chosen when it is ready. `host_visible`: the
+    host sees its effect, so no edge to or from it is ever elided. `holds_memory`: its accesses keep buffers alive; what
+    only waits or releases must not. `needs_device`: it fails with a lost device. `cancellable`: a cancellation of its
+    session may doom it. `copies`: it writes another copy of a version that exists elsewhere, so its failure does not
+    harm the version. `covers_session`: it waits for every earlier instruction of its session.
+    """
+
+    category: str
+    on_control: bool = False
+    host_visible: bool = False
+    holds_memory: bool = True
+    needs_device: bool = True
+    cancellable: bool = True
+    copies: bool = False
+    covers_session: bool = False
+
+
+TRAITS: dict[Opcode, Traits] = {
+    Opcode.CALL: Traits("kernel"),
+    Opcode.TRANSFER: Traits("transfer", copies=True),
+    Opcode.COPY: Traits("copy"),
+    Opcode.ACCESS: Traits("access", host_visible=True),
+    Opcode.RELEASE: Traits(
+        "release", on_control=True, host_visible=True, holds_memory=False, needs_device=False, cancellable=False
+    ),
+    Opcode.BARRIER: Traits(
+        "barrier",
+        on_control=True,
+        host_visible=True,
+        holds_memory=False,
+        needs_device=False,
+        cancellable=False,
+        covers_session=True,
+    ),
+    Opcode.WAIT: Traits("wait", on_control=True, host_visible=True, holds_memory=False, needs_device=False),
+}
+
+_UNKNOWN = Traits("unknown")
+_BY_TEXT: dict[str, Traits] = {opcode.value: traits for opcode, traits in TRAITS.items()}
+
+
+def traits_of(opcode: str) -> Traits:
+    """The traits of an opcode as records spell it; those of an opcode of another version are unknown."""
+    return _BY_TEXT.get(opcode, _UNKNOWN)

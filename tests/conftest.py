@@ -102,8 +102,8 @@ def assert_empty(engine: Engine) -> None:
     """After its sessions were closed an engine holds nothing: no instruction, no name's leftovers, no memory."""
     assert not engine.live, f"live instructions: {list(engine.live.values())[:5]}"
     assert not engine.pending
-    assert not engine.ready
-    assert not engine.doomed
+    assert not engine.scheduler.dispatcher.ready
+    assert not engine.scheduler.dispatcher.doomed
     for device in engine.devices.values():
         ledger = (device.planned, len(device.unreserved), device.unreserved_bytes, device.unknown, len(device.live))
         assert ledger == (0, 0, 0, 0, 0), f"{device}: planned, unreserved, its bytes, unknown, live: {ledger}"
@@ -183,7 +183,7 @@ def sessions_here() -> Iterator[Callable[..., Session]]:
         session.close()
     for _, machine, expect_empty in opened:
         if expect_empty:
-            names = list(machine.engine.names)
+            names = list(machine.engine.directory.names)
             assert not names or machine.closed
             forget_names(machine)
             assert_empty(machine.engine)
@@ -197,9 +197,7 @@ def machine_of(session: Session) -> VirtualMachine:
 
 def forget_names(machine: VirtualMachine) -> None:
     """A name keeps its tensor for ever; that is no leak."""
-    from tensord.vm.admission.names import unpublish
-
-    unpublish(machine.engine, list(machine.engine.names))
+    machine.engine.admission.names.unpublish(list(machine.engine.directory.names))
 
 
 @pytest.fixture(name="machine_of")

@@ -34,7 +34,6 @@ import numpy as np
 from ..interpreter.errors import ConnectionLost, ProtocolError
 from ..interpreter.interrupts import SHIELD, ShieldedLock
 from ..streams.stream import Task
-from .admission import cancellation
 from .log import log
 from .model.session import ReplySink, VmSession
 from .reporting.questions import whole
@@ -119,7 +118,7 @@ class VirtualMachine(Runtime):
         self.hooks.pop(session.id, None)
         with self.inside():
             self.places.ended(session)
-            cancellation.close(self.engine, session)
+            self.engine.close(session)
         self.drive()
 
     def submit(self, session: VmSession, messages: Sequence[Sequence[Any]]) -> None:
@@ -148,7 +147,7 @@ class VirtualMachine(Runtime):
             self.background_bell.ring()
             return
         with self.inside():
-            cancellation.cancel(self.engine, session)
+            self.engine.cancel(session)
         self.drive()
 
     @contextmanager
@@ -287,7 +286,8 @@ class VirtualMachine(Runtime):
 
     def is_in_use(self) -> bool:
         """Something runs that may hang, or there are handles that may be dropped, which rings nobody."""
-        return bool(self.engine.live) or any(session.tensors for session in list(self.engine.sessions.values()))
+        engine = self.engine
+        return bool(engine.live) or any(session.tensors for session in list(engine.directory.sessions.values()))
 
     def watch(self) -> bool:
         """Name kernels that hang; somebody may wait for just that."""
@@ -310,7 +310,7 @@ class VirtualMachine(Runtime):
             return True
         MACHINES.discard(self)
         deadline = time.monotonic() + timeout
-        for session in list(self.engine.sessions.values()):
+        for session in list(self.engine.directory.sessions.values()):
             self.detach(session)
         self.wait_until(lambda: not self.engine.live, timeout / 2)
         self.closed = True

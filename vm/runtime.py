@@ -20,7 +20,7 @@ from .reporting.live_trace import trace_parts
 from .reporting.locations import Places
 from .reporting.questions import About, answer
 from .tracing.analysis.trace import Trace
-from .tracing.ring import CAPACITY, Ring
+from .tracing.ring import CAPACITY
 
 HANG_CHECK = 1.0
 HANG_AFTER = 3.0
@@ -45,10 +45,15 @@ class Runtime:
         self.hung: dict[int, dict[str, object]] = {}
         self.recent_errors: list[TensordError] = []
         self.devices = open_devices(devices, sink)
-        self.engine = Engine(self.devices, time.perf_counter_ns, tracing=tracing, inline_work=inline_work)
-        self.engine.ring = Ring(enabled=tracing, capacity=trace_capacity)
-        self.engine.report = self.report
-        self.engine.query = self.answer
+        self.engine = Engine(
+            self.devices,
+            time.perf_counter_ns,
+            tracing=tracing,
+            trace_capacity=trace_capacity,
+            inline_work=inline_work,
+        )
+        self.engine.scheduler.report = self.report
+        self.engine.admission.answer = self.answer
         self.places = Places(self.engine)
         self.about = About(self.places, hung=self.list_hung, errors=lambda: self.recent_errors)
 

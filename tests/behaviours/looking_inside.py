@@ -74,7 +74,7 @@ def transfers(session: Session) -> list[str]:
 def copies_of(session: Session, tensor: Tensor) -> dict[str, Copy]:
     """Device -> current whole copy of the tensor's storage."""
     session.flush()
-    inside = machine_of(session).engine.sessions[session._transport._session.id].tensors[tensor._id]
+    inside = machine_of(session).engine.directory.sessions[session._transport._session.id].tensors[tensor._id]
     return {device.name: copy for device, copy in inside.storage.copies.items()}
 
 

@@ -282,7 +282,14 @@ def test_a_long_run_of_independent_ops_leaves_no_growing_structure(session):
         session.sync()
         engine = machine.engine
         assert len(engine.ring.entries) <= engine_module.Ring().entries.maxlen
-        queues = (engine.live, engine.pending, engine.ready, engine.doomed, engine.finished, engine.outbox)
+        queues = (
+            engine.live,
+            engine.pending,
+            engine.scheduler.dispatcher.ready,
+            engine.scheduler.dispatcher.doomed,
+            engine.finished,
+            engine.scheduler.dispatcher.batches,
+        )
         tables = (inner.tensors, inner.plans, inner.locations, inner.live, inner.chains, session._entries)
         outbox = session._outbox
         mine = (outbox.messages, outbox.locations.sites, session._transport._replies, machine.recent_errors)
@@ -355,17 +362,24 @@ def test_after_the_work_the_machine_is_empty(make_session, monkeypatch):
         assert alive == []
     finally:
         gc.enable()
-    for queue in (engine.live, engine.pending, engine.ready, engine.doomed, engine.finished, engine.outbox):
+    for queue in (
+        engine.live,
+        engine.pending,
+        engine.scheduler.dispatcher.ready,
+        engine.scheduler.dispatcher.doomed,
+        engine.finished,
+        engine.scheduler.dispatcher.batches,
+    ):
         assert len(queue) == 0
-    assert engine.backlog == {}
+    assert engine.scheduler.dispatcher.backlog == {}
     assert inner.tensors == {}
     assert inner.live == {}
     assert inner.barrier is None
     for device in engine.devices.values():
         assert (device.planned, device.backend.allocated, device.unreserved_bytes, device.unknown) == (0, 0, 0, 0)
-        assert [
-            len(t) for t in (device.live, device.unreserved, device.waiting, device.replicas, device.hand_me_downs)
-        ] == [0] * 5
+        assert [len(t) for t in (device.live, device.unreserved, device.waiting, device.replicas, device.reusable)] == [
+            0
+        ] * 5
         assert all(stream.queued == 0 for stream in device.backend.streams)
     for chain in inner.chains.values():
         assert (chain.writer, chain.uses, chain.queued) == (None, 0, 0)

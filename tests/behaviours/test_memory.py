@@ -543,7 +543,7 @@ def test_counters_are_exact_after_a_mixed_program(make_session):
         )
         assert not device.waiting
         assert not device.live
-        assert not any(device.hand_me_downs.values())
+        assert not any(device.reusable.values())
         assert all(stream.queued == 0 for stream in device.backend.streams)
     assert s.trace().verify() == []
 

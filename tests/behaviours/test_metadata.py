@@ -44,13 +44,13 @@ def test_a_wrong_call_raises_in_the_callers_line_before_anything_is_sent(session
     attributes = dict(attributes)
     device = attributes.pop("device", None)
     machine = machine_of(session)
-    before = (machine.engine.ids, session._outbox.ids, len(session._outbox.messages))
+    before = (machine.engine.scheduler.ids, session._outbox.ids, len(session._outbox.messages))
     with pytest.raises(td.MetadataError, match=text) as caught:
         session.call(op, tensors, attributes, device=device)
     assert here(-1) in caught.value.location
     assert op in str(caught.value) or device in str(caught.value)
     session.flush()
-    assert (machine.engine.ids, session._outbox.ids, len(session._outbox.messages)) == before
+    assert (machine.engine.scheduler.ids, session._outbox.ids, len(session._outbox.messages)) == before
     np.testing.assert_array_equal((session.asarray(ones(2)) + 1.0).numpy(), ones(2, value=2))
 
 

@@ -391,7 +391,7 @@ def test_a_request_that_cannot_be_answered_gets_a_typed_error(session, message):
     assert reply.error.op == {FETCH: "fetch", WAIT: "wait", EFFECT: "effect", PUBLISH: "publish"}.get(
         message[0], {LOOKUP: "lookup", UNPUBLISH: "unpublish", QUERY: "query"}.get(message[0])
     )
-    assert machine_of(session).engine.names == {}
+    assert machine_of(session).engine.directory.names == {}
     assert_works(session)
 
 

@@ -166,14 +166,14 @@ def test_what_finishes_while_somebody_looks_is_not_forgotten(session, monkeypatc
 
     for stream in device.streams:
         monkeypatch.setattr(stream, "_sink", watched)
-    answer = machine.engine.query
+    answer = machine.engine.admission.answer
 
     def look(*arguments: Any) -> Any:
         device.resume("compute")
         assert reported.wait(WAIT)
         return answer(*arguments)
 
-    monkeypatch.setattr(machine.engine, "query", look)
+    monkeypatch.setattr(machine.engine.admission, "answer", look)
     session.stats()
     assert not machine.engine.finished
     assert y.is_ready()

@@ -19,7 +19,6 @@ from tensord.interpreter.errors import ProtocolError
 from tensord.interpreter.wire.codec import Encoder, decode
 from tensord.interpreter.wire.frames import BATCH, HELLO, REFUSED, REPLIES, VERSION, WELCOME, host_identity
 from tensord.interpreter.wire.limits import Limits
-from tensord.vm.admission import names
 from tensord.vm.reporting.live_trace import trace_parts
 from tensord.vm.reporting.locations import Places
 from tensord.vm.reporting.questions import About, answer
@@ -83,7 +82,9 @@ class Harness:
         self.engine = self.bare.engine
         self.places = Places(self.engine)
         about = About(self.places)
-        self.engine.query = lambda session, what, arguments: answer(self.engine, session, what, arguments, about)
+        self.engine.admission.answer = lambda session, what, arguments: answer(
+            self.engine, session, what, arguments, about
+        )
         self.now = 0.0
         self.limits = Limits(**limits)
         self.lobby = Lobby(self.engine, self.limits, lambda: self.now, lease=10.0, about={"version": "0", "pid": 1})
@@ -142,8 +143,8 @@ class Harness:
             for _ in range(PASSES):
                 fed = front.feed(self.bare.clock)
                 self.bare.drain()
-                if self.engine.outbox:
-                    self.engine.flush_outbox()
+                if self.engine.scheduler.dispatcher.batches:
+                    self.engine.scheduler.flush()
                 front.grant()
                 front.flush()
                 front.unstick()
@@ -181,18 +182,18 @@ class Harness:
 
     def check(self) -> None:
         """A neighbour is served; after everybody has left nothing is kept, and the trace has no contradiction."""
-        assert not any(session.answering for session in self.engine.sessions.values())
+        assert not any(session.answering for session in self.engine.directory.sessions.values())
         self.compute_beside()
         for peer in list(self.lobby.sessions.values()):
             self.lobby.end(peer, "the end of the test")
         self.turn()
-        names.unpublish(self.engine, list(self.engine.names))
+        self.engine.admission.names.unpublish(list(self.engine.directory.names))
         self.bare.drain()
         front, engine = self.front, self.engine
         kept = (
             *(front.fresh, front.busy, front.dirty, front.stuck, front.owing),
             *(self.lobby.sessions, self.lobby.resumable, self.lobby.peers),
-            *(engine.live, engine.pending, engine.sessions, engine.residency.holds),
+            *(engine.live, engine.pending, engine.directory.sessions, engine.residency.exports),
         )
         assert not any(kept), f"something is kept: {[list(one) for one in kept]}"
         assert self.bare.device.allocated == 0, f"{self.bare.device.allocated} bytes are still allocated"

@@ -186,28 +186,36 @@ def compare_chain(sure: set[int], wanted: list[Any], found: list[Any], chain: st
 # -- what is left ------------------------------------------------------------------------------------------------------
 
 
-ENGINE = (
-    "live",
-    "pending",
-    "ready",
-    "doomed",
-    "finished",
-    "outbox",
-    "backlog",
-    "refills",
-    "names",
-    "publishers",
-    "sessions",
-)
+def held_by(engine: Any) -> dict[str, Any]:
+    """What an engine keeps between passes: nothing of it may be left once everything was released."""
+    scheduler, directory = engine.scheduler, engine.directory
+    dispatcher = scheduler.dispatcher
+    return {
+        "live": scheduler.live,
+        "pending": engine.pending,
+        "finished": scheduler.finished,
+        "bound": scheduler.bound,
+        "ready": dispatcher.ready,
+        "doomed": dispatcher.doomed,
+        "batches": dispatcher.batches,
+        "backlog": dispatcher.backlog,
+        "refills": dispatcher.refills,
+        "names": directory.names,
+        "publishers": directory.publishers,
+        "sessions": directory.sessions,
+        "exports": engine.residency.exports,
+        "orphans": engine.residency.orphans,
+        "nobody's instructions": scheduler.nobody.live,
+    }
+
+
 DEVICE = ("planned", "unreserved", "unreserved_bytes", "unknown", "live", "replicas")
 
 
 def leftovers(machine: Machine) -> list[str]:
     """After everything was released the engine holds nothing."""
     engine = machine.engine
-    found = [f"engine.{what} is {held}" for what in ENGINE if (held := getattr(engine, what))]
-    if engine.nobody.live:
-        found.append(f"nobody's instructions: {engine.nobody.live}")
+    found = [f"{what}: {held}" for what, held in held_by(engine).items() if held]
     for device in engine.devices.values():
         found += [f"{device.name}: {what} is {held}" for what in DEVICE if (held := getattr(device, what))]
         found += [f"{device.name}: {what}" for what, wrong in suspicions(device).items() if wrong]
@@ -218,7 +226,7 @@ def suspicions(device: Any) -> dict[str, bool]:
     """What must not be, of one device."""
     return {
         "an instruction waits for memory": any(not i.retired for _, i in device.waiting),
-        "memory is kept for a stream": any(device.hand_me_downs.values()),
+        "memory is kept for a stream": any(device.reusable.values()),
         f"{device.backend.allocated} bytes are allocated": device.backend.allocated != 0,
         "a stream counts as busy": any(stream.queued for stream in device.backend.streams),
     }

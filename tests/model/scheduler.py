@@ -14,8 +14,6 @@ from tensord.interpreter.errors import TensordError
 from tensord.streams.cpu import CpuOptions
 from tensord.streams.faults import Fault
 from tensord.streams.sim import SimOptions
-from tensord.vm.admission import cancellation
-from tensord.vm.admission.names import unpublish
 from tensord.vm.engine import Engine
 from tensord.vm.model.session import VmSession
 from tensord.vm.tracing.analysis.trace import Trace
@@ -73,7 +71,7 @@ class Machine:
             self.devices[name].inject(Fault.of(fault))
         self.engine = Engine(self.devices, self.clock)
         self.errors: list[TensordError] = []
-        self.engine.report = lambda _session, error: self.errors.append(error)
+        self.engine.scheduler.report = lambda _session, error: self.errors.append(error)
         self.streams: list[ModelStream] = [s for d in self.devices.values() for s in d.streams]
         self.weights = {s.name: self.rng.choice((0.02, 1.0)) if self.habits.favour else 1.0 for s in self.streams}
         self.encoder = Encoder()
@@ -104,7 +102,7 @@ class Machine:
 
     def busy(self) -> bool:
         engine = self.engine
-        return bool(engine.finished or engine.pending or engine.ready or engine.doomed)
+        return bool(engine.pending or engine.scheduler.busy)
 
     def act(self) -> bool:
         """One random action; False if there is none left."""
@@ -180,9 +178,9 @@ class Machine:
         session = self.sessions[step.session]
         self.admit_all()
         if step.kind == "cancel":
-            cancellation.cancel(self.engine, session)
+            self.engine.cancel(session)
         elif step.kind == "close":
-            cancellation.close(self.engine, session)
+            self.engine.close(session)
         else:
             while step.fields[0] not in self.answers[step.session]:
                 if not (self.act_serially() if serially else self.act()):
@@ -190,9 +188,9 @@ class Machine:
 
     def wind_up(self) -> None:
         """End every session, take every name away: after that nothing is to be left."""
-        for session in list(self.engine.sessions.values()):
-            cancellation.close(self.engine, session)
-        unpublish(self.engine, list(self.engine.names))
+        for session in list(self.engine.directory.sessions.values()):
+            self.engine.close(session)
+        self.engine.admission.names.unpublish(list(self.engine.directory.names))
         self.drain()
 
     def trace(self) -> Trace:
@@ -200,8 +198,10 @@ class Machine:
         engine = self.engine
 
         def where(session: int, location: int) -> str:
-            found = engine.sessions.get(session)
+            found = engine.directory.sessions.get(session)
             return (found.where(location) if found is not None else None) or ""
 
         records = engine.ring.records(where) + engine.ring.live_records(engine.live.values(), where)
-        return Trace(records, devices=tuple(engine.devices), dropped=engine.retired - len(engine.ring.entries))
+        return Trace(
+            records, devices=tuple(engine.devices), dropped=engine.scheduler.retired - len(engine.ring.entries)
+        )

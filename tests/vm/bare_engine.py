@@ -37,7 +37,7 @@ class Bare:
         self.device: Any = ModelCpu("cpu:0", self.sink, cpu, steering)
         self.engine: Engine = Engine({"cpu:0": self.device}, self.clock, **options)
         self.errors: list[TensordError] = []
-        self.engine.report = lambda _session, error: self.errors.append(error)
+        self.engine.scheduler.report = lambda _session, error: self.errors.append(error)
 
     def sink(self, tasks: Sequence[Any]) -> None:
         self.engine.finished.extend(tasks)

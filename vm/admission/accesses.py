@@ -12,7 +12,7 @@ from the tensor is then undefined. Nobody else may be harmed by that:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from numpy.typing import NDArray
 
@@ -24,19 +24,17 @@ from ...interpreter.wire.segments import segment_of
 from ...streams.stream import StreamKind
 from ..model.instruction import Instruction
 from ..model.operand import Binding
+from ..model.session import VmSession
 from ..model.tensor import Tensor
+from ..placement.residency import Residency
 from ..scheduler.lost_devices import refuse_lost
 from ..scheduler.pending_metas import await_metas
-from .exports import answer_with_results, define_hold, define_refused, device_to_map, fetch_in_place
-from .inline import fetch_immediately, upload_immediately, wait_immediately
+from ..scheduler.scheduler import Scheduler
+from .exports import Exports, answer_with_results, define_export
+from .inline import Inline
 from .lookup import check_new, define, describe, device_of, refuse_cancelled, tensor_of
 from .quotas import check_tensors
-from .rejection import deny, poison_copy, reject
-
-if TYPE_CHECKING:
-    from ..engine import Engine
-    from ..model.session import VmSession
-
+from .rejection import Rejection
 
 INDICES = "iub"  # kinds of dtypes that kernels use as indices, masks and counts
 PENDING_BYTES = 1 << 24  # what an answer is taken to need while its meta is pending
@@ -45,39 +43,45 @@ PENDING_BYTES = 1 << 24  # what an answer is taken to need while its meta is pen
 class Accesses:
     """The handlers of UPLOAD, FETCH, WAIT, SYNC, CHAIN and EFFECT messages."""
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
+    def __init__(
+        self, scheduler: Scheduler, residency: Residency, inline: Inline, exports: Exports, rejection: Rejection
+    ) -> None:
+        self.scheduler = scheduler
+        self.residency = residency
+        self.inline = inline
+        self.exports = exports
+        self.rejection = rejection
 
     # -- bytes in and out ------------------------------------------------------------------------------------------
 
     def upload(self, session: VmSession, message: Sequence[Any]) -> None:
         """AccessBlobByCallback, writing: bytes from outside, straight to the tensor's home."""
         _, id_, shape, dtype, home, payload, location = message
-        engine = self.engine
         try:
             refuse_cancelled(session)
             check_new(session, (id_,))
-            meta, device = upload_meta(shape, dtype, payload), device_of(engine, home)
+            meta, device = upload_meta(shape, dtype, payload), device_of(self.scheduler.devices, home)
         except TensordError as error:
-            reject(self.engine, session, error, (id_,), location, "asarray")
+            self.rejection.reject(session, error, (id_,), location, "asarray")
             return
         try:
             refuse_lost(device)
         except TensordError as error:
-            reject(self.engine, session, error, (id_,), location, "asarray", (meta,), device)
+            self.rejection.reject(session, error, (id_,), location, "asarray", (meta,), device)
             return
-        if upload_immediately(engine, session, device, meta, message):
+        if self.inline.upload(session, device, meta, id_, payload, location):
             return
         session.payload += payload.nbytes
-        tensor, copy = engine.residency.new_tensor(meta, device)
+        tensor, copy = self.residency.new_tensor(meta, device)
         define(session, id_, tensor)
-        instruction = engine.new_instruction(session, Opcode.ACCESS, "upload", device, location)
+        instruction = self.scheduler.new_instruction(session, Opcode.ACCESS, "upload", device, location)
         instruction.outputs = (Binding(copy, tensor, 0, None),)
         instruction.writes = (copy,)
         instruction.bytes_moved = meta.nbytes
         shared = device.backend.host and segment_of(payload) is not None
         if device.backend.host and not (shared and payload.dtype.kind in INDICES):
             instruction.payload = payload
+            instruction.on_control = True
             tensor.strides = meta.strides if shared else None
         else:
             instruction.stream = device.backend.copy_stream(StreamKind.H2D)
@@ -89,7 +93,7 @@ class Accesses:
                 device.count_move("h2d", meta.nbytes)
 
         instruction.on_retire = consumed
-        engine.admit(instruction)
+        self.scheduler.admit(instruction)
 
     def fetch(self, session: VmSession, message: Sequence[Any]) -> None:
         """AccessBlobByCallback, reading: the value at this place in program order, as a host array.
@@ -97,7 +101,6 @@ class Accesses:
         With a hold the array may be the tensor's memory itself: it stays as it is until the hold is released.
         """
         _, id_, request, location, hold = message
-        engine = self.engine
         try:
             refuse_cancelled(session)
             if hold:
@@ -106,25 +109,24 @@ class Accesses:
             tensor = tensor_of(session, id_)
         except TensordError as error:
             if hold:
-                define_refused(engine, session, hold, error, location)
-            deny(engine, session, error, request, location, "fetch")
+                self.exports.define_refused(session, hold, error, location)
+            self.rejection.deny(session, error, request, location, "fetch")
             return
         if hold:
-            device = device_to_map(engine, tensor)
-            held = define_hold(session, hold, tensor)
+            device = self.exports.device_to_map(tensor)
+            export = define_export(session, hold, tensor)
             if device is not None:
-                fetch_in_place(engine, session, hold, held, device, request, location)
+                self.exports.fetch(session, hold, export, device, request, location)
                 return
         self.copy_out(session, tensor, request, location)
 
     def copy_out(self, session: VmSession, tensor: Tensor, request: int, location: int) -> None:
         """Answer with a copy."""
-        engine = self.engine
         source = self.readable(tensor)
-        if fetch_immediately(engine, session, source, request, location):
+        if self.inline.fetch(session, source, request, location):
             return
         device = source.copy.device
-        instruction = engine.new_instruction(session, Opcode.ACCESS, "fetch", device, location)
+        instruction = self.scheduler.new_instruction(session, Opcode.ACCESS, "fetch", device, location)
         instruction.inputs = (source,)
         instruction.reads = (source.copy,)
         await_metas(instruction)
@@ -147,7 +149,7 @@ class Accesses:
 
         instruction.kernel = read
         answer_with_results(instruction, session, request, count, bytes_of(tensor))
-        engine.admit(instruction)
+        self.scheduler.admit(instruction)
 
     def readable(self, tensor: Tensor) -> Binding:
         """The copy to read from without moving it: one that holds its value already, on the host if there is one."""
@@ -169,20 +171,19 @@ class Accesses:
     def wait(self, session: VmSession, message: Sequence[Any]) -> None:
         """Barrier over some tensors: answers with their metas once their values at this place are there."""
         _, ids, request, location = message
-        engine = self.engine
         try:
             tensors = [tensor_of(session, id_) for id_ in ids]
         except TensordError as error:
-            deny(engine, session, error, request, location, "wait")
+            self.rejection.deny(session, error, request, location, "wait")
             return
         copies = tuple({self.readable(tensor).copy: None for tensor in tensors})
-        if wait_immediately(engine, session, copies, location):
+        if self.inline.wait(session, copies, location):
             session.reply(request, [describe(tensor) for tensor in tensors], None)
             return
         for tensor in tensors:
             tensor.bound = True  # the answer describes it as it was here
         device = tensors[0].home
-        instruction = engine.new_instruction(session, Opcode.BARRIER, "wait", device, location)
+        instruction = self.scheduler.new_instruction(session, Opcode.WAIT, "wait", device, location)
         instruction.reads = copies
         instruction.on_doom = lambda doomed: session.reply(request, None, doomed.error)
 
@@ -190,13 +191,13 @@ class Accesses:
             session.reply(request, [describe(tensor) for tensor in tensors], done.error)
 
         instruction.on_retire = answer
-        engine.admit(instruction)
+        self.scheduler.admit(instruction)
 
     def sync(self, session: VmSession, message: Sequence[Any]) -> None:
         """Barrier over everything the session sent before. It does not raise, and holds nothing later back."""
         _, request, location = message
-        device = next(iter(self.engine.devices.values()))
-        instruction = self.engine.new_instruction(session, Opcode.BARRIER, "sync", device, location)
+        device = next(iter(self.scheduler.devices.values()))
+        instruction = self.scheduler.new_instruction(session, Opcode.BARRIER, "sync", device, location)
         # Transfers belong to no session, but these it asked for.
         instruction.reads = tuple({copy: None for move in session.moves for copy in move.writes})
 
@@ -206,14 +207,14 @@ class Accesses:
             session.reply(request, None, None)
 
         instruction.on_retire = answer
-        self.engine.admit_barrier(session, instruction)
+        self.scheduler.admit_barrier(session, instruction)
 
     # -- side effects ----------------------------------------------------------------------------------------------
 
     def chain(self, session: VmSession, message: Sequence[Any]) -> None:
         """A new chain: an object without data, that side effects take as `mut`."""
-        host = self.engine.residency.host or next(iter(self.engine.devices.values()))
-        copy = self.engine.residency.new_copy(host, 0, 1)
+        host = self.residency.host or next(iter(self.scheduler.devices.values()))
+        copy = self.residency.new_copy(host, 0, 1)
         session.chains[message[1]] = copy
 
     def effect(self, session: VmSession, message: Sequence[Any]) -> None:
@@ -222,21 +223,20 @@ class Accesses:
         Without a function the arrays are the answer, for a client that calls it itself.
         """
         _, ids, chain, callback, request, location = message
-        engine = self.engine
         link = session.chains.get(chain)
         try:
             refuse_cancelled(session)
-            host = engine.residency.host
+            host = self.residency.host
             if host is None or link is None:
                 raise ProtocolError("a side effect needs a chain and a cpu device")
             tensors = [tensor_of(session, id_) for id_ in ids]
-            bound = [engine.residency.operand(tensor, host, session, location) for tensor in tensors]
+            bound = [self.residency.operand(tensor, host, session, location) for tensor in tensors]
         except TensordError as error:
-            deny(engine, session, error, request, location, "effect")
+            self.rejection.deny(session, error, request, location, "effect")
             if link is not None and not isinstance(error, CancelledError):
-                poison_copy(engine, session, link, error)
+                self.rejection.poison_copy(session, link, error)
             return
-        instruction = engine.new_instruction(session, Opcode.ACCESS, "effect", host, location)
+        instruction = self.scheduler.new_instruction(session, Opcode.ACCESS, "effect", host, location)
         instruction.inputs = tuple(bound)
         await_metas(instruction)
         instruction.reads = (*dict.fromkeys(b.copy for b in bound), link)
@@ -249,7 +249,7 @@ class Accesses:
         instruction.kernel = call
         instruction.on_control = callback is not None
         answer_with_results(instruction, session, request, nbytes=sum(map(bytes_of, tensors)))
-        engine.admit(instruction)
+        self.scheduler.admit(instruction)
 
 
 def bytes_of(tensor: Tensor) -> int:

@@ -8,43 +8,57 @@ crosses the machine's border; the rest is here.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...interpreter import ops as _ops  # noqa: F401 - fills the registry
 from ...interpreter.errors import ProtocolError, QuotaError, TensordError
-from ...interpreter.schema.infer import check_count
+from ...interpreter.schema.infer import InferCache, check_count
 from ...interpreter.schema.opdef import find
 from ...interpreter.schema.targets import check_target_count
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.forms import check_form
-from ...interpreter.wire.messages import MessageKind, decode_meta
+from ...interpreter.wire.messages import CALL, MessageKind, decode_meta
 from ..model.account import check_bytes
+from ..model.directory import Directory
 from ..model.plan import Plan
+from ..model.session import VmSession
+from ..placement.residency import Residency
 from ..placement.views import twin
 from ..scheduler.lost_devices import refuse_lost
-from . import cancellation, names
+from ..scheduler.scheduler import Scheduler
 from .accesses import Accesses
 from .calls import Calls
+from .cancellation import Cancellation
+from .exports import Exports
+from .inline import Inline
 from .lookup import check_new, check_pairs, describe, device_of, enter, refuse_cancelled, tensor_of
+from .names import Names
 from .quotas import check_chains, check_nesting, check_number, check_operands, check_tensors, check_text
-from .rejection import deny, reject
-
-if TYPE_CHECKING:
-    from ..engine import Engine
-    from ..model.session import VmSession
+from .rejection import Rejection
 
 LONGEST = 1000  # characters of an error that a session keeps
 
-Handler = Callable[["VmSession", Sequence[Any]], None]
+Handler = Callable[[VmSession, Sequence[Any]], None]
+# Answers a question about the machine: (session, what, arguments).
+Query = Callable[[VmSession, str, Sequence[Any]], Any]
 
 
 class Admission:
     """The handlers of messages. One per engine, called on the driving thread."""
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self.calls = calls = Calls(engine)
-        self.accesses = accesses = Accesses(engine)
+    def __init__(self, scheduler: Scheduler, residency: Residency, directory: Directory, infer: InferCache) -> None:
+        self.scheduler = scheduler
+        self.residency = residency
+        self.directory = directory
+        self.infer = infer
+        self.answer: Query = know_nothing
+        self.names = names = Names(scheduler, residency, directory)
+        self.rejection = rejection = Rejection(scheduler, residency, scheduler.devices)
+        self.cancellation = Cancellation(scheduler, residency, names, directory)
+        self.exports = exports = Exports(scheduler, residency, rejection)
+        self.inline = inline = Inline(scheduler, residency, names)
+        self.calls = calls = Calls(scheduler, residency, infer, names, rejection)
+        self.accesses = accesses = Accesses(scheduler, residency, inline, exports, rejection)
         self.handlers: dict[int, Handler] = {
             MessageKind.CALL: calls.call,
             MessageKind.RELEASE: self.release,
@@ -66,8 +80,21 @@ class Admission:
             MessageKind.QUERY: self.query,
         }
 
+    def take(self, session: VmSession, message: Sequence[Any]) -> None:
+        """Admit one message, and dispatch what that made ready: at once, so that the next one may find it done."""
+        scheduler = self.scheduler
+        try:
+            if message[0] == CALL and self.inline.call(session, message):
+                return
+            self.handle(session, message)
+        except Exception as error:  # nothing that a client sends may stop the others
+            self.rejection.refuse(session, message, error)
+        scheduler.bound.clear()
+        if scheduler.dispatcher.ready:
+            scheduler.dispatcher.dispatch_ready()
+
     def handle(self, session: VmSession, message: Sequence[Any]) -> None:
-        """Admit one message; ProtocolError, and nothing changed, if it is damaged."""
+        """Admit one message the long way; ProtocolError, and nothing changed, if it is damaged."""
         check_form(message)
         self.handlers[message[0]](session, message)
 
@@ -77,12 +104,12 @@ class Admission:
         if len(group) > quota:
             raise ProtocolError(f"a group of {len(group)} messages; {quota} are allowed: make smaller groups")
         for inner in group:
-            self.engine.handle(session, inner)
+            self.take(session, inner)
 
     def restart(self, session: VmSession, message: Sequence[Any]) -> None:
         """Take the session's instructions again, unless it was cancelled since this was sent."""
         if message[1] == session.generation:
-            cancellation.restart(self.engine, session)
+            self.cancellation.restart(session)
 
     # -- tensors ---------------------------------------------------------------------------------------------------
 
@@ -93,7 +120,7 @@ class Admission:
             check_tensors(session, 1)
             check_bytes(session, payload.nbytes)
         except QuotaError as error:
-            reject(self.engine, session, error, (id_,), location, "asarray")
+            self.rejection.reject(session, error, (id_,), location, "asarray")
             return
         self.accesses.upload(session, message)
 
@@ -105,21 +132,21 @@ class Admission:
     def to_device(self, session: VmSession, message: Sequence[Any]) -> None:
         """A new tensor with the same value and another home; the transfer is planned now, so that it starts early."""
         _, id_, new, home, location = message
-        engine = self.engine
+        devices = self.scheduler.devices
         try:
             refuse_cancelled(session)
             check_new(session, (new,))
-            base, device = tensor_of(session, id_), device_of(engine, home)
+            base, device = tensor_of(session, id_), device_of(devices, home)
             refuse_lost(device)
             check_tensors(session, 1)
         except TensordError as error:
             known = session.tensors.get(id_)
             metas = () if known is None else (known.meta,)
-            reject(engine, session, error, (new,), location, "to_device", metas, engine.devices.get(home))
+            self.rejection.reject(session, error, (new,), location, "to_device", metas, devices.get(home))
             return
         moved = twin(base, device)
         enter(session, new, moved)
-        engine.residency.place(moved, device, session, location)
+        self.residency.place(moved, device, session, location)
 
     def release(self, session: VmSession, message: Sequence[Any]) -> None:
         """ReleaseTensor: with the last holder the storage's copies go, each after its last reader."""
@@ -128,7 +155,7 @@ class Admission:
             if tensor is None:
                 session.chains.pop(id_, None)
                 continue
-            names.release(self.engine, session, tensor)
+            self.names.release(session, tensor)
 
     # -- tables ----------------------------------------------------------------------------------------------------
 
@@ -148,8 +175,8 @@ class Admission:
             decoded = tuple(decode_meta(meta) for meta in metas)
             wanted = None if targets is None else tuple(target_meta(meta) for meta in targets)
             frozen = op.freeze(dict(attributes))
-            device = device_of(self.engine, home)
-            session.plans[number] = Plan(op, frozen, decoded, device, wanted, self.engine.infer, session.id)
+            device = device_of(self.scheduler.devices, home)
+            session.plans[number] = Plan(op, frozen, decoded, device, wanted, self.infer, session.id)
             session.operands += len(metas)
         except TensordError as error:
             session.plans[number] = kept(error, name)
@@ -169,9 +196,9 @@ class Admission:
         _, given, ids, request = message
         try:
             check_pairs(given, ids)
-            names.publish(self.engine, session, given, [tensor_of(session, id_) for id_ in ids])
+            self.names.publish(session, given, [tensor_of(session, id_) for id_ in ids])
         except TensordError as error:
-            deny(self.engine, session, error, request, 0, "publish")
+            self.rejection.deny(session, error, request, 0, "publish")
             return
         session.reply(request, None, None)
 
@@ -180,11 +207,11 @@ class Admission:
         _, wanted, ids, request, snapshot = message
         try:
             check_pairs(wanted, ids)
-            tensors = names.lookup(self.engine, wanted)
+            tensors = self.names.lookup(wanted)
             check_new(session, ids)
             check_tensors(session, len(ids))
         except TensordError as error:
-            deny(self.engine, session, error, request, 0, "lookup")
+            self.rejection.deny(session, error, request, 0, "lookup")
             return
         if snapshot:
             tensors = [twin(tensor, tensor.home) for tensor in tensors]
@@ -197,15 +224,15 @@ class Admission:
         """Take names away."""
         _, given, request = message
         try:
-            names.unpublish(self.engine, given)
+            self.names.unpublish(given)
         except TensordError as error:
-            deny(self.engine, session, error, request, 0, "unpublish")
+            self.rejection.deny(session, error, request, 0, "unpublish")
             return
         session.reply(request, None, None)
 
     def list_names(self, session: VmSession, message: Sequence[Any]) -> None:
         """Which names there are."""
-        session.reply(message[1], sorted(self.engine.names), None)
+        session.reply(message[1], sorted(self.directory.names), None)
 
     # -- looking inside --------------------------------------------------------------------------------------------
 
@@ -213,9 +240,9 @@ class Admission:
         """What the machine knows of itself, as of this place in program order."""
         _, what, arguments, request = message
         try:
-            found = self.engine.query(session, what, arguments)
+            found = self.answer(session, what, arguments)
         except TensordError as error:
-            deny(self.engine, session, error, request, 0, "query")
+            self.rejection.deny(session, error, request, 0, "query")
             return
         session.reply(request, found, None)
 
@@ -232,3 +259,8 @@ def target_meta(wire: Any) -> Meta | None:
     if meta is not None and not isinstance(meta, Meta):
         raise TypeError("a scalar cannot be written to")
     return meta
+
+
+def know_nothing(_session: VmSession, what: str, _arguments: Sequence[Any]) -> Any:
+    """Until a runtime answers questions."""
+    raise ProtocolError(f"nobody here knows about {what!r}")

@@ -3,33 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...interpreter.errors import ProtocolError, TensordError
 from ...interpreter.opcodes import Opcode
+from ...interpreter.schema.infer import InferCache
 from ...interpreter.types.meta import OperandMeta
+from ..memory.forwarding import dies_with_call
 from ..model.instruction import Instruction
 from ..model.operand import Binding
 from ..model.plan import Plan
+from ..model.session import VmSession
 from ..model.tensor import Copy, Tensor
+from ..placement.residency import Residency
 from ..placement.views import view_of
 from ..scheduler.lost_devices import refuse_lost
 from ..scheduler.pending_metas import await_metas
-from . import names
+from ..scheduler.scheduler import Scheduler
 from .lookup import check_new, define, enter, label_of, plan_of, refuse_cancelled, tensor_of
+from .names import Names
 from .quotas import check_results, check_targets, check_tensors
-from .rejection import reject
-
-if TYPE_CHECKING:
-    from ..engine import Engine
-    from ..model.session import VmSession
+from .rejection import Rejection
 
 
 class Calls:
     """The handler of CALL messages."""
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
+    def __init__(
+        self, scheduler: Scheduler, residency: Residency, infer: InferCache, names: Names, rejection: Rejection
+    ) -> None:
+        self.scheduler = scheduler
+        self.residency = residency
+        self.infer = infer
+        self.names = names
+        self.rejection = rejection
 
     def call(self, session: VmSession, message: Sequence[Any]) -> None:
         """LocalCallOpKernel."""
@@ -41,10 +48,13 @@ class Calls:
         except TensordError as error:
             known = session.plans.get(number)
             metas, home = (known.outputs, known.device) if isinstance(known, Plan) else ((), None)
-            reject(self.engine, session, error, outputs, location, label_of(session, number), metas, home)
-        if self.engine.residency.orphans:
-            self.engine.residency.drop_orphans()
-        self.release_operands(session, inputs, outputs, released, number)
+            self.rejection.reject(session, error, outputs, location, label_of(session, number), metas, home)
+        if self.residency.orphans:
+            self.residency.drop_orphans()
+        if released:
+            known = session.plans.get(number)
+            plan_known = known if isinstance(known, Plan) else None
+            self.names.release_operands(session, plan_known, inputs, outputs, released)
 
     def admit_call(
         self,
@@ -73,20 +83,18 @@ class Calls:
             check_targets(session, targets)
         else:
             check_results(session, plan.outputs, dying)
-        engine, device = self.engine, plan.device
+        residency, device = self.residency, plan.device
         refuse_lost(device)
-        bound = [
-            engine.residency.operand(v, device, session, location) if isinstance(v, Tensor) else v for v in operands
-        ]
-        instruction = engine.new_instruction(session, Opcode.CALL, plan.label, device, location)
+        bound = [residency.operand(v, device, session, location) if isinstance(v, Tensor) else v for v in operands]
+        instruction = self.scheduler.new_instruction(session, Opcode.CALL, plan.label, device, location)
         instruction.plan = plan
         instruction.kernel = plan.kernel
         instruction.inputs = tuple(bound)
         await_metas(instruction, targets)
         instruction.outputs = tuple(self.targets(session, plan, outputs, instruction))
         set_accesses(instruction)
-        instruction.aliases = self.aliases(session, plan, inputs, released)
-        engine.admit(instruction)
+        instruction.aliases = aliases(session, plan, inputs, released)
+        self.scheduler.admit(instruction)
 
     def resolve(self, plan: Plan, operands: Sequence[Any], targets: Sequence[Tensor]) -> Plan:
         """What was pending when the client called may be known by now."""
@@ -94,7 +102,7 @@ class Calls:
         wanted = tuple(target.meta for target in targets) if plan.in_place else None
         if None in metas or (wanted is not None and None in wanted):
             return plan
-        return plan.with_metas(operands, metas, self.engine.infer, wanted)
+        return plan.with_metas(operands, metas, self.infer, wanted)
 
     def take_view(
         self, session: VmSession, plan: Plan, operands: list[Any], outputs: Sequence[int], dying: int
@@ -113,7 +121,7 @@ class Calls:
         self, session: VmSession, plan: Plan, outputs: Sequence[int], instruction: Instruction
     ) -> list[Binding]:
         """Where the results go: new tensors, or those named by `out=`."""
-        residency, device = self.engine.residency, plan.device
+        residency, device = self.residency, plan.device
         bindings = []
         for id_, meta in zip(outputs, plan.outputs, strict=True):
             if plan.in_place:
@@ -129,32 +137,19 @@ class Calls:
             instruction.inputs = (bindings[0], *instruction.inputs[1:])
         return bindings
 
-    def aliases(self, session: VmSession, plan: Plan, inputs: Sequence[Any], released: int) -> tuple[Copy, ...]:
-        """Input copies whose memory the result may take over when it is dispatched."""
-        if not released or plan.in_place or not plan.forward:
-            return ()
-        found = []
-        for position in plan.forward:
-            if released >> position & 1:
-                tensor = session.tensors[inputs[position]]
-                copy = tensor.storage.copies.get(plan.device)
-                if tensor.holders == 1 and tensor.storage.sharers == 1 and copy is not None and tensor.strides is None:
-                    found.append(copy)
-        return tuple(found)
 
-    def release_operands(
-        self, session: VmSession, inputs: Sequence[Any], outputs: Sequence[int], released: int, number: int
-    ) -> None:
-        """Releases that ride on an instruction take effect whatever became of it."""
-        if not released:
-            return
-        plan = session.plans.get(number)
-        scalars = plan.scalars if isinstance(plan, Plan) else ()
-        for position, id_ in enumerate((*inputs, *outputs)):
-            if released >> position & 1 and not (position < len(scalars) and scalars[position]):
-                tensor = session.tensors.pop(id_, None)
-                if tensor is not None:
-                    names.let_go(self.engine, tensor)
+def aliases(session: VmSession, plan: Plan, inputs: Sequence[Any], released: int) -> tuple[Copy, ...]:
+    """Input copies whose memory the result may take over when it is dispatched."""
+    if not released or plan.in_place or not plan.forward:
+        return ()
+    found = []
+    for position in plan.forward:
+        if released >> position & 1:
+            tensor = session.tensors[inputs[position]]
+            copy = tensor.storage.copies.get(plan.device)
+            if copy is not None and dies_with_call(tensor):
+                found.append(copy)
+    return tuple(found)
 
 
 def handles_released(plan: Plan, inputs: Sequence[Any], released: int) -> int:

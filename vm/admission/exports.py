@@ -1,117 +1,131 @@
-"""Holds: ids that stand for fetched values which their clients read where they lie.
+"""Exports: ids that stand for fetched values which their clients read where they lie.
 
 A client that maps the memory of a result reads it for as long as it likes. So the fetched value is a tensor of its own
 (`twin`: same storage, this version), which ends with an ordinary RELEASE of its id or with its session. That alone
 keeps the value: a write to any other tensor of the storage finds it shared and goes to a new one. What is left to see
 to is the one copy that is mapped, on a device whose memory is shared. It must stay where it is, and be nobody else's,
 whatever becomes of its place in the storage's map: dropped under memory pressure, abandoned with its device, or left
-behind by a client that uses the hold's id for something else. So a hold pins it (`pins`), and its strides are given
-even where it is packed: a write to the hold itself detaches it, like a view.
+behind by a client that uses the export's id for something else. So an export maps the copy (`memory.mapped`), and its
+strides are given even where it is packed: a write to the export itself detaches it, like a view.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from numpy.typing import NDArray
 
 from ...interpreter.errors import TensordError
-from ...interpreter.opcodes import ACCESS_TEXT, Opcode
+from ...interpreter.opcodes import Opcode
 from ...interpreter.wire.segments import SHARED_FROM
 from ..memory.binding import bind
-from ..memory.mapped import pin
+from ..memory.mapped import map_copy
 from ..model.device_state import DeviceState
+from ..model.instruction import Instruction
 from ..model.operand import Binding
+from ..model.session import VmSession
 from ..model.tensor import Tensor
+from ..placement.residency import Residency
 from ..placement.views import twin
 from ..scheduler.pending_metas import await_metas
-from .inline import leave_record
+from ..scheduler.scheduler import Scheduler
+from .inline import ACCESS
 from .lookup import enter
 from .quotas import may_name
-from .rejection import poisoned
-
-if TYPE_CHECKING:
-    from ..engine import Engine
-    from ..model.instruction import Instruction
-    from ..model.session import VmSession
+from .rejection import Rejection
 
 
-def define_hold(session: VmSession, id_: int, base: Tensor) -> Tensor:
+class Exports:
+    """Answers fetches with memory that the client maps."""
+
+    def __init__(self, scheduler: Scheduler, residency: Residency, rejection: Rejection) -> None:
+        self.scheduler = scheduler
+        self.residency = residency
+        self.rejection = rejection
+
+    def define_refused(self, session: VmSession, id_: int, error: TensordError, location: int) -> None:
+        """The fetch was not admitted: its export is an id all the same, poisoned. The request is answered elsewhere."""
+        error = error.reraisable()
+        error.op, error.location = error.op or "fetch", error.location or session.where(location)
+        if id_ > session.newest and may_name(session):
+            enter(session, id_, self.rejection.poisoned(error, None, None))
+
+    def device_to_map(self, base: Tensor) -> DeviceState | None:
+        """The device in whose memory a client may read the value; None if the client gets a copy of the bytes.
+
+        Copied are small values, small parts of what would be kept whole for them, and what has no room there.
+        """
+        storage, meta = base.storage, base.meta
+        shared = (copy.device for copy in storage.copies.values() if copy.device.backend.shared)
+        device = next(shared, self.residency.host)
+        if device is None or not device.backend.shared or device.backend.lost is not None:
+            return None
+        if meta is None:
+            return device
+        if meta.nbytes < SHARED_FROM:
+            return None
+        if device in storage.copies:
+            return device if 2 * meta.nbytes >= storage.nbytes else None
+        return device if device.planned + meta.nbytes <= device.backend.limit else None
+
+    def fetch(
+        self, session: VmSession, id_: int, export: Tensor, device: DeviceState, request: int, location: int
+    ) -> None:
+        """Answer with the array of the buffer itself, read-only, once the value is there; it may move to `device`."""
+        scheduler, residency = self.scheduler, self.residency
+        residency.place(export, device, session, location)
+        source = residency.operand(export, device, session, location)
+        map_copy(source.copy)
+        residency.exports[export] = (source.copy, export.storage)
+        detach_writes(export)
+        if self.answer_now(session, source, request, location):
+            return
+        instruction = scheduler.new_instruction(session, Opcode.ACCESS, "fetch", device, location)
+        instruction.inputs = (source,)
+        instruction.reads = (source.copy,)
+        await_metas(instruction)
+
+        def read(array: NDArray[Any]) -> NDArray[Any]:
+            detach_writes(export)
+            if session.tensors.get(id_) is export:
+                return sealed(array)
+            device.refuse_vast(array.nbytes, "a value")
+            return array.copy()  # released before it was read
+
+        instruction.kernel = read
+        instruction.on_control = True  # it touches no byte
+        answer_with_results(instruction, session, request)
+        scheduler.admit(instruction)
+
+    def answer_now(self, session: VmSession, source: Binding, request: int, location: int) -> bool:
+        """Answer at once if the value is there."""
+        copy, tensor, _, _ = source
+        if copy.writer is not None or copy.poison is not None or copy.buffer is None or tensor.meta is None:
+            return False
+        started = self.scheduler.clock()
+        result = sealed(bind(source))
+        traits = (session.id, ACCESS, "fetch", copy.device.name, "r")
+        self.scheduler.keep_record(traits, (copy.id, copy.version), started, location, 0)
+        session.reply(request, result, None)
+        return True
+
+    def expose(self, session: VmSession) -> None:
+        """A session is about to end whose client did not say that it is done: it may read what it has mapped for ever.
+
+        So that memory is not reused for anything. It goes back to the system when the last process has unmapped it.
+        """
+        for tensor in session.tensors.values():
+            exported = self.residency.exports.get(tensor)
+            if exported is not None and exported[0].buffer is not None:
+                exported[0].buffer.expose()
+
+
+def define_export(session: VmSession, id_: int, base: Tensor) -> Tensor:
     """A tensor with the value that is fetched."""
-    hold = twin(base, base.home)
-    enter(session, id_, hold)
-    return hold
-
-
-def define_refused(engine: Engine, session: VmSession, id_: int, error: TensordError, location: int) -> None:
-    """The fetch was not admitted: its hold is an id all the same, poisoned. Whoever fetches is told."""
-    error = error.reraisable()
-    error.op, error.location = error.op or "fetch", error.location or session.where(location)
-    if id_ > session.newest and may_name(session):
-        enter(session, id_, poisoned(engine, error, None, None))
-
-
-def device_to_map(engine: Engine, base: Tensor) -> DeviceState | None:
-    """The device in whose memory a client may read the value; None if it is better served with bytes.
-
-    Those are small values, small parts of what would be kept whole for them, and what has no room there.
-    """
-    storage, meta = base.storage, base.meta
-    device = next(
-        (copy.device for copy in storage.copies.values() if copy.device.backend.shared), engine.residency.host
-    )
-    if device is None or not device.backend.shared or device.backend.lost is not None:
-        return None
-    if meta is None:
-        return device
-    if meta.nbytes < SHARED_FROM:
-        return None
-    if device in storage.copies:
-        return device if 2 * meta.nbytes >= storage.nbytes else None
-    return device if device.planned + meta.nbytes <= device.backend.limit else None
-
-
-def fetch_in_place(
-    engine: Engine, session: VmSession, id_: int, hold: Tensor, device: DeviceState, request: int, location: int
-) -> None:
-    """Answer with the array of the buffer itself, read-only, once the value is there; it may move to `device`."""
-    residency = engine.residency
-    residency.place(hold, device, session, location)
-    source = residency.operand(hold, device, session, location)
-    pin(engine, hold, source.copy)
-    detach_writes(hold)
-    if answer_now(engine, session, source, request, location):
-        return
-    instruction = engine.new_instruction(session, Opcode.ACCESS, "fetch", device, location)
-    instruction.inputs = (source,)
-    instruction.reads = (source.copy,)
-    await_metas(instruction)
-
-    def read(array: NDArray[Any]) -> NDArray[Any]:
-        detach_writes(hold)
-        if session.tensors.get(id_) is hold:
-            return sealed(array)
-        device.refuse_vast(array.nbytes, "a value")
-        return array.copy()  # released before it was read
-
-    instruction.kernel = read
-    instruction.on_control = True  # it touches no byte
-    answer_with_results(instruction, session, request)
-    engine.admit(instruction)
-
-
-def answer_now(engine: Engine, session: VmSession, source: Binding, request: int, location: int) -> bool:
-    """Answer at once if the value is there."""
-    copy, tensor, _, _ = source
-    if copy.writer is not None or copy.poison is not None or copy.buffer is None or tensor.meta is None:
-        return False
-    started = engine.clock()
-    result = sealed(bind(source))
-    traits = (session.id, ACCESS_TEXT, "fetch", copy.device.name, "r")
-    leave_record(engine, traits, (copy.id, copy.version), started, location, 0)
-    session.reply(request, result, None)
-    return True
+    export = twin(base, base.home)
+    enter(session, id_, export)
+    return export
 
 
 def answer_with_results(
@@ -149,18 +163,7 @@ def sealed(array: NDArray[Any]) -> NDArray[Any]:
     return view
 
 
-def detach_writes(hold: Tensor) -> None:
-    """Whoever writes to the hold writes elsewhere: it has the strides of a view, even if it is packed."""
-    if hold.strides is None and hold.meta is not None:
-        hold.strides = hold.meta.strides
-
-
-def expose(engine: Engine, session: VmSession) -> None:
-    """Before a session ends whose client did not say that it is done: it may read what it has mapped for ever.
-
-    So that memory is not reused for anything. It goes back to the system when the last one has unmapped it.
-    """
-    for tensor in session.tensors.values():
-        held = engine.residency.holds.get(tensor)
-        if held is not None and held[0].buffer is not None:
-            held[0].buffer.expose()
+def detach_writes(export: Tensor) -> None:
+    """A write to the export goes elsewhere: the export has the strides of a view, even if it is packed."""
+    if export.strides is None and export.meta is not None:
+        export.strides = export.meta.strides

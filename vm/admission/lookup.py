@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ...interpreter.errors import MetadataError, ProtocolError, TensordError
 from ...interpreter.wire.messages import encode_meta
 from ..model.account import charge
 from ..model.device_state import DeviceState
 from ..model.plan import Plan
+from ..model.session import VmSession
 from ..model.tensor import Tensor
 from .quotas import check_number
-
-if TYPE_CHECKING:
-    from ..engine import Engine
-    from ..model.session import VmSession
 
 
 def plan_of(session: VmSession, number: int) -> Plan:
@@ -37,7 +34,7 @@ def label_of(session: VmSession, number: int) -> str:
 
 def tensor_of(session: VmSession, id_: int) -> Tensor:
     """The tensor behind an id of the session."""
-    tensor = session.tensors.get(id_)
+    tensor = session.tensors.get(id_) if type(id_) is int else None
     if tensor is None:
         state = "was released" if isinstance(id_, int) and 0 < id_ <= session.newest else "was never defined"
         raise ProtocolError(f"tensor {id_!r} {state}")
@@ -77,11 +74,11 @@ def refuse_cancelled(session: VmSession) -> None:
         raise session.cancelled
 
 
-def device_of(engine: Engine, name: str) -> DeviceState:
+def device_of(devices: Mapping[str, DeviceState], name: str) -> DeviceState:
     """The device of a device's name; MetadataError with the known ones otherwise."""
-    device = engine.devices.get(name)
+    device = devices.get(name)
     if device is None:
-        raise MetadataError(f"there is no device {name!r}; there are {', '.join(engine.devices)}")
+        raise MetadataError(f"there is no device {name!r}; there are {', '.join(devices)}")
     return device
 
 

@@ -3,75 +3,97 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 from ...interpreter.errors import MetadataError
-from ...interpreter.opcodes import RELEASE_TEXT, Opcode
+from ...interpreter.opcodes import Opcode
+from ..model.directory import Directory
+from ..model.plan import Plan
+from ..model.session import VmSession
 from ..model.tensor import Tensor
-from .inline import leave_record
+from ..placement.residency import Residency
+from ..scheduler.scheduler import Scheduler
 from .quotas import check_names
 
-if TYPE_CHECKING:
-    from ..engine import Engine
-    from ..model.session import VmSession
+RELEASE = Opcode.RELEASE.value
 
 
-def publish(engine: Engine, session: VmSession, given: Sequence[str], tensors: Sequence[Tensor]) -> None:
-    """Bind names to tensors, replacing what they named before. They count against the quota of who did it last."""
-    check_names(engine, session, given)
-    for name, tensor in zip(given, tensors, strict=True):
-        tensor.holders += 1
-        before = engine.names.get(name)
-        engine.names[name] = tensor
-        unlist(engine, name)
-        engine.publishers[name] = session.account
-        session.account.names += 1
-        if before is not None:
-            let_go(engine, before)
+class Names:
+    """What holds tensors: names and handles. The last holder that goes releases the tensor."""
 
+    def __init__(self, scheduler: Scheduler, residency: Residency, directory: Directory) -> None:
+        self.scheduler = scheduler
+        self.residency = residency
+        self.directory = directory
 
-def lookup(engine: Engine, wanted: Sequence[str]) -> list[Tensor]:
-    """The tensors behind the names; MetadataError if one is missing, and then none is given."""
-    missing = [name for name in wanted if name not in engine.names]
-    if missing:
-        known = ", ".join(sorted(engine.names)) or "none"
-        raise MetadataError(f"no tensor is published as {', '.join(map(repr, missing))} (published: {known})")
-    return [engine.names[name] for name in wanted]
+    # -- names -----------------------------------------------------------------------------------------------------
 
+    def publish(self, session: VmSession, given: Sequence[str], tensors: Sequence[Tensor]) -> None:
+        """Bind names to tensors, replacing what they named before. They count against the latest publisher's quota."""
+        directory = self.directory
+        check_names(directory, session, given)
+        for name, tensor in zip(given, tensors, strict=True):
+            tensor.holders += 1
+            before = directory.names.get(name)
+            directory.names[name] = tensor
+            self._unlist(name)
+            directory.publishers[name] = session.account
+            session.account.names += 1
+            if before is not None:
+                self.drop_holder(before)
 
-def unpublish(engine: Engine, given: Sequence[str]) -> None:
-    """Take the names away, all or none."""
-    distinct = tuple(dict.fromkeys(given))
-    for name, tensor in zip(distinct, lookup(engine, distinct), strict=True):
-        del engine.names[name]
-        unlist(engine, name)
-        let_go(engine, tensor)
+    def lookup(self, wanted: Sequence[str]) -> list[Tensor]:
+        """The tensors behind the names; MetadataError if one is missing, and then none is given."""
+        names = self.directory.names
+        missing = [name for name in wanted if name not in names]
+        if missing:
+            known = ", ".join(sorted(names)) or "none"
+            raise MetadataError(f"no tensor is published as {', '.join(map(repr, missing))} (published: {known})")
+        return [names[name] for name in wanted]
 
+    def unpublish(self, given: Sequence[str]) -> None:
+        """Take the names away, all or none."""
+        distinct = tuple(dict.fromkeys(given))
+        for name, tensor in zip(distinct, self.lookup(distinct), strict=True):
+            del self.directory.names[name]
+            self._unlist(name)
+            self.drop_holder(tensor)
 
-def unlist(engine: Engine, name: str) -> None:
-    """The name counts against nobody's quota."""
-    account = engine.publishers.pop(name, None)
-    if account is not None:
-        account.names -= 1
+    def _unlist(self, name: str) -> None:
+        """The name counts against nobody's quota."""
+        account = self.directory.publishers.pop(name, None)
+        if account is not None:
+            account.names -= 1
 
+    # -- holders ---------------------------------------------------------------------------------------------------
 
-def let_go(engine: Engine, tensor: Tensor) -> None:
-    """One handle or name less; with the last one the tensor lets go of its storage."""
-    tensor.holders -= 1
-    if tensor.holders == 0:
-        engine.residency.unshare(tensor)
+    def drop_holder(self, tensor: Tensor) -> None:
+        """One handle or name less; with the last one the tensor is released."""
+        tensor.holders -= 1
+        if tensor.holders == 0:
+            self.residency.unshare(tensor)
 
+    def release(self, session: VmSession, tensor: Tensor) -> None:
+        """ReleaseTensor as an instruction: it waits, visibly, for the accesses that still stand in its way."""
+        scheduler, storage = self.scheduler, tensor.storage
+        last = tensor.holders == 1 and storage.sharers == 1
+        copies = tuple(storage.current()) if last else ()
+        if any(copy.uses for copy in copies):
+            instruction = scheduler.new_instruction(session, Opcode.RELEASE, "release", tensor.home, 0)
+            instruction.writes = copies
+            scheduler.admit(instruction)
+        else:
+            traits = (session.id, RELEASE, "release", tensor.home.name, "")
+            scheduler.keep_record(traits, (), scheduler.clock(), 0, 0)
+        self.drop_holder(tensor)
 
-def release(engine: Engine, session: VmSession, tensor: Tensor) -> None:
-    """ReleaseTensor as an instruction: it waits, visibly, for the accesses that still stand in its way."""
-    storage = tensor.storage
-    last = tensor.holders == 1 and storage.sharers == 1
-    copies = tuple(storage.current()) if last else ()
-    if any(copy.uses for copy in copies):
-        instruction = engine.new_instruction(session, Opcode.RELEASE, "release", tensor.home, 0)
-        instruction.writes = copies
-        engine.admit(instruction)
-    else:
-        traits = (session.id, RELEASE_TEXT, "release", tensor.home.name, "")
-        leave_record(engine, traits, (), engine.clock(), 0, 0)
-    let_go(engine, tensor)
+    def release_operands(
+        self, session: VmSession, plan: Plan | None, inputs: Sequence[Any], outputs: Sequence[int], released: int
+    ) -> None:
+        """Releases that ride on an instruction take effect whatever became of it."""
+        scalars = plan.scalars if plan is not None else ()
+        for position, id_ in enumerate((*inputs, *outputs)):
+            if released >> position & 1 and not (position < len(scalars) and scalars[position]):
+                tensor = session.tensors.pop(id_, None)
+                if tensor is not None:
+                    self.drop_holder(tensor)

@@ -9,17 +9,15 @@ hold of it, and nothing else.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...interpreter.errors import QuotaError
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.forms import depth_exceeds
 from ..model.account import check_bytes
-
-if TYPE_CHECKING:
-    from ..engine import Engine
-    from ..model.session import VmSession
-    from ..model.tensor import Tensor
+from ..model.directory import Directory
+from ..model.session import VmSession
+from ..model.tensor import Tensor
 
 REFUSED = 2  # times its quota of ids that a session may name: the rest of them stand for what was refused
 
@@ -92,12 +90,12 @@ def check_text(text: str, quota: int, what: str) -> None:
         )
 
 
-def check_names(engine: Engine, session: VmSession, given: Sequence[str]) -> None:
+def check_names(directory: Directory, session: VmSession, given: Sequence[str]) -> None:
     """QuotaError if the session may not publish these."""
     for name in given:
         check_text(name, session.limits.text, "name")
     account, quota = session.account, session.limits.names
-    new = sum(engine.publishers.get(name) is not account for name in set(given))
+    new = sum(directory.publishers.get(name) is not account for name in set(given))
     if account.names + new > quota:
         raise QuotaError(
             f"{new} names more: the session has published {account.names} of {quota}; "

@@ -3,46 +3,101 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ...interpreter.errors import CancelledError, ProtocolError, TensordError
 from ...interpreter.opcodes import Opcode
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.forms import check_form, field_of, outputs_of
 from ...interpreter.wire.messages import MessageKind
-from ..model.account import let_off
+from ..memory.release import release
+from ..model.account import credit
 from ..model.device_state import DeviceState
+from ..model.session import VmSession
 from ..model.tensor import Copy, Tensor
+from ..placement.residency import Residency
+from ..scheduler.scheduler import Scheduler
 from .lookup import enter
 from .quotas import may_name
 
-if TYPE_CHECKING:
-    from ..engine import Engine
-    from ..model.session import VmSession
 
+class Rejection:
+    """Poisons what a message was to define, and tells whoever is to know."""
 
-def refuse(engine: Engine, session: VmSession, message: Any, failure: Exception) -> None:
-    """Admitting the message raised: it is damaged, or the fault is ours. What it was to define is poisoned."""
-    error = describe(message, failure)
-    label = name_of(message)
-    location = field_of(message, "location") or 0
-    outputs = outputs_of(message)
-    if outputs:
-        reject(engine, session, error, outputs, location, label)
-    else:
-        deny(engine, session, error, field_of(message, "request") or 0, location, label)
+    def __init__(self, scheduler: Scheduler, residency: Residency, devices: Mapping[str, DeviceState]) -> None:
+        self.scheduler = scheduler
+        self.residency = residency
+        self.devices = devices
 
+    def refuse(self, session: VmSession, message: Any, failure: Exception) -> None:
+        """Admitting the message raised: it is damaged, or the fault is ours. What it was to define is poisoned."""
+        error = describe(message, failure)
+        label = name_of(message)
+        location = field_of(message, "location") or 0
+        outputs = outputs_of(message)
+        if outputs:
+            self.reject(session, error, outputs, location, label)
+        else:
+            self.deny(session, error, field_of(message, "request") or 0, location, label)
 
-def deny(engine: Engine, session: VmSession, error: TensordError, request: int, location: int, label: str) -> None:
-    """Tell who asked, with op and line; report the error if nobody did."""
-    error = error.reraisable()
-    error.op = error.op or label
-    error.location = error.location or session.where(location)
-    if request:
-        session.reply(request, None, error)
-    elif not isinstance(error, CancelledError):
-        engine.tell(session, error)
+    def deny(self, session: VmSession, error: TensordError, request: int, location: int, label: str) -> None:
+        """Tell who asked, with op and line; report the error if nobody did."""
+        error = error.reraisable()
+        error.op = error.op or label
+        error.location = error.location or session.where(location)
+        if request:
+            session.reply(request, None, error)
+        elif not isinstance(error, CancelledError):
+            self.scheduler.tell(session, error)
+
+    def reject(
+        self,
+        session: VmSession,
+        error: TensordError,
+        outputs: Sequence[int],
+        location: int,
+        label: str,
+        metas: Sequence[Meta | None] = (),
+        home: DeviceState | None = None,
+    ) -> None:
+        """Not admitted: its outputs are defined, poisoned; one report is made."""
+        self.scheduler.ids += 1
+        error = error.reraisable()
+        error.op = error.op or label
+        error.instruction = self.scheduler.ids
+        error.location = session.where(location)
+        for id_, meta in itertools.zip_longest(outputs, metas[: len(outputs)]):
+            tensor = session.tensors.get(id_)
+            if tensor is not None:
+                self.poison_existing(session, tensor, error)
+            elif isinstance(id_, int) and id_ > session.newest and may_name(session):
+                enter(session, id_, self.poisoned(error, meta, home))
+        if not isinstance(error, CancelledError):
+            self.scheduler.tell(session, error)
+
+    def poison_existing(self, session: VmSession, tensor: Tensor, error: TensordError) -> None:
+        """A rejected write poisons, as a failed one does; but a cancelled one leaves alone what others hold."""
+        if tensor.holders > 1 and isinstance(error, CancelledError):
+            return
+        self.poison_copy(session, self.residency.target(tensor, tensor.home, False, session, 0).copy, error)
+        credit(tensor.storage)
+
+    def poison_copy(self, session: VmSession, copy: Copy, error: TensordError) -> None:
+        """Poison a copy at this place in program order."""
+        instruction = self.scheduler.new_instruction(session, Opcode.CALL, error.op or "call", copy.device, 0)
+        instruction.writes = (copy,)
+        instruction.error = error
+        self.scheduler.admit(instruction)
+
+    def poisoned(self, error: TensordError, meta: Meta | None, home: DeviceState | None) -> Tensor:
+        """A tensor that never had a value."""
+        device = home or next(iter(self.devices.values()))
+        tensor, copy = self.residency.new_tensor(meta, device)
+        copy.poison = error
+        release(copy)
+        tensor.meta_error = error if meta is None else None
+        return tensor
 
 
 def describe(message: Any, failure: Exception) -> TensordError:
@@ -64,55 +119,3 @@ def name_of(message: Sequence[Any]) -> str:
         return MessageKind(message[0]).name.lower()
     except (ValueError, TypeError, LookupError):
         return "message"
-
-
-def reject(
-    engine: Engine,
-    session: VmSession,
-    error: TensordError,
-    outputs: Sequence[int],
-    location: int,
-    label: str,
-    metas: Sequence[Meta | None] = (),
-    home: DeviceState | None = None,
-) -> None:
-    """Not admitted: its outputs are defined, poisoned; one report is made."""
-    engine.ids += 1
-    error = error.reraisable()
-    error.op = error.op or label
-    error.instruction = engine.ids
-    error.location = session.where(location)
-    for id_, meta in itertools.zip_longest(outputs, metas[: len(outputs)]):
-        tensor = session.tensors.get(id_)
-        if tensor is not None:
-            poison_existing(engine, session, tensor, error)
-        elif isinstance(id_, int) and id_ > session.newest and may_name(session):
-            enter(session, id_, poisoned(engine, error, meta, home))
-    if not isinstance(error, CancelledError):
-        engine.tell(session, error)
-
-
-def poison_existing(engine: Engine, session: VmSession, tensor: Tensor, error: TensordError) -> None:
-    """A rejected write poisons, as a failed one does; but a cancelled one leaves alone what others hold."""
-    if tensor.holders > 1 and isinstance(error, CancelledError):
-        return
-    poison_copy(engine, session, engine.residency.target(tensor, tensor.home, False, session, 0).copy, error)
-    let_off(tensor.storage)
-
-
-def poison_copy(engine: Engine, session: VmSession, copy: Copy, error: TensordError) -> None:
-    """Poison a copy at this place in program order."""
-    instruction = engine.new_instruction(session, Opcode.CALL, error.op or "call", copy.device, 0)
-    instruction.writes = (copy,)
-    instruction.error = error
-    engine.admit(instruction)
-
-
-def poisoned(engine: Engine, error: TensordError, meta: Meta | None, home: DeviceState | None) -> Tensor:
-    """A tensor that never had a value."""
-    device = home or next(iter(engine.devices.values()))
-    tensor, copy = engine.residency.new_tensor(meta, device)
-    copy.poison = error
-    device.give_up(copy)
-    tensor.meta_error = error if meta is None else None
-    return tensor

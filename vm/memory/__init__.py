@@ -1,7 +1,8 @@
 """What fits: memory is planned at admission, reserved at dispatch and given back at retirement.
 
-- `reservation`: reserving at dispatch, and who waits for memory
-- `binding`: operands become arrays; results of data-decided size get their memory
+- `ledger`: what is planned, who still needs memory, who waits for it
+- `allocation`: getting memory; `release`: giving it back; `forwarding`: taking over that of an input
+- `replicas`: copies that are valid elsewhere, too; `drop_after_transfer`: ... as soon as a transfer has arrived
+- `reservation`: reserving at dispatch; `binding`: operands become arrays
 - `mapped`: copies that clients have mapped
-- `drop_after_transfer`: copies that go as soon as a transfer has brought another
 """

@@ -1,48 +1,49 @@
-"""Making room on a device with copies whose twin elsewhere is still under way.
+"""Making room on a device with copies whose other copy is still under way.
 
 Admission plans memory for what will hold once all earlier instructions have run. By then a planned transfer has
 arrived, so the copy that it came from, or any other of that version, may leave. But a transfer can fail, and must not
 take the version with it. So the copy leaves the map, as if it had been dropped, and keeps its memory until the
-transfer has retired: if that failed and no healthy copy is left, it returns.
+transfer has retired: if the transfer failed and no healthy copy is left, the dropped copy returns.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection
 
-from ...interpreter.opcodes import Opcode
-from ..model.device_state import DeviceState, others
+from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
 from ..model.tensor import Copy, Storage
+from .release import release
+from .replicas import forget, may_forget, others
 
-if TYPE_CHECKING:
-    from ..engine import Engine
 
+def drop_after_transfers(device: DeviceState, spare: Collection[Copy], freed: Callable[[DeviceState], None]) -> None:
+    """Take copies, but none of `spare`, out of their maps until what is planned fits, or none is left.
 
-def spill(engine: Engine, device: DeviceState, spare: set[Copy]) -> None:
-    """Take copies, but none of `spare`, out of their maps until what is planned fits, or none is left."""
+    `freed` is told of each device on which memory may have come free later.
+    """
     for copy, storage in list(device.replicas.items()):
         if device.planned <= device.backend.limit:
             return
-        if copy not in spare and device.may_forget(copy, storage):
+        if copy not in spare and may_forget(copy, storage):
             transfer = transfer_under_way(copy, storage)
             if transfer is not None:
                 copy.uses += 1
-                device.forget(copy, storage)
-                await_twin(engine, copy, storage, transfer)
+                forget(copy, storage)
+                await_transfer(copy, storage, transfer, freed)
 
 
 def transfer_under_way(copy: Copy, storage: Storage) -> Instruction | None:
     """A healthy transfer that will make another whole copy of the same version."""
-    for twin in others(storage, copy):
-        writer = twin.writer
-        if writer is not None and writer.opcode is Opcode.TRANSFER and writer.error is None:
+    for other in others(storage, copy):
+        writer = other.writer
+        if writer is not None and writer.traits.copies and writer.error is None:
             return writer
     return None
 
 
-def await_twin(engine: Engine, copy: Copy, storage: Storage, transfer: Instruction) -> None:
-    """Once the transfer has retired: let the copy go, or put it back."""
+def await_transfer(copy: Copy, storage: Storage, transfer: Instruction, freed: Callable[[DeviceState], None]) -> None:
+    """Once the transfer has retired: release the copy, or put it back."""
     before = transfer.on_retire
 
     def settle(done: Instruction) -> None:
@@ -52,9 +53,8 @@ def await_twin(engine: Engine, copy: Copy, storage: Storage, transfer: Instructi
         if done.error is not None and is_last(copy, storage):
             put_back(copy, storage)
             return
-        copy.device.retire_buffer(copy)
-        if copy.device.waiting:
-            engine.retry(copy.device)
+        release(copy)
+        freed(copy.device)
 
     transfer.on_retire = settle
 
@@ -69,7 +69,7 @@ def is_last(copy: Copy, storage: Storage) -> bool:
 def put_back(copy: Copy, storage: Storage) -> None:
     """The copy is the current one of its device again; failed ones leave."""
     for failed in list(storage.copies.values()):
-        failed.device.forget(failed, storage)
+        forget(failed, storage)
     storage.copies[copy.device] = copy
     copy.current = True
     copy.device.planned += copy.nbytes

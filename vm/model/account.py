@@ -37,8 +37,8 @@ def charge(session: VmSession, storage: Storage) -> None:
             session.account.bytes += storage.nbytes
 
 
-def let_off(storage: Storage) -> None:
-    """The storage lets go, or has no memory any more."""
+def credit(storage: Storage) -> None:
+    """The storage is released, or has no memory any more."""
     account, storage.account = storage.account, None
     if account is not None and storage.nbytes > 0:
         account.bytes -= storage.nbytes

@@ -2,11 +2,13 @@
 
     WAITING     admitted; operands consumed, edges built
     READY       no unsatisfied edge; memory may still be missing
-    DISPATCHED  operands bound to buffers, appended to a stream
+    DISPATCHED  operands bound to buffers, given to a stream or run by the driving thread
+    EXECUTED    reported, and it stays: its sources' statuses are not final, or its results wait for memory
     DONE | FAILED | SKIPPED | CANCELLED   retired: accesses dropped, successors released
 
-`TRANSITIONS` holds every legal step. SKIPPED and CANCELLED only mean that the kernel does not run: the instruction
-keeps its place and retires when its own edges are satisfied, or a reader in front of it would be overtaken.
+`TRANSITIONS` holds every legal step; docs/architecture.md draws it. SKIPPED and CANCELLED only mean that the kernel
+does not run: the instruction keeps its place and retires when its own edges are satisfied, or it would overtake a
+reader in front of it.
 
 An instruction is a stream's `Task`. `execute` runs on a stream's thread (or inline on the driving thread) and
 touches only the arguments bound at dispatch, `error`, `failures` and the poison slots of its copies. Everything
@@ -20,17 +22,17 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from ...interpreter.errors import CancelledError, TensordError, kernel_error
-from ...interpreter.opcodes import Opcode
+from ...interpreter.opcodes import TRAITS, Opcode
 from ...interpreter.types.meta import Scalar
 from ...streams.stream import Stream, Task
 from .reason import Reason
 
 if TYPE_CHECKING:
-    from ..scheduler.stream_quota import Share
     from .device_state import DeviceState
     from .operand import Binding
     from .plan import Plan
     from .session import VmSession
+    from .session_queue import SessionQueue
     from .tensor import Copy
 
 
@@ -40,6 +42,7 @@ class Status(StrEnum):
     WAITING = "WAITING"
     READY = "READY"
     DISPATCHED = "DISPATCHED"
+    EXECUTED = "EXECUTED"
     DONE = "DONE"
     FAILED = "FAILED"
     SKIPPED = "SKIPPED"
@@ -49,12 +52,18 @@ class Status(StrEnum):
 TRANSITIONS: dict[Status, frozenset[Status]] = {
     Status.WAITING: frozenset({Status.READY, Status.FAILED, Status.SKIPPED, Status.CANCELLED}),
     Status.READY: frozenset({Status.DISPATCHED, Status.FAILED, Status.SKIPPED, Status.CANCELLED}),
-    Status.DISPATCHED: frozenset({Status.DONE, Status.FAILED, Status.SKIPPED, Status.CANCELLED}),
+    Status.DISPATCHED: frozenset({Status.EXECUTED, Status.DONE, Status.FAILED, Status.SKIPPED, Status.CANCELLED}),
+    Status.EXECUTED: frozenset({Status.DONE, Status.FAILED, Status.SKIPPED, Status.CANCELLED}),
     Status.DONE: frozenset(),
     Status.FAILED: frozenset(),
     Status.SKIPPED: frozenset(),
     Status.CANCELLED: frozenset(),
 }
+
+
+PENDING = frozenset({Status.WAITING, Status.READY})  # no stream has it
+UNDER_WAY = frozenset({Status.DISPATCHED, Status.EXECUTED})
+FINAL = frozenset(status for status, steps in TRANSITIONS.items() if not steps)
 
 
 class IllegalTransition(Exception):  # noqa: N818 - named after what happened, not after being an error
@@ -73,7 +82,6 @@ class Instruction:
         "admitted",
         "aliases",
         "arguments",
-        "arrived",
         "author",
         "bytes_moved",
         "dependents",
@@ -86,7 +94,6 @@ class Instruction:
         "failures",
         "finished",
         "forwarded",
-        "handed",
         "hard",
         "id",
         "inputs",
@@ -102,6 +109,7 @@ class Instruction:
         "payload",
         "pending",
         "plan",
+        "queue",
         "quick",
         "reads",
         "ready",
@@ -109,11 +117,11 @@ class Instruction:
         "results",
         "revoked",
         "session",
-        "share",
         "soft",
         "started",
         "status",
         "stream",
+        "traits",
         "unclaimed",
         "unlaunched",
         "versions",
@@ -127,6 +135,7 @@ class Instruction:
         self.session = session  # whose cancellation and limits it is subject to
         self.author = session  # whose location numbers it carries
         self.opcode = opcode
+        self.traits = traits = TRAITS[opcode]
         self.label = label
         self.device = device
         self.location = location
@@ -145,10 +154,9 @@ class Instruction:
         self.hard = 0
         self.soft: dict[Instruction, None] = {}
         self.unlaunched = 0
-        self.handed = False  # a stream has it; soft successors may follow
-        self.share: Share | None = None  # of its stream, that its author had when it was handed over
+        self.queue: SessionQueue | None = None  # a stream has, or had, it from there: soft successors may follow
         self.quick = False  # small and bounded: certain to end within tens of microseconds
-        self.on_control = False  # runs on the driving thread, whatever its size
+        self.on_control = traits.on_control  # runs on the driving thread, whatever its size
         self.forwarded: Copy | None = None  # the input whose memory its result took over
         self.payload: Any = None  # bytes from outside that become its result's memory
         self.pending = 0
@@ -159,7 +167,6 @@ class Instruction:
         self.unclaimed = [True]  # taken by whoever decides its fate: its stream that starts it, or a cancellation
         self.origin = False  # the error arose here, and is reported here
         self.failures: dict[Copy, TensordError] | None = None  # results that failed alone
-        self.arrived = False  # executed, but a source's status is not final yet, or its results wait for memory
         self.on_retire: Callable[[Instruction], None] | None = None
         self.on_doom: Callable[[Instruction], None] | None = None
         self.bytes_moved = 0
@@ -175,13 +182,13 @@ class Instruction:
     def move(self, status: Status) -> None:
         """One step of its life; IllegalTransition if the table does not have it."""
         if status not in TRANSITIONS[self.status]:
-            raise IllegalTransition(f"{self!r}: {self.status} -> {status}")
+            raise IllegalTransition(f"{self!r}: {self.status} -> {status}\n{story(self)}")
         self.status = status
 
     @property
     def retired(self) -> bool:
         """Has it been erased?"""
-        return not TRANSITIONS[self.status]
+        return self.status in FINAL
 
     def outcome(self) -> Status:
         """How it ended, from its error."""
@@ -283,3 +290,20 @@ class Instruction:
 
     def __repr__(self) -> str:
         return f"<{self.opcode.value} {self.id} {self.label} {self.status.value}>"
+
+
+def story(instruction: Instruction) -> str:
+    """What an instruction has lived through, for the error about a step that it cannot take: edges, times, thread."""
+    where = instruction.author.where(instruction.location) or "an unknown line"
+    ran = instruction.stream.name if instruction.queue is not None and instruction.stream is not None else ""
+    lines = [f"issued at {where} by session {instruction.author.id}, tick {instruction.admitted}"]
+    lines += [
+        f"waits for #{source} ({reason}{f' on copy {copy}' if copy else ''}{', elided' if elided else ''})"
+        for source, reason, copy, elided in instruction.edges
+    ]
+    stamps = ("received", "ready", "dispatched", "started", "finished")
+    lines += [f"{stamp} at {getattr(instruction, stamp)} ns" for stamp in stamps if getattr(instruction, stamp)]
+    lines.append(f"on the thread of {ran}" if ran else "on the driving thread")
+    if instruction.error is not None:
+        lines.append(f"{type(instruction.error).__name__}: {instruction.error.message}")
+    return "\n".join(f"  {line}" for line in lines)

@@ -11,9 +11,9 @@ from ...streams.stream import Stream
 from .account import Account
 
 if TYPE_CHECKING:
-    from ..scheduler.stream_quota import Share
     from .instruction import Instruction
     from .plan import Plan
+    from .session_queue import SessionQueue
     from .tensor import Copy, Tensor
 
 # (request, value, error): the answer to a session's request. Called on the driving thread; must not block.
@@ -25,7 +25,7 @@ class VmSession:
 
     `live` are its unfinished instructions in program order; `tensors` what its ids name; `newest` the highest id it
     ever defined, since ids rise and are never reused; `generation` the number of its cancellations, so that a restart
-    that was sent before the latest one does not undo it; `shares` what it has on each stream.
+    that was sent before the latest one does not undo it; `queues` what it has on each stream.
     """
 
     __slots__ = (
@@ -46,8 +46,8 @@ class VmSession:
         "operands",
         "payload",
         "plans",
+        "queues",
         "reply",
-        "shares",
         "strict",
         "tensors",
     )
@@ -69,7 +69,7 @@ class VmSession:
         self.newest = 0
         self.generation = 0
         self.closed = False
-        self.shares: dict[Stream, Share] = {}
+        self.queues: dict[Stream, SessionQueue] = {}
         self.cancelled: TensordError | None = None
         self.errors = 0
         self.payload = 0  # bytes of uploads not yet consumed

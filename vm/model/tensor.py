@@ -22,7 +22,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from ...interpreter.errors import TensordError
-from ...interpreter.opcodes import Opcode
 from ...interpreter.types.meta import Meta, Shape
 from ...streams.device import Buffer
 from ...streams.stream import Stream
@@ -76,7 +75,7 @@ class Copy:
         writer = self.writer
         if writer is None:
             return self.poison is None
-        return writer.error is None and writer.opcode is not Opcode.TRANSFER
+        return writer.error is None and not writer.traits.copies
 
     def __repr__(self) -> str:
         return f"<copy {self.id} on {self.device.name} v{self.version}>"

@@ -10,42 +10,40 @@ Source: Glow's device-resident tensors; OneFlow's transfers as instructions.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...interpreter.errors import MetadataError
 from ...interpreter.opcodes import Opcode
 from ...interpreter.types.meta import Meta
 from ...streams.stream import StreamKind
-from ..memory.mapped import unpin
-from ..model.account import charge, let_off
+from ..memory.mapped import unmap_copy
+from ..memory.replicas import drop, forget, touch
+from ..model.account import charge, credit
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
 from ..model.operand import Binding
+from ..model.session import VmSession
 from ..model.tensor import Copy, Storage, Tensor
-
-if TYPE_CHECKING:
-    from ..engine import Engine
-    from ..model.session import VmSession
+from ..scheduler.scheduler import Scheduler
 
 
 class Residency:
     """The planner. One per engine; called only during admission."""
 
-    def __init__(self, engine: Engine, host: DeviceState | None) -> None:
-        self.engine = engine
+    def __init__(self, scheduler: Scheduler, host: DeviceState | None) -> None:
+        self.scheduler = scheduler
+        self.copies = 0  # made so far: their ids
         self.planned: list[Instruction] | None = None  # collects the transfers that `place` plans
         self.host = host  # where data stops over between devices without peer access
-        self.bound: list[Copy] = []  # operands of what is being admitted: no room is made by dropping these
-        self.holds: dict[Tensor, tuple[Copy, Storage]] = {}  # fetched values, and the copies that clients have mapped
+        self.exports: dict[Tensor, tuple[Copy, Storage]] = {}  # fetched values -> the copies that clients have mapped
         self.orphans: list[Storage] = []  # left by their last tensor, but an operand of what is being admitted
 
     def new_copy(self, device: DeviceState, nbytes: int, version: int) -> Copy:
         """A fresh copy on a device, planned for."""
-        engine = self.engine
-        engine.copies += 1
+        self.copies += 1
         if nbytes > 0:
             device.planned += nbytes
-        return Copy(engine.copies, device, nbytes, version)
+        return Copy(self.copies, device, nbytes, version)
 
     def new_tensor(self, meta: Meta | None, home: DeviceState) -> tuple[Tensor, Copy]:
         """A new tensor with its storage and the one copy at home."""
@@ -60,8 +58,8 @@ class Residency:
         storage = tensor.storage
         copy = storage.copies.get(device)
         if copy is not None:
-            device.used(copy)
-            self.bound.append(copy)
+            touch(copy)
+            self.scheduler.bound.append(copy)
             return Binding(copy, tensor, tensor.offset, tensor.strides)
         key = tensor.view_key()
         small = key is not None and tensor.meta is not None and tensor.meta.nbytes < storage.nbytes
@@ -96,7 +94,7 @@ class Residency:
         copy = self.new_copy(device, storage.nbytes, storage.version)
         storage.copies[device] = copy
         device.replicas[copy] = storage
-        self.bound.append(copy)
+        self.scheduler.bound.append(copy)
         source.device.replicas.setdefault(source, storage)
         self.transfer(Binding(source, raw, 0, None), Binding(copy, raw, 0, None), storage, session, location)
         return copy
@@ -111,8 +109,8 @@ class Residency:
             views = storage.views = {}
         copy = views.get((device, key))
         if copy is not None:
-            device.used(copy)
-            self.bound.append(copy)
+            touch(copy)
+            self.scheduler.bound.append(copy)
             return copy
         source = self.source(storage, device)
         origin = Binding(source, tensor, tensor.offset, tensor.strides)
@@ -123,7 +121,7 @@ class Residency:
         copy.view = key
         views[device, key] = copy
         device.replicas[copy] = storage
-        self.bound.append(copy)
+        self.scheduler.bound.append(copy)
         self.transfer(origin, Binding(copy, tensor, 0, None), storage, session, location)
         return copy
 
@@ -160,9 +158,9 @@ class Residency:
             kind, carrier, kernel = StreamKind.H2D, there, source_first(there.copy_in)
         else:
             kind, carrier, kernel = StreamKind.P2P, there, source_first(there.peer_copy)
-        engine = self.engine
+        scheduler = self.scheduler
         label = f"{kind.value} {source.copy.device.name}->{target.copy.device.name}"
-        instruction = engine.new_instruction(engine.nobody, Opcode.TRANSFER, label, target.copy.device, location)
+        instruction = scheduler.new_instruction(scheduler.nobody, Opcode.TRANSFER, label, target.copy.device, location)
         instruction.author = session
         instruction.stream = carrier.copy_stream(kind)
         instruction.inputs, instruction.outputs = (source,), (target,)
@@ -173,7 +171,7 @@ class Residency:
         if self.planned is not None:
             self.planned.append(instruction)
         instruction.on_retire = lambda done: self.arrived(done, kind, storage)
-        engine.admit(instruction)
+        scheduler.admit(instruction)
 
     def arrived(self, instruction: Instruction, kind: StreamKind, storage: Storage) -> None:
         """A transfer retired: count it, or take the copy that it failed to fill out of the map."""
@@ -182,7 +180,7 @@ class Residency:
         if instruction.error is None:
             copy.device.count_move(kind.value, instruction.bytes_moved)
         elif copy.current and (len(storage.copies) > 1 or copy.view is not None):
-            self.leave(copy, storage)
+            forget(copy, storage)
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
@@ -199,7 +197,7 @@ class Residency:
         copy = self.operand(tensor, device, session, location).copy if partial else self.written_copy(storage, device)
         for other in storage.current():
             if other is not copy:
-                self.leave(other, storage)
+                forget(other, storage)
         device.replicas.pop(copy, None)
         storage.version += 1
         copy.version = storage.version
@@ -209,7 +207,7 @@ class Residency:
         """The device's copy, to be overwritten; a new one where there is none, or one that never got memory."""
         copy = storage.copies.get(device)
         if copy is not None and copy.buffer is None and copy.writer is None:
-            self.leave(copy, storage)
+            forget(copy, storage)
             copy = None
         if copy is None:
             copy = storage.copies[device] = self.new_copy(device, storage.nbytes, storage.version)
@@ -234,29 +232,27 @@ class Residency:
 
     def fill(self, source: Binding, target: Binding, session: VmSession, location: int) -> None:
         """Admit a Copy instruction within one device."""
-        engine = self.engine
-        instruction = engine.new_instruction(engine.nobody, Opcode.COPY, "copy", target.copy.device, location)
+        scheduler = self.scheduler
+        instruction = scheduler.new_instruction(scheduler.nobody, Opcode.COPY, "copy", target.copy.device, location)
         instruction.author = session
         instruction.inputs, instruction.outputs = (source,), (target,)
         source.tensor.await_meta(instruction)
         instruction.reads, instruction.writes = (source.copy,), (target.copy,)
         instruction.kernel = copy_array
-        engine.admit(instruction)
+        scheduler.admit(instruction)
 
     # -- leaving ---------------------------------------------------------------------------------------------------
 
-    def leave(self, copy: Copy, storage: Storage) -> None:
-        """Take a copy out of its storage's map."""
-        copy.device.forget(copy, storage)
-
     def unshare(self, tensor: Tensor) -> None:
-        """The tensor lets go of its storage; with its last tensor a storage's copies go."""
+        """The tensor is released; with its last tensor a storage's copies go, and with an export its mapping ends."""
         storage = tensor.storage
         storage.sharers -= 1
         if storage.sharers == 0:
             drop_copies(storage)
-        if self.holds and tensor in self.holds:
-            unpin(self.engine, tensor)
+        if self.exports and tensor in self.exports:
+            copy, exported = self.exports.pop(tensor)
+            unmap_copy(copy, exported)
+            self.scheduler.retry(copy.device)
 
     def drop_orphans(self) -> None:
         """What was being admitted has its accesses now: they keep what it needs."""
@@ -267,10 +263,9 @@ class Residency:
 
 def drop_copies(storage: Storage) -> None:
     """Nothing names the storage any more: each copy goes with its last use."""
-    let_off(storage)
+    credit(storage)
     for copy in storage.current():
-        copy.device.replicas.pop(copy, None)
-        copy.device.drop(copy)
+        drop(copy)
 
 
 def copy_array(source: Any, target: Any) -> None:

@@ -46,7 +46,7 @@ def _stream(engine: Engine, stream: Stream, where: Where) -> dict[str, Any]:
         "name": stream.name,
         "kind": stream.kind.value,
         "queued": stream.queued,
-        "backlog": len(engine.backlog.get(stream, ())),
+        "backlog": len(engine.scheduler.dispatcher.backlog.get(stream, ())),
         "running": None if now is None else _running(engine, *now, where),
     }
 
@@ -56,7 +56,7 @@ def _running(engine: Engine, task: Any, since: int, where: Where) -> dict[str, A
     return {
         "instruction": task.id,
         "op": task.label,
-        "seconds": max(0, engine.clock() - since) / 1e9,
+        "seconds": max(0, engine.scheduler.clock() - since) / 1e9,
         "session": author.id if author is not None else 0,
         "location": where(author.id, task.location) if author is not None else "",
     }

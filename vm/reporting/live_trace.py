@@ -55,10 +55,10 @@ def _entries(engine: Engine, where: Where, since: int, *, live: bool) -> Iterato
 def _head(engine: Engine, since: int) -> dict[str, Any]:
     return {
         "devices": list(engine.devices),
-        "taken": engine.clock(),
-        "tick": engine.tick,
+        "taken": engine.scheduler.clock(),
+        "tick": engine.scheduler.tick,
         "since": since,
-        "retired": engine.retired,
+        "retired": engine.scheduler.retired,
         "capacity": engine.ring.entries.maxlen or 0,
         "enabled": engine.ring.enabled,
     }

@@ -27,7 +27,7 @@ class Places:
 
     def __call__(self, session: int, location: int) -> str:
         """The user's line, or "" if it is not known."""
-        found = self._engine.sessions.get(session)
+        found = self._engine.directory.sessions.get(session)
         if found is not None:
             return found.where(location) or ""
         table, _ = self._ended.get(session, ({}, 0))

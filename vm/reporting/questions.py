@@ -120,15 +120,15 @@ def _status(engine: Engine, _session: VmSession, about: About) -> dict[str, Any]
             }
             for name, device in engine.devices.items()
         },
-        "sessions": len(engine.sessions),
-        "tensors": sum(len(session.tensors) for session in engine.sessions.values()),
-        "names": len(engine.names),
+        "sessions": len(engine.directory.sessions),
+        "tensors": sum(len(session.tensors) for session in engine.directory.sessions.values()),
+        "names": len(engine.directory.names),
         "instructions": {
-            "admitted": engine.ids,
+            "admitted": engine.scheduler.ids,
             "live": len(engine.live),
             "pending": len(engine.pending) + sum(client.pending for client in _clients(engine, about)),
-            "retired": engine.retired,
-            "failed": engine.failed,
+            "retired": engine.scheduler.retired,
+            "failed": engine.scheduler.failed,
         },
         "transfers": {name: transfers(device) for name, device in engine.devices.items()},
         "hung": plain(list(about.hung())),
@@ -137,14 +137,15 @@ def _status(engine: Engine, _session: VmSession, about: About) -> dict[str, Any]
             "enabled": ring.enabled,
             "records": len(ring.entries),
             "capacity": ring.entries.maxlen or 0,
-            "dropped": engine.retired - len(ring.entries) if ring.enabled else 0,
+            "dropped": engine.scheduler.retired - len(ring.entries) if ring.enabled else 0,
         },
     }
 
 
 def _sessions(engine: Engine, session: VmSession, about: About) -> list[dict[str, Any]]:
     waiting = Counter(owner.id for owner, *_ in engine.pending)
-    return [_session(one, about, waiting[one.id], asks=one is session) for one in list(engine.sessions.values())]
+    sessions = list(engine.directory.sessions.values())
+    return [_session(one, about, waiting[one.id], asks=one is session) for one in sessions]
 
 
 def _session(one: VmSession, about: About, waiting: int, *, asks: bool) -> dict[str, Any]:
@@ -176,15 +177,15 @@ def _tensors(
         raise ProtocolError("tensors: the device is a name")
     if device and device not in engine.devices:
         raise ProtocolError(f"there is no device {device!r:.40}; there are {', '.join(engine.devices)}")
-    if only and only not in engine.sessions:
-        known = ", ".join(map(str, list(engine.sessions)[:10]))
+    if only and only not in engine.directory.sessions:
+        known = ", ".join(map(str, list(engine.directory.sessions)[:10]))
         raise ProtocolError(f"there is no session {only}; there are {known}")
     return tensor_slices(engine, most, only, device)
 
 
 def _names(engine: Engine, _session: VmSession, _about: About, limit: object = MOST) -> list[dict[str, Any]]:
-    chosen = sorted(engine.names)[: min(_natural("limit", limit), MOST)]
-    return [{"name": name, **shape_of(engine.names[name])} for name in chosen]
+    chosen = sorted(engine.directory.names)[: min(_natural("limit", limit), MOST)]
+    return [{"name": name, **shape_of(engine.directory.names[name])} for name in chosen]
 
 
 def _devices(engine: Engine, _session: VmSession, about: About) -> list[dict[str, Any]]:
@@ -195,7 +196,7 @@ def _devices(engine: Engine, _session: VmSession, about: About) -> list[dict[str
 
 
 def _clients(engine: Engine, about: About) -> Iterator[Client]:
-    for id_ in list(engine.sessions):
+    for id_ in list(engine.directory.sessions):
         client = about.client(id_)
         if client is not None:
             yield client

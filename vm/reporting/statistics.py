@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 def statistics(engine: Engine, session: VmSession | None) -> dict[str, Any]:
     """Counters of the engine, its devices, and one session."""
     found: dict[str, Any] = {
-        "instructions": engine.ids,
-        "retired": engine.retired,
-        "failed": engine.failed,
+        "instructions": engine.scheduler.ids,
+        "retired": engine.scheduler.retired,
+        "failed": engine.scheduler.failed,
         "live": len(engine.live),
         "pending": len(engine.pending),
         "by_status": dict(Counter(i.status.value for i in engine.live.values())),
@@ -29,7 +29,7 @@ def statistics(engine: Engine, session: VmSession | None) -> dict[str, Any]:
             name: {kind: {"count": n, "bytes": size} for kind, (n, size) in sorted(device.moved.items())}
             for name, device in engine.devices.items()
         },
-        "names": sorted(engine.names),
+        "names": sorted(engine.directory.names),
     }
     if session is not None:
         found["session"] = {

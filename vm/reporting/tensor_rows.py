@@ -41,7 +41,7 @@ def tensor_slices(engine: Engine, limit: int, session: int, on: str) -> Iterator
         yield []  # an answer has a slice, also where there is no tensor
     largest.sort(reverse=True)
     named: dict[int, list[str]] = {}
-    for name, tensor in engine.names.items():
+    for name, tensor in engine.directory.names.items():
         named.setdefault(id(tensor), []).append(name)
     for start in range(0, len(largest), DESCRIBED):
         yield [
@@ -63,7 +63,7 @@ def _keep_largest(heap: list[Found], more: list[Found], limit: int) -> None:
 def _handles(engine: Engine, session: int) -> Iterator[Found]:
     """Every handle, and every name of a tensor without handles, as of when its session's turn comes."""
     seen: set[int] = set()
-    sessions = list(engine.sessions.values()) if not session else [engine.sessions[session]]
+    sessions = list(engine.directory.sessions.values()) if not session else [engine.directory.sessions[session]]
     for one in sessions:
         for id_ in list(one.tensors):  # ids alone: a tuple for each of a million pairs takes 100 ms
             tensor = one.tensors.get(id_)
@@ -73,7 +73,7 @@ def _handles(engine: Engine, session: int) -> Iterator[Found]:
                 seen.add(id(tensor))
             yield _nbytes(tensor), one.id, id_, tensor
     if not session:
-        for number, tensor in enumerate(list({id(t): t for t in engine.names.values()}.values())):
+        for number, tensor in enumerate(list({id(t): t for t in engine.directory.names.values()}.values())):
             if id(tensor) not in seen:
                 yield _nbytes(tensor), 0, -number, tensor
 

@@ -7,18 +7,90 @@ kernel's. Metas are write-once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
 
 from ...interpreter.errors import TensordError
+from ...interpreter.schema.infer import InferCache
 from ...interpreter.types.meta import Meta, OperandMeta
+from ..memory.ledger import learn_need
+from ..memory.reservation import most_of
 from ..model.account import check_bytes
 from ..model.instruction import Instruction
 from ..model.operand import Binding
 from ..model.tensor import Copy, Tensor
 
-if TYPE_CHECKING:
-    from ..engine import Engine
+
+class PendingMetas:
+    """Resolves metas. `failed` takes instructions whose operands turn out not to fit, `ready` those that may go on."""
+
+    def __init__(
+        self,
+        infer: InferCache,
+        failed: Callable[[Instruction, TensordError], None],
+        ready: Callable[[Instruction], None],
+    ) -> None:
+        self.infer = infer
+        self.failed = failed
+        self.ready = ready
+
+    def resolve(self, tensor: Tensor, meta: Meta) -> None:
+        """A tensor's meta is known: so are the sizes of its copies, and maybe metas that depend on it."""
+        stack = [(tensor, meta)]
+        while stack:
+            tensor, meta = stack.pop()
+            tensor.meta = meta
+            learn_size(tensor, meta.nbytes)
+            dependents, tensor.dependents = tensor.dependents, None
+            for dependent in dependents or ():
+                if isinstance(dependent, Tensor):  # the same value with another home
+                    stack.append((dependent, meta))
+                    continue
+                dependent.pending -= 1
+                if dependent.pending == 0 and dependent.error is None:
+                    stack.extend(self._resolve_instruction(dependent))
+
+    def _resolve_instruction(self, instruction: Instruction) -> list[tuple[Tensor, Meta]]:
+        """All input metas are known: infer. Returns the metas of its results that are known by that."""
+        resolved: list[tuple[Tensor, Meta]] = []
+        try:
+            metas = self._infer_outputs(instruction)
+            check_sizes(instruction, metas)
+        except TensordError as error:
+            self.failed(instruction, error)
+            return resolved
+        need = 0
+        for binding, meta in zip(instruction.outputs, metas, strict=True):
+            if meta is not None:
+                learn_copy_size(binding.copy, meta.nbytes)
+                need += meta.nbytes if binding.copy.buffer is None else 0
+                if binding.tensor.meta is None:
+                    resolved.append((binding.tensor, meta))
+        learn_need(instruction.device, instruction, need + most_of(instruction))
+        self.ready(instruction)
+        return resolved
+
+    def _infer_outputs(self, instruction: Instruction) -> tuple[Meta | None, ...]:
+        """The metas of its results, now that those of its inputs are known; sets the plan that fits them."""
+        if instruction.plan is None:  # a transfer or a copy: same meta on both sides
+            sources = instruction.inputs[: len(instruction.outputs)]  # a fetch or a side effect makes nothing
+            return tuple(value.tensor.meta for value in sources if isinstance(value, Binding))
+        metas: tuple[OperandMeta | None, ...] = tuple(
+            value.tensor.meta if isinstance(value, Binding) else type(value) for value in instruction.inputs
+        )
+        targets = tuple(binding.tensor.meta for binding in instruction.outputs) if instruction.plan.in_place else None
+        plan = instruction.plan.with_metas(instruction.inputs, metas, self.infer, targets)
+        instruction.plan = plan
+        instruction.kernel = plan.kernel
+        return plan.outputs
+
+    def fail(self, instruction: Instruction) -> Iterator[tuple[TensordError, list[Instruction]]]:
+        """It was to decide metas and failed: nobody will ever know them. Yields whom that dooms, with the error."""
+        if instruction.plan is None or instruction.plan.in_place:
+            return
+        for binding in instruction.outputs:
+            error = instruction.failure_of(binding.copy)
+            if error is not None and binding.tensor.meta is None:
+                yield error, fail_meta(binding.tensor, error)
 
 
 def await_metas(instruction: Instruction, targets: Iterable[Tensor] = ()) -> None:
@@ -28,33 +100,6 @@ def await_metas(instruction: Instruction, targets: Iterable[Tensor] = ()) -> Non
             value.tensor.await_meta(instruction)
     for target in targets:
         target.await_meta(instruction)
-
-
-def resolve_meta(engine: Engine, tensor: Tensor, meta: Meta) -> None:
-    """A tensor's meta is known: so are the sizes of its copies, and maybe metas that depend on it."""
-    stack = [(tensor, meta)]
-    while stack:
-        tensor, meta = stack.pop()
-        tensor.meta = meta
-        learn_size(tensor, meta.nbytes)
-        dependents, tensor.dependents = tensor.dependents, None
-        for dependent in dependents or ():
-            if isinstance(dependent, Tensor):  # the same value with another home
-                stack.append((dependent, meta))
-                continue
-            dependent.pending -= 1
-            if dependent.pending == 0 and dependent.error is None:
-                stack.extend(resolve_instruction(engine, dependent))
-
-
-def fail_metas(instruction: Instruction) -> Iterator[tuple[TensordError, list[Instruction]]]:
-    """It was to decide metas and failed: nobody will ever know them. Yields whom that dooms, with the error."""
-    if instruction.plan is None or instruction.plan.in_place:
-        return
-    for binding in instruction.outputs:
-        error = instruction.failure_of(binding.copy)
-        if error is not None and binding.tensor.meta is None:
-            yield error, fail_meta(binding.tensor, error)
 
 
 def fail_meta(tensor: Tensor, error: TensordError) -> list[Instruction]:
@@ -92,45 +137,8 @@ def learn_copy_size(copy: Copy, nbytes: int) -> None:
             copy.device.planned += nbytes
 
 
-def resolve_instruction(engine: Engine, instruction: Instruction) -> list[tuple[Tensor, Meta]]:
-    """All input metas are known: infer. Returns the metas of its results that are known by that."""
-    resolved: list[tuple[Tensor, Meta]] = []
-    try:
-        metas = infer_outputs(engine, instruction)
-        check_sizes(instruction, metas)
-    except TensordError as error:
-        engine.fail_waiting(instruction, error)
-        return resolved
-    need = 0
-    for binding, meta in zip(instruction.outputs, metas, strict=True):
-        if meta is not None:
-            learn_copy_size(binding.copy, meta.nbytes)
-            need += meta.nbytes if binding.copy.buffer is None else 0
-            if binding.tensor.meta is None:
-                resolved.append((binding.tensor, meta))
-    most = 0 if instruction.plan is None else instruction.plan.most
-    instruction.device.learn(instruction, need + most)
-    engine.try_ready(instruction)
-    return resolved
-
-
 def check_sizes(instruction: Instruction, metas: Iterable[Meta | None]) -> None:
     """QuotaError if what data have decided is more than the session may have."""
     if instruction.plan is not None:
         made = zip(instruction.outputs, metas, strict=True)
         check_bytes(instruction.session, sum(m.nbytes for b, m in made if b.tensor.meta is None and m is not None))
-
-
-def infer_outputs(engine: Engine, instruction: Instruction) -> tuple[Meta | None, ...]:
-    """The metas of its results, now that those of its inputs are known; sets the plan that fits them."""
-    if instruction.plan is None:  # a transfer or a copy: same meta on both sides
-        sources = instruction.inputs[: len(instruction.outputs)]  # a fetch or a side effect makes nothing
-        return tuple(value.tensor.meta for value in sources if isinstance(value, Binding))
-    metas: tuple[OperandMeta | None, ...] = tuple(
-        value.tensor.meta if isinstance(value, Binding) else type(value) for value in instruction.inputs
-    )
-    targets = tuple(binding.tensor.meta for binding in instruction.outputs) if instruction.plan.in_place else None
-    plan = instruction.plan.with_metas(instruction.inputs, metas, engine.infer, targets)
-    instruction.plan = plan
-    instruction.kernel = plan.kernel
-    return plan.outputs

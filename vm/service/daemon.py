@@ -26,7 +26,6 @@ import zmq
 
 from ...interpreter.wire.frames import GOODBYE
 from ...streams.stream import Task
-from ..admission import cancellation
 from ..log import log
 from ..reporting.questions import Client
 from ..runtime import Runtime
@@ -248,7 +247,7 @@ class Service:
             for peer in list(self.lobby.sessions.values()):
                 peer.inbox.clear()
                 if peer.session is not None:
-                    cancellation.cancel(self.runtime.engine, peer.session)
+                    self.runtime.engine.cancel(peer.session)
             self.turn_until(self.is_idle, CANCELLED)
         self.front.flush()
         for peer in list(self.lobby.sessions.values()):
@@ -258,7 +257,14 @@ class Service:
     def is_idle(self) -> bool:
         """Is everything done that was admitted, and everybody told?"""
         engine, front = self.runtime.engine, self.front
-        return not (engine.live or engine.pending or engine.outbox or front.fresh or front.busy or front.dirty)
+        return not (
+            engine.live
+            or engine.pending
+            or engine.scheduler.dispatcher.batches
+            or front.fresh
+            or front.busy
+            or front.dirty
+        )
 
     def turn_until(self, done: Any, seconds: float) -> None:
         """Go on for a while."""

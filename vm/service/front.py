@@ -19,7 +19,6 @@ from typing import Any, NoReturn
 from ...interpreter.errors import ProtocolError, QuotaError, TensordError
 from ...interpreter.wire.forms import is_natural
 from ...interpreter.wire.frames import ACK, BATCH, BYE, CANCEL, PING, PONG, REFUSED, SEGMENT
-from ..admission import cancellation
 from ..engine import Engine
 from ..log import log
 from ..model.session import ReplySink
@@ -175,7 +174,7 @@ class Front:
             raise ProtocolError("a CANCEL is [2, generation]")
         session = session_of(peer)
         if generation > session.generation:  # else it was sent again after a reconnect
-            cancellation.cancel(self.engine, session)
+            self.engine.cancel(session)
             session.generation = generation
 
     def ping(self, peer: Peer, header: Sequence[Any], _payloads: Sequence[Any]) -> None:
@@ -231,7 +230,8 @@ class Front:
         """Admit what is in the inbox until the quantum is over."""
         inbox, handle, session = peer.inbox, self.engine.handle, session_of(peer)
         most = self.limits.window_bytes
-        self.engine.now = started = now_ns()
+        started = now_ns()
+        self.engine.scheduler.stamp(started)
         until = started + QUANTUM_NS
         while inbox:
             handle(session, inbox.popleft())

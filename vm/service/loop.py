@@ -115,8 +115,8 @@ class Loop:
         front.feed(time.perf_counter_ns)
         while engine.schedule():
             pass
-        if engine.outbox:
-            engine.flush_outbox()
+        if engine.scheduler.dispatcher.batches:
+            engine.scheduler.flush()
         if front.owing:
             front.grant()
         if front.dirty or front.freed:

@@ -13,8 +13,6 @@ from ...interpreter.errors import ConnectionLost, ProtocolError, QuotaError
 from ...interpreter.wire.forms import is_natural, is_text, shown
 from ...interpreter.wire.frames import HELLO, VERSION, WELCOME, host_identity
 from ...interpreter.wire.limits import Limits
-from ..admission import cancellation
-from ..admission.exports import expose
 from ..engine import Engine
 from ..log import log
 from ..model.session import ReplySink, VmSession
@@ -196,6 +194,6 @@ class Lobby:
             peer.pidfd = -1
         self.departed(session)
         if why != LEAVES:  # it may read what it has mapped for ever
-            expose(self.engine, session)
-        cancellation.close(self.engine, session)
+            self.engine.admission.exports.expose(session)
+        self.engine.close(session)
         log.info("session closed", session=session.id, name=peer.name, why=why)

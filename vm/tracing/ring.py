@@ -69,7 +69,7 @@ def flatten(i: Instruction, erased: int) -> tuple[Any, ...]:
 
 def stream_name(i: Instruction) -> str:
     """Where it ran: a stream, or the driving thread; nowhere yet."""
-    if i.handed and i.stream is not None:
+    if i.queue is not None and i.stream is not None:
         return i.stream.name
     return f"{i.device.name}/control" if i.started else ""
 

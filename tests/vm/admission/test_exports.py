@@ -23,7 +23,7 @@ from tensord.interpreter.wire.messages import CALL, CHAIN, EFFECT, FETCH, RELEAS
 from tensord.interpreter.wire.segments import SHARED_FROM, Segment, array_at, available, new_number, segment_of
 from tensord.streams.cpu import CpuOptions
 from tensord.streams.sim import SimOptions
-from tensord.vm.admission import accesses, cancellation, exports
+from tensord.vm.admission import accesses, exports
 from tensord.vm.engine import Engine
 from tensord.vm.tracing.analysis.trace import Trace
 from tests.model import scheduler
@@ -50,7 +50,7 @@ class Daemon(Bare):
         self.engine = Engine({"cpu:0": self.device, "sim:0": self.sim}, self.clock)
         self.clients: list[Holder] = []
         self.errors: list[TensordError] = []
-        self.engine.report = lambda _session, error: self.errors.append(error)
+        self.engine.scheduler.report = lambda _session, error: self.errors.append(error)
 
     def sink(self, tasks: Any) -> None:
         self.engine.finished.extend(tasks)
@@ -67,13 +67,13 @@ class Daemon(Bare):
 
     def end(self) -> None:
         """Nothing is left, and the trace is in order."""
-        for session in list(self.engine.sessions.values()):
-            cancellation.close(self.engine, session)
+        for session in list(self.engine.directory.sessions.values()):
+            self.engine.close(session)
         self.drain()
         assert not self.engine.live
-        assert not self.engine.residency.holds
+        assert not self.engine.residency.exports
         for device in self.engine.devices.values():
-            assert (device.planned, device.backend.allocated, device.pinned, device.replicas) == (0, 0, {}, {})
+            assert (device.planned, device.backend.allocated, device.mapped, device.replicas) == (0, 0, {}, {})
         assert trace_of(self.engine).verify() == []
         for client in self.clients:
             client.answers.clear()
@@ -83,7 +83,7 @@ class Daemon(Bare):
 def trace_of(engine: Engine) -> Trace:
     """Everything that the engine has recorded."""
     records = engine.ring.records(lambda _session, _location: "")
-    return Trace(records, devices=tuple(engine.devices), dropped=engine.retired - len(engine.ring.entries))
+    return Trace(records, devices=tuple(engine.devices), dropped=engine.scheduler.retired - len(engine.ring.entries))
 
 
 class Holder(Client):
@@ -275,8 +275,8 @@ def test_what_a_dead_client_had_mapped_is_never_pooled(daemon: Daemon) -> None:
     client = daemon.client()
     _, array = client.hold(client.large(1))
     kept = daemon.device.pool.cached
-    exports.expose(daemon.engine, client.session)
-    cancellation.close(daemon.engine, client.session)
+    daemon.engine.admission.exports.expose(client.session)
+    daemon.engine.close(client.session)
     daemon.drain()
     assert (daemon.device.allocated, daemon.device.pool.cached) == (0, kept)
     other = daemon.client()
@@ -291,15 +291,14 @@ def test_a_hold_outlives_the_session_of_another_client_and_ends_with_its_own(dae
     hold, array = reader.hold(reader.lookup("x"))
     writer = daemon.client()
     writer.double(writer.lookup("x"))
-    cancellation.close(daemon.engine, maker.session)
+    daemon.engine.close(maker.session)
     assert array[0] == 1.0
     assert reader.fetch(hold)[0] == 1.0
-    cancellation.close(daemon.engine, reader.session)
+    daemon.engine.close(reader.session)
     assert writer.fetch(1)[0] == 2.0
     writer.release(1)
-    from tensord.vm.admission.names import unpublish
 
-    unpublish(daemon.engine, ["x"])
+    daemon.engine.admission.names.unpublish(["x"])
 
 
 # -- from another device -----------------------------------------------------------------------------------------------
@@ -423,10 +422,10 @@ def test_a_poisoned_value_is_an_error_and_its_hold_is_poisoned(daemon: Daemon) -
 def test_a_cancelled_session_gets_cancellation_errors(daemon: Daemon) -> None:
     client = daemon.client()
     x = client.large(1)
-    cancellation.cancel(daemon.engine, client.session)
+    daemon.engine.cancel(client.session)
     with pytest.raises(CancelledError):
         client.hold(x)
-    cancellation.restart(daemon.engine, client.session)
+    daemon.engine.admission.cancellation.restart(client.session)
     hold, array = client.hold(x)
     assert array[0] == 1.0
     client.release(hold)
@@ -447,7 +446,7 @@ def test_a_hold_released_before_its_answer_gets_a_copy(daemon: Daemon) -> None:
 def test_a_session_closed_while_it_fetches_leaves_nothing(daemon: Daemon) -> None:
     client = daemon.client()
     client.begin(client.large(7, "sim:0"))
-    cancellation.close(daemon.engine, client.session)
+    daemon.engine.close(client.session)
     daemon.drain()
 
 
@@ -557,6 +556,12 @@ class Held:
         monkeypatch.setattr(accesses, "check_new", lambda s, ids: ids[0] < 0 or check_new(s, ids))
         monkeypatch.setattr(accesses.Accesses, "fetch", lambda *args: self.fetch(fetch, *args))
         monkeypatch.setattr(scheduler.Machine, "wind_up", lambda machine: (self.check(), wind_up(machine)))
+        start = scheduler.Machine.__init__
+        monkeypatch.setattr(scheduler.Machine, "__init__", lambda machine, *args: self.begin(start, machine, *args))
+
+    def begin(self, start: Any, machine: Any, *args: Any) -> None:
+        self.machine = machine
+        start(machine, *args)
 
     def fetch(self, fetch: Any, handler: Any, session: Any, message: Any) -> None:
         if not hasattr(session.reply, "held"):
@@ -567,7 +572,7 @@ class Held:
         mine = [key for key in self.open if key[0] is session]
         for key in self.rng.sample(mine, self.rng.randint(0, len(mine))):
             self.check()
-            handler.engine.admission.release(session, (RELEASE, (self.open.pop(key),)))
+            self.machine.engine.admission.release(session, (RELEASE, (self.open.pop(key),)))
 
     def keeping(self, session: Any, reply: Any) -> Any:
         def keep(request: int, value: Any, error: Any) -> None:

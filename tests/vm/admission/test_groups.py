@@ -23,7 +23,6 @@ from tensord.interpreter.wire.messages import (
     WAIT,
 )
 from tensord.interpreter.wire.messages import MessageKind as M
-from tensord.vm.admission import cancellation
 
 from ..bare_engine import ONE, Bare, Client
 
@@ -126,7 +125,7 @@ def test_a_cancelled_session_s_groups_are_refused_message_by_message(bare: Bare)
     client = bare.client()
     x, y = client.upload([0.0]), client.upload([0.0])
     bare.drain()
-    cancellation.cancel(bare.engine, client.session)
+    bare.engine.cancel(client.session)
     client.send([ATOMIC, [*increments(client, x), [RELEASE, (y,)]]])
     client.send([RESTART, 1])
     assert y not in client.session.tensors
@@ -153,7 +152,7 @@ def test_a_snapshot_of_what_is_being_written_has_the_value_of_its_place(bare: Ba
     writer.send(*increments(writer, x))
     bare.engine.receive(reader.session, [[LOOKUP, ("x",), (reader.new(),), 50, True]])
     writer.send(*increments(writer, x))
-    cancellation.close(bare.engine, writer.session)  # nor does its end take anything away
+    bare.engine.close(writer.session)  # nor does its end take anything away
     assert reader.fetch(reader.ids) == [2.0]
     assert reader.answers[50] == ([(((1,), "float64"), "cpu:0")], None)
 
@@ -161,8 +160,8 @@ def test_a_snapshot_of_what_is_being_written_has_the_value_of_its_place(bare: Ba
 @pytest.mark.parametrize("generation", [0, 1, 2, 3])
 def test_only_a_restart_that_knows_of_the_latest_cancellation_undoes_it(bare: Bare, generation: int) -> None:
     client = bare.client()
-    cancellation.cancel(bare.engine, client.session)
-    cancellation.cancel(bare.engine, client.session)  # overtakes a restart that was sent after the first one
+    bare.engine.cancel(client.session)
+    bare.engine.cancel(client.session)  # overtakes a restart that was sent after the first one
     client.send([RESTART, generation])
     assert (client.session.cancelled is None) == (generation == 2)
 
@@ -179,7 +178,7 @@ def test_questions_go_to_whoever_answers_them(bare: Bare) -> None:
             raise ValueError("no")
         return {"a": 1}
 
-    bare.engine.query = answer
+    bare.engine.admission.answer = answer
     assert client.ask([QUERY, "stats", (5,), "R"]) == {"a": 1}
     assert asked == [(client.session, "stats", (5,))]
     with pytest.raises(ProtocolError, match="could not be admitted: ValueError: no"):

@@ -21,7 +21,6 @@ from tensord.interpreter.wire.messages import (
     SIGNATURE,
     UNPUBLISH,
 )
-from tensord.vm.admission import cancellation
 
 from ..bare_engine import ONE, Bare, Client
 
@@ -157,7 +156,7 @@ def test_a_session_that_has_ended_leaves_only_its_account(bare: Bare) -> None:
     x = client.upload(np.ones(4))
     client.publish("x", ids=[x])
     theirs = other.lookup("x")
-    cancellation.close(bare.engine, client.session)
+    bare.engine.close(client.session)
     bare.drain()
     storage: Any = other.session.tensors[theirs].storage
     assert storage.account.bytes == 32

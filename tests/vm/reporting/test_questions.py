@@ -87,10 +87,10 @@ class TestQuestions:
     def test_asking_changes_nothing(self, asked, engine):
         x = asked.session.asarray([1.0])
         asked.session.sync()
-        before = (engine.ids, engine.tick, len(engine.ring.entries), x.residency())
+        before = (engine.scheduler.ids, engine.scheduler.tick, len(engine.ring.entries), x.residency())
         for what in ("stats", "status", "sessions", "tensors", "devices", "names", "trace"):
             asked.ask(what)
-        assert (engine.ids, engine.tick, len(engine.ring.entries), x.residency()) == before
+        assert (engine.scheduler.ids, engine.scheduler.tick, len(engine.ring.entries), x.residency()) == before
 
 
 class TestStatusAndSessions:

@@ -65,7 +65,7 @@ def test_a_long_answer_that_fails_in_the_middle_is_an_error(harness: Harness) ->
         yield ["a"]
         raise KeyError("gone meanwhile")
 
-    harness.engine.query = lambda *_: slices()
+    harness.engine.admission.answer = lambda *_: slices()
     harness.receive(ME, pack([1, 1, [[QUERY, "trace", [], 1]], []]))
     with pytest.raises(KeyError):  # the harness shows what the daemon would log
         harness.turn()
@@ -168,7 +168,7 @@ def test_what_is_kept_of_a_signature_that_does_not_infer_is_short(harness: Harne
     ]
     for number, signature in enumerate(signatures, 1):
         harness.say(ME, [1, number, [signature], []])
-    session = harness.engine.sessions[1]
+    session = harness.engine.directory.sessions[1]
     assert len(session.plans) == 5
     for error in session.plans.values():
         assert isinstance(error, TensordError)

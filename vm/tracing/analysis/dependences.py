@@ -6,7 +6,7 @@ mistakes.
     Every mirrored object has an access list: at most one leading write, then reads.
     A read waits for the leading write. A write waits for every access in the list, and replaces it.
     Nothing waits for itself. Who both reads and writes a copy makes one access, a write, with one edge per source.
-    A Barrier without operands waits for every earlier instruction of its session that is still live. What an earlier
+    A Barrier waits for every earlier instruction of its session that is still live. What an earlier
     live barrier of the session waits for is left to that barrier.
 """
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ....interpreter.opcodes import Opcode
+from ....interpreter.opcodes import traits_of
 from ...model.reason import Reason
 from ..record import Kind, Record
 
@@ -94,8 +94,8 @@ class Barriers:
 
 
 def is_barrier(record: Record) -> bool:
-    """Whether it waits for its session. Another Barrier waits for its operands alone."""
-    return record.opcode == Opcode.BARRIER and (record.op == "sync" or not record.operands)
+    """Whether it waits for every earlier instruction of its session."""
+    return traits_of(record.opcode).covers_session
 
 
 def accesses(record: Record) -> dict[int, tuple[bool, bool]]:

@@ -1,6 +1,6 @@
 """Trace files: one line of JSON per record, so that they can be cut, searched and read with ordinary tools.
 
-    line 1      {"format": "tensord-trace", "version": 2, "devices": [...], "records": N, "dropped": D, "base_tick": T,
+    line 1      {"format": "tensord-trace", "version": 3, "devices": [...], "records": N, "dropped": D, "base_tick": T,
                  "taken": ns}
     N lines     the fields of `Record` in their order, as an array; operands and edges as arrays of such arrays
     last line   {"records": N, "sha256": "..."}, the checksum of every byte above this line
@@ -9,8 +9,8 @@ Whoever opens a file trusts none of its bytes: `load` either returns records who
 range, or raises ProtocolError with the file, the line and what to do. What the records claim is another question,
 which `verify` answers; so a file may well hold two instructions with the same id.
 
-Files are written by `recording`. Version 1 lacks `taken`, the time of recording in the clock of the records; its files
-are read with 0 for unknown.
+Files are written by `recording`. Older versions are read: up to version 2 a wait over some tensors is a Barrier as
+well, and version 1 lacks `taken`, the time of recording in the clock of the records, which is 0 then.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ from pathlib import Path
 from typing import IO, NoReturn, TypeVar
 
 from ....interpreter.errors import ProtocolError
+from ....interpreter.opcodes import Opcode
 from ...model.reason import Reason
 from ..record import EdgeRecord, Kind, OperandRecord, Record
 from .trace import Trace
 
 FORMAT = "tensord-trace"
-VERSION = 2
+VERSION = 3
+_WITHOUT_WAIT = 2  # the highest version that calls a wait over some tensors a Barrier
 _WITHOUT_TAKEN = 1
 
 # One barrier over a full ring has the longest line we write, a few megabytes. The limit bounds what `load` buffers.
@@ -92,8 +94,9 @@ class _Reader:
         self._digest = hashlib.sha256()
 
     def read(self) -> Trace:
-        devices, count, dropped, base_tick, taken = self._parse(_header)
-        records = [self._parse(_record) for _ in range(count)]
+        version, devices, count, dropped, base_tick, taken = self._parse(_header)
+        record = _old_record if version <= _WITHOUT_WAIT else _record
+        records = [self._parse(record) for _ in range(count)]
         expected = self._digest.hexdigest()
         footer_count, checksum = self._parse(_footer)
         if footer_count != count:
@@ -128,16 +131,16 @@ class _Reader:
         ) from None
 
 
-def _header(value: object) -> tuple[list[str], int, int, int, int]:
+def _header(value: object) -> tuple[int, list[str], int, int, int, int]:
     if not isinstance(value, dict) or value.get("format") != FORMAT:
         raise _Malformed(f'not a trace: the first line does not say "format": "{FORMAT}"')
     version = _integer("version", value.get("version"))
-    if version not in {_WITHOUT_TAKEN, VERSION}:
-        raise _Malformed(f"trace version {version}, but this tensord reads versions {_WITHOUT_TAKEN} and {VERSION}")
+    if not _WITHOUT_TAKEN <= version <= VERSION:
+        raise _Malformed(f"trace version {version}, but this tensord reads versions {_WITHOUT_TAKEN} to {VERSION}")
     devices = [_text("device", device) for device in _array("devices", value.get("devices"))]
     counts = [_integer(name, value.get(name)) for name in ("records", "dropped", "base_tick")]
     taken = 0 if version == _WITHOUT_TAKEN else _integer("taken", value.get("taken"))
-    return devices, counts[0], counts[1], counts[2], taken
+    return version, devices, counts[0], counts[1], counts[2], taken
 
 
 def _footer(value: object) -> tuple[int, str]:
@@ -149,6 +152,11 @@ def _footer(value: object) -> tuple[int, str]:
 def _record(value: object) -> Record:
     fields = _array("record", value, len(Record._fields))
     return Record._make(_FIELDS[name](name, field) for name, field in zip(Record._fields, fields, strict=True))
+
+
+def _old_record(value: object) -> Record:
+    record = _record(value)
+    return record._replace(opcode=Opcode.WAIT.value) if record.op == "wait" else record
 
 
 def _operands(name: str, value: object) -> tuple[OperandRecord, ...]:

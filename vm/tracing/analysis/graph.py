@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ....interpreter.errors import ProtocolError
-from ....interpreter.opcodes import Opcode
+from ....interpreter.opcodes import traits_of
 from ..record import Record
 from .dependences import AccessLists
 from .text import plural
@@ -78,7 +78,7 @@ class Graph:
         wanted = set(ids)
         named = wanted if around is None else wanted | {around}
         self._check(named)
-        nodes = [node for node in self.nodes if releases or node.opcode != Opcode.RELEASE or node.id in named]
+        nodes = [node for node in self.nodes if releases or not _is_release(node) or node.id in named]
         if session is not None:
             self._check_session(session)
             nodes = [node for node in nodes if node.session == session]
@@ -158,3 +158,7 @@ def _cut(graph: Graph, first: int | None, last: int | None) -> set[int]:
     if last is not None:
         nodes = nodes[max(0, len(nodes) - last) :]
     return {node.id for node in nodes}
+
+
+def _is_release(node: Record) -> bool:
+    return traits_of(node.opcode).category == "release"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 
-from ....interpreter.opcodes import Opcode
+from ....interpreter.opcodes import traits_of
 from ..record import Record
 from .graph import Dependence, Graph, Mark
 from .text import label, printable
@@ -19,13 +19,15 @@ from .text import label, printable
 # Light fills that black text can be read on, one per device in turn.
 _FILLS = ("#cfe2f3", "#d9ead3", "#fff2cc", "#f4cccc", "#d9d2e9", "#fce5cd", "#d0e0e3", "#ead1dc")
 
+# Shapes by category of opcode.
 _DOT_SHAPES: dict[str, str] = {
-    Opcode.CALL: "box",
-    Opcode.TRANSFER: "cds",
-    Opcode.COPY: "parallelogram",
-    Opcode.ACCESS: "note",
-    Opcode.RELEASE: "ellipse",
-    Opcode.BARRIER: "hexagon",
+    "kernel": "box",
+    "transfer": "cds",
+    "copy": "parallelogram",
+    "access": "note",
+    "release": "ellipse",
+    "barrier": "hexagon",
+    "wait": "hexagon",
 }
 _DOT_STYLES = {
     Mark.WAITED: "style=solid",
@@ -34,12 +36,13 @@ _DOT_STYLES = {
     Mark.MISSING: 'style=bold color="#cc0000"',
 }
 _MERMAID_SHAPES: dict[str, tuple[str, str]] = {
-    Opcode.CALL: ("[", "]"),
-    Opcode.TRANSFER: ("[/", "/]"),
-    Opcode.COPY: ("[[", "]]"),
-    Opcode.ACCESS: (">", "]"),
-    Opcode.RELEASE: ("([", "])"),
-    Opcode.BARRIER: ("{{", "}}"),
+    "kernel": ("[", "]"),
+    "transfer": ("[/", "/]"),
+    "copy": ("[[", "]]"),
+    "access": (">", "]"),
+    "release": ("([", "])"),
+    "barrier": ("{{", "}}"),
+    "wait": ("{{", "}}"),
 }
 _MERMAID_STYLES = {
     Mark.ELIDED: "stroke-dasharray:8 4",
@@ -93,7 +96,7 @@ def _dot(graph: Graph, *, legend: bool) -> Iterator[str]:
         yield f"  subgraph cluster_{number} {{"
         yield f"    label={_dot_quoted([device])};"
         for record in records:
-            shape = _DOT_SHAPES.get(record.opcode, "box")
+            shape = _DOT_SHAPES.get(traits_of(record.opcode).category, "box")
             look = (
                 f'shape={shape} fillcolor="{_fill(number)}" tooltip={_dot_quoted([record.location or record.opcode])}'
             )
@@ -113,7 +116,7 @@ def _mermaid(graph: Graph, *, legend: bool) -> Iterator[str]:
         yield f"  classDef device{number} fill:{_fill(number)},stroke:#666666,color:#000000"
         yield f"  subgraph d{number}[{_mermaid_quoted([device])}]"
         for record in records:
-            left, right = _MERMAID_SHAPES.get(record.opcode, ("[", "]"))
+            left, right = _MERMAID_SHAPES.get(traits_of(record.opcode).category, ("[", "]"))
             yield f"    n{record.id}{left}{_mermaid_quoted(label(record, graph.until))}{right}:::device{number}"
         yield "  end"
     styled: dict[Mark, list[int]] = {}

@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterator
 from itertools import islice
 
-from ....interpreter.opcodes import Opcode
+from ....interpreter.opcodes import traits_of
 from ..record import Record, times
 from .stream_order import is_live
 from .text import edge_name, status, stream_name
@@ -24,14 +24,6 @@ Event = dict[str, object]
 # Viewers slow down with arrows far sooner than with slices.
 FLOWS = 20_000
 _NOWHERE = "(not dispatched)"
-_CATEGORIES: dict[str, str] = {
-    Opcode.CALL: "kernel",
-    Opcode.TRANSFER: "transfer",
-    Opcode.COPY: "copy",
-    Opcode.ACCESS: "access",
-    Opcode.RELEASE: "release",
-    Opcode.BARRIER: "barrier",
-}
 
 
 def to_chrome(trace: Trace, *, flows: int = FLOWS) -> str:
@@ -80,7 +72,7 @@ class _Timeline:
         return {"ph": "i", "s": "t", **self._base(record, last or self._end), "args": _args(record)}
 
     def _base(self, record: Record, time: int) -> Event:
-        category = _CATEGORIES.get(record.opcode, record.opcode)
+        category = traits_of(record.opcode).category
         return {"name": record.op or record.opcode, "cat": category, **self._place(record, time)}
 
     def _place(self, record: Record, time: int) -> Event:

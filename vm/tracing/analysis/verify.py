@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
-from ....interpreter.opcodes import Opcode
+from ....interpreter.opcodes import traits_of
 from ...model.reason import Reason
 from ..record import EdgeRecord, Kind, Record
 from .dependences import AccessLists, Barriers, Key
@@ -24,8 +24,6 @@ from .trace import Trace
 LIVE = frozenset({"WAITING", "READY", "DISPATCHED"})
 FINAL = frozenset({"DONE", "FAILED", "SKIPPED", "CANCELLED"})
 
-# Their effects can be seen from outside, so an edge into them is never elided.
-_VISIBLE = frozenset({Opcode.ACCESS, Opcode.BARRIER})
 _TIMES = ("received", "ready", "dispatched", "started", "finished")
 
 
@@ -150,7 +148,7 @@ def _obeyed(trace: Trace, record: Record, edge: EdgeRecord) -> Iterator[Problem]
 
 
 def _may_be_elided(record: Record, edge: EdgeRecord, source: Record) -> Iterator[Problem]:
-    if record.opcode in _VISIBLE:
+    if traits_of(record.opcode).host_visible:
         yield _about(ProblemKind.ELIDED, record, edge, f"an edge into {record.opcode} is never elided")
     if any(operand.copy == edge.copy and operand.kind == Kind.MUT2 for operand in source.operands):
         yield _about(ProblemKind.ELIDED, record, edge, "an edge from a mut2 write is never elided")

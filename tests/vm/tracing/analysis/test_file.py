@@ -43,7 +43,7 @@ def signed(lines: list) -> bytes:
 
 
 def header(**fields):
-    full = {"format": "tensord-trace", "version": 2, "devices": ["cpu:0"], "records": 1, "dropped": 0, "base_tick": 0}
+    full = {"format": "tensord-trace", "version": 3, "devices": ["cpu:0"], "records": 1, "dropped": 0, "base_tick": 0}
     return full | {"taken": 0} | fields
 
 
@@ -135,7 +135,7 @@ class TestHostileFiles:
             ([], "line 1: not a trace"),
             ({}, "line 1: not a trace"),
             (header(format="else"), "line 1: not a trace"),
-            (header(version=3), "line 1: trace version 3, but this tensord reads versions 1 and 2"),
+            (header(version=4), "line 1: trace version 4, but this tensord reads versions 1 to 3"),
             (header(taken=-1), "line 1: taken is -1"),
             (header(taken=None), "line 1: taken is None"),
             (header(devices="cpu:0"), "line 1: devices is 'cpu:0', not an array"),

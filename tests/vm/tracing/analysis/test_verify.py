@@ -85,9 +85,14 @@ class TestBarriers:
         records = [record(1, ticks=(1, 3)), self.barrier(2, 1, ticks=(2, 4)), self.barrier(5, ticks=(6, 0))]
         assert verify(*records) == []
 
-    def test_a_barrier_with_operands_waits_for_those(self):
+    def test_a_barrier_with_operands_waits_for_those_as_well(self):
+        records = [record(1), record(2, (7, "mut"), session=2)]
+        edges = [(1, "barrier", 0), (2, "RAW", 7)]
+        assert verify(*records, record(3, (7, "const"), edges=edges, opcode="Barrier")) == []
+
+    def test_a_wait_over_tensors_waits_for_those_alone(self):
         records = [record(1), record(2, (7, "mut"))]
-        assert verify(*records, record(3, (7, "const"), edges=[(2, "RAW", 7)], opcode="Barrier")) == []
+        assert verify(*records, record(3, (7, "const"), edges=[(2, "RAW", 7)], opcode="Wait")) == []
 
     def test_a_forgotten_source_is_missing(self):
         assert verify(record(1), record(2), self.barrier(3, 2)) == [ProblemKind.MISSING]

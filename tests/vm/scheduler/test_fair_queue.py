@@ -1,4 +1,4 @@
-"""Fair shares of streams: who floods a device keeps nobody else waiting behind all that he has sent."""
+"""Fair queues of streams: a session that floods a device keeps no other one waiting behind all that it has sent."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tensord.interpreter.wire.messages import CALL, FETCH, RELEASE
-from tensord.vm.admission import cancellation
-from tensord.vm.scheduler import stream_quota
-from tensord.vm.scheduler.stream_quota import DEPTH, FEW
+from tensord.vm.engine import Engine
+from tensord.vm.scheduler import fair_queue
+from tensord.vm.scheduler.fair_queue import DEPTH, FEW
 
 from ..bare_engine import ONE, Bare, Client
 
@@ -18,7 +18,7 @@ from ..bare_engine import ONE, Bare, Client
 @pytest.fixture(autouse=True)
 def heavy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every kernel is a heavy one."""
-    monkeypatch.setattr(stream_quota, "PORTION", 1)
+    monkeypatch.setattr(fair_queue, "PORTION", 1)
 
 
 def flood(client: Client, x: int, count: int) -> list[int]:
@@ -49,9 +49,9 @@ def test_alone_a_session_fills_the_queue() -> None:
     client = bare.client()
     made = flood(client, client.upload([1.0]), DEPTH + 100)
     assert len(queue(bare)) == DEPTH
-    assert len(bare.engine.backlog[bare.device.compute[0]]) == 100
+    assert len(bare.engine.scheduler.dispatcher.backlog[bare.device.compute[0]]) == 100
     assert client.fetch(made[-1]) == [-1.0]
-    assert not bare.engine.backlog
+    assert not bare.engine.scheduler.dispatcher.backlog
 
 
 def test_an_op_of_another_session_waits_behind_few() -> None:
@@ -81,7 +81,7 @@ def test_two_floods_take_turns() -> None:
 
 
 def test_small_kernels_are_queued_by_their_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_quota, "PORTION", 30)
+    monkeypatch.setattr(fair_queue, "PORTION", 30)
     bare = Bare(inline=False)
     a, _, x, _ = pair(bare)
     flood(a, x, 100)
@@ -107,14 +107,14 @@ def test_a_session_alone_again_gets_the_whole_queue() -> None:
     bare = Bare(inline=False)
     a, b, x, _ = pair(bare)
     flood(a, x, 100)
-    cancellation.close(bare.engine, b.session)
+    bare.engine.close(b.session)
     bare.step(bare.device.compute[0])
     assert len(queue(bare)) == 99
     assert list(bare.engine.devices["cpu:0"].users) == [a.session]
     bare.drain()
 
 
-@pytest.mark.parametrize("how", [cancellation.cancel, cancellation.close])
+@pytest.mark.parametrize("how", [Engine.cancel, Engine.close])
 def test_what_waits_for_its_place_is_cancelled_with_the_rest(how: Any) -> None:
     bare = Bare(inline=False)
     a, b, x, y = pair(bare)
@@ -124,7 +124,7 @@ def test_what_waits_for_its_place_is_cancelled_with_the_rest(how: Any) -> None:
     assert b.fetch(result) == [-2.0]
     bare.drain()
     assert not bare.engine.live
-    assert not bare.engine.backlog
+    assert not bare.engine.scheduler.dispatcher.backlog
 
 
 def test_a_lost_device_leaves_nothing_in_the_backlog() -> None:
@@ -135,7 +135,7 @@ def test_a_lost_device_leaves_nothing_in_the_backlog() -> None:
     bare.device.lost = RuntimeError("gone")
     bare.drain()
     assert not bare.engine.live
-    assert not bare.engine.backlog
+    assert not bare.engine.scheduler.dispatcher.backlog
 
 
 def test_who_waits_for_memory_keeps_nobody_else_in_the_backlog() -> None:
@@ -156,14 +156,14 @@ def test_who_waits_for_memory_keeps_nobody_else_in_the_backlog() -> None:
     bare.drain()
     assert 7 in b.answers
     assert not bare.engine.live
-    assert not bare.engine.backlog
+    assert not bare.engine.scheduler.dispatcher.backlog
 
 
 def test_independent_ops_spread_over_the_streams_also_where_they_wait() -> None:
     bare = Bare(workers=2, inline=False)
     a, _, x, _ = pair(bare)
     flood(a, x, 100)
-    backlog = bare.engine.backlog
+    backlog = bare.engine.scheduler.dispatcher.backlog
     sizes = [len(queue(bare, n)) + len(backlog[bare.device.compute[n]]) for n in range(2)]
     assert sizes == [50, 50]
     bare.drain()
@@ -207,7 +207,7 @@ def test_a_small_op_runs_at_once_beside_instructions_that_have_no_memory_yet() -
         client.release(made)
     number = a.signature("negative", (big,))
     a.send(*([CALL, number, (x,), (a.new(),), 0, 1] for _ in range(50)))
-    assert bare.engine.backlog
+    assert bare.engine.scheduler.dispatcher.backlog
     assert bare.engine.devices["cpu:0"].unreserved
     result = b.call("negative", y)
     b.send([FETCH, result, 77, 0, 0])
@@ -233,10 +233,10 @@ def test_what_overtakes_a_busy_stream_takes_no_memory_that_is_free_only_in_its_o
     read = client.ids
     client.send([RELEASE, (x,)])  # its reader is queued: the memory is that stream's to use again, behind it
     device = bare.engine.devices["cpu:0"]
-    assert device.hand_me_downs
+    assert device.reusable
     number = client.signature("setitem", (two, "float"), (("index", (0,)),))
     client.send([CALL, number, (y, 9.0), (client.new(),), 0, 1])  # too much for `immediate`; but it runs inline
     client.send([FETCH, client.ids, 5, 0, 0])
     assert client.answers[5][0].tolist() == [9.0, 4.0]
-    assert device.hand_me_downs
+    assert device.reusable
     assert client.fetch(read) == [-999.0, -998.0]

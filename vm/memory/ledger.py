@@ -1,0 +1,94 @@
+"""The ledger of a device's memory: what admission plans, and who may reserve when.
+
+The ledger makes one promise: a program that fits in the device's memory when its instructions run one by one fits
+here too, in whatever order they become ready.
+
+- Admission plans: where a new instruction would exceed the limit, replicas leave the plan first (`replicas`).
+- Memory is reserved at dispatch. The first of the `unreserved` may reserve whenever it fits. A later one may overtake
+  only if what is left still suffices for all that are unreserved, so the first always finds its memory once everything
+  before it has retired.
+- A ready instruction whose memory is not free waits in a queue of its device and blocks no stream. Each release of
+  memory tries the oldest again. The oldest live instruction of the device fails if it does not fit even then.
+
+Rejected: reserving in order of readiness (two half-admitted programs deadlock or fail where either would have fitted),
+and reserving at admission (a long pending list would hold memory that it needs only later).
+"""
+
+from __future__ import annotations
+
+import heapq
+
+from ..model.device_state import DeviceState
+from ..model.instruction import Instruction
+
+# -- who still needs memory --------------------------------------------------------------------------------------------
+
+
+def expect(device: DeviceState, instruction: Instruction, nbytes: int | None) -> None:
+    """At admission: the instruction will reserve that many bytes (None: not known yet)."""
+    if nbytes is None:
+        device.unknown += 1
+        device.unreserved[instruction] = -1
+    else:
+        device.unreserved[instruction] = nbytes
+        device.unreserved_bytes += nbytes
+
+
+def expect_late(device: DeviceState, instruction: Instruction, nbytes: int) -> None:
+    """After admission: the instruction will reserve that many bytes, in its place among the others."""
+    if instruction not in device.unreserved:
+        device.unreserved_bytes += nbytes
+        device.unreserved[instruction] = nbytes
+        device.unreserved = dict(sorted(device.unreserved.items(), key=lambda entry: entry[0].id))
+
+
+def learn_need(device: DeviceState, instruction: Instruction, nbytes: int) -> None:
+    """The pending meta is resolved: the instruction will reserve that many bytes."""
+    if device.unreserved.get(instruction) == -1:
+        device.unknown -= 1
+        device.unreserved[instruction] = nbytes
+        device.unreserved_bytes += nbytes
+
+
+def settle(device: DeviceState, instruction: Instruction) -> None:
+    """The instruction has reserved its memory, or never will."""
+    nbytes = device.unreserved.pop(instruction, 0)
+    if nbytes < 0:
+        device.unknown -= 1
+    else:
+        device.unreserved_bytes -= nbytes
+
+
+def may_reserve(device: DeviceState, instruction: Instruction, nbytes: int) -> bool:
+    """May the instruction reserve now without endangering one in front of it?"""
+    backend = device.backend
+    free = backend.limit - backend.allocated
+    if not device.unknown and free >= device.unreserved_bytes:
+        return True  # enough for everybody
+    if next(iter(device.unreserved), instruction) is instruction:
+        return True
+    # An instruction in front does not know its needs: leave half of the device to it.
+    return device.unknown > 0 and free - nbytes >= max(device.unreserved_bytes, backend.limit // 2)
+
+
+def has_spare(device: DeviceState, nbytes: int) -> bool:
+    """Is so much free beside all that instructions in front still have to reserve?"""
+    backend = device.backend
+    return not device.unknown and backend.limit - backend.allocated - nbytes >= device.unreserved_bytes
+
+
+# -- who waits for it --------------------------------------------------------------------------------------------------
+
+
+def wait_for_memory(instruction: Instruction) -> None:
+    """Queue a ready instruction on its device; each release of memory tries the oldest again."""
+    heapq.heappush(instruction.device.waiting, (instruction.id, instruction))
+
+
+def next_waiting(device: DeviceState) -> Instruction | None:
+    """The oldest instruction that waits for memory, taken from the queue."""
+    while device.waiting:
+        instruction = heapq.heappop(device.waiting)[1]
+        if not instruction.retired:
+            return instruction
+    return None

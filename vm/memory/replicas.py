@@ -1,0 +1,78 @@
+"""Copies that are valid elsewhere, too: the first to go when memory is short.
+
+A copy leaves its storage's map by `forget` alone. It is stale then: never written again, and its buffer goes with its
+last use (`release`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from ..model.device_state import DeviceState
+from ..model.tensor import Copy, Storage
+from .release import release
+
+
+def touch(copy: Copy) -> None:
+    """The copy is the most recently used one of its device."""
+    replicas = copy.device.replicas
+    if copy in replicas:
+        replicas[copy] = replicas.pop(copy)
+
+
+def forget(copy: Copy, storage: Storage) -> None:
+    """Take a copy out of its storage's map."""
+    device = copy.device
+    if copy.view is not None:
+        if storage.views is not None:
+            storage.views.pop((device, copy.view), None)
+    elif storage.copies.get(device) is copy:
+        del storage.copies[device]
+    drop(copy)
+
+
+def drop(copy: Copy) -> None:
+    """The copy is stale: it leaves the plan, and its buffer goes with its last use."""
+    device = copy.device
+    device.replicas.pop(copy, None)
+    if copy.current:
+        copy.current = False
+        if copy.nbytes > 0:
+            device.planned -= copy.nbytes
+        release(copy)
+
+
+def drop_idle(device: DeviceState) -> bool:
+    """Free the least recently used copy that is valid elsewhere and has no use to come. False: there is none."""
+    for copy, storage in list(device.replicas.items()):
+        if not may_forget(copy, storage):
+            del device.replicas[copy]
+        elif not copy.uses and any(c.writer is None and c.poison is None for c in others(storage, copy)):
+            forget(copy, storage)
+            return True
+    return False
+
+
+def make_room(device: DeviceState, spare: Collection[Copy]) -> None:
+    """Drop replicas, but none of `spare`, until what is planned fits or none is left."""
+    excess = device.planned - device.backend.limit
+    if excess <= 0:
+        return
+    for copy, storage in list(device.replicas.items()):
+        if not may_forget(copy, storage):
+            del device.replicas[copy]
+        elif copy not in spare and any(c.is_or_will_be_valid for c in others(storage, copy)):
+            excess -= copy.nbytes
+            forget(copy, storage)
+            if excess <= 0:
+                return
+
+
+def may_forget(copy: Copy, storage: Storage) -> bool:
+    """Is it in its storage's map, beside another whole copy, and has no client mapped it?"""
+    return copy.current and copy not in copy.device.mapped and (copy.view is not None or len(storage.copies) > 1)
+
+
+def others(storage: Storage, copy: Copy) -> list[Copy]:
+    """The storage's other whole copies."""
+    return [c for c in storage.copies.values() if c is not copy]

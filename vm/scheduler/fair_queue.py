@@ -1,0 +1,62 @@
+"""Fair queues: how much of a stream one session may have in front of another.
+
+A stream runs what it is given in order, so a session with hundreds of kernels queued there keeps all others waiting for
+all of them. As soon as a second session has ever had work on a device, each session may have `FEW` instructions queued
+per stream, or more of them as long as their kernels are small (`PORTION`); the rest wait in the stream's backlog, each
+session's in order. Each instruction that retires makes room for the next one of the same session, at the end of the
+queue: that is round-robin over sessions, at O(1) per instruction. A session that has a device to itself may fill the
+queue (`DEPTH`).
+
+What is always true once everything ready was dispatched: a session with a backlog on a stream has something queued
+there. So a completion will come that makes room, whatever becomes of the instructions in the backlog: one that was
+doomed meanwhile is dropped, one that finds no memory goes to its device's queue, and the next one takes the room.
+
+Rejected: counting only sessions that have live work now. A session that sends one op at a time has none between them,
+and would find the queue full again each time. Priorities within a stream: the threads' queues would no longer be in
+order.
+"""
+
+from __future__ import annotations
+
+from ...streams.stream import Stream
+from ..model.device_state import DeviceState
+from ..model.session import VmSession
+from ..model.session_queue import UNKNOWN_WORK, SessionQueue
+
+DEPTH = 512  # instructions queued on one stream by one session that has the device to itself
+FEW = 4  # ... by one of several, whatever their size
+PORTION = UNKNOWN_WORK  # work, in element operations, up to which it may queue more: some 600 us
+
+
+class Backlog:
+    """How many instructions wait for room on one stream."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __len__(self) -> int:
+        return self.count
+
+
+def queue_of(session: VmSession, stream: Stream, device: DeviceState) -> SessionQueue:
+    """The session's queue on a stream of that device; with its first one it is a user of the device until it ends."""
+    queue = session.queues.get(stream)
+    if queue is None:
+        queue = session.queues[stream] = SessionQueue(stream, device)
+        if not session.closed:
+            device.users[session] = None
+    return queue
+
+
+def has_room(queue: SessionQueue) -> bool:
+    """May the session queue one more?"""
+    if queue.queued < FEW:
+        return True
+    return queue.queued < DEPTH and (len(queue.device.users) < 2 or queue.work < PORTION)
+
+
+def waiting_in(queue: SessionQueue | None) -> int:
+    """How many instructions of a session's queue wait for room."""
+    return 0 if queue is None else len(queue.waiting)

@@ -1,0 +1,75 @@
+"""Taking over what kernels return: results whose shape the data have decided."""
+
+from __future__ import annotations
+
+from ...interpreter.errors import DeviceMemoryError, QuotaError, TensordError
+from ...interpreter.types.meta import Meta
+from ..memory.allocation import adopt
+from ..memory.release import release
+from ..memory.reservation import is_stuck
+from ..model.account import check_bytes
+from ..model.instruction import Instruction
+from ..model.operand import Binding
+from .pending_metas import PendingMetas
+
+
+def adopt_results(metas: PendingMetas, instruction: Instruction) -> bool:
+    """Take over the arrays that a `mut2` kernel returned: their metas become known, their memory accounted.
+
+    False if one does not fit yet: what runs before the instruction may still give memory back.
+    """
+    plan = instruction.plan
+    if plan is None:
+        return True
+    if not plan.op.dynamic or instruction.error is not None:
+        instruction.results = None
+        return True
+    for binding, array in zip(instruction.outputs, instruction.results, strict=True):
+        copy = binding.copy
+        if isinstance(array, BaseException) or copy.buffer is not None:
+            continue
+        meta = Meta.of(tuple(array.shape), array.dtype)
+        if is_over_quota(instruction, binding, meta):
+            continue
+        copy.buffer = adopt(copy.device, array)
+        if copy.buffer is None and release_used_up(instruction):
+            copy.buffer = adopt(copy.device, array)
+        if copy.buffer is not None:
+            metas.resolve(binding.tensor, meta)
+        elif is_stuck(instruction):
+            backend = copy.device.backend
+            text = f"{backend.name}: {backend.allocated} of {backend.limit} bytes are in use"
+            text = f"{instruction.label}: its result of {meta.nbytes} bytes does not fit on {text}"
+            fail_result(instruction, binding, DeviceMemoryError(text))
+        else:
+            return False
+    instruction.results = None
+    return True
+
+
+def release_used_up(instruction: Instruction) -> bool:
+    """Its kernel has run: release the stale inputs that it was the last to use. False: there are none."""
+    used_up = [copy for copy in instruction.reads if copy.uses == 1 and not copy.current and copy.buffer is not None]
+    for copy in used_up:
+        release(copy, over=1)
+    return bool(used_up)
+
+
+def is_over_quota(instruction: Instruction, binding: Binding, meta: Meta) -> bool:
+    """Is one result of a dynamic op more than its session may have? Then it has failed."""
+    failed = instruction.failures or {}
+    if binding.copy in failed:
+        return True
+    try:
+        check_bytes(instruction.session, meta.nbytes if binding.tensor.meta is None else 0)
+    except QuotaError as error:
+        fail_result(instruction, binding, error)
+        return True
+    return False
+
+
+def fail_result(instruction: Instruction, binding: Binding, failure: TensordError) -> None:
+    """One result of a dynamic op cannot be kept."""
+    error = instruction.describe(failure)
+    instruction.failures = {**(instruction.failures or {}), binding.copy: error}
+    binding.copy.poison = error

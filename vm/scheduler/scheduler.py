@@ -1,0 +1,322 @@
+"""The scheduler: instructions from their admission to their end. Knows nothing of messages, ids or names.
+
+    admit               build edges, account for memory; ready if nothing stands in the way
+    release_finished    completions reported by streams: retire, release successors
+    retire_doomed       what will not run, once its own edges are satisfied
+    dispatch_ready      reserve memory, bind operands, hand to streams (`dispatch`)
+    flush               one batch per stream
+
+Every method is called by one thread at a time: the one that drives the engine. Streams append what they have executed
+to `finished`, a deque, from their own threads.
+
+Source: OneFlow's VirtualMachineEngine.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ...interpreter.errors import TensordError
+from ...interpreter.opcodes import Opcode
+from ...interpreter.schema.infer import InferCache
+from ..memory.drop_after_transfer import drop_after_transfers
+from ..memory.ledger import expect, settle, wait_for_memory
+from ..memory.replicas import make_room
+from ..memory.reservation import most_of
+from ..model.device_state import DeviceState
+from ..model.instruction import PENDING, Instruction, Status
+from ..model.operand import Binding
+from ..model.reason import Reason
+from ..model.session import VmSession
+from ..model.tensor import Copy
+from ..tracing.ring import Ring
+from . import edges, errors
+from .dispatch import Dispatcher
+from .pending_metas import PendingMetas
+from .results import adopt_results
+
+Report = Callable[[VmSession, TensordError], None]
+
+
+class Scheduler:
+    """Schedules instructions over the streams of a set of devices."""
+
+    def __init__(
+        self, devices: Mapping[str, DeviceState], clock: Callable[[], int], infer: InferCache, ring: Ring
+    ) -> None:
+        self.devices = devices
+        self.clock = clock
+        self.ring = ring
+        self.now = clock()  # stamped once per pass
+        self.ids = 0  # of instructions, also of those that ran at admission or were rejected
+        self.tick = 0  # the logical clock: counts admissions and erasures
+        self.retired = 0
+        self.failed = 0
+        self.nobody = VmSession(0, drop_reply)  # owns planned transfers and copies
+        self.live: dict[int, Instruction] = {}
+        self.finished: deque[Any] = deque()
+        self.bound: list[Copy] = []  # operands of what is being admitted: no room is made by dropping these
+        self.report: Report = drop_report  # told once of each error, at its origin
+        self._executed: deque[Instruction] = deque()  # to be completed
+        self._completing = False  # the loop that completes them runs
+        self.dispatcher = dispatcher = Dispatcher(devices, clock, self.complete, self.fail_waiting)
+        self.try_ready = dispatcher.try_ready
+        self.retry = dispatcher.retry
+        self.metas = PendingMetas(infer, self.fail_waiting, self.try_ready)
+
+    # -- passes ----------------------------------------------------------------------------------------------------
+
+    @property
+    def busy(self) -> bool:
+        """Is there anything to do without a completion?"""
+        dispatcher = self.dispatcher
+        return bool(self.finished or dispatcher.ready or dispatcher.doomed)
+
+    def stamp(self, now: int) -> None:
+        """A pass begins: what happens in it carries this time, in nanoseconds."""
+        self.now = self.dispatcher.now = now
+
+    def release_finished(self) -> None:
+        """Retire what streams reported, in the order of their reports."""
+        finished, reported = self.finished, self.dispatcher.reported
+        while finished:
+            instruction = finished.popleft()
+            reported(instruction)
+            self.complete(instruction)
+
+    def retire_doomed(self) -> None:
+        """Erase what will not run and whose own edges are satisfied. A queue, since chains of them are long."""
+        doomed = self.dispatcher.doomed
+        while doomed:
+            instruction = doomed.popleft()
+            if not instruction.retired:
+                self.retire(instruction)
+
+    def dispatch(self) -> None:
+        """Dispatch what is ready."""
+        dispatcher = self.dispatcher
+        if dispatcher.ready or dispatcher.refills:
+            dispatcher.dispatch_ready()
+
+    def flush(self) -> None:
+        """Hand each stream its batch."""
+        if self.dispatcher.batches:
+            self.dispatcher.flush()
+
+    # -- admission -------------------------------------------------------------------------------------------------
+
+    def new_instruction(
+        self, session: VmSession, opcode: Opcode, label: str, device: DeviceState, location: int
+    ) -> Instruction:
+        """An instruction with the next id, not yet admitted."""
+        self.ids += 1
+        instruction = Instruction(self.ids, session, opcode, label, device, location)
+        instruction.received = self.now
+        return instruction
+
+    def admit(self, instruction: Instruction) -> None:
+        """Consume its operands, build its edges, account for its memory; ready if nothing stands in the way."""
+        self._enter(instruction)
+        for value in instruction.inputs + instruction.outputs:
+            if isinstance(value, Binding):
+                value.tensor.bound = True
+        self._consume(instruction)
+        self._expect_memory(instruction)
+        if instruction.error is not None and instruction.on_doom is not None:
+            self.doom((instruction,), instruction.error)  # whoever waits for a lost value is told at once
+        else:
+            self.try_ready(instruction)
+
+    def admit_barrier(self, session: VmSession, instruction: Instruction) -> None:
+        """Admit a barrier over the session: it waits for everything since the last one, and for that one."""
+        sources = []
+        for earlier in reversed(session.live.values()):
+            sources.append(earlier)
+            if earlier is session.barrier:
+                break
+        self._enter(instruction)
+        session.barrier = instruction
+        self._consume(instruction)
+        for source in reversed(sources):
+            edges.add_edge(source, instruction, Reason.BARRIER, 0)
+        self.try_ready(instruction)
+
+    def _enter(self, instruction: Instruction) -> None:
+        """Give it its tick and its place among the living."""
+        self.tick += 1
+        instruction.admitted = self.tick
+        self.live[instruction.id] = instruction
+        instruction.session.live[instruction.id] = instruction
+
+    def _consume(self, instruction: Instruction) -> None:
+        copies = instruction.reads + instruction.writes
+        instruction.versions = tuple([copy.version for copy in copies])
+        edges.consume(instruction)
+        for copy in copies:
+            copy.device.live[instruction] = None
+
+    def _expect_memory(self, instruction: Instruction) -> None:
+        """Tell the ledger what the instruction will reserve, and plan room for it."""
+        new = [b.copy for b in instruction.outputs if b.copy.buffer is None and edges.is_maker(instruction, b.copy)]
+        if new:
+            device = instruction.device
+            need = None if instruction.pending else sum(max(copy.nbytes, 0) for copy in new) + most_of(instruction)
+            expect(device, instruction, need)
+            spare = {*instruction.reads, *instruction.writes, *self.bound}
+            make_room(device, spare)
+            if device.planned > device.backend.limit:
+                drop_after_transfers(device, spare, self.retry)
+
+    def keep_record(
+        self, traits: tuple[Any, ...], copies: tuple[int, ...], started: int, location: int, nbytes: int
+    ) -> None:
+        """Count an instruction that came and went at admission, and keep its record (`tracing.flat`)."""
+        self.ids += 1
+        self.tick += 2
+        self.retired += 1
+        ring = self.ring
+        if ring.enabled:
+            ring.append((self.ids, traits, copies, self.tick, self.now, started, self.clock(), location, nbytes))
+
+    # -- completion ------------------------------------------------------------------------------------------------
+
+    def complete(self, instruction: Instruction) -> None:
+        """It was executed. Its status is final once those of its sources are, and once its results have memory.
+
+        Completing one may complete others that were executed before it, and so on: a work list, since chains are long.
+        """
+        executed = self._executed
+        executed.append(instruction)
+        if self._completing:
+            return
+        self._completing = True
+        try:
+            while executed:
+                self._complete_one(executed.popleft())
+        finally:
+            self._completing = False
+
+    def _complete_one(self, instruction: Instruction) -> None:
+        if not instruction.soft:
+            if self._finish(instruction):
+                return
+            wait_for_memory(instruction)
+        if instruction.status is not Status.EXECUTED:
+            instruction.move(Status.EXECUTED)
+            # It stays, so what waits for memory has nothing more to hope for from it (`is_stuck`).
+            for device in {copy.device for copy in instruction.reads + instruction.writes}:
+                self.retry(device)
+
+    def _finish(self, instruction: Instruction) -> bool:
+        """Its sources' statuses are final: retire it. False, and nothing done, if its results have no memory yet."""
+        if not adopt_results(self.metas, instruction):
+            return False
+        if instruction.error is not None:
+            errors.settle_late(instruction)
+        self.retire(instruction)
+        return True
+
+    def retire(self, instruction: Instruction) -> None:
+        """Erase it: accesses dropped, successors released, whoever waits told."""
+        if instruction.status in PENDING:
+            instruction.settle_poison()
+        instruction.move(instruction.outcome())
+        edges.release_accesses(instruction)
+        self.tick += 1
+        self.ring.add(instruction, self.tick)
+        self._leave(instruction)
+        self.retired += 1
+        if instruction.origin:
+            self.tell(instruction.author, instruction.error)
+        for error in (instruction.failures or {}).values():
+            self.tell(instruction.author, error)
+        if instruction.on_retire is not None:
+            instruction.on_retire(instruction)
+        if instruction.error is not None or instruction.failures is not None:
+            self._spread(instruction)
+        self._release_successors(instruction)
+        instruction.kernel = instruction.on_retire = instruction.on_doom = None  # closures refer back to it
+        instruction.arguments = instruction.event_sources = ()
+
+    def _leave(self, instruction: Instruction) -> None:
+        """Take it off every list; memory that it waited for or held may serve another."""
+        del self.live[instruction.id]
+        instruction.session.live.pop(instruction.id, None)
+        settle(instruction.device, instruction)
+        for copy in instruction.reads + instruction.writes:
+            if copy.device.live.pop(instruction, self) is None:
+                self.retry(copy.device)
+
+    def _release_successors(self, instruction: Instruction) -> None:
+        """It is done: its edges are satisfied for good."""
+        dependents, instruction.dependents = instruction.dependents, {}
+        launched = instruction.queue is not None
+        for successor, hard in dependents.items():
+            if hard:
+                successor.hard -= 1
+            else:
+                del successor.soft[instruction]
+                if not launched:
+                    successor.unlaunched -= 1
+                if successor.status is Status.READY:
+                    self.retry(successor.device)
+            if successor.status is Status.EXECUTED and not successor.soft:
+                self.complete(successor)
+            else:
+                self.try_ready(successor)
+
+    # -- errors ----------------------------------------------------------------------------------------------------
+
+    def _spread(self, instruction: Instruction) -> None:
+        """Doom what reads a failed result."""
+        for copy in instruction.writes:
+            error = instruction.failure_of(copy)
+            if error is not None:
+                self.doom(errors.readers_of(instruction, {copy.id}), error)
+        for error, waiting in self.metas.fail(instruction):
+            self.doom([one for one in waiting if not one.retired], error)
+
+    def doom(self, roots: Iterable[Instruction], error: TensordError) -> None:
+        """These will not run, nor what reads their results. Whoever waits for one is told at once."""
+        for instruction in errors.doom(roots, error):
+            tell_doomed(instruction)
+            self.try_ready(instruction)
+
+    def revoke(self, instruction: Instruction, error: TensordError) -> None:
+        """Cancel what a stream has queued, unless the stream has started it."""
+        instruction.revoked = error  # before the claim: the stream may look right after it
+        if instruction.claim():
+            instruction.error = error
+            tell_doomed(instruction)
+            self.doom(errors.readers_of(instruction, {copy.id for copy in instruction.writes}), error)
+
+    def fail_waiting(self, instruction: Instruction, error: TensordError) -> None:
+        """It fails without having run: metas that do not fit, memory that is not there."""
+        instruction.error = instruction.describe(error)
+        instruction.origin = True
+        self.doom([instruction], instruction.error)
+
+    def tell(self, session: VmSession, error: TensordError | None) -> None:
+        """Report an error once, at its origin."""
+        if error is not None:
+            self.failed += 1
+            session.errors += 1
+            self.report(session, error)
+
+
+def tell_doomed(instruction: Instruction) -> None:
+    """Whoever waits for it is told at once, and not again when it retires."""
+    on_doom, instruction.on_doom = instruction.on_doom, None
+    if on_doom is not None:
+        instruction.on_retire = None
+        on_doom(instruction)
+
+
+def drop_reply(request: int, value: object, error: TensordError | None) -> None:
+    """The reply sink of a session that asks nothing."""
+
+
+def drop_report(session: VmSession, error: TensordError) -> None:
+    """The error report while nobody listens."""
