@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+import tensord
 from tensord.interpreter import ops as _ops  # noqa: F401 - fills the registry
 from tensord.interpreter.schema.opdef import REGISTRY
 from tensord.streams.cpu import CpuOptions
@@ -118,6 +120,32 @@ def anchors_of(document: Path) -> set[str]:
     text = re.sub(r"^```.*?^```", "", document.read_text(), flags=re.DOTALL | re.MULTILINE)
     headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
+
+
+def test_what_contributing_names_exists():
+    """Files, folders, make targets, modules and the marker."""
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    quoted = re.findall(r"`([^`\n]+)`", text)
+    commands = [*quoted, *re.findall(r"^ {4,}(\S.*)", text, re.MULTILINE)]
+    words = {word for command in commands for word in command.partition("  #")[0].split()}
+    for path in words:
+        if re.fullmatch(r"\.?[a-z]\S*/\S*|\S+\.(md|toml|yaml|py)", path) and not path.startswith((".venv/", "out/")):
+            assert (ROOT / path).exists(), path
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for command in commands:
+        target = re.match(r"make ([a-z-]+)", command)
+        assert not target or target[1] in targets, command
+        module = re.search(r"python -m (\w+)", command)
+        assert not module or module[1] in {"pip", "build", "pytest", "bench", "venv"}, command
+    for option in re.findall(r"-m pytest .*?-m (\w+)", text):
+        assert f"{option}:" in (ROOT / "pyproject.toml").read_text()
+
+
+def test_version_and_changelog_are_of_one_release():
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    newest = re.search(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest
+    assert (tensord.__version__, newest[1].partition(",")[0]) == (version, version)
 
 
 def test_the_index_names_every_page():
