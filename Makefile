@@ -14,12 +14,14 @@ PROGRAMS ?= 100000
 ROUNDS ?= 100
 SECONDS ?= 300
 
-.PHONY: demo test lint types imports tests bench model-long fuzz chaos clean help
+.PHONY: demo test lint types imports tests format docs bench model-long fuzz chaos clean help
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo         train the digits network on the virtual machine (DEVICES=\"$(DEVICES)\", results in $(OUT)/)"
 	@echo "make test         every check: ruff, mypy, import-linter, pytest"
+	@echo "make format       ruff: mend what it can mend, and format"
+	@echo "make docs         the documentation as a site, links checked: $(OUT)/site/index.html"
 	@echo "make bench        the benchmarks, embedded and through a daemon: tables, $(OUT)/bench.json, $(OUT)/bench-daemon.json"
 	@echo "make model-long   random programs against the serial oracle (SEED=$(SEED) PROGRAMS=$(PROGRAMS))"
 	@echo "make chaos        clients and daemons killed, stopped and cut off at random (SEED=$(SEED) ROUNDS=$(ROUNDS))"
@@ -50,6 +52,15 @@ imports: $(VENV)/.dev
 tests: $(VENV)/.dev
 	@echo "== pytest"
 	@$(RUN) -m pytest -n 2 --dist loadfile
+
+format: $(VENV)/.dev
+	@$(RUN) -m ruff check --fix .
+	@$(RUN) -m ruff format .
+
+docs: $(VENV)/.docs
+	@$(RUN) -m sphinx --builder html --fresh-env --fail-on-warning --keep-going --quiet \
+		--conf-dir docs --doctree-dir $(OUT)/doctrees . $(OUT)/site
+	@echo "== $(OUT)/site/index.html"
 
 bench: $(VENV)/.dev
 	@mkdir -p $(OUT)
@@ -84,3 +95,8 @@ $(VENV)/.dev: pyproject.toml | $(RUN)
 	@echo "== installing tensord with what its checks need"
 	@$(PIP) --editable ".[dev]"
 	@touch $(VENV)/.examples $@
+
+$(VENV)/.docs: pyproject.toml | $(RUN)
+	@echo "== installing tensord with what its documentation needs"
+	@$(PIP) --editable ".[docs]"
+	@touch $@

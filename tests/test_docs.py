@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+import tensord
 from tensord.interpreter import ops as _ops  # noqa: F401 - fills the registry
 from tensord.interpreter.schema.opdef import REGISTRY
 from tensord.streams.cpu import CpuOptions
@@ -17,13 +19,9 @@ from tensord.streams.cuda import CudaOptions
 from tensord.streams.faults import Fault, FaultKind
 from tensord.streams.sim import SimOptions
 
-ROOT = Path(__file__).parents[1]
+from .pages import PAGES, ROOT, Block, blocks_of, is_as_promised, run_page
+
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("[a-z]*/README.md")])
-EXAMPLES = [
-    pytest.param(code, id=f"{name}-{number}")
-    for name in ("devices", "sharing")
-    for number, code in enumerate(re.findall(r"```python\n(.*?)```", (ROOT / f"docs/{name}.md").read_text(), re.DOTALL))
-]
 
 
 def run(*arguments: str) -> str:
@@ -56,10 +54,42 @@ def test_every_op_has_one_row_of_five_cells():
     assert {len(cells) for cells in rows} == {5}
 
 
-@pytest.mark.parametrize("code", EXAMPLES)
-def test_an_example_prints_what_it_says(code):
-    promised = [line.partition("  # ")[2] for line in code.splitlines() if line.lstrip().startswith("print(")]
-    assert run("-c", code).splitlines() == promised
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks_of(page)], ids=lambda page: page.name)
+def test_the_examples_of_a_page_run_and_print_what_they_say(page, tmp_path):
+    for block, printed in run_page(page, tmp_path):
+        assert is_as_promised(block, printed), f"{page.name}:{block.line}:\n{block.promised}\nprinted\n{printed}"
+
+
+@pytest.mark.parametrize(
+    ("code", "printed", "fits"),
+    [
+        ("print(x)  # 1", "1\n", True),
+        ("print(x)  # 1", "2\n", False),
+        ("print(x)  # 1", "", False),
+        ("print(x)", "1\n", False),
+        ("y = x  # 1", "", True),
+        ("print(x)  # 1\n# 2\n\n# a remark", "1\n2\n", True),
+        ("print(x)\n# [x.py:... in f]", "[x.py:12 in f]\n", True),
+    ],
+)
+def test_what_counts_as_printing_what_is_said(code, printed, fits):
+    assert is_as_promised(Block(1, code), printed) is fits
+
+
+def test_a_block_says_why_it_does_not_run():
+    assert not Block(1, "# not run: needs two machines\nprint(1)").runs
+    assert Block(1, "# not run:\nprint(1)").runs
+
+
+def test_no_page_hides_python_from_its_test():
+    """Blocks that begin somewhere else than in the first column, or in another way, would not be found."""
+    for page in PAGES:
+        assert len(re.findall(r"```\s*(?:py|python|pycon)\b", page.read_text())) == len(blocks_of(page)), page
+
+
+def test_the_readme_example_has_about_ten_lines():
+    lines = [line for line in blocks_of(ROOT / "README.md")[0].code.splitlines() if line.strip()]
+    assert 8 <= len(lines) <= 12
 
 
 @pytest.mark.parametrize(("column", "options"), [(1, CpuOptions), (2, SimOptions), (3, CudaOptions)])
@@ -79,5 +109,47 @@ def test_every_kind_and_field_of_a_fault_is_in_the_tables_and_its_example_is_one
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_lead_somewhere(document):
-    for target in re.findall(r"\]\((?!https?:)([^)#]+)", document.read_text()):
-        assert (document.parent / target).exists(), target
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)", document.read_text()):
+        path = document.parent / target if target else document
+        assert path.exists(), target
+        assert not anchor or anchor in anchors_of(path), f"{target}#{anchor}"
+
+
+def anchors_of(document: Path) -> set[str]:
+    """What code hosts and the site make of the headings."""
+    text = re.sub(r"^```.*?^```", "", document.read_text(), flags=re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
+
+
+def test_what_contributing_names_exists():
+    """Files, folders, make targets, modules and the marker."""
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    quoted = re.findall(r"`([^`\n]+)`", text)
+    commands = [*quoted, *re.findall(r"^ {4,}(\S.*)", text, re.MULTILINE)]
+    words = {word for command in commands for word in command.partition("  #")[0].split()}
+    for path in words:
+        if re.fullmatch(r"\.?[a-z]\S*/\S*|\S+\.(md|toml|yaml|py)", path) and not path.startswith((".venv/", "out/")):
+            assert (ROOT / path).exists(), path
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for command in commands:
+        target = re.match(r"make ([a-z-]+)", command)
+        assert not target or target[1] in targets, command
+        module = re.search(r"python -m (\w+)", command)
+        assert not module or module[1] in {"pip", "build", "pytest", "bench", "venv"}, command
+    for option in re.findall(r"-m pytest .*?-m (\w+)", text):
+        assert f"{option}:" in (ROOT / "pyproject.toml").read_text()
+
+
+def test_version_and_changelog_are_of_one_release():
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    newest = re.search(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest
+    assert (tensord.__version__, newest[1].partition(",")[0]) == (version, version)
+
+
+def test_the_index_names_every_page():
+    index = (ROOT / "docs/index.md").read_text()
+    linked = {(ROOT / "docs" / target).resolve() for target in re.findall(r"\]\((?!https?:)([^)#]+)", index)}
+    pages = {ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")}
+    assert pages - {ROOT / "docs/index.md"} <= linked
