@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ...interpreter.errors import CancelledError, MetadataError, ProtocolError, TensordError
 from ...interpreter.opcodes import Opcode
 from ...interpreter.types.meta import DTYPE_NAMES, Meta
-from ...interpreter.wire.messages import decode_meta
+from ...interpreter.wire.messages import Chain, Effect, Fetch, Sync, Upload, Wait, decode_meta
 from ...interpreter.wire.segments import segment_of
 from ...streams.stream import StreamKind
 from ..model.instruction import Instruction
@@ -27,7 +27,7 @@ from ..model.operand import Binding
 from ..model.tensor import Tensor
 from ..scheduler.lost_devices import refuse_lost
 from ..scheduler.pending_metas import await_metas
-from .exports import answer_with_results, define_hold, define_refused, device_to_map, fetch_in_place
+from .exports import answer_with_results, define_export, define_refused, device_to_map, fetch_in_place
 from .inline import fetch_immediately, upload_immediately, wait_immediately
 from .lookup import check_new, define, describe, device_of, refuse_cancelled, tensor_of
 from .quotas import check_tensors
@@ -50,27 +50,26 @@ class Accesses:
 
     # -- bytes in and out ------------------------------------------------------------------------------------------
 
-    def upload(self, session: VmSession, message: Sequence[Any]) -> None:
+    def upload(self, session: VmSession, message: Upload) -> None:
         """AccessBlobByCallback, writing: bytes from outside, straight to the tensor's home."""
-        _, id_, shape, dtype, home, payload, location = message
-        engine = self.engine
+        engine, payload, location = self.engine, message.payload, message.location
         try:
             refuse_cancelled(session)
-            check_new(session, (id_,))
-            meta, device = upload_meta(shape, dtype, payload), device_of(engine, home)
+            check_new(session, (message.output,))
+            meta, device = upload_meta(message.shape, message.dtype, payload), device_of(engine, message.device)
         except TensordError as error:
-            reject(self.engine, session, error, (id_,), location, "asarray")
+            reject(engine, session, error, (message.output,), location, "asarray")
             return
         try:
             refuse_lost(device)
         except TensordError as error:
-            reject(self.engine, session, error, (id_,), location, "asarray", (meta,), device)
+            reject(engine, session, error, (message.output,), location, "asarray", (meta,), device)
             return
         if upload_immediately(engine, session, device, meta, message):
             return
         session.payload += payload.nbytes
         tensor, copy = engine.residency.new_tensor(meta, device)
-        define(session, id_, tensor)
+        define(session, message.output, tensor)
         instruction = engine.new_instruction(session, Opcode.ACCESS, "upload", device, location)
         instruction.outputs = (Binding(copy, tensor, 0, None),)
         instruction.writes = (copy,)
@@ -91,29 +90,29 @@ class Accesses:
         instruction.on_retire = consumed
         engine.admit(instruction)
 
-    def fetch(self, session: VmSession, message: Sequence[Any]) -> None:
+    def fetch(self, session: VmSession, message: Fetch) -> None:
         """AccessBlobByCallback, reading: the value at this place in program order, as a host array.
 
-        With a hold the array may be the tensor's memory itself: it stays as it is until the hold is released.
+        With an export the array may be the tensor's memory itself: it stays as it is until the export is released.
         """
-        _, id_, request, location, hold = message
+        id_, request, location, export = message
         engine = self.engine
         try:
             refuse_cancelled(session)
-            if hold:
-                check_new(session, (hold,))
+            if export:
+                check_new(session, (export,))
                 check_tensors(session, 1)
             tensor = tensor_of(session, id_)
         except TensordError as error:
-            if hold:
-                define_refused(engine, session, hold, error, location)
+            if export:
+                define_refused(engine, session, export, error, location)
             deny(engine, session, error, request, location, "fetch")
             return
-        if hold:
+        if export:
             device = device_to_map(engine, tensor)
-            held = define_hold(session, hold, tensor)
+            exported = define_export(session, export, tensor)
             if device is not None:
-                fetch_in_place(engine, session, hold, held, device, request, location)
+                fetch_in_place(engine, session, export, exported, device, request, location)
                 return
         self.copy_out(session, tensor, request, location)
 
@@ -166,9 +165,9 @@ class Accesses:
 
     # -- waiting ---------------------------------------------------------------------------------------------------
 
-    def wait(self, session: VmSession, message: Sequence[Any]) -> None:
+    def wait(self, session: VmSession, message: Wait) -> None:
         """Barrier over some tensors: answers with their metas once their values at this place are there."""
-        _, ids, request, location = message
+        ids, request, location = message
         engine = self.engine
         try:
             tensors = [tensor_of(session, id_) for id_ in ids]
@@ -192,9 +191,9 @@ class Accesses:
         instruction.on_retire = answer
         engine.admit(instruction)
 
-    def sync(self, session: VmSession, message: Sequence[Any]) -> None:
+    def sync(self, session: VmSession, message: Sync) -> None:
         """Barrier over everything the session sent before. It does not raise, and holds nothing later back."""
-        _, request, location = message
+        request, location = message
         device = next(iter(self.engine.devices.values()))
         instruction = self.engine.new_instruction(session, Opcode.BARRIER, "sync", device, location)
         # Transfers belong to no session, but these it asked for.
@@ -210,18 +209,18 @@ class Accesses:
 
     # -- side effects ----------------------------------------------------------------------------------------------
 
-    def chain(self, session: VmSession, message: Sequence[Any]) -> None:
+    def chain(self, session: VmSession, message: Chain) -> None:
         """A new chain: an object without data, that side effects take as `mut`."""
         host = self.engine.residency.host or next(iter(self.engine.devices.values()))
         copy = self.engine.residency.new_copy(host, 0, 1)
-        session.chains[message[1]] = copy
+        session.chains[message.chain] = copy
 
-    def effect(self, session: VmSession, message: Sequence[Any]) -> None:
+    def effect(self, session: VmSession, message: Effect) -> None:
         """AccessBlobByCallback, calling the user's function with host arrays, in the order of its chain.
 
         Without a function the arrays are the answer, for a client that calls it itself.
         """
-        _, ids, chain, callback, request, location = message
+        ids, chain, callback, request, location = message
         engine = self.engine
         link = session.chains.get(chain)
         try:

@@ -16,8 +16,30 @@ from ...interpreter.schema.infer import check_count
 from ...interpreter.schema.opdef import find
 from ...interpreter.schema.targets import check_target_count
 from ...interpreter.types.meta import Meta
-from ...interpreter.wire.forms import check_form
-from ...interpreter.wire.messages import MessageKind, decode_meta
+from ...interpreter.wire.forms import LIMITED, decode_group, decode_message
+from ...interpreter.wire.messages import (
+    Atomic,
+    Call,
+    Chain,
+    Effect,
+    Fetch,
+    ListNames,
+    Location,
+    Lookup,
+    NamedMessage,
+    Publish,
+    Query,
+    Release,
+    Restart,
+    Signature,
+    Sync,
+    ToDevice,
+    Unpublish,
+    Upload,
+    Wait,
+    decode_meta,
+    encode_message,
+)
 from ..model.account import check_bytes
 from ..model.plan import Plan
 from ..placement.views import twin
@@ -25,17 +47,15 @@ from ..scheduler.lost_devices import refuse_lost
 from . import cancellation, names
 from .accesses import Accesses
 from .calls import Calls
-from .lookup import check_new, check_pairs, describe, device_of, enter, refuse_cancelled, tensor_of
-from .quotas import check_chains, check_nesting, check_number, check_operands, check_tensors, check_text
-from .rejection import deny, reject
+from .lookup import check_new, check_pairs, describe, device_of, enter, forget_plan, refuse_cancelled, tensor_of
+from .quotas import check_chains, check_fields, check_nesting, check_operands, check_tensors
+from .rejection import deny, kept, refuse, reject
 
 if TYPE_CHECKING:
     from ..engine import Engine
     from ..model.session import VmSession
 
-LONGEST = 1000  # characters of an error that a session keeps
-
-Handler = Callable[["VmSession", Sequence[Any]], None]
+Handler = Callable[["VmSession", Any], None]
 
 
 class Admission:
@@ -45,85 +65,96 @@ class Admission:
         self.engine = engine
         self.calls = calls = Calls(engine)
         self.accesses = accesses = Accesses(engine)
-        self.handlers: dict[int, Handler] = {
-            MessageKind.CALL: calls.call,
-            MessageKind.RELEASE: self.release,
-            MessageKind.UPLOAD: self.upload,
-            MessageKind.FETCH: accesses.fetch,
-            MessageKind.WAIT: accesses.wait,
-            MessageKind.SYNC: accesses.sync,
-            MessageKind.EFFECT: accesses.effect,
-            MessageKind.CHAIN: self.chain,
-            MessageKind.SIGNATURE: self.signature,
-            MessageKind.LOCATION: self.location,
-            MessageKind.PUBLISH: self.publish,
-            MessageKind.LOOKUP: self.lookup,
-            MessageKind.UNPUBLISH: self.unpublish,
-            MessageKind.TO_DEVICE: self.to_device,
-            MessageKind.RESTART: self.restart,
-            MessageKind.ATOMIC: self.atomic,
-            MessageKind.NAMES: self.list_names,
-            MessageKind.QUERY: self.query,
+        self.handlers: dict[type[NamedMessage], Handler] = {
+            Call: calls.call,
+            Release: self.release,
+            Upload: self.upload,
+            Fetch: accesses.fetch,
+            Wait: accesses.wait,
+            Sync: accesses.sync,
+            Effect: accesses.effect,
+            Chain: self.chain,
+            Signature: self.signature,
+            Location: self.location,
+            Publish: self.publish,
+            Lookup: self.lookup,
+            Unpublish: self.unpublish,
+            ToDevice: self.to_device,
+            Restart: self.restart,
+            Atomic: self.atomic,
+            ListNames: self.list_names,
+            Query: self.query,
         }
+        for kind in LIMITED:
+            self.handlers[kind] = within_limits(self.handlers[kind])
 
-    def handle(self, session: VmSession, message: Sequence[Any]) -> None:
-        """Admit one message; ProtocolError, and nothing changed, if it is damaged."""
-        check_form(message)
-        self.handlers[message[0]](session, message)
+    def handle(self, session: VmSession, array: Sequence[Any]) -> None:
+        """Admit one message from outside; ProtocolError, and nothing changed, if the array is damaged."""
+        message = decode_message(array)
+        self.handlers[type(message)](session, message)
 
-    def atomic(self, session: VmSession, message: Sequence[Any]) -> None:
+    def atomic(self, session: VmSession, message: Atomic) -> None:
         """Admit a group with none of another session's messages in between: every one of them, or none."""
-        group, quota = message[1], session.limits.batch
-        if len(group) > quota:
-            raise ProtocolError(f"a group of {len(group)} messages; {quota} are allowed: make smaller groups")
-        for inner in group:
-            self.engine.handle(session, inner)
+        for inner in decode_group(message.messages):
+            if type(inner) in self.handlers:
+                self.admit_grouped(session, inner)
+            else:
+                self.engine.handle(session, inner)  # a call, which may not even come here
 
-    def restart(self, session: VmSession, message: Sequence[Any]) -> None:
+    def admit_grouped(self, session: VmSession, message: NamedMessage) -> None:
+        """Admit a message of a group, as `Engine.handle` does: a message that is refused is refused alone."""
+        engine = self.engine
+        try:
+            self.handlers[type(message)](session, message)
+        except Exception as error:
+            refuse(engine, session, encode_message(message), error)
+        engine.residency.bound.clear()
+        if engine.ready:
+            engine.dispatch_ready()
+
+    def restart(self, session: VmSession, message: Restart) -> None:
         """Take the session's instructions again, unless it was cancelled since this was sent."""
-        if message[1] == session.generation:
+        if message.generation == session.generation:
             cancellation.restart(self.engine, session)
 
     # -- tensors ---------------------------------------------------------------------------------------------------
 
-    def upload(self, session: VmSession, message: Sequence[Any]) -> None:
+    def upload(self, session: VmSession, message: Upload) -> None:
         """Bytes from outside, if the session may have so many."""
-        _, id_, _, _, _, payload, location = message
         try:
             check_tensors(session, 1)
-            check_bytes(session, payload.nbytes)
+            check_bytes(session, message.payload.nbytes)
         except QuotaError as error:
-            reject(self.engine, session, error, (id_,), location, "asarray")
+            reject(self.engine, session, error, (message.output,), message.location, "asarray")
             return
         self.accesses.upload(session, message)
 
-    def chain(self, session: VmSession, message: Sequence[Any]) -> None:
+    def chain(self, session: VmSession, message: Chain) -> None:
         """A new chain, if the session may have one more."""
         check_chains(session)
         self.accesses.chain(session, message)
 
-    def to_device(self, session: VmSession, message: Sequence[Any]) -> None:
+    def to_device(self, session: VmSession, message: ToDevice) -> None:
         """A new tensor with the same value and another home; the transfer is planned now, so that it starts early."""
-        _, id_, new, home, location = message
-        engine = self.engine
+        engine, new, home = self.engine, message.output, message.device
         try:
             refuse_cancelled(session)
             check_new(session, (new,))
-            base, device = tensor_of(session, id_), device_of(engine, home)
+            base, device = tensor_of(session, message.id), device_of(engine, home)
             refuse_lost(device)
             check_tensors(session, 1)
         except TensordError as error:
-            known = session.tensors.get(id_)
+            known = session.tensors.get(message.id)
             metas = () if known is None else (known.meta,)
-            reject(engine, session, error, (new,), location, "to_device", metas, engine.devices.get(home))
+            reject(engine, session, error, (new,), message.location, "to_device", metas, engine.devices.get(home))
             return
         moved = twin(base, device)
         enter(session, new, moved)
-        engine.residency.place(moved, device, session, location)
+        engine.residency.place(moved, device, session, message.location)
 
-    def release(self, session: VmSession, message: Sequence[Any]) -> None:
+    def release(self, session: VmSession, message: Release) -> None:
         """ReleaseTensor: with the last holder the storage's copies go, each after its last reader."""
-        for id_ in message[1]:
+        for id_ in message.ids:
             tensor = session.tensors.pop(id_, None)
             if tensor is None:
                 session.chains.pop(id_, None)
@@ -132,13 +163,10 @@ class Admission:
 
     # -- tables ----------------------------------------------------------------------------------------------------
 
-    def signature(self, session: VmSession, message: Sequence[Any]) -> None:
+    def signature(self, session: VmSession, message: Signature) -> None:
         """A signature and its number. One that does not infer keeps its error, for each call that uses it."""
-        _, number, name, attributes, metas, home, targets = message
-        check_number(number, session.limits.signatures, "signature")
-        old = session.plans.pop(number, None)
-        if isinstance(old, Plan):
-            session.operands -= len(old.metas)
+        number, name, attributes, metas, home, targets = message
+        forget_plan(session, number)
         try:
             op = find(name)
             check_count(op, len(metas))  # before any of them is looked at
@@ -156,17 +184,15 @@ class Admission:
         except Exception as error:
             session.plans[number] = kept(ProtocolError(f"signature {number} of {name!r} is damaged: {error}"), name)
 
-    def location(self, session: VmSession, message: Sequence[Any]) -> None:
+    def location(self, session: VmSession, message: Location) -> None:
         """A location and its number."""
-        check_number(message[1], session.limits.locations, "location")
-        check_text(message[2], session.limits.text, "location")
-        session.locations[message[1]] = message[2]
+        session.locations[message.number] = message.text
 
     # -- names -----------------------------------------------------------------------------------------------------
 
-    def publish(self, session: VmSession, message: Sequence[Any]) -> None:
+    def publish(self, session: VmSession, message: Publish) -> None:
         """Give tensors names, all at once."""
-        _, given, ids, request = message
+        given, ids, request = message
         try:
             check_pairs(given, ids)
             names.publish(self.engine, session, given, [tensor_of(session, id_) for id_ in ids])
@@ -175,9 +201,9 @@ class Admission:
             return
         session.reply(request, None, None)
 
-    def lookup(self, session: VmSession, message: Sequence[Any]) -> None:
+    def lookup(self, session: VmSession, message: Lookup) -> None:
         """Give the session handles to published tensors, or to their present values: all or none."""
-        _, wanted, ids, request, snapshot = message
+        wanted, ids, request, snapshot = message
         try:
             check_pairs(wanted, ids)
             tensors = names.lookup(self.engine, wanted)
@@ -193,37 +219,41 @@ class Admission:
             enter(session, id_, tensor)
         session.reply(request, [describe(tensor) for tensor in tensors], None)
 
-    def unpublish(self, session: VmSession, message: Sequence[Any]) -> None:
+    def unpublish(self, session: VmSession, message: Unpublish) -> None:
         """Take names away."""
-        _, given, request = message
+        request = message.request
         try:
-            names.unpublish(self.engine, given)
+            names.unpublish(self.engine, message.names)
         except TensordError as error:
             deny(self.engine, session, error, request, 0, "unpublish")
             return
         session.reply(request, None, None)
 
-    def list_names(self, session: VmSession, message: Sequence[Any]) -> None:
-        """Which names there are."""
-        session.reply(message[1], sorted(self.engine.names), None)
+    def list_names(self, session: VmSession, message: ListNames) -> None:
+        """Answer with the published names."""
+        session.reply(message.request, sorted(self.engine.names), None)
 
     # -- looking inside --------------------------------------------------------------------------------------------
 
-    def query(self, session: VmSession, message: Sequence[Any]) -> None:
+    def query(self, session: VmSession, message: Query) -> None:
         """What the machine knows of itself, as of this place in program order."""
-        _, what, arguments, request = message
+        request = message.request
         try:
-            found = self.engine.query(session, what, arguments)
+            found = self.engine.query(session, message.what, message.arguments)
         except TensordError as error:
             deny(self.engine, session, error, request, 0, "query")
             return
         session.reply(request, found, None)
 
 
-def kept(error: TensordError, name: str) -> TensordError:
-    """An error as a session keeps it: without the frames that it came through, and no longer than people read."""
-    message = error.message if len(error.message) <= LONGEST else f"{error.message[:LONGEST]}..."
-    return type(error)(message, op=(error.op or name)[:LONGEST], location=error.location)
+def within_limits(handler: Handler) -> Handler:
+    """The handler, for messages whose fields the session's limits allow."""
+
+    def check_and_handle(session: VmSession, message: NamedMessage) -> None:
+        check_fields(session.limits, message)
+        handler(session, message)
+
+    return check_and_handle
 
 
 def target_meta(wire: Any) -> Meta | None:

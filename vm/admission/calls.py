@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...interpreter.errors import ProtocolError, TensordError
 from ...interpreter.opcodes import Opcode
 from ...interpreter.types.meta import OperandMeta
+from ...interpreter.wire.messages import Call
 from ..model.instruction import Instruction
 from ..model.operand import Binding
 from ..model.plan import Plan
@@ -31,9 +32,9 @@ class Calls:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
 
-    def call(self, session: VmSession, message: Sequence[Any]) -> None:
+    def call(self, session: VmSession, message: Call) -> None:
         """LocalCallOpKernel."""
-        _, number, inputs, outputs, released, location = message
+        number, inputs, outputs, released, location = message
         try:
             plan = plan_of(session, number)
             refuse_cancelled(session)

@@ -1,12 +1,13 @@
-"""Holds: ids that stand for fetched values which their clients read where they lie.
+"""Exports: ids that stand for fetched values which their clients read in the daemon's memory.
 
-A client that maps the memory of a result reads it for as long as it likes. So the fetched value is a tensor of its own
-(`twin`: same storage, this version), which ends with an ordinary RELEASE of its id or with its session. That alone
-keeps the value: a write to any other tensor of the storage finds it shared and goes to a new one. What is left to see
-to is the one copy that is mapped, on a device whose memory is shared. It must stay where it is, and be nobody else's,
-whatever becomes of its place in the storage's map: dropped under memory pressure, abandoned with its device, or left
-behind by a client that uses the hold's id for something else. So a hold pins it (`pins`), and its strides are given
-even where it is packed: a write to the hold itself detaches it, like a view.
+A client that maps the memory of a result reads the memory for as long as it likes. So the fetched value is a tensor of
+its own (`twin`: same storage, this version), which ends with an ordinary RELEASE of its id or with its session. That
+alone keeps the value: a write to any other tensor of the storage finds the storage shared and goes to a new one. One
+copy is left to protect: the mapped one, on a device whose memory is shared. That copy must stay where it is, and must
+serve nobody else, whatever becomes of its place in the storage's map: dropped under memory pressure, abandoned with its
+device, or left behind by a client that uses the export's id for something else. So an export pins the copy
+(`memory/mapped`), and the export has strides even where it is packed: a write to the export itself detaches it, like a
+view.
 """
 
 from __future__ import annotations
@@ -37,15 +38,15 @@ if TYPE_CHECKING:
     from ..model.session import VmSession
 
 
-def define_hold(session: VmSession, id_: int, base: Tensor) -> Tensor:
+def define_export(session: VmSession, id_: int, base: Tensor) -> Tensor:
     """A tensor with the value that is fetched."""
-    hold = twin(base, base.home)
-    enter(session, id_, hold)
-    return hold
+    export = twin(base, base.home)
+    enter(session, id_, export)
+    return export
 
 
 def define_refused(engine: Engine, session: VmSession, id_: int, error: TensordError, location: int) -> None:
-    """The fetch was not admitted: its hold is an id all the same, poisoned. Whoever fetches is told."""
+    """The fetch was not admitted: its export is an id all the same, poisoned. The sender is told by an answer."""
     error = error.reraisable()
     error.op, error.location = error.op or "fetch", error.location or session.where(location)
     if id_ > session.newest and may_name(session):
@@ -73,14 +74,14 @@ def device_to_map(engine: Engine, base: Tensor) -> DeviceState | None:
 
 
 def fetch_in_place(
-    engine: Engine, session: VmSession, id_: int, hold: Tensor, device: DeviceState, request: int, location: int
+    engine: Engine, session: VmSession, id_: int, export: Tensor, device: DeviceState, request: int, location: int
 ) -> None:
     """Answer with the array of the buffer itself, read-only, once the value is there; it may move to `device`."""
     residency = engine.residency
-    residency.place(hold, device, session, location)
-    source = residency.operand(hold, device, session, location)
-    pin(engine, hold, source.copy)
-    detach_writes(hold)
+    residency.place(export, device, session, location)
+    source = residency.operand(export, device, session, location)
+    pin(engine, export, source.copy)
+    detach_writes(export)
     if answer_now(engine, session, source, request, location):
         return
     instruction = engine.new_instruction(session, Opcode.ACCESS, "fetch", device, location)
@@ -89,8 +90,8 @@ def fetch_in_place(
     await_metas(instruction)
 
     def read(array: NDArray[Any]) -> NDArray[Any]:
-        detach_writes(hold)
-        if session.tensors.get(id_) is hold:
+        detach_writes(export)
+        if session.tensors.get(id_) is export:
             return sealed(array)
         device.refuse_vast(array.nbytes, "a value")
         return array.copy()  # released before it was read
@@ -149,10 +150,10 @@ def sealed(array: NDArray[Any]) -> NDArray[Any]:
     return view
 
 
-def detach_writes(hold: Tensor) -> None:
-    """Whoever writes to the hold writes elsewhere: it has the strides of a view, even if it is packed."""
-    if hold.strides is None and hold.meta is not None:
-        hold.strides = hold.meta.strides
+def detach_writes(export: Tensor) -> None:
+    """A write to the export goes elsewhere: the export has the strides of a view, even if it is packed."""
+    if export.strides is None and export.meta is not None:
+        export.strides = export.meta.strides
 
 
 def expose(engine: Engine, session: VmSession) -> None:
@@ -161,6 +162,6 @@ def expose(engine: Engine, session: VmSession) -> None:
     So that memory is not reused for anything. It goes back to the system when the last one has unmapped it.
     """
     for tensor in session.tensors.values():
-        held = engine.residency.holds.get(tensor)
-        if held is not None and held[0].buffer is not None:
-            held[0].buffer.expose()
+        pinned = engine.residency.holds.get(tensor)
+        if pinned is not None and pinned[0].buffer is not None:
+            pinned[0].buffer.expose()

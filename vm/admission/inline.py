@@ -35,6 +35,7 @@ from ..model.plan import Plan
 from ..model.tensor import Copy, Storage, Tensor
 
 if TYPE_CHECKING:
+    from ...interpreter.wire.messages import Upload
     from ...streams.device import Buffer
     from ..engine import Engine
     from ..model.device_state import DeviceState
@@ -282,11 +283,9 @@ def keep_failure(
     engine.fail_immediately(instruction, failure)
 
 
-def upload_immediately(
-    engine: Engine, session: VmSession, device: DeviceState, meta: Meta, message: Sequence[Any]
-) -> bool:
+def upload_immediately(engine: Engine, session: VmSession, device: DeviceState, meta: Meta, message: Upload) -> bool:
     """Take a small upload now: copied into memory that is bound already, which is quicker than to adopt its own."""
-    _, id_, _, _, _, payload, location = message
+    id_, payload, location = message.output, message.payload, message.location
     if meta.nbytes > COPIED_BYTES or not device.backend.host or not device.inline():
         return False
     target: list[Any] = []
