@@ -53,12 +53,9 @@ def run_immediately(engine: Engine, session: VmSession, message: Sequence[Any]) 
     if type(plan) is not Plan or not plan.immediate or session.cancelled is not None or len(inputs) != len(plan.metas):
         return False
     device = plan.device
-    if not device.compute[0].inline or len(outputs) != 1:
+    if not device.compute[0].inline or len(outputs) != 1 or type(location) is not int:
         return False
-    (output,) = outputs
-    if type(output) is not int or type(released) is not int or type(location) is not int:
-        return False  # the long way tells what is wrong
-    if (output | released | location) >> 63:  # one of them is negative, or too large
+    if (outputs[0] | released | location) >> 63:  # a number is negative or too large; a TypeError if one is no number
         return False
     tensors = session.tensors
     bound = (bind_two if plan.two else bind_operands)(device, tensors, inputs, plan.metas)
