@@ -1,41 +1,53 @@
-"""The messages that a session sends: what they are and how they are laid out. Positional, made of msgpack's types.
+"""The messages that a session sends: one declaration per kind, from which everything about its layout is derived.
 
-| message | fields after the kind |
-|---|---|
-| CALL | signature, inputs (ids, or scalars where the signature says so), outputs (ids), released (bits), location |
-| RELEASE | ids |
-| UPLOAD | id, shape, dtype, device, payload, location |
-| FETCH | id, request, location, hold (0, or a new id for the fetched value) |
-| WAIT | ids, request, location |
-| SYNC | request, location |
-| EFFECT | ids, chain, callback or None, request, location |
-| CHAIN | id |
-| SIGNATURE | number, op, attributes, input metas, device, target metas or None |
-| LOCATION | number, text |
-| PUBLISH | names, ids, request |
-| LOOKUP | names, ids, request, snapshot (bool) |
-| UNPUBLISH | names, request |
-| TO_DEVICE | id, new id, device, location |
-| RESTART | generation: how many cancellations it answers |
-| ATOMIC | messages, admitted with none of another session's between them |
-| NAMES | request |
-| QUERY | what, arguments, request |
+A message travels as the msgpack array [kind, *fields]. `encode_message` makes that array from a named message;
+`forms.decode_message` checks an array from outside and makes the named message, once, at admission. An embedded
+machine gets the same arrays, without msgpack. From the declarations come the checks of untrusted values and the
+errors about them (`forms`), the limits of fields (`forms.LIMITED`), the ids, the request and the location in any
+message (`roles`), and the table in docs/wire.md, which a test compares.
 
-Bit k of `released` says that the handle of operand k (inputs, then outputs) was dropped before the batch left: the
-operand is released by this very instruction, even if it is skipped. A meta travels as (shape, dtype name), a scalar's
-as the name of its Python type, a pending one as None. A request of 0 asks for no answer. `payload` is a packed array
-that nobody else uses; `callback` exists only in process: where it is None, the request is answered with the values.
-A message in a group is of any kind but those in `UNGROUPED`.
+Where there is one message per op, a CALL stays an array: see `call_arrays`.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from ..types.meta import DTYPE_NAMES, DTYPES, MAX_NDIM, SCALAR_TYPES, Meta, OperandMeta
+from .fields import (
+    SEQUENCES,
+    Arguments,
+    Attributes,
+    Bits,
+    Callback,
+    ChainId,
+    Flag,
+    Generation,
+    Group,
+    LocationNumber,
+    LocationText,
+    Metas,
+    Names,
+    NewId,
+    NewIdOrZero,
+    NewIds,
+    NewLocationNumber,
+    NewSignatureNumber,
+    OneOrMoreIds,
+    Operands,
+    Payload,
+    Request,
+    Shape,
+    SignatureNumber,
+    Targets,
+    Text,
+    UsedId,
+    UsedIds,
+    WrittenIds,
+)
 
-Message: TypeAlias = tuple[Any, ...] | list[Any]
+Message: TypeAlias = tuple[Any, ...] | list[Any]  # as it travels
 
 
 class MessageKind(IntEnum):
@@ -83,6 +95,220 @@ QUERY = int(MessageKind.QUERY)
 
 # What no atomic group may hold: groups, restarts, and what asks for an answer, since nobody can wait inside of one.
 UNGROUPED = frozenset({ATOMIC, RESTART, FETCH, WAIT, SYNC, QUERY, LOOKUP, NAMES})
+
+
+# -- the declarations --------------------------------------------------------------------------------------------------
+
+
+class Call(NamedTuple):
+    """Run an op.
+
+    Bit k of `released` says that the handle of operand k (inputs, then outputs) was dropped before the batch left: the
+    operand is released by this very instruction, even if it is skipped. `inputs` are ids, or scalars where the
+    signature says so.
+    """
+
+    signature: SignatureNumber
+    inputs: Operands
+    outputs: WrittenIds
+    released: Bits
+    location: LocationNumber
+
+
+class Release(NamedTuple):
+    """Drop the handles of tensors and of chains."""
+
+    ids: UsedIds
+
+
+class Upload(NamedTuple):
+    """Make a tensor of bytes. `payload` is a packed array that nobody else uses."""
+
+    output: NewId
+    shape: Shape
+    dtype: Text
+    device: Text
+    payload: Payload
+    location: LocationNumber
+
+
+class Fetch(NamedTuple):
+    """Answer with a value. `export` is the new id of the fetched value, which may be read in place; 0 is none."""
+
+    id: UsedId
+    request: Request
+    location: LocationNumber
+    export: NewIdOrZero
+
+
+class Wait(NamedTuple):
+    """Answer with metas and devices, once the values are there."""
+
+    ids: OneOrMoreIds
+    request: Request
+    location: LocationNumber
+
+
+class Sync(NamedTuple):
+    """Answer once everything that was sent before has ended."""
+
+    request: Request
+    location: LocationNumber
+
+
+class Effect(NamedTuple):
+    """Call the user back with values, in the order of the chain.
+
+    `callback` exists only in process; where it is None, the request is answered with the values.
+    """
+
+    ids: UsedIds
+    chain: ChainId
+    callback: Callback
+    request: Request
+    location: LocationNumber
+
+
+class Chain(NamedTuple):
+    """Define a chain."""
+
+    chain: ChainId
+
+
+class Signature(NamedTuple):
+    """Give a number to an op with its attributes, the metas of its operands and its device.
+
+    `targets` are the metas of the tensors that the op writes; None for an op that makes new ones. A meta travels as
+    (shape, dtype name), a scalar's as the name of its Python type, a pending one as None.
+    """
+
+    number: NewSignatureNumber
+    op: Text
+    attributes: Attributes
+    metas: Metas
+    device: Text
+    targets: Targets
+
+
+class Location(NamedTuple):
+    """Give a number to a line of the user's code."""
+
+    number: NewLocationNumber
+    text: LocationText
+
+
+class Publish(NamedTuple):
+    """Give tensors names."""
+
+    names: Names
+    ids: UsedIds
+    request: Request
+
+
+class Lookup(NamedTuple):
+    """Define ids for named tensors, or with `snapshot` for their present values."""
+
+    names: Names
+    ids: NewIds
+    request: Request
+    snapshot: Flag
+
+
+class Unpublish(NamedTuple):
+    """Take names away."""
+
+    names: Names
+    request: Request
+
+
+class ToDevice(NamedTuple):
+    """Make a tensor of the same value on another device."""
+
+    id: UsedId
+    output: NewId
+    device: Text
+    location: LocationNumber
+
+
+class Restart(NamedTuple):
+    """Take instructions again. `generation`: how many cancellations the client knew of."""
+
+    generation: Generation
+
+
+class Atomic(NamedTuple):
+    """Admit messages with none of another session's between them. None of them is of a kind in `UNGROUPED`."""
+
+    messages: Group
+
+
+class ListNames(NamedTuple):
+    """Answer with the published names."""
+
+    request: Request
+
+
+class Query(NamedTuple):
+    """Answer a question about the machine."""
+
+    what: Text
+    arguments: Arguments
+    request: Request
+
+
+NamedMessage: TypeAlias = (
+    Call
+    | Release
+    | Upload
+    | Fetch
+    | Wait
+    | Sync
+    | Effect
+    | Chain
+    | Signature
+    | Location
+    | Publish
+    | Lookup
+    | Unpublish
+    | ToDevice
+    | Restart
+    | Atomic
+    | ListNames
+    | Query
+)
+
+DECLARATIONS: dict[MessageKind, type[NamedMessage]] = {
+    MessageKind.CALL: Call,
+    MessageKind.RELEASE: Release,
+    MessageKind.UPLOAD: Upload,
+    MessageKind.FETCH: Fetch,
+    MessageKind.WAIT: Wait,
+    MessageKind.SYNC: Sync,
+    MessageKind.EFFECT: Effect,
+    MessageKind.CHAIN: Chain,
+    MessageKind.SIGNATURE: Signature,
+    MessageKind.LOCATION: Location,
+    MessageKind.PUBLISH: Publish,
+    MessageKind.LOOKUP: Lookup,
+    MessageKind.UNPUBLISH: Unpublish,
+    MessageKind.TO_DEVICE: ToDevice,
+    MessageKind.RESTART: Restart,
+    MessageKind.ATOMIC: Atomic,
+    MessageKind.NAMES: ListNames,
+    MessageKind.QUERY: Query,
+}
+
+KINDS: dict[type[NamedMessage], int] = {declaration: int(kind) for kind, declaration in DECLARATIONS.items()}
+
+
+def encode_message(message: NamedMessage) -> list[Any]:
+    """A message as it travels: a list, which the sender may still change. A group holds arrays or named messages."""
+    if type(message) is Atomic:
+        return [ATOMIC, [inner if type(inner) in SEQUENCES else encode_message(inner) for inner in message.messages]]
+    return [KINDS[type(message)], *message]
+
+
+# -- metas -------------------------------------------------------------------------------------------------------------
 
 
 def encode_meta(meta: OperandMeta | None) -> Any:

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.interpreter.wire.forms import outputs_of
 from tensord.interpreter.wire.messages import (
     ATOMIC,
     CALL,
@@ -34,6 +33,7 @@ from tensord.interpreter.wire.messages import (
     UPLOAD,
     WAIT,
 )
+from tensord.interpreter.wire.roles import outputs_of
 from tensord.streams.faults import Fault, FaultKind
 from tensord.vm.tracing.analysis.trace import Trace
 

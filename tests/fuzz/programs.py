@@ -18,8 +18,33 @@ import numpy as np
 from tensord.interpreter import ops as _ops  # noqa: F401 - fills the registry
 from tensord.interpreter.errors import TensordError
 from tensord.interpreter.schema.opdef import REGISTRY, REQUIRED, OpDef
+from tensord.interpreter.wire.forms import name_fields
 from tensord.interpreter.wire.frames import host_identity
-from tensord.interpreter.wire.messages import decode_meta, encode_meta
+from tensord.interpreter.wire.messages import (
+    UPLOAD,
+    Atomic,
+    Call,
+    Chain,
+    Effect,
+    Fetch,
+    ListNames,
+    Location,
+    Lookup,
+    NamedMessage,
+    Publish,
+    Query,
+    Release,
+    Restart,
+    Signature,
+    Sync,
+    ToDevice,
+    Unpublish,
+    Upload,
+    Wait,
+    decode_meta,
+    encode_message,
+    encode_meta,
+)
 
 CLIENTS: Final = (b"a", b"b")
 STEPS: Final = 24
@@ -94,7 +119,7 @@ class Writer:
     def __init__(self, rnd: random.Random) -> None:
         self.rnd = rnd
         self.clients = {identity: Client(identity) for identity in CLIENTS}
-        self.kinds: list[Callable[[Client], Message]] = [
+        self.kinds: list[Callable[[Client], NamedMessage]] = [
             self.signature,
             self.signature,
             self.call,
@@ -155,9 +180,9 @@ class Writer:
     def opening(self, client: Client) -> Step:
         """A batch in which nothing is wrong, so that there is something to work with."""
         client.number += 1
-        messages = [self.upload(client) for _ in range(3)]
-        uploads = [[position, -1, bytes(nbytes_of(message))] for position, message in enumerate(messages)]
-        messages += [self.signature(client) for _ in range(4)]
+        made = [self.upload(client) for _ in range(3)]
+        uploads = [[position, -1, bytes(nbytes_of(upload))] for position, upload in enumerate(made)]
+        messages = [*map(encode_message, made), *(encode_message(self.signature(client)) for _ in range(4))]
         return Step("send", client.identity, (pack([1, client.number, messages, uploads]),))
 
     def other(self, client: Client) -> Step:
@@ -186,18 +211,20 @@ class Writer:
         for position in range(rnd.randint(1, 6)):
             message = self.message(client)
             messages.append(message)
-            for inner, one in [(-1, message)] if message[:1] != [15] else list(enumerate(message[1] or ())):
-                if type(one) is list and one[:1] == [2]:
-                    uploads.append([position, inner, self.place(one, payloads)])
-        messages = [message if message[0] == 2 else self.broken(message, BREAK_MESSAGE) for message in messages]
+            group = name_fields(message, Atomic)
+            for inner, one in [(-1, message)] if group is None else list(enumerate(group.messages)):
+                upload = name_fields(one, Upload)
+                if upload is not None:
+                    uploads.append([position, inner, self.place(upload, payloads)])
+        messages = [message if message[0] == UPLOAD else self.broken(message, BREAK_MESSAGE) for message in messages]
         uploads = [self.broken(upload, BREAK_HEADER) for upload in uploads]
         header = self.broken([1, number, messages, uploads], BREAK_HEADER)
         return Step("send", client.identity, (self.bytes_of(header), *payloads))
 
-    def place(self, message: Message, payloads: list[bytes]) -> Any:
+    def place(self, upload: Upload, payloads: list[bytes]) -> Any:
         """Where an upload's bytes are."""
         rnd = self.rnd
-        count = nbytes_of(message) + (rnd.random() < 0.01)
+        count = nbytes_of(upload) + (rnd.random() < 0.01)
         content = bytes(rnd.getrandbits(8) for _ in range(min(count, 64))).ljust(count, b"\0")
         drawn = rnd.random()
         if drawn < 0.5:
@@ -210,10 +237,10 @@ class Writer:
     # -- messages --------------------------------------------------------------------------------------------------
 
     def message(self, client: Client) -> Message:
-        """Any message."""
-        return self.rnd.choice(self.kinds)(client)
+        """Any message, as an array that may still be broken."""
+        return encode_message(self.rnd.choice(self.kinds)(client))
 
-    def signature(self, client: Client) -> Message:
+    def signature(self, client: Client) -> Signature:
         """An op that exists, on metas that are often right."""
         rnd = self.rnd
         number = rnd.randint(1, 8)
@@ -231,7 +258,7 @@ class Writer:
         targets = results if rnd.random() < 0.25 else None
         client.signatures[number] = (metas, results, targets)
         given: Any = attributes if rnd.random() < 0.5 else list(map(list, attributes.items()))
-        return [8, number, name, given, metas, "cpu:0", targets]
+        return Signature(number, name, given, metas, "cpu:0", targets)
 
     def attribute(self, name: str) -> Any:
         """A value for an attribute."""
@@ -248,7 +275,7 @@ class Writer:
             return rnd.choice(([0], [["slice", 0, 1, None]], [None, 0], ["..."], 0, [[0, 1]]))
         return rnd.choice((0, 1, 2, 5, -1, True, False, None, 1.5, "ij,jk->ik"))
 
-    def call(self, client: Client) -> Message:
+    def call(self, client: Client) -> Call:
         """A call of a signature that there may be."""
         rnd = self.rnd
         number = rnd.choice((*client.signatures, 9))
@@ -256,82 +283,82 @@ class Writer:
         inputs = [rnd.choice((1, 2.5, 0)) if isinstance(meta, str) else self.known(client, meta) for meta in metas]
         outputs = [self.known(client, meta) for meta in targets] if targets else [self.new(client, m) for m in results]
         released = rnd.choice((0, 0, 0, 0, 1, 2, 3, rnd.getrandbits(4)))
-        return [0, number, inputs, outputs, released, rnd.randint(0, 2)]
+        return Call(number, inputs, outputs, released, rnd.randint(0, 2))
 
-    def upload(self, client: Client) -> Message:
+    def upload(self, client: Client) -> Upload:
         """Bytes, which `batch` puts somewhere."""
         meta = self.meta(client)
-        return [2, self.new(client, meta), meta[0], meta[1], "cpu:0", None, self.rnd.randint(0, 2)]
+        return Upload(self.new(client, meta), meta[0], meta[1], "cpu:0", None, self.rnd.randint(0, 2))
 
-    def fetch(self, client: Client) -> Message:
-        """A fetch, with or without a hold."""
-        hold = self.new(client, None) if self.rnd.random() < 0.2 else 0
-        return [3, self.known(client), self.request(client), 0, hold]
+    def fetch(self, client: Client) -> Fetch:
+        """A fetch, with or without an export."""
+        export = self.new(client, None) if self.rnd.random() < 0.2 else 0
+        return Fetch(self.known(client), self.request(client), 0, export)
 
-    def wait(self, client: Client) -> Message:
+    def wait(self, client: Client) -> Wait:
         """A wait for some."""
-        return [4, [self.known(client) for _ in range(self.rnd.randint(1, 3))], self.request(client), 0]
+        return Wait([self.known(client) for _ in range(self.rnd.randint(1, 3))], self.request(client), 0)
 
-    def sync(self, client: Client) -> Message:
+    def sync(self, client: Client) -> Sync:
         """A wait for all."""
-        return [5, self.request(client), 0]
+        return Sync(self.request(client), 0)
 
-    def release(self, client: Client) -> Message:
+    def release(self, client: Client) -> Release:
         """Some go, perhaps twice."""
         ids = [self.known(client) for _ in range(self.rnd.randint(0, 3))]
         for id_ in ids:
             if self.rnd.random() < 0.8:
                 client.tensors.pop(id_, None)
-        return [1, ids]
+        return Release(ids)
 
-    def effect(self, client: Client) -> Message:
+    def effect(self, client: Client) -> Effect:
         """A side effect in a chain that there may be."""
         chain = self.rnd.choice(client.chains or [1])
-        return [6, [self.known(client) for _ in range(self.rnd.randint(0, 2))], chain, None, self.request(client), 0]
+        return Effect([self.known(client) for _ in range(self.rnd.randint(0, 2))], chain, None, self.request(client), 0)
 
-    def chain(self, client: Client) -> Message:
+    def chain(self, client: Client) -> Chain:
         """A chain."""
         client.chains.append(self.new(client, None))
-        return [7, client.chains[-1]]
+        return Chain(client.chains[-1])
 
-    def location(self, client: Client) -> Message:  # noqa: ARG002 - as the others
+    def location(self, client: Client) -> Location:  # noqa: ARG002 - as the others
         """A location."""
-        return [9, self.rnd.randint(0, 3), f"fuzz.py:{self.rnd.randint(1, 9)}"]
+        return Location(self.rnd.randint(0, 3), f"fuzz.py:{self.rnd.randint(1, 9)}")
 
-    def publish(self, client: Client) -> Message:
+    def publish(self, client: Client) -> Publish:
         """Names for tensors."""
         names = [self.rnd.choice(NAMES) for _ in range(self.rnd.randint(0, 3))]
-        return [10, names, [self.known(client) for _ in names], self.request(client)]
+        return Publish(names, [self.known(client) for _ in names], self.request(client))
 
-    def lookup(self, client: Client) -> Message:
+    def lookup(self, client: Client) -> Lookup:
         """Tensors by name."""
         names = [self.rnd.choice(NAMES) for _ in range(self.rnd.randint(0, 2))]
-        return [11, names, [self.new(client, None) for _ in names], self.request(client), self.rnd.random() < 0.5]
+        return Lookup(names, [self.new(client, None) for _ in names], self.request(client), self.rnd.random() < 0.5)
 
-    def unpublish(self, client: Client) -> Message:
+    def unpublish(self, client: Client) -> Unpublish:
         """Names go."""
-        return [12, [self.rnd.choice(NAMES) for _ in range(self.rnd.randint(0, 2))], self.request(client)]
+        return Unpublish([self.rnd.choice(NAMES) for _ in range(self.rnd.randint(0, 2))], self.request(client))
 
-    def to_device(self, client: Client) -> Message:
+    def to_device(self, client: Client) -> ToDevice:
         """A twin on the only device there is."""
-        return [13, self.known(client), self.new(client, None), "cpu:0", 0]
+        return ToDevice(self.known(client), self.new(client, None), "cpu:0", 0)
 
-    def restart(self, client: Client) -> Message:  # noqa: ARG002 - as the others
+    def restart(self, client: Client) -> Restart:  # noqa: ARG002 - as the others
         """Go on after a cancel."""
-        return [14, self.rnd.randint(0, 3)]
+        return Restart(self.rnd.randint(0, 3))
 
-    def group(self, client: Client) -> Message:
+    def group(self, client: Client) -> Atomic:
         """A group of messages that mostly may be in one."""
-        return [15, [self.message(client) for _ in range(self.rnd.randint(0, 3))]]
+        return Atomic([self.message(client) for _ in range(self.rnd.randint(0, 3))])
 
-    def names(self, client: Client) -> Message:
+    def names(self, client: Client) -> ListNames:
         """What is published."""
-        return [16, self.request(client)]
+        return ListNames(self.request(client))
 
-    def query(self, client: Client) -> Message:
+    def query(self, client: Client) -> Query:
         """A question."""
         arguments = [self.rnd.choice((0, 1, 5, *STRANGE)) for _ in range(self.rnd.choice((0, 0, 1, 2, 3)))]
-        return [17, self.rnd.choice(QUESTIONS), arguments, self.request(client)]
+        return Query(self.rnd.choice(QUESTIONS), arguments, self.request(client))
 
     # -- fields ----------------------------------------------------------------------------------------------------
 
@@ -406,10 +433,10 @@ class Writer:
         return mangled(packed, self.rnd)
 
 
-def nbytes_of(message: Message) -> int:
+def nbytes_of(upload: Upload) -> int:
     """Bytes of an upload; not all of those that are beyond all memory."""
-    count = np.dtype(message[3]).itemsize
-    for size in message[2]:
+    count = np.dtype(upload.dtype).itemsize
+    for size in upload.shape:
         count *= size
     return min(count, 1 << 16)
 

@@ -12,8 +12,28 @@ from typing import Any
 
 import numpy as np
 
-from tensord.interpreter.wire.messages import MessageKind as M
-from tensord.interpreter.wire.messages import encode_meta
+from tensord.interpreter.wire.messages import (
+    Atomic,
+    Call,
+    Chain,
+    Effect,
+    Fetch,
+    ListNames,
+    Location,
+    Lookup,
+    NamedMessage,
+    Publish,
+    Release,
+    Restart,
+    Signature,
+    Sync,
+    ToDevice,
+    Unpublish,
+    Upload,
+    Wait,
+    encode_message,
+    encode_meta,
+)
 
 
 @dataclass(frozen=True)
@@ -59,9 +79,6 @@ class Program:
     failing: frozenset[tuple[int, int]] = frozenset()
 
 
-Call = tuple[Any, ...]
-
-
 @dataclass
 class Encoder:
     """Makes one run's messages. `effects` gets (session, chain, number, arrays) of every side effect that happens."""
@@ -70,47 +87,48 @@ class Encoder:
     numbers: dict[Any, int] = field(default_factory=dict)
 
     def messages(self, step: Step) -> list[list[Any]]:
-        """The messages of one step, the last one being what it is about."""
-        before = [[int(M.LOCATION), step.number, f"step {step.number}"]]
+        """The messages of one step as arrays, the last one being what it is about."""
+        before = [encode_message(Location(step.number, f"step {step.number}"))]
         if step.kind == "ATOMIC":
-            return [*before, [int(M.ATOMIC), [message for inner in step.fields for message in self.messages(inner)]]]
+            return [*before, encode_message(Atomic([one for inner in step.fields for one in self.messages(inner)]))]
         if step.kind == "CALL":
             return before + self.call(step)
-        make: Callable[[Step], list[Any]] = getattr(self, step.kind.lower())
-        return [*before, [int(M[step.kind]), *make(step)]]
+        make: Callable[[Step], NamedMessage] = getattr(self, step.kind.lower())
+        return [*before, encode_message(make(step))]
 
     def call(self, step: Step) -> list[list[Any]]:
         op, attributes, metas, device, targets, inputs, outputs, released = step.fields
         key = (step.session, op, attributes, metas, device, targets)
-        made = []
+        made: list[NamedMessage] = []
         if key not in self.numbers:
             self.numbers[key] = len(self.numbers) + 1
             wanted = None if targets is None else tuple(map(encode_meta, targets))
             encoded = tuple(map(encode_meta, metas))
-            made.append([int(M.SIGNATURE), self.numbers[key], op, attributes, encoded, device, wanted])
-        return [*made, [int(M.CALL), self.numbers[key], inputs, outputs, released, step.number]]
+            made.append(Signature(self.numbers[key], op, attributes, encoded, device, wanted))
+        made.append(Call(self.numbers[key], inputs, outputs, released, step.number))
+        return list(map(encode_message, made))
 
-    def upload(self, step: Step) -> list[Any]:
+    def upload(self, step: Step) -> Upload:
         id_, array, device = step.fields
         payload = np.array(array, order="C")
-        return [id_, payload.shape, payload.dtype.name, device, payload, step.number]
+        return Upload(id_, payload.shape, payload.dtype.name, device, payload, step.number)
 
-    def fetch(self, step: Step) -> list[Any]:
-        return [step.fields[0], step.number, step.number, 0]
+    def fetch(self, step: Step) -> Fetch:
+        return Fetch(step.fields[0], step.number, step.number, export=0)
 
-    def wait(self, step: Step) -> list[Any]:
-        return [step.fields[0], step.number, step.number]
+    def wait(self, step: Step) -> Wait:
+        return Wait(step.fields[0], step.number, step.number)
 
-    def sync(self, step: Step) -> list[Any]:
-        return [step.number, step.number]
+    def sync(self, step: Step) -> Sync:
+        return Sync(step.number, step.number)
 
-    def release(self, step: Step) -> list[Any]:
-        return [step.fields[0]]
+    def release(self, step: Step) -> Release:
+        return Release(step.fields[0])
 
-    def chain(self, step: Step) -> list[Any]:
-        return [step.fields[0]]
+    def chain(self, step: Step) -> Chain:
+        return Chain(step.fields[0])
 
-    def effect(self, step: Step) -> list[Any]:
+    def effect(self, step: Step) -> Effect:
         ids, chain, raises = step.fields
 
         def callback(*arrays: Any) -> None:
@@ -118,24 +136,25 @@ class Encoder:
             if raises:
                 raise ValueError("the callback failed")
 
-        return [ids, chain, callback, step.number, step.number]
+        return Effect(ids, chain, callback, step.number, step.number)
 
-    def publish(self, step: Step) -> list[Any]:
+    def publish(self, step: Step) -> Publish:
         given, ids, asks = step.fields
-        return [given, ids, step.number if asks else 0]
+        return Publish(given, ids, step.number if asks else 0)
 
-    def lookup(self, step: Step) -> list[Any]:
+    def lookup(self, step: Step) -> Lookup:
         names, ids, snapshot = step.fields
-        return [names, ids, step.number, snapshot]
+        return Lookup(names, ids, step.number, snapshot)
 
-    def names(self, step: Step) -> list[Any]:
-        return [step.number]
+    def names(self, step: Step) -> ListNames:
+        return ListNames(step.number)
 
-    def restart(self, step: Step) -> list[Any]:
-        return [step.fields[0]]
+    def restart(self, step: Step) -> Restart:
+        return Restart(step.fields[0])
 
-    def unpublish(self, step: Step) -> list[Any]:
-        return [step.fields[0], step.number]
+    def unpublish(self, step: Step) -> Unpublish:
+        return Unpublish(step.fields[0], step.number)
 
-    def to_device(self, step: Step) -> list[Any]:
-        return [*step.fields, step.number]
+    def to_device(self, step: Step) -> ToDevice:
+        id_, output, device = step.fields
+        return ToDevice(id_, output, device, step.number)

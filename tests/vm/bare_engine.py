@@ -10,15 +10,17 @@ import numpy as np
 from tensord.interpreter.errors import TensordError
 from tensord.interpreter.wire.limits import Limits
 from tensord.interpreter.wire.messages import (
-    CALL,
-    FETCH,
-    LOCATION,
-    LOOKUP,
-    PUBLISH,
-    RELEASE,
-    SIGNATURE,
-    TO_DEVICE,
-    UPLOAD,
+    KINDS,
+    Call,
+    Fetch,
+    Location,
+    Lookup,
+    Publish,
+    Release,
+    Signature,
+    ToDevice,
+    Upload,
+    encode_message,
 )
 from tensord.streams.cpu import CpuOptions
 from tensord.vm.engine import Engine
@@ -68,6 +70,11 @@ class Bare:
             self.step(busy[0])
 
 
+def array_of(message: Any) -> Any:
+    """A message as it travels; an array is one already."""
+    return encode_message(message) if type(message) in KINDS else message
+
+
 class Client:
     """A session of a bare engine, its answers by request, and what is frequent in tests."""
 
@@ -78,23 +85,23 @@ class Client:
         self.ids = 0
         self.requests = 0
         self.signatures = 0
-        self.send([LOCATION, 1, "user.py:1"])
+        self.send(Location(1, "user.py:1"))
 
     def keep(self, request: int, value: object, error: TensordError | None) -> None:
         self.answers[request] = (value, error)
 
-    def send(self, *messages: list[Any]) -> None:
-        """Send a batch and have it admitted."""
-        self.bare.engine.receive(self.session, messages)
+    def send(self, *messages: Any) -> None:
+        """Send a batch, of named messages or arrays, and have it admitted."""
+        self.bare.engine.receive(self.session, [array_of(message) for message in messages])
         self.bare.schedule()
 
     def new(self) -> int:
         self.ids += 1
         return self.ids
 
-    def upload_message(self, values: Any) -> list[Any]:
+    def upload_message(self, values: Any) -> Upload:
         array = np.array(values, np.float64)
-        return [UPLOAD, self.new(), array.shape, "float64", "cpu:0", array, 1]
+        return Upload(self.new(), array.shape, "float64", "cpu:0", array, 1)
 
     def upload(self, values: Any) -> int:
         self.send(self.upload_message(values))
@@ -102,20 +109,20 @@ class Client:
 
     def signature(self, op: str, metas: Sequence[Any], attributes: Any = (), targets: Any = None) -> int:
         self.signatures += 1
-        self.send([SIGNATURE, self.signatures, op, attributes, metas, "cpu:0", targets])
+        self.send(Signature(self.signatures, op, attributes, metas, "cpu:0", targets))
         return self.signatures
 
     def call(self, op: str, *ids: int, out: int = 0, meta: Any = ONE, released: int = 0) -> int:
         """An op on operands of one meta; the id of its result."""
         number = self.signature(op, (meta,) * len(ids), (), (meta,) if out else None)
         result = out or self.new()
-        self.send([CALL, number, ids, (result,), released, 1])
+        self.send(Call(number, ids, (result,), released, 1))
         return result
 
-    def ask(self, message: list[Any]) -> Any:
-        """Send a message with R in the place of its request; the answer, once everything has run."""
+    def ask(self, message: Any) -> Any:
+        """Send a message with a request of ours; the answer, once everything has run."""
         self.requests += 1
-        self.send([self.requests if field == "R" else field for field in message])
+        self.send(message._replace(request=self.requests))
         self.bare.drain()
         value, error = self.answers[self.requests]
         if error is not None:
@@ -123,20 +130,20 @@ class Client:
         return value
 
     def fetch(self, id_: int) -> list[float]:
-        found: list[float] = self.ask([FETCH, id_, "R", 1, 0]).tolist()
+        found: list[float] = self.ask(Fetch(id_, 0, 1, 0)).tolist()
         return found
 
     def publish(self, *names: str, ids: Sequence[int]) -> None:
-        self.ask([PUBLISH, names, tuple(ids), "R"])
+        self.ask(Publish(names, tuple(ids), 0))
 
     def lookup(self, name: str, *, snapshot: bool = False) -> int:
-        self.ask([LOOKUP, (name,), (self.new(),), "R", snapshot])
+        self.ask(Lookup((name,), (self.new(),), 0, snapshot))
         return self.ids
 
     def to_device(self, id_: int) -> int:
-        self.send([TO_DEVICE, id_, self.new(), "cpu:0", 1])
+        self.send(ToDevice(id_, self.new(), "cpu:0", 1))
         return self.ids
 
     def release(self, *ids: int) -> None:
-        self.send([RELEASE, ids])
+        self.send(Release(ids))
         self.bare.drain()

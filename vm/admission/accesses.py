@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ...interpreter.errors import CancelledError, MetadataError, ProtocolError, TensordError
 from ...interpreter.opcodes import Opcode
 from ...interpreter.types.meta import DTYPE_NAMES, Meta
-from ...interpreter.wire.messages import decode_meta
+from ...interpreter.wire.messages import Chain, Effect, Fetch, Sync, Upload, Wait, decode_meta
 from ...interpreter.wire.segments import segment_of
 from ...streams.stream import StreamKind
 from ..model.instruction import Instruction
@@ -54,26 +54,27 @@ class Accesses:
 
     # -- bytes in and out ------------------------------------------------------------------------------------------
 
-    def upload(self, session: VmSession, message: Sequence[Any]) -> None:
+    def upload(self, session: VmSession, message: Upload) -> None:
         """AccessBlobByCallback, writing: bytes from outside, straight to the tensor's home."""
-        _, id_, shape, dtype, home, payload, location = message
+        payload, location = message.payload, message.location
         try:
             refuse_cancelled(session)
-            check_new(session, (id_,))
-            meta, device = upload_meta(shape, dtype, payload), device_of(self.scheduler.devices, home)
+            check_new(session, (message.output,))
+            meta = upload_meta(message.shape, message.dtype, payload)
+            device = device_of(self.scheduler.devices, message.device)
         except TensordError as error:
-            self.rejection.reject(session, error, (id_,), location, "asarray")
+            self.rejection.reject(session, error, (message.output,), location, "asarray")
             return
         try:
             refuse_lost(device)
         except TensordError as error:
-            self.rejection.reject(session, error, (id_,), location, "asarray", (meta,), device)
+            self.rejection.reject(session, error, (message.output,), location, "asarray", (meta,), device)
             return
-        if self.inline.upload(session, device, meta, id_, payload, location):
+        if self.inline.upload(session, device, meta, message):
             return
         session.payload += payload.nbytes
         tensor, copy = self.residency.new_tensor(meta, device)
-        define(session, id_, tensor)
+        define(session, message.output, tensor)
         instruction = self.scheduler.new_instruction(session, Opcode.ACCESS, "upload", device, location)
         instruction.outputs = (Binding(copy, tensor, 0, None),)
         instruction.writes = (copy,)
@@ -95,28 +96,28 @@ class Accesses:
         instruction.on_retire = consumed
         self.scheduler.admit(instruction)
 
-    def fetch(self, session: VmSession, message: Sequence[Any]) -> None:
+    def fetch(self, session: VmSession, message: Fetch) -> None:
         """AccessBlobByCallback, reading: the value at this place in program order, as a host array.
 
-        With a hold the array may be the tensor's memory itself: it stays as it is until the hold is released.
+        With an export the array may be the tensor's memory itself: it stays as it is until the export is released.
         """
-        _, id_, request, location, hold = message
+        id_, request, location, export = message
         try:
             refuse_cancelled(session)
-            if hold:
-                check_new(session, (hold,))
+            if export:
+                check_new(session, (export,))
                 check_tensors(session, 1)
             tensor = tensor_of(session, id_)
         except TensordError as error:
-            if hold:
-                self.exports.define_refused(session, hold, error, location)
+            if export:
+                self.exports.define_refused(session, export, error, location)
             self.rejection.deny(session, error, request, location, "fetch")
             return
-        if hold:
+        if export:
             device = self.exports.device_to_map(tensor)
-            export = define_export(session, hold, tensor)
+            exported = define_export(session, export, tensor)
             if device is not None:
-                self.exports.fetch(session, hold, export, device, request, location)
+                self.exports.fetch(session, export, exported, device, request, location)
                 return
         self.copy_out(session, tensor, request, location)
 
@@ -168,9 +169,9 @@ class Accesses:
 
     # -- waiting ---------------------------------------------------------------------------------------------------
 
-    def wait(self, session: VmSession, message: Sequence[Any]) -> None:
+    def wait(self, session: VmSession, message: Wait) -> None:
         """Barrier over some tensors: answers with their metas once their values at this place are there."""
-        _, ids, request, location = message
+        ids, request, location = message
         try:
             tensors = [tensor_of(session, id_) for id_ in ids]
         except TensordError as error:
@@ -193,9 +194,9 @@ class Accesses:
         instruction.on_retire = answer
         self.scheduler.admit(instruction)
 
-    def sync(self, session: VmSession, message: Sequence[Any]) -> None:
+    def sync(self, session: VmSession, message: Sync) -> None:
         """Barrier over everything the session sent before. It does not raise, and holds nothing later back."""
-        _, request, location = message
+        request, location = message
         device = next(iter(self.scheduler.devices.values()))
         instruction = self.scheduler.new_instruction(session, Opcode.BARRIER, "sync", device, location)
         # Transfers belong to no session, but these it asked for.
@@ -211,18 +212,18 @@ class Accesses:
 
     # -- side effects ----------------------------------------------------------------------------------------------
 
-    def chain(self, session: VmSession, message: Sequence[Any]) -> None:
+    def chain(self, session: VmSession, message: Chain) -> None:
         """A new chain: an object without data, that side effects take as `mut`."""
         host = self.residency.host or next(iter(self.scheduler.devices.values()))
         copy = self.residency.new_copy(host, 0, 1)
-        session.chains[message[1]] = copy
+        session.chains[message.chain] = copy
 
-    def effect(self, session: VmSession, message: Sequence[Any]) -> None:
+    def effect(self, session: VmSession, message: Effect) -> None:
         """AccessBlobByCallback, calling the user's function with host arrays, in the order of its chain.
 
         Without a function the arrays are the answer, for a client that calls it itself.
         """
-        _, ids, chain, callback, request, location = message
+        ids, chain, callback, request, location = message
         link = session.chains.get(chain)
         try:
             refuse_cancelled(session)

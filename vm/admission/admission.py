@@ -16,8 +16,31 @@ from ...interpreter.schema.infer import InferCache, check_count
 from ...interpreter.schema.opdef import find
 from ...interpreter.schema.targets import check_target_count
 from ...interpreter.types.meta import Meta
-from ...interpreter.wire.forms import check_form
-from ...interpreter.wire.messages import CALL, MessageKind, decode_meta
+from ...interpreter.wire.forms import LIMITED, decode_group, decode_message
+from ...interpreter.wire.messages import (
+    CALL,
+    Atomic,
+    Call,
+    Chain,
+    Effect,
+    Fetch,
+    ListNames,
+    Location,
+    Lookup,
+    NamedMessage,
+    Publish,
+    Query,
+    Release,
+    Restart,
+    Signature,
+    Sync,
+    ToDevice,
+    Unpublish,
+    Upload,
+    Wait,
+    decode_meta,
+    encode_message,
+)
 from ..model.account import check_bytes
 from ..model.directory import Directory
 from ..model.plan import Plan
@@ -31,16 +54,14 @@ from .calls import Calls
 from .cancellation import Cancellation
 from .exports import Exports
 from .inline import Inline
-from .lookup import check_new, check_pairs, describe, device_of, enter, refuse_cancelled, tensor_of
+from .lookup import check_new, check_pairs, describe, device_of, enter, forget_plan, refuse_cancelled, tensor_of
 from .names import Names
-from .quotas import check_chains, check_nesting, check_number, check_operands, check_tensors, check_text
-from .rejection import Rejection
+from .quotas import check_chains, check_fields, check_nesting, check_operands, check_tensors
+from .rejection import Rejection, kept
 
-LONGEST = 1000  # characters of an error that a session keeps
-
-Handler = Callable[[VmSession, Sequence[Any]], None]
+Handler = Callable[[VmSession, Any], None]
 # Answers a question about the machine: (session, what, arguments).
-Query = Callable[[VmSession, str, Sequence[Any]], Any]
+Answer = Callable[[VmSession, str, Sequence[Any]], Any]
 
 
 class Admission:
@@ -51,7 +72,7 @@ class Admission:
         self.residency = residency
         self.directory = directory
         self.infer = infer
-        self.answer: Query = know_nothing
+        self.answer: Answer = know_nothing
         self.names = names = Names(scheduler, residency, directory)
         self.rejection = rejection = Rejection(scheduler, residency, scheduler.devices)
         self.cancellation = Cancellation(scheduler, residency, names, directory)
@@ -59,98 +80,110 @@ class Admission:
         self.inline = inline = Inline(scheduler, residency, names)
         self.calls = calls = Calls(scheduler, residency, infer, names, rejection)
         self.accesses = accesses = Accesses(scheduler, residency, inline, exports, rejection)
-        self.handlers: dict[int, Handler] = {
-            MessageKind.CALL: calls.call,
-            MessageKind.RELEASE: self.release,
-            MessageKind.UPLOAD: self.upload,
-            MessageKind.FETCH: accesses.fetch,
-            MessageKind.WAIT: accesses.wait,
-            MessageKind.SYNC: accesses.sync,
-            MessageKind.EFFECT: accesses.effect,
-            MessageKind.CHAIN: self.chain,
-            MessageKind.SIGNATURE: self.signature,
-            MessageKind.LOCATION: self.location,
-            MessageKind.PUBLISH: self.publish,
-            MessageKind.LOOKUP: self.lookup,
-            MessageKind.UNPUBLISH: self.unpublish,
-            MessageKind.TO_DEVICE: self.to_device,
-            MessageKind.RESTART: self.restart,
-            MessageKind.ATOMIC: self.atomic,
-            MessageKind.NAMES: self.list_names,
-            MessageKind.QUERY: self.query,
+        self.handlers: dict[type[NamedMessage], Handler] = {
+            Call: calls.call,
+            Release: self.release,
+            Upload: self.upload,
+            Fetch: accesses.fetch,
+            Wait: accesses.wait,
+            Sync: accesses.sync,
+            Effect: accesses.effect,
+            Chain: self.chain,
+            Signature: self.signature,
+            Location: self.location,
+            Publish: self.publish,
+            Lookup: self.lookup,
+            Unpublish: self.unpublish,
+            ToDevice: self.to_device,
+            Restart: self.restart,
+            Atomic: self.atomic,
+            ListNames: self.list_names,
+            Query: self.query,
         }
+        for kind in LIMITED:
+            self.handlers[kind] = within_limits(self.handlers[kind])
 
-    def take(self, session: VmSession, message: Sequence[Any]) -> None:
+    def take(self, session: VmSession, array: Sequence[Any]) -> None:
         """Admit one message, and dispatch what that made ready: at once, so that the next one may find it done."""
-        scheduler = self.scheduler
         try:
-            if message[0] == CALL and self.inline.call(session, message):
+            if array[0] == CALL and self.inline.call(session, array):
                 return
-            self.handle(session, message)
+            self.handle(session, array)
         except Exception as error:  # nothing that a client sends may stop the others
-            self.rejection.refuse(session, message, error)
+            self.rejection.refuse(session, array, error)
+        self._dispatch()
+
+    def _dispatch(self) -> None:
+        scheduler = self.scheduler
         scheduler.bound.clear()
         if scheduler.dispatcher.ready:
             scheduler.dispatcher.dispatch_ready()
 
-    def handle(self, session: VmSession, message: Sequence[Any]) -> None:
-        """Admit one message the long way; ProtocolError, and nothing changed, if it is damaged."""
-        check_form(message)
-        self.handlers[message[0]](session, message)
+    def handle(self, session: VmSession, array: Sequence[Any]) -> None:
+        """Admit one message the long way; ProtocolError, and nothing changed, if the array is damaged."""
+        message = decode_message(array)
+        self.handlers[type(message)](session, message)
 
-    def atomic(self, session: VmSession, message: Sequence[Any]) -> None:
+    def atomic(self, session: VmSession, message: Atomic) -> None:
         """Admit a group with none of another session's messages in between: every one of them, or none."""
-        group, quota = message[1], session.limits.batch
-        if len(group) > quota:
-            raise ProtocolError(f"a group of {len(group)} messages; {quota} are allowed: make smaller groups")
-        for inner in group:
-            self.take(session, inner)
+        for inner in decode_group(message.messages):
+            if type(inner) in self.handlers:
+                self.admit_grouped(session, inner)
+            else:
+                self.take(session, inner)  # the array of a call
 
-    def restart(self, session: VmSession, message: Sequence[Any]) -> None:
+    def admit_grouped(self, session: VmSession, message: NamedMessage) -> None:
+        """Admit a message of a group, as `take` does: a message that is refused is refused alone."""
+        try:
+            self.handlers[type(message)](session, message)
+        except Exception as error:
+            self.rejection.refuse(session, encode_message(message), error)
+        self._dispatch()
+
+    def restart(self, session: VmSession, message: Restart) -> None:
         """Take the session's instructions again, unless it was cancelled since this was sent."""
-        if message[1] == session.generation:
+        if message.generation == session.generation:
             self.cancellation.restart(session)
 
     # -- tensors ---------------------------------------------------------------------------------------------------
 
-    def upload(self, session: VmSession, message: Sequence[Any]) -> None:
+    def upload(self, session: VmSession, message: Upload) -> None:
         """Bytes from outside, if the session may have so many."""
-        _, id_, _, _, _, payload, location = message
         try:
             check_tensors(session, 1)
-            check_bytes(session, payload.nbytes)
+            check_bytes(session, message.payload.nbytes)
         except QuotaError as error:
-            self.rejection.reject(session, error, (id_,), location, "asarray")
+            self.rejection.reject(session, error, (message.output,), message.location, "asarray")
             return
         self.accesses.upload(session, message)
 
-    def chain(self, session: VmSession, message: Sequence[Any]) -> None:
+    def chain(self, session: VmSession, message: Chain) -> None:
         """A new chain, if the session may have one more."""
         check_chains(session)
         self.accesses.chain(session, message)
 
-    def to_device(self, session: VmSession, message: Sequence[Any]) -> None:
+    def to_device(self, session: VmSession, message: ToDevice) -> None:
         """A new tensor with the same value and another home; the transfer is planned now, so that it starts early."""
-        _, id_, new, home, location = message
-        devices = self.scheduler.devices
+        new, devices = message.output, self.scheduler.devices
         try:
             refuse_cancelled(session)
             check_new(session, (new,))
-            base, device = tensor_of(session, id_), device_of(devices, home)
+            base, device = tensor_of(session, message.id), device_of(devices, message.device)
             refuse_lost(device)
             check_tensors(session, 1)
         except TensordError as error:
-            known = session.tensors.get(id_)
+            known = session.tensors.get(message.id)
             metas = () if known is None else (known.meta,)
-            self.rejection.reject(session, error, (new,), location, "to_device", metas, devices.get(home))
+            home = devices.get(message.device)
+            self.rejection.reject(session, error, (new,), message.location, "to_device", metas, home)
             return
         moved = twin(base, device)
         enter(session, new, moved)
-        self.residency.place(moved, device, session, location)
+        self.residency.place(moved, device, session, message.location)
 
-    def release(self, session: VmSession, message: Sequence[Any]) -> None:
+    def release(self, session: VmSession, message: Release) -> None:
         """ReleaseTensor: with the last holder the storage's copies go, each after its last reader."""
-        for id_ in message[1]:
+        for id_ in message.ids:
             tensor = session.tensors.pop(id_, None)
             if tensor is None:
                 session.chains.pop(id_, None)
@@ -159,13 +192,10 @@ class Admission:
 
     # -- tables ----------------------------------------------------------------------------------------------------
 
-    def signature(self, session: VmSession, message: Sequence[Any]) -> None:
+    def signature(self, session: VmSession, message: Signature) -> None:
         """A signature and its number. One that does not infer keeps its error, for each call that uses it."""
-        _, number, name, attributes, metas, home, targets = message
-        check_number(number, session.limits.signatures, "signature")
-        old = session.plans.pop(number, None)
-        if isinstance(old, Plan):
-            session.operands -= len(old.metas)
+        number, name, attributes, metas, home, targets = message
+        forget_plan(session, number)
         try:
             op = find(name)
             check_count(op, len(metas))  # before any of them is looked at
@@ -183,17 +213,15 @@ class Admission:
         except Exception as error:
             session.plans[number] = kept(ProtocolError(f"signature {number} of {name!r} is damaged: {error}"), name)
 
-    def location(self, session: VmSession, message: Sequence[Any]) -> None:
+    def location(self, session: VmSession, message: Location) -> None:
         """A location and its number."""
-        check_number(message[1], session.limits.locations, "location")
-        check_text(message[2], session.limits.text, "location")
-        session.locations[message[1]] = message[2]
+        session.locations[message.number] = message.text
 
     # -- names -----------------------------------------------------------------------------------------------------
 
-    def publish(self, session: VmSession, message: Sequence[Any]) -> None:
+    def publish(self, session: VmSession, message: Publish) -> None:
         """Give tensors names, all at once."""
-        _, given, ids, request = message
+        given, ids, request = message
         try:
             check_pairs(given, ids)
             self.names.publish(session, given, [tensor_of(session, id_) for id_ in ids])
@@ -202,9 +230,9 @@ class Admission:
             return
         session.reply(request, None, None)
 
-    def lookup(self, session: VmSession, message: Sequence[Any]) -> None:
+    def lookup(self, session: VmSession, message: Lookup) -> None:
         """Give the session handles to published tensors, or to their present values: all or none."""
-        _, wanted, ids, request, snapshot = message
+        wanted, ids, request, snapshot = message
         try:
             check_pairs(wanted, ids)
             tensors = self.names.lookup(wanted)
@@ -220,37 +248,41 @@ class Admission:
             enter(session, id_, tensor)
         session.reply(request, [describe(tensor) for tensor in tensors], None)
 
-    def unpublish(self, session: VmSession, message: Sequence[Any]) -> None:
+    def unpublish(self, session: VmSession, message: Unpublish) -> None:
         """Take names away."""
-        _, given, request = message
+        request = message.request
         try:
-            self.names.unpublish(given)
+            self.names.unpublish(message.names)
         except TensordError as error:
             self.rejection.deny(session, error, request, 0, "unpublish")
             return
         session.reply(request, None, None)
 
-    def list_names(self, session: VmSession, message: Sequence[Any]) -> None:
-        """Which names there are."""
-        session.reply(message[1], sorted(self.directory.names), None)
+    def list_names(self, session: VmSession, message: ListNames) -> None:
+        """Answer with the published names."""
+        session.reply(message.request, sorted(self.directory.names), None)
 
     # -- looking inside --------------------------------------------------------------------------------------------
 
-    def query(self, session: VmSession, message: Sequence[Any]) -> None:
+    def query(self, session: VmSession, message: Query) -> None:
         """What the machine knows of itself, as of this place in program order."""
-        _, what, arguments, request = message
+        request = message.request
         try:
-            found = self.answer(session, what, arguments)
+            found = self.answer(session, message.what, message.arguments)
         except TensordError as error:
             self.rejection.deny(session, error, request, 0, "query")
             return
         session.reply(request, found, None)
 
 
-def kept(error: TensordError, name: str) -> TensordError:
-    """An error as a session keeps it: without the frames that it came through, and no longer than people read."""
-    message = error.message if len(error.message) <= LONGEST else f"{error.message[:LONGEST]}..."
-    return type(error)(message, op=(error.op or name)[:LONGEST], location=error.location)
+def within_limits(handler: Handler) -> Handler:
+    """The handler, for messages whose fields the session's limits allow."""
+
+    def check_and_handle(session: VmSession, message: NamedMessage) -> None:
+        check_fields(session.limits, message)
+        handler(session, message)
+
+    return check_and_handle
 
 
 def target_meta(wire: Any) -> Meta | None:

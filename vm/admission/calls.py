@@ -9,6 +9,7 @@ from ...interpreter.errors import ProtocolError, TensordError
 from ...interpreter.opcodes import Opcode
 from ...interpreter.schema.infer import InferCache
 from ...interpreter.types.meta import OperandMeta
+from ...interpreter.wire.messages import Call
 from ..memory.forwarding import dies_with_call
 from ..model.instruction import Instruction
 from ..model.operand import Binding
@@ -38,9 +39,9 @@ class Calls:
         self.names = names
         self.rejection = rejection
 
-    def call(self, session: VmSession, message: Sequence[Any]) -> None:
+    def call(self, session: VmSession, message: Call) -> None:
         """LocalCallOpKernel."""
-        _, number, inputs, outputs, released, location = message
+        number, inputs, outputs, released, location = message
         try:
             plan = plan_of(session, number)
             refuse_cancelled(session)

@@ -30,6 +30,7 @@ from typing import Any, TypeAlias
 
 from ...interpreter.opcodes import Opcode
 from ...interpreter.types.meta import Meta
+from ...interpreter.wire.messages import Upload
 from ...streams.device import Buffer
 from ..memory.binding import bind
 from ..memory.forwarding import dies_with_call, is_free_for
@@ -73,9 +74,12 @@ class Inline:
         if type(plan) is not Plan or not plan.immediate or session.cancelled is not None:
             return False
         device = plan.device
-        if not device.compute[0].inline or type(location) is not int or type(released) is not int or released < 0:
+        if not device.compute[0].inline or len(inputs) != len(plan.metas) or len(outputs) != 1:
             return False
-        if len(inputs) != len(plan.metas) or len(outputs) != 1 or type(outputs[0]) is not int or location < 0:
+        output = outputs[0]
+        if type(output) is not int or type(released) is not int or type(location) is not int:
+            return False
+        if (output | released | location) >> 63:  # one of them is negative, or too large
             return False
         tensors = session.tensors
         bound = (bind_two if plan.two else bind_operands)(device, tensors, inputs, plan.metas)
@@ -88,12 +92,12 @@ class Inline:
                     touch(tensors[value].storage.copies[device])
         inherited = 0
         if plan.in_place:
-            if not bind_target(plan, session, outputs[0], arguments, traced):
+            if not bind_target(plan, session, output, arguments, traced):
                 return False
         else:
             if released and plan.forward:
-                inherited = self.inherit(plan, session, inputs, outputs[0], released, arguments, traced)
-            if not inherited and not self.make_result(session, device, plan.outputs[0], outputs[0], arguments, traced):
+                inherited = self.inherit(plan, session, inputs, output, released, arguments, traced)
+            if not inherited and not self.make_result(session, device, plan.outputs[0], output, arguments, traced):
                 return False
         scheduler = self.scheduler
         clock = scheduler.clock
@@ -229,20 +233,18 @@ class Inline:
 
     # -- what crosses the border -----------------------------------------------------------------------------------
 
-    def upload(
-        self, session: VmSession, device: DeviceState, meta: Meta, output: int, payload: Any, location: int
-    ) -> bool:
+    def upload(self, session: VmSession, device: DeviceState, meta: Meta, message: Upload) -> bool:
         """Take a small upload now: copied into memory that is bound already, which is quicker than to adopt its own."""
         if meta.nbytes > COPIED_BYTES or not device.backend.host or not device.inline():
             return False
         target: list[Any] = []
         traced: list[int] = []
-        if not self.make_result(session, device, meta, output, target, traced):
+        if not self.make_result(session, device, meta, message.output, target, traced):
             return False
         started = self.scheduler.clock()
-        target[0][...] = payload
+        target[0][...] = message.payload
         traits = (session.id, ACCESS, "upload", device.name, "w")
-        self.scheduler.keep_record(traits, tuple(traced), started, location, meta.nbytes)
+        self.scheduler.keep_record(traits, tuple(traced), started, message.location, meta.nbytes)
         return True
 
     def fetch(self, session: VmSession, source: Binding, request: int, location: int) -> bool:

@@ -26,6 +26,13 @@ def plan_of(session: VmSession, number: int) -> Plan:
     return plan
 
 
+def forget_plan(session: VmSession, number: int) -> None:
+    """The number gets another signature: its plan goes, and no longer counts against the session's operands."""
+    old = session.plans.pop(number, None)
+    if isinstance(old, Plan):
+        session.operands -= len(old.metas)
+
+
 def label_of(session: VmSession, number: int) -> str:
     """The op's name behind a signature."""
     plan = session.plans.get(number)

@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ...interpreter.errors import QuotaError
+from ...interpreter.errors import ProtocolError, QuotaError
 from ...interpreter.types.meta import Meta
-from ...interpreter.wire.forms import depth_exceeds
+from ...interpreter.wire.forms import LIMITED, depth_exceeds
+from ...interpreter.wire.limits import Limits
+from ...interpreter.wire.messages import NamedMessage
 from ..model.account import check_bytes
 from ..model.directory import Directory
 from ..model.session import VmSession
@@ -40,6 +42,21 @@ def needs_storage(tensor: Tensor) -> bool:
     """Does a write give it a storage of its own, or memory to one that was refused so far?"""
     storage = tensor.storage
     return storage.sharers > 1 or tensor.strides is not None or storage.account is None
+
+
+# -- fields of messages ------------------------------------------------------------------------------------------------
+
+
+def check_fields(limits: Limits, message: NamedMessage) -> None:
+    """QuotaError for a field beyond the limit that its declaration names; ProtocolError for too large a group."""
+    for name, (setting, what) in LIMITED[type(message)].items():
+        value, quota = getattr(message, name), getattr(limits, setting)
+        if type(value) is int:
+            check_number(value, quota, what)
+        elif type(value) is str:
+            check_text(value, quota, what)
+        elif len(value) > quota:
+            raise ProtocolError(f"a {what} of {len(value)} messages; {quota} are allowed: make smaller {what}s")
 
 
 # -- counts ------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
-"""What becomes of messages that cannot be admitted: whoever asked is told, else it is reported; nobody else notices."""
+"""What becomes of a message that cannot be admitted: its sender gets the error, as an answer or as a report; no other
+session notices."""
 
 from __future__ import annotations
 
@@ -9,8 +10,10 @@ from typing import Any
 from ...interpreter.errors import CancelledError, ProtocolError, TensordError
 from ...interpreter.opcodes import Opcode
 from ...interpreter.types.meta import Meta
-from ...interpreter.wire.forms import check_form, field_of, outputs_of
+from ...interpreter.wire.fields import Role
+from ...interpreter.wire.forms import decode_message, has_kind
 from ...interpreter.wire.messages import MessageKind
+from ...interpreter.wire.roles import number_of, outputs_of, signatures_of
 from ..memory.release import release
 from ..model.account import credit
 from ..model.device_state import DeviceState
@@ -18,28 +21,34 @@ from ..model.session import VmSession
 from ..model.tensor import Copy, Tensor
 from ..placement.residency import Residency
 from ..scheduler.scheduler import Scheduler
-from .lookup import enter
+from .lookup import enter, forget_plan
 from .quotas import may_name
+
+LONGEST = 1000  # characters of an error that a session keeps
 
 
 class Rejection:
-    """Poisons what a message was to define, and tells whoever is to know."""
+    """Poisons what a message was to define, and tells its sender."""
 
     def __init__(self, scheduler: Scheduler, residency: Residency, devices: Mapping[str, DeviceState]) -> None:
         self.scheduler = scheduler
         self.residency = residency
         self.devices = devices
 
-    def refuse(self, session: VmSession, message: Any, failure: Exception) -> None:
+    def refuse(self, session: VmSession, array: Any, failure: Exception) -> None:
         """Admitting the message raised: it is damaged, or the fault is ours. What it was to define is poisoned."""
-        error = describe(message, failure)
-        label = name_of(message)
-        location = field_of(message, "location") or 0
-        outputs = outputs_of(message)
+        error = describe(array, failure)
+        label = name_of(array)
+        location = number_of(array, Role.LOCATION)
+        for signature in signatures_of(array):
+            if signature.number <= session.limits.signatures:
+                forget_plan(session, signature.number)
+                session.plans[signature.number] = kept(error, signature.op if type(signature.op) is str else label)
+        outputs = outputs_of(array)
         if outputs:
             self.reject(session, error, outputs, location, label)
         else:
-            self.deny(session, error, field_of(message, "request") or 0, location, label)
+            self.deny(session, error, number_of(array, Role.REQUEST), location, label)
 
     def deny(self, session: VmSession, error: TensordError, request: int, location: int, label: str) -> None:
         """Tell who asked, with op and line; report the error if nobody did."""
@@ -100,22 +109,25 @@ class Rejection:
         return tensor
 
 
-def describe(message: Any, failure: Exception) -> TensordError:
+def kept(error: TensordError, name: str) -> TensordError:
+    """An error as a session keeps it: without the frames that it came through, and no longer than people read."""
+    message = error.message if len(error.message) <= LONGEST else f"{error.message[:LONGEST]}..."
+    return type(error)(message, op=(error.op or name)[:LONGEST], location=error.location)
+
+
+def describe(array: Any, failure: Exception) -> TensordError:
     """The failure as an error for the client."""
     try:
-        check_form(message)
+        decode_message(array)
     except ProtocolError as damage:
         return damage
     if isinstance(failure, TensordError):
         return failure
-    error = ProtocolError(f"a {name_of(message)} message could not be admitted: {type(failure).__name__}: {failure}")
+    error = ProtocolError(f"a {name_of(array)} message could not be admitted: {type(failure).__name__}: {failure}")
     error.__cause__ = failure
     return error
 
 
-def name_of(message: Sequence[Any]) -> str:
+def name_of(array: Any) -> str:
     """The kind of a message, for people."""
-    try:
-        return MessageKind(message[0]).name.lower()
-    except (ValueError, TypeError, LookupError):
-        return "message"
+    return MessageKind(array[0]).name.lower() if has_kind(array) else "message"

@@ -26,7 +26,30 @@ from ...interpreter import ops as _ops  # noqa: F401 - fills the registry
 from ...interpreter.errors import CancelledError, MetadataError, ProtocolError, TensordError, kernel_error
 from ...interpreter.schema.opdef import OutputMetas, find
 from ...interpreter.types.meta import Meta
-from ...interpreter.wire.messages import MessageKind, decode_meta
+from ...interpreter.wire.forms import decode_message
+from ...interpreter.wire.messages import (
+    Atomic,
+    Call,
+    Chain,
+    Effect,
+    Fetch,
+    ListNames,
+    Location,
+    Lookup,
+    Message,
+    NamedMessage,
+    Publish,
+    Query,
+    Release,
+    Restart,
+    Sync,
+    ToDevice,
+    Unpublish,
+    Upload,
+    Wait,
+    decode_meta,
+)
+from ...interpreter.wire.messages import Signature as SignatureMessage
 from ..model.session import ReplySink
 from .values import (
     Host,
@@ -61,25 +84,25 @@ class SerialEngine:
         self.sessions: dict[int, SerialSession] = {}
         self.names: dict[str, SerialTensor] = {}
         self.opened = 0
-        self.handlers: dict[int, Callable[[SerialSession, Sequence[Any]], None]] = {
-            MessageKind.CALL: self.call,
-            MessageKind.RELEASE: self.release,
-            MessageKind.UPLOAD: self.upload,
-            MessageKind.FETCH: self.fetch,
-            MessageKind.WAIT: self.wait,
-            MessageKind.SYNC: self.sync,
-            MessageKind.EFFECT: self.effect,
-            MessageKind.CHAIN: self.chain,
-            MessageKind.SIGNATURE: self.signature,
-            MessageKind.LOCATION: self.location,
-            MessageKind.PUBLISH: self.publish,
-            MessageKind.LOOKUP: self.lookup,
-            MessageKind.UNPUBLISH: self.unpublish,
-            MessageKind.TO_DEVICE: self.to_device,
-            MessageKind.RESTART: lambda session, message: self.restart(session, message[1]),
-            MessageKind.ATOMIC: lambda session, message: self.receive(session, message[1]),
-            MessageKind.NAMES: self.list_names,
-            MessageKind.QUERY: lambda session, message: session.reply(message[3], None, None),
+        self.handlers: dict[type[NamedMessage], Callable[[SerialSession, Any], None]] = {
+            Call: self.call,
+            Release: self.release,
+            Upload: self.upload,
+            Fetch: self.fetch,
+            Wait: self.wait,
+            Sync: self.sync,
+            Effect: self.effect,
+            Chain: self.chain,
+            SignatureMessage: self.signature,
+            Location: self.location,
+            Publish: self.publish,
+            Lookup: self.lookup,
+            Unpublish: self.unpublish,
+            ToDevice: self.to_device,
+            Restart: lambda session, message: self.restart(session, message.generation),
+            Atomic: lambda session, message: self.receive(session, message.messages),
+            ListNames: self.list_names,
+            Query: lambda session, message: session.reply(message.request, None, None),
         }
 
     # -- the engine's interface ------------------------------------------------------------------------------------
@@ -91,11 +114,12 @@ class SerialEngine:
         session = self.sessions[self.opened] = SerialSession(self.opened, reply)
         return session
 
-    def receive(self, session: SerialSession, messages: Iterable[Sequence[Any]]) -> None:
-        """Execute a batch."""
+    def receive(self, session: SerialSession, arrays: Iterable[Message]) -> None:
+        """Execute a batch, or a group."""
         with np.errstate(all="ignore"):
-            for message in messages:
-                self.handlers[message[0]](session, message)
+            for array in arrays:
+                message = decode_message(array)
+                self.handlers[type(message)](session, message)
 
     def schedule(self) -> bool:
         """Nothing is ever left to do."""
@@ -133,9 +157,9 @@ class SerialEngine:
 
     # -- ops -------------------------------------------------------------------------------------------------------
 
-    def call(self, session: SerialSession, message: Sequence[Any]) -> None:
+    def call(self, session: SerialSession, message: Call) -> None:
         """One op."""
-        _, number, inputs, outputs, released, location = message
+        number, inputs, outputs, released, location = message
         signature = session.signatures.get(number)
         try:
             if signature is None:
@@ -226,9 +250,9 @@ class SerialEngine:
             elif tensor is not None and (tensor.holders == 1 or not isinstance(error, CancelledError)):
                 tensor.value = Value(None, (error, *tensor.meta_errors))
 
-    def to_device(self, session: SerialSession, message: Sequence[Any]) -> None:
+    def to_device(self, session: SerialSession, message: ToDevice) -> None:
         """The same value under another id."""
-        _, id_, new, device, location = message
+        id_, new, device, location = message
         try:
             refuse_cancelled(session)
             check_new(session, (new,))
@@ -244,9 +268,9 @@ class SerialEngine:
 
     # -- release ---------------------------------------------------------------------------------------------------
 
-    def release(self, session: SerialSession, message: Sequence[Any]) -> None:
+    def release(self, session: SerialSession, message: Release) -> None:
         """Handles and chains go."""
-        for id_ in message[1]:
+        for id_ in message.ids:
             if not self.drop(session, id_):
                 session.chains.pop(id_, None)
 
@@ -259,9 +283,9 @@ class SerialEngine:
 
     # -- bytes in and out, waiting ---------------------------------------------------------------------------------
 
-    def upload(self, session: SerialSession, message: Sequence[Any]) -> None:
+    def upload(self, session: SerialSession, message: Upload) -> None:
         """Bytes from outside."""
-        _, id_, shape, dtype, device, payload, location = message
+        id_, shape, dtype, device, payload, location = message
         try:
             refuse_cancelled(session)
             check_new(session, (id_,))
@@ -274,25 +298,25 @@ class SerialEngine:
         array = np.array(payload).reshape(meta.shape)
         define(session, id_, SerialTensor(Value(array), meta, device))
 
-    def fetch(self, session: SerialSession, message: Sequence[Any]) -> None:
+    def fetch(self, session: SerialSession, message: Fetch) -> None:
         """The value at this place in program order; under another id, it is a tensor like any other."""
-        _, id_, request, location, hold = message
+        id_, request, location, export = message
         try:
             refuse_cancelled(session)
             tensor = tensor_of(session, id_)
-            if hold:
-                check_new(session, (hold,))
-                define(session, hold, twin(tensor, tensor.home))
+            if export:
+                check_new(session, (export,))
+                define(session, export, twin(tensor, tensor.home))
             value = tensor.value
         except TensordError as error:
-            if hold:
-                self.reject(session, error, (hold,), location, "fetch")
+            if export:
+                self.reject(session, error, (export,), location, "fetch")
             value = denial(session, error, location, "fetch")
         session.answer(request, value)
 
-    def wait(self, session: SerialSession, message: Sequence[Any]) -> None:
+    def wait(self, session: SerialSession, message: Wait) -> None:
         """Metas and homes."""
-        _, ids, request, location = message
+        ids, request, location = message
         try:
             tensors = [tensor_of(session, id_) for id_ in ids]
         except TensordError as error:
@@ -302,19 +326,19 @@ class SerialEngine:
         failed = any(tensor.value.array is None for tensor in tensors)
         session.answer(request, Value(None if failed else [summary(tensor) for tensor in tensors], errors))
 
-    def sync(self, session: SerialSession, message: Sequence[Any]) -> None:
+    def sync(self, session: SerialSession, message: Sync) -> None:
         """Everything before has been executed."""
-        session.reply(message[1], None, None)
+        session.reply(message.request, None, None)
 
     # -- side effects ----------------------------------------------------------------------------------------------
 
-    def chain(self, session: SerialSession, message: Sequence[Any]) -> None:
+    def chain(self, session: SerialSession, message: Chain) -> None:
         """A chain is a value that side effects read and write."""
-        session.chains[message[1]] = Value(())
+        session.chains[message.chain] = Value(())
 
-    def effect(self, session: SerialSession, message: Sequence[Any]) -> None:
+    def effect(self, session: SerialSession, message: Effect) -> None:
         """Call back, unless an operand or what came before in the chain went wrong."""
-        _, ids, chain, callback, request, location = message
+        ids, chain, callback, request, location = message
         try:
             refuse_cancelled(session)
             link = session.chains.get(chain)
@@ -345,9 +369,9 @@ class SerialEngine:
 
     # -- tables and names ------------------------------------------------------------------------------------------
 
-    def signature(self, session: SerialSession, message: Sequence[Any]) -> None:
+    def signature(self, session: SerialSession, message: SignatureMessage) -> None:
         """A signature, or the error that it infers to."""
-        _, number, name, attributes, metas, device, targets = message
+        number, name, attributes, metas, device, targets = message
         try:
             op = find(name)
             if op.name in self.check_device(device):
@@ -358,13 +382,13 @@ class SerialEngine:
         except TensordError as error:
             session.signatures[number] = error
 
-    def location(self, session: SerialSession, message: Sequence[Any]) -> None:
+    def location(self, session: SerialSession, message: Location) -> None:
         """A location's text."""
-        session.locations[message[1]] = message[2]
+        session.locations[message.number] = message.text
 
-    def publish(self, session: SerialSession, message: Sequence[Any]) -> None:
+    def publish(self, session: SerialSession, message: Publish) -> None:
         """Names hold tensors."""
-        _, given, ids, request = message
+        given, ids, request = message
         try:
             tensors = [tensor_of(session, id_) for id_ in ids]
         except TensordError as error:
@@ -378,9 +402,9 @@ class SerialEngine:
                 before.holders -= 1
         session.reply(request, None, None)
 
-    def lookup(self, session: SerialSession, message: Sequence[Any]) -> None:
+    def lookup(self, session: SerialSession, message: Lookup) -> None:
         """Handles to named tensors, or tensors with their present values: all or none."""
-        _, wanted, ids, request, snapshot = message
+        wanted, ids, request, snapshot = message
         try:
             tensors = self.named(wanted)
             check_new(session, ids)
@@ -394,9 +418,9 @@ class SerialEngine:
             define(session, id_, tensor)
         session.answer(request, Value([summary(tensor) for tensor in tensors]))
 
-    def unpublish(self, session: SerialSession, message: Sequence[Any]) -> None:
+    def unpublish(self, session: SerialSession, message: Unpublish) -> None:
         """Names go, all or none."""
-        _, given, request = message
+        given, request = message
         try:
             for tensor in self.named(given):
                 tensor.holders -= 1
@@ -407,9 +431,9 @@ class SerialEngine:
             del self.names[name]
         session.reply(request, None, None)
 
-    def list_names(self, session: SerialSession, message: Sequence[Any]) -> None:
-        """Which names there are."""
-        session.answer(message[1], Value(sorted(self.names)))
+    def list_names(self, session: SerialSession, message: ListNames) -> None:
+        """Answer with the published names."""
+        session.answer(message.request, Value(sorted(self.names)))
 
     def named(self, wanted: Sequence[str]) -> list[SerialTensor]:
         """The tensors behind names; MetadataError if one is missing."""

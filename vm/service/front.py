@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from ...interpreter.errors import ProtocolError, QuotaError, TensordError
-from ...interpreter.wire.forms import is_natural
+from ...interpreter.wire.fields import is_natural
 from ...interpreter.wire.frames import ACK, BATCH, BYE, CANCEL, PING, PONG, REFUSED, SEGMENT
 from ..engine import Engine
 from ..log import log

@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 
 from ...interpreter.errors import ProtocolError
 from ...interpreter.wire.codec import decode
-from ...interpreter.wire.forms import is_natural, is_shape, is_text, shown
+from ...interpreter.wire.fields import SEQUENCES, is_natural, is_shape, is_text
+from ...interpreter.wire.forms import name_fields, shown
 from ...interpreter.wire.frames import array_of, dtype_of
 from ...interpreter.wire.limits import Limits
-from ...interpreter.wire.messages import ATOMIC, UPLOAD
+from ...interpreter.wire.messages import Atomic, Upload, encode_message
 from ...interpreter.wire.segments import Segment, array_at, new_number
 from .peer import Peer
 
 Freed = deque[tuple["weakref.ref[Any]", int]]
-UPLOAD_FIELDS = 7  # kind, id, shape, dtype, device, payload, location
 
 
 def decode_header(frame: Any, limits: Limits) -> tuple[Any, ...]:
@@ -36,45 +36,50 @@ def place_uploads(
         if type(entry) is not tuple or len(entry) != 3:
             raise ProtocolError("an upload's place is [position, position in its group or -1, place]")
         position, inner, place = entry
-        message = message_at(found, position, inner)
-        payload = payload_of(peer, message, place, payloads, freed)
-        filled = [*message[:5], payload, message[6]]
+        upload = upload_at(found, position, inner)
+        payload = payload_of(peer, upload, place, payloads, freed)
+        filled = encode_message(upload._replace(payload=payload))
         if inner == -1:
             found[position] = filled
         else:
-            group = list(found[position][1])
+            group = list(group_at(found, position))
             group[inner] = filled
-            found[position] = [found[position][0], group]
+            found[position] = encode_message(Atomic(group))
         peer.uploaded += payload.nbytes
         peer.uploads.append((peer.taken + position + 1, payload.nbytes))
     return found
 
 
-def message_at(messages: Sequence[Any], position: Any, inner: Any) -> Sequence[Any]:
-    """The UPLOAD message at that place of a batch."""
-    message: Any = element(messages, position)
-    if inner != -1:
-        if type(message) not in {tuple, list} or len(message) != 2 or message[0] != ATOMIC:
-            raise ProtocolError(f"message {position} of the batch is no group")
-        message = element(message[1], inner)
-    if type(message) is not tuple or len(message) != UPLOAD_FIELDS or message[0] != UPLOAD:
+def upload_at(messages: Sequence[Any], position: Any, inner: Any) -> Upload:
+    """The UPLOAD message at that place of a batch, its fields unchecked."""
+    array = element(messages, position) if inner == -1 else element(group_at(messages, position), inner)
+    upload = name_fields(array, Upload)
+    if upload is None or type(array) is not tuple:  # else its payload has come already
         raise ProtocolError(f"message {position} of the batch is no upload whose payload is still to come")
-    return message
+    return upload
+
+
+def group_at(messages: Sequence[Any], position: Any) -> Sequence[Any]:
+    """The messages of the group at that place of a batch."""
+    group = name_fields(element(messages, position), Atomic)
+    if group is None:
+        raise ProtocolError(f"message {position} of the batch is no group")
+    return group.messages
 
 
 def element(values: Any, position: Any) -> Any:
     """An element of a sequence from outside."""
-    if type(values) not in {tuple, list} or not is_natural(position) or position >= len(values):
+    if type(values) not in SEQUENCES or not is_natural(position) or position >= len(values):
         raise ProtocolError(f"there is no message {shown(position)} in the batch")
     return values[position]
 
 
-def payload_of(peer: Peer, message: Sequence[Any], place: Any, payloads: Sequence[Any], freed: Freed) -> NDArray[Any]:
+def payload_of(peer: Peer, upload: Upload, place: Any, payloads: Sequence[Any], freed: Freed) -> NDArray[Any]:
     """The array of an upload, where its sender has put it."""
-    shape, name = message[2], message[3]
-    if not is_shape(shape) or not is_text(name):
+    shape = upload.shape
+    if not is_shape(shape) or not is_text(upload.dtype):
         raise ProtocolError("an upload without a shape and a dtype")
-    dtype = dtype_of(name)
+    dtype = dtype_of(upload.dtype)
     if type(place) is bytes:
         return array_of(place, shape, dtype)
     if is_natural(place):

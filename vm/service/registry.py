@@ -10,7 +10,8 @@ from contextlib import suppress
 from typing import Any
 
 from ...interpreter.errors import ConnectionLost, ProtocolError, QuotaError
-from ...interpreter.wire.forms import is_natural, is_text, shown
+from ...interpreter.wire.fields import is_natural, is_text
+from ...interpreter.wire.forms import shown
 from ...interpreter.wire.frames import HELLO, VERSION, WELCOME, host_identity
 from ...interpreter.wire.limits import Limits
 from ..engine import Engine

@@ -1,4 +1,4 @@
-"""Fetches with a hold: answered with the memory where the value lies, unchanged until the hold is released."""
+"""Fetches with an export: answered with the memory where the value lies, unchanged until the export is released."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tensord.interpreter.errors import (
     TensordError,
 )
 from tensord.interpreter.wire.limits import Limits
-from tensord.interpreter.wire.messages import CALL, CHAIN, EFFECT, FETCH, RELEASE, TO_DEVICE, UPLOAD, WAIT
+from tensord.interpreter.wire.messages import Call, Chain, Effect, Fetch, Release, ToDevice, Upload, Wait
 from tensord.interpreter.wire.segments import SHARED_FROM, Segment, array_at, available, new_number, segment_of
 from tensord.streams.cpu import CpuOptions
 from tensord.streams.sim import SimOptions
@@ -87,34 +87,34 @@ def trace_of(engine: Engine) -> Trace:
 
 
 class Holder(Client):
-    """A client that holds what it fetches."""
+    """A client that exports what it fetches."""
 
-    def hold(self, id_: int) -> tuple[int, Any]:
-        """The hold of a fetch, and its answer."""
-        hold = self.new()
-        return hold, self.ask([FETCH, id_, "R", 1, hold])
+    def export(self, id_: int) -> tuple[int, Any]:
+        """The export of a fetch, and its answer."""
+        export = self.new()
+        return export, self.ask(Fetch(id_, 0, 1, export))
 
     def begin(self, id_: int) -> tuple[int, int]:
-        """A fetch that is sent and not waited for: its hold and its request."""
+        """A fetch that is sent and not waited for: its export and its request."""
         self.requests += 1
-        hold = self.new()
-        self.send([FETCH, id_, self.requests, 1, hold])
-        return hold, self.requests
+        export = self.new()
+        self.send(Fetch(id_, self.requests, 1, export))
+        return export, self.requests
 
     def large(self, value: float, device: str = "cpu:0", *, plain: bool = False) -> int:
         array = np.full(COUNT, float(value))
-        self.send([UPLOAD, self.new(), array.shape, "float64", device, array, 1])
+        self.send(Upload(self.new(), array.shape, "float64", device, array, 1))
         made, self.ids = self.ids, self.ids
         if (
             device == "cpu:0" and not plain
         ):  # an upload is memory of its own: what is computed lies in the device's blocks
             made = self.call("positive", self.ids, meta=META)
-            self.send([RELEASE, (made - 1,)])
+            self.send(Release((made - 1,)))
         self.bare.drain()
         return made
 
     def move(self, id_: int, device: str) -> int:
-        self.send([TO_DEVICE, id_, self.new(), device, 1])
+        self.send(ToDevice(id_, self.new(), device, 1))
         return self.ids
 
     def double(self, id_: int) -> None:
@@ -156,14 +156,14 @@ def test_a_held_value_is_the_memory_of_its_tensor_and_nothing_is_copied(daemon: 
     client = daemon.client()
     x = client.large(3)
     allocated = daemon.device.allocated
-    hold, array = client.hold(x)
+    export, array = client.export(x)
     assert is_mapped(daemon, array)
     assert np.shares_memory(array, client.copy_of(x).buffer.raw)
     assert (array == 3).all()
     assert daemon.device.allocated == allocated
     client.release(x)
     assert (daemon.device.allocated, array[0]) == (allocated, 3.0)
-    client.release(hold)
+    client.release(export)
     assert daemon.device.allocated == 0
 
 
@@ -171,26 +171,26 @@ def test_a_value_that_is_still_computed_is_answered_in_place_when_it_is_there(da
     client = daemon.client()
     x = client.large(3)
     number = client.signature("add", (META, META))
-    client.send([CALL, number, (x, x), (client.new(),), 0, 1])
-    hold, request = client.begin(client.ids)
+    client.send(Call(number, (x, x), (client.new(),), 0, 1))
+    export, request = client.begin(client.ids)
     daemon.drain()
     array, error = client.answers[request]
     assert error is None
     assert is_mapped(daemon, array)
     assert (array == 6).all()
-    client.release(hold)
+    client.release(export)
 
 
 def test_in_place_writes_after_the_fetch_leave_what_was_fetched(daemon: Daemon) -> None:
     client = daemon.client()
     x = client.large(1)
-    first_hold, first = client.hold(x)
+    first_export, first = client.export(x)
     client.double(x)
-    second_hold, second = client.hold(x)
+    second_export, second = client.export(x)
     client.double(x)
     assert (first[0], second[0], client.fetch(x)[0]) == (1.0, 2.0, 4.0)
-    client.release(second_hold)
-    client.release(first_hold)
+    client.release(second_export)
+    client.release(first_export)
     before = client.copy_of(x).buffer
     client.double(x)
     assert client.copy_of(x).buffer is before  # nobody else has it any more
@@ -200,8 +200,8 @@ def test_views_are_answered_where_they_lie_with_their_strides(daemon: Daemon) ->
     client = daemon.client()
     x = client.large(1)
     number = client.signature("flip", (META,), (("axis", None),))
-    client.send([CALL, number, (x,), (client.new(),), 0, 1])
-    _, array = client.hold(client.ids)
+    client.send(Call(number, (x,), (client.new(),), 0, 1))
+    _, array = client.export(client.ids)
     assert is_mapped(daemon, array)
     assert array.strides == (-8,)
 
@@ -209,71 +209,71 @@ def test_views_are_answered_where_they_lie_with_their_strides(daemon: Daemon) ->
 def test_a_small_part_of_a_large_value_is_copied_rather_than_keeping_all_of_it(daemon: Daemon) -> None:
     client = daemon.client()
     values = np.arange(8.0 * COUNT).reshape(8, COUNT)
-    client.send([UPLOAD, client.new(), values.shape, "float64", "cpu:0", values, 1])
+    client.send(Upload(client.new(), values.shape, "float64", "cpu:0", values, 1))
     number = client.signature("getitem", ((values.shape, "float64"),), (("index", (2,)),))
-    client.send([CALL, number, (client.ids,), (client.new(),), 0, 1])
-    hold, array = client.hold(client.ids)
+    client.send(Call(number, (client.ids,), (client.new(),), 0, 1))
+    export, array = client.export(client.ids)
     assert array.flags.owndata
     assert (array == values[2]).all()
     client.release(client.ids - 2)
-    assert client.fetch(hold) == values[2].tolist()
+    assert client.fetch(export) == values[2].tolist()
 
 
 def test_small_values_are_copied(daemon: Daemon) -> None:
     client = daemon.client()
-    hold, array = client.hold(client.upload([1.0, 2.0]))
+    export, array = client.export(client.upload([1.0, 2.0]))
     assert array.flags.owndata
-    assert client.fetch(hold) == [1.0, 2.0]
+    assert client.fetch(export) == [1.0, 2.0]
 
 
-def test_without_shared_memory_the_answer_is_a_copy_and_the_hold_a_tensor(make: Callable[..., Daemon]) -> None:
+def test_without_shared_memory_the_answer_is_a_copy_and_the_export_a_tensor(make: Callable[..., Daemon]) -> None:
     daemon = make(shared=False)
     client = daemon.client()
     x = client.large(2)
-    hold, array = client.hold(x)
+    export, array = client.export(x)
     assert array.flags.owndata
     assert array.flags.writeable
     client.double(x)
-    assert client.fetch(hold)[0] == 2.0
+    assert client.fetch(export)[0] == 2.0
 
 
 # -- who else might take the memory ------------------------------------------------------------------------------------
 
 
-def test_writing_to_the_hold_itself_writes_elsewhere(daemon: Daemon) -> None:
+def test_writing_to_the_export_itself_writes_elsewhere(daemon: Daemon) -> None:
     client = daemon.client()
     x = client.large(1)
-    hold, array = client.hold(x)
+    export, array = client.export(x)
     client.release(x)
-    client.double(hold)
+    client.double(export)
     assert array[0] == 1.0
-    assert client.fetch(hold)[0] == 2.0
+    assert client.fetch(export)[0] == 2.0
 
 
 def test_a_result_does_not_take_over_what_is_mapped(daemon: Daemon) -> None:
     client = daemon.client()
     x = client.large(1)
-    _, array = client.hold(x)
+    _, array = client.export(x)
     y = client.call("negative", x, meta=META, released=1)
     daemon.drain()
     assert not np.shares_memory(client.copy_of(y).buffer.raw, array)
     assert (array == 1).all()
 
 
-def test_a_released_hold_gives_its_block_back_to_the_pool(daemon: Daemon) -> None:
+def test_a_released_export_gives_its_block_back_to_the_pool(daemon: Daemon) -> None:
     client = daemon.client()
     x = client.large(1)
-    hold, array = client.hold(x)
+    export, array = client.export(x)
     segment = segment_of(array)
     client.release(x)
-    client.release(hold)
-    _, again = client.hold(client.large(5))
+    client.release(export)
+    _, again = client.export(client.large(5))
     assert daemon.device.pool.cached > 0 or segment_of(again) is segment
 
 
 def test_what_a_dead_client_had_mapped_is_never_pooled(daemon: Daemon) -> None:
     client = daemon.client()
-    _, array = client.hold(client.large(1))
+    _, array = client.export(client.large(1))
     kept = daemon.device.pool.cached
     daemon.engine.admission.exports.expose(client.session)
     daemon.engine.close(client.session)
@@ -285,19 +285,18 @@ def test_what_a_dead_client_had_mapped_is_never_pooled(daemon: Daemon) -> None:
     assert (array == 1).all()
 
 
-def test_a_hold_outlives_the_session_of_another_client_and_ends_with_its_own(daemon: Daemon) -> None:
+def test_an_export_outlives_the_session_of_another_client_and_ends_with_its_own(daemon: Daemon) -> None:
     maker, reader = daemon.client(), daemon.client()
     maker.publish("x", ids=[maker.large(1)])
-    hold, array = reader.hold(reader.lookup("x"))
+    export, array = reader.export(reader.lookup("x"))
     writer = daemon.client()
     writer.double(writer.lookup("x"))
     daemon.engine.close(maker.session)
     assert array[0] == 1.0
-    assert reader.fetch(hold)[0] == 1.0
+    assert reader.fetch(export)[0] == 1.0
     daemon.engine.close(reader.session)
     assert writer.fetch(1)[0] == 2.0
     writer.release(1)
-
     daemon.engine.admission.names.unpublish(["x"])
 
 
@@ -308,24 +307,24 @@ def test_from_another_device_one_transfer_makes_the_copy_that_is_mapped(daemon: 
     client = daemon.client()
     x = client.large(7, "sim:0")
     moved = daemon.engine.devices["cpu:0"].moved
-    first_hold, first = client.hold(x)
-    second_hold, second = client.hold(x)
+    first_export, first = client.export(x)
+    second_export, second = client.export(x)
     assert is_mapped(daemon, first)
     assert np.shares_memory(first, second)
     assert moved["d2h"] == [1, SIZE]
     assert client.session.tensors[x].home.name == "sim:0"
-    client.release(x, second_hold)
+    client.release(x, second_export)
     assert (first == 7).all()
-    client.release(first_hold)
+    client.release(first_export)
 
 
 def test_a_mapped_copy_is_not_dropped_to_make_room(make: Callable[..., Daemon]) -> None:
     daemon = make(memory=ROOM)
     client = daemon.client()
     x = client.large(7, "sim:0")
-    _, array = client.hold(x)
+    _, array = client.export(x)
     device = daemon.engine.devices["cpu:0"]
-    client.send([WAIT, (client.move(client.large(8, "sim:0"), "cpu:0"),), 0, 1])  # a replica that may be dropped
+    client.send(Wait((client.move(client.large(8, "sim:0"), "cpu:0"),), 0, 1))  # a replica that may be dropped
     daemon.drain()
     made = [client.large(value) for value in (1, 2, 3)]
     daemon.drain()
@@ -343,8 +342,8 @@ def test_a_copy_is_a_replica_again_once_it_is_released(make: Callable[..., Daemo
     daemon = make(memory=ROOM)
     client = daemon.client()
     x = client.large(7, "sim:0")
-    hold, _ = client.hold(x)
-    client.release(hold)
+    export, _ = client.export(x)
+    client.release(export)
     for value in range(4):
         client.large(value)
     daemon.drain()
@@ -358,20 +357,20 @@ def test_a_full_host_answers_with_a_copy(make: Callable[..., Daemon]) -> None:
     x = client.large(7, "sim:0")
     for value in range(5):
         client.large(value, plain=True)
-    hold, array = client.hold(x)
+    export, array = client.export(x)
     assert array.flags.owndata
     client.double(x)
-    client.release(hold)
+    client.release(export)
 
 
 def test_the_original_may_leave_its_device_while_a_client_reads_the_copy(make: Callable[..., Daemon]) -> None:
     daemon = make(sim=2 * SIZE)
     client = daemon.client()
     x = client.large(7, "sim:0")
-    hold, array = client.hold(x)
+    export, array = client.export(x)
     others = [client.large(value, "sim:0") for value in (1, 2)]  # the device is full: its copy of x goes
     assert daemon.engine.devices["sim:0"] not in client.session.tensors[x].storage.copies
-    client.release(*others, hold)
+    client.release(*others, export)
     assert (array == 7).all()
     assert client.fetch(x)[0] == 7.0
 
@@ -379,40 +378,38 @@ def test_the_original_may_leave_its_device_while_a_client_reads_the_copy(make: C
 def test_a_lost_host_device_keeps_what_is_mapped(daemon: Daemon) -> None:
     client = daemon.client()
     x = client.large(7, "sim:0")
-    hold, array = client.hold(x)
+    export, array = client.export(x)
     daemon.device.lost = KernelError("lost")
-    client.send([RELEASE, (x,)])
-    client.send([WAIT, (hold,), 0, 1])
+    client.send(Release((x,)))
+    client.send(Wait((export,), 0, 1))
     daemon.drain()
     assert (array == 7).all()
-    _, copied = client.hold(hold) if client.copy_of(hold).poison is None else (0, array.copy())
+    _, copied = client.export(export) if client.copy_of(export).poison is None else (0, array.copy())
     assert copied.flags.owndata
 
 
 # -- errors, order, endings --------------------------------------------------------------------------------------------
 
 
-def test_a_fetch_that_is_refused_defines_its_hold(daemon: Daemon) -> None:
+def test_a_fetch_that_is_refused_defines_its_export(daemon: Daemon) -> None:
     client = daemon.client()
     with pytest.raises(ProtocolError, match="was never defined"):
-        client.hold(99)
-    hold = client.ids
+        client.export(99)
+    export = client.ids
     with pytest.raises(ProtocolError, match="was never defined"):
-        client.fetch(hold)
+        client.fetch(export)
     x = client.large(1)
     with pytest.raises(ProtocolError, match="not new"):
-        client.ask([FETCH, x, "R", 1, hold])
-    client.release(hold)
+        client.ask(Fetch(x, 0, 1, export))
+    client.release(export)
     assert not daemon.errors
 
 
-def test_a_poisoned_value_is_an_error_and_its_hold_is_poisoned(daemon: Daemon) -> None:
+def test_a_poisoned_value_is_an_error_and_its_export_is_poisoned(daemon: Daemon) -> None:
     client = daemon.client()
-    bad = client.upload_message([1.0])
-    bad[2] = (2,)
-    client.send(bad)
+    client.send(client.upload_message([1.0])._replace(shape=(2,)))
     with pytest.raises(MetadataError):
-        client.hold(client.ids)
+        client.export(client.ids)
     with pytest.raises(MetadataError):
         client.fetch(client.ids)
     client.release(client.ids)
@@ -424,18 +421,18 @@ def test_a_cancelled_session_gets_cancellation_errors(daemon: Daemon) -> None:
     x = client.large(1)
     daemon.engine.cancel(client.session)
     with pytest.raises(CancelledError):
-        client.hold(x)
+        client.export(x)
     daemon.engine.admission.cancellation.restart(client.session)
-    hold, array = client.hold(x)
+    export, array = client.export(x)
     assert array[0] == 1.0
-    client.release(hold)
+    client.release(export)
 
 
-def test_a_hold_released_before_its_answer_gets_a_copy(daemon: Daemon) -> None:
+def test_an_export_released_before_its_answer_gets_a_copy(daemon: Daemon) -> None:
     client = daemon.client()
     x = client.large(7, "sim:0")
-    hold, request = client.begin(x)
-    client.send([RELEASE, (hold,)])
+    export, request = client.begin(x)
+    client.send(Release((export,)))
     daemon.drain()
     array, error = client.answers[request]
     assert error is None
@@ -450,25 +447,25 @@ def test_a_session_closed_while_it_fetches_leaves_nothing(daemon: Daemon) -> Non
     daemon.drain()
 
 
-def test_a_hold_with_a_pending_meta_learns_it(daemon: Daemon) -> None:
+def test_an_export_with_a_pending_meta_learns_it(daemon: Daemon) -> None:
     client = daemon.client()
     x = client.large(1)
     number = client.signature("unique_values", (META,))
-    client.send([CALL, number, (x,), (client.new(),), 0, 1])
-    hold, request = client.begin(client.ids)
-    assert client.session.tensors[hold].meta is None
+    client.send(Call(number, (x,), (client.new(),), 0, 1))
+    export, request = client.begin(client.ids)
+    assert client.session.tensors[export].meta is None
     daemon.drain()
     assert client.answers[request][0].tolist() == [1.0]
-    assert client.fetch(hold) == [1.0]
+    assert client.fetch(export) == [1.0]
     client.double(x)
-    client.release(hold)
+    client.release(export)
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2), (2, 0, 1)])
 def test_the_order_of_releases_does_not_matter(daemon: Daemon, order: tuple[int, ...]) -> None:
     client = daemon.client()
     x = client.large(7, "sim:0")
-    (first, array), (second, _) = client.hold(x), client.hold(x)
+    (first, array), (second, _) = client.export(x), client.export(x)
     ids = (x, first, second)
     for position in order:
         if first in client.session.tensors:
@@ -485,7 +482,7 @@ def upload_shared(client: Holder, values: Any) -> tuple[int, Any]:
     segment = Segment.create(values.nbytes, new_number())
     payload = array_at(segment, 0, values.shape, values.dtype)
     payload[...] = values
-    client.send([UPLOAD, client.new(), values.shape, values.dtype.name, "cpu:0", payload, 1])
+    client.send(Upload(client.new(), values.shape, values.dtype.name, "cpu:0", payload, 1))
     client.bare.drain()
     return client.ids, payload
 
@@ -518,36 +515,36 @@ def test_an_effect_without_a_callback_answers_with_copies_in_its_place(daemon: D
     client = daemon.client()
     x, y = client.large(1), client.large(2, "sim:0")
     chain = client.new()
-    client.send([CHAIN, chain])
-    arrays = client.ask([EFFECT, (x, y), chain, None, "R", 1])
+    client.send(Chain(chain))
+    arrays = client.ask(Effect((x, y), chain, None, 0, 1))
     client.double(x)
     assert [array[0] for array in arrays] == [1.0, 2.0]
     assert all(array.flags.owndata for array in arrays)
-    assert client.ask([EFFECT, (), chain, None, "R", 1]) == []
+    assert client.ask(Effect((), chain, None, 0, 1)) == []
 
 
 def test_an_effect_without_a_callback_stops_its_chain_at_an_error(daemon: Daemon) -> None:
     client = daemon.client()
     chain = client.new()
-    client.send([CHAIN, chain])
+    client.send(Chain(chain))
     for ids in ((99,), ()):
         with pytest.raises(ProtocolError, match="never defined"):
-            client.ask([EFFECT, ids, chain, None, "R", 1])
+            client.ask(Effect(ids, chain, None, 0, 1))
 
 
 # -- random programs ---------------------------------------------------------------------------------------------------
 
 
 class Held:
-    """Turns every fetch of a program into one with a hold, and releases holds at random.
+    """Turns every fetch of a program into one with an export, and releases exports at random.
 
-    While a hold is there, what was answered must not change.
+    While an export is there, what was answered must not change.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.rng = random.Random(0)
         self.answers: dict[tuple[Any, int], tuple[Any, Any]] = {}
-        self.open: dict[tuple[Any, int], int] = {}  # (session, request) -> hold
+        self.open: dict[tuple[Any, int], int] = {}  # (session, request) -> export
         self.ids = 0
         self.in_place = 0
         fetch, wind_up, check_new = accesses.Accesses.fetch, scheduler.Machine.wind_up, accesses.check_new
@@ -567,12 +564,12 @@ class Held:
         if not hasattr(session.reply, "held"):
             session.reply = self.keeping(session, session.reply)
         self.ids -= 1
-        self.open[session, message[2]] = self.ids
-        fetch(handler, session, (*message[:4], self.ids))
+        self.open[session, message.request] = self.ids
+        fetch(handler, session, message._replace(export=self.ids))
         mine = [key for key in self.open if key[0] is session]
         for key in self.rng.sample(mine, self.rng.randint(0, len(mine))):
             self.check()
-            self.machine.engine.admission.release(session, (RELEASE, (self.open.pop(key),)))
+            self.machine.engine.admission.release(session, Release((self.open.pop(key),)))
 
     def keeping(self, session: Any, reply: Any) -> Any:
         def keep(request: int, value: Any, error: Any) -> None:
@@ -586,8 +583,8 @@ class Held:
         return keep
 
     def check(self) -> None:
-        for (session, request), hold in self.open.items():
-            if hold in session.tensors and (session, request) in self.answers:
+        for (session, request), export in self.open.items():
+            if export in session.tensors and (session, request) in self.answers:
                 array, value = self.answers[session, request]
                 assert np.array_equal(array, value, equal_nan=value.dtype.kind in "fc"), f"request {request} changed"
 

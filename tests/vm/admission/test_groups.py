@@ -21,6 +21,11 @@ from tensord.interpreter.wire.messages import (
     SYNC,
     UNGROUPED,
     WAIT,
+    Atomic,
+    ListNames,
+    Query,
+    Restart,
+    encode_message,
 )
 from tensord.interpreter.wire.messages import MessageKind as M
 
@@ -82,7 +87,7 @@ def test_nothing_of_a_group_with_one_bad_message_is_admitted_and_its_outputs_are
     client = bare.client()
     x, y = client.upload([1.0]), client.upload([1.0])
     upload = client.upload_message([1.0])
-    client.send([ATOMIC, [*increments(client, x), upload, damage]])
+    client.send([ATOMIC, [*increments(client, x), encode_message(upload), damage]])
     assert len(bare.errors) == 1
     for poisoned in (x, client.ids):
         with pytest.raises(ProtocolError):
@@ -101,9 +106,9 @@ def test_a_group_is_a_list(bare: Bare, group: Any) -> None:
 def test_a_group_of_too_many_messages_is_refused_as_a_whole(bare: Bare) -> None:
     client = bare.client(batch=3)
     x = client.upload([0.0])
-    client.send([ATOMIC, increments(client, x, x, x)])
+    client.send(Atomic(increments(client, x, x, x)))
     assert client.fetch(x) == [3.0]
-    client.send([ATOMIC, increments(client, x, x, x, x)])
+    client.send(Atomic(increments(client, x, x, x, x)))
     with pytest.raises(ProtocolError, match="a group of 4 messages; 3 are allowed: make smaller groups"):
         client.fetch(x)
 
@@ -113,12 +118,12 @@ def test_what_is_refused_in_a_group_is_refused_alone(bare: Bare) -> None:
     client = bare.client(tensors=2)
     x = client.upload([0.0])
     group = [*increments(client, x), client.upload_message([1.0]), client.upload_message([2.0]), *increments(client, x)]
-    client.send([ATOMIC, group])
+    client.send(Atomic(group))
     assert (client.fetch(x), client.fetch(2)) == ([2.0], [1.0])
     with pytest.raises(QuotaError):
         client.fetch(3)
-    client.send([ATOMIC, [[RELEASE, (2, 3)], [PUBLISH, ("x",), (x,), 0]]])
-    assert client.ask([NAMES, "R"]) == ["x"]
+    client.send(Atomic([[RELEASE, (2, 3)], [PUBLISH, ("x",), (x,), 0]]))
+    assert client.ask(ListNames(0)) == ["x"]
 
 
 def test_a_cancelled_session_s_groups_are_refused_message_by_message(bare: Bare) -> None:
@@ -126,8 +131,8 @@ def test_a_cancelled_session_s_groups_are_refused_message_by_message(bare: Bare)
     x, y = client.upload([0.0]), client.upload([0.0])
     bare.drain()
     bare.engine.cancel(client.session)
-    client.send([ATOMIC, [*increments(client, x), [RELEASE, (y,)]]])
-    client.send([RESTART, 1])
+    client.send(Atomic([*increments(client, x), [RELEASE, (y,)]]))
+    client.send(Restart(1))
     assert y not in client.session.tensors
     with pytest.raises(CancelledError):
         client.fetch(x)
@@ -162,14 +167,14 @@ def test_only_a_restart_that_knows_of_the_latest_cancellation_undoes_it(bare: Ba
     client = bare.client()
     bare.engine.cancel(client.session)
     bare.engine.cancel(client.session)  # overtakes a restart that was sent after the first one
-    client.send([RESTART, generation])
+    client.send(Restart(generation))
     assert (client.session.cancelled is None) == (generation == 2)
 
 
 def test_questions_go_to_whoever_answers_them(bare: Bare) -> None:
     client = bare.client()
     with pytest.raises(ProtocolError, match="nobody here knows about 'stats'"):
-        client.ask([QUERY, "stats", (), "R"])
+        client.ask(Query("stats", (), 0))
     asked: list[Any] = []
 
     def answer(session: Any, what: str, arguments: Sequence[Any]) -> dict[str, int]:
@@ -179,14 +184,14 @@ def test_questions_go_to_whoever_answers_them(bare: Bare) -> None:
         return {"a": 1}
 
     bare.engine.admission.answer = answer
-    assert client.ask([QUERY, "stats", (5,), "R"]) == {"a": 1}
+    assert client.ask(Query("stats", (5,), 0)) == {"a": 1}
     assert asked == [(client.session, "stats", (5,))]
     with pytest.raises(ProtocolError, match="could not be admitted: ValueError: no"):
-        client.ask([QUERY, "bad", (), "R"])
+        client.ask(Query("bad", (), 0))
 
 
 def test_names_are_listed_in_order(bare: Bare) -> None:
     client = bare.client()
     x = client.upload([1.0])
     client.publish("b", "a", ids=[x, x])
-    assert bare.client().ask([NAMES, "R"]) == ["a", "b"]
+    assert bare.client().ask(ListNames(0)) == ["a", "b"]

@@ -10,16 +10,16 @@ import pytest
 
 from tensord.interpreter.errors import MetadataError, ProtocolError, QuotaError
 from tensord.interpreter.wire.messages import (
-    CALL,
-    CHAIN,
-    EFFECT,
-    FETCH,
-    LOCATION,
-    LOOKUP,
-    PUBLISH,
-    RELEASE,
-    SIGNATURE,
-    UNPUBLISH,
+    Call,
+    Chain,
+    Effect,
+    Fetch,
+    Location,
+    Lookup,
+    Publish,
+    Release,
+    Signature,
+    Unpublish,
 )
 
 from ..bare_engine import ONE, Bare, Client
@@ -56,12 +56,12 @@ def test_a_view_and_a_lookup_count_as_tensors(bare: Bare) -> None:
     x, _ = client.upload([1.0]), client.upload([1.0])
     client.publish("x", ids=[x])
     number = client.signature("flip", (((1,), "float64"),), (("axis", None),))
-    client.send([CALL, number, (x,), (client.new(),), 0, 1])
+    client.send(Call(number, (x,), (client.new(),), 0, 1))
     with pytest.raises(QuotaError, match="2 of 2"):
         client.fetch(client.ids)
     client.release(client.ids)
     with pytest.raises(QuotaError, match="2 of 2"):
-        client.ask([LOOKUP, ("x",), (client.new(),), "R", False])
+        client.ask(Lookup(("x",), (client.new(),), 0, False))
 
 
 def test_an_op_that_releases_its_operand_needs_no_more_tensors(bare: Bare) -> None:
@@ -76,7 +76,7 @@ def test_releasing_one_handle_twice_over_makes_no_place_for_two(bare: Bare) -> N
     client = bare.client(tensors=1)
     x = client.upload([1.0])
     number = client.signature("add", (((1,), "float64"), "float"))
-    client.send([CALL, number, (x, 1.0), (client.new(),), 1 << 1 | 1 << 40, 1])  # bits of a scalar, and of nothing
+    client.send(Call(number, (x, 1.0), (client.new(),), 1 << 1 | 1 << 40, 1))  # bits of a scalar, and of nothing
     with pytest.raises(QuotaError):
         client.fetch(client.ids)
 
@@ -143,7 +143,7 @@ def test_the_maker_is_charged_whoever_holds_what_it_made(bare: Bare) -> None:
     client.publish("x", ids=[x])
     theirs = other.lookup("x")
     client.release(x)
-    client.ask([UNPUBLISH, ("x",), "R"])
+    client.ask(Unpublish(("x",), 0))
     assert (charged(client), charged(other)) == (32, 0)
     kept = other.call("negative", theirs, released=1, meta=FOUR)  # may take over the memory: then it is its own
     assert (charged(client), charged(other)) == (0, 32)
@@ -160,7 +160,7 @@ def test_a_session_that_has_ended_leaves_only_its_account(bare: Bare) -> None:
     bare.drain()
     storage: Any = other.session.tensors[theirs].storage
     assert storage.account.bytes == 32
-    other.ask([UNPUBLISH, ("x",), "R"])
+    other.ask(Unpublish(("x",), 0))
     account = storage.account
     other.release(theirs)
     assert (account.bytes, account.names) == (0, 0)
@@ -171,10 +171,10 @@ def test_sizes_that_data_decide_are_charged_when_they_are_known(bare: Bare) -> N
     x = client.upload([3.0, 1.0, 3.0, 1.0])  # 32 bytes
     many = client.upload([3.0, 1.0, 2.0, 4.0])  # 32 bytes
     number = client.signature("unique_values", (FOUR,))
-    client.send([CALL, number, (x,), (client.new(),), 0, 1])
+    client.send(Call(number, (x,), (client.new(),), 0, 1))
     assert client.fetch(client.ids) == [1.0, 3.0]
     assert charged(client) == 80
-    client.send([CALL, number, (many,), (client.new(),), 0, 1])
+    client.send(Call(number, (many,), (client.new(),), 0, 1))
     with pytest.raises(QuotaError, match="32 bytes more") as caught:
         client.fetch(client.ids)
     assert (caught.value.op, caught.value.location) == ("unique_values", "user.py:1")
@@ -188,9 +188,9 @@ def test_an_op_on_a_size_that_data_decide_is_refused_when_that_is_known() -> Non
     client = bare.client(bytes=60)
     x = client.upload([3.0, 1.0, 2.0, 4.0])
     unique, negative = client.signature("unique_values", (FOUR,)), client.signature("negative", (None,))
-    client.send([CALL, unique, (x,), (2,), 0, 1], [RELEASE, (x,)], [CALL, negative, (2,), (3,), 0, 1])
+    client.send(Call(unique, (x,), (2,), 0, 1), Release((x,)), Call(negative, (2,), (3,), 0, 1))
     with pytest.raises(QuotaError, match="32 bytes more") as caught:
-        client.ask([FETCH, 3, "R", 1, 0])
+        client.ask(Fetch(3, 0, 1, 0))
     assert caught.value.op == "negative"
     assert client.fetch(2) == [1.0, 2.0, 3.0, 4.0]
     client.release(2, 3)
@@ -200,7 +200,7 @@ def test_an_op_on_a_size_that_data_decide_is_refused_when_that_is_known() -> Non
 def test_numbers_of_signatures_and_locations_are_bounded(bare: Bare) -> None:
     client = bare.client(signatures=2, locations=2, text=10)
     x = client.upload([1.0])
-    client.send([LOCATION, 3, "far"], [LOCATION, 2, "long" * 10])
+    client.send(Location(3, "far"), Location(2, "long" * 10))
     assert [type(error) for error in bare.errors] == [QuotaError, QuotaError]
     assert client.session.locations == {1: "user.py:1"}
     client.call("negative", x)
@@ -213,11 +213,11 @@ def test_numbers_of_signatures_and_locations_are_bounded(bare: Bare) -> None:
 
 def test_chains_are_bounded(bare: Bare) -> None:
     client = bare.client(chains=1)
-    client.send([CHAIN, client.new()], [CHAIN, client.new()])
+    client.send(Chain(client.new()), Chain(client.new()))
     assert "one chain more" in str(bare.errors[0])
     with pytest.raises(ProtocolError):
-        client.ask([EFFECT, (), client.ids, print, "R", 0])
-    client.send([RELEASE, (1,)], [CHAIN, client.new()])
+        client.ask(Effect((), client.ids, print, 0, 0))
+    client.send(Release((1,)), Chain(client.new()))
     assert len(bare.errors) == 1
     assert len(client.session.chains) == 1
 
@@ -227,14 +227,14 @@ def test_names_are_bounded_by_who_published_them_last(bare: Bare) -> None:
     x, y = client.upload([1.0]), other.upload([2.0])
     client.publish("a", "b", ids=[x, x])
     with pytest.raises(QuotaError, match="1 names more: the session has published 2 of 2; unpublish some"):
-        client.ask([PUBLISH, ("a", "c"), (x, x), "R"])
+        client.ask(Publish(("a", "c"), (x, x), 0))
     other.publish("a", ids=[y])
     client.publish("c", ids=[x])
     with pytest.raises(QuotaError, match="a name of 10 characters; 9 are allowed"):
-        client.ask([PUBLISH, ("n" * 10,), (x,), "R"])
+        client.ask(Publish(("n" * 10,), (x,), 0))
     with pytest.raises(MetadataError):
-        client.ask([LOOKUP, ("nothing",), (client.new(),), "R", False])
-    other.ask([UNPUBLISH, ("a", "b", "c"), "R"])
+        client.ask(Lookup(("nothing",), (client.new(),), 0, False))
+    other.ask(Unpublish(("a", "b", "c"), 0))
     assert (client.session.account.names, other.session.account.names) == (0, 0)
 
 
@@ -254,7 +254,7 @@ def test_a_signature_nested_too_deeply_is_the_error_of_each_call_that_uses_it(ba
         fields[field] = nested(levels)
         number = client.signature("negative", fields[1], fields[0], fields[2])
         x = client.upload([1.0])
-        client.send([CALL, number, (x,), (client.new(),), 0, 1])
+        client.send(Call(number, (x,), (client.new(),), 0, 1))
         with pytest.raises(error) as caught:
             client.fetch(client.ids)
         assert isinstance(caught.value, QuotaError) == (levels > 8)
@@ -274,8 +274,8 @@ def test_operands_of_all_signatures_are_counted_until_their_numbers_mean_somethi
 
     def concat(number: int, count: int) -> list[float]:
         client.send(
-            [SIGNATURE, number, "concat", (("axis", 0),), (ONE,) * count, "cpu:0", None],
-            [CALL, number, (x,) * count, (client.new(),), 0, 1],
+            Signature(number, "concat", (("axis", 0),), (ONE,) * count, "cpu:0", None),
+            Call(number, (x,) * count, (client.new(),), 0, 1),
         )
         return client.fetch(client.ids)
 

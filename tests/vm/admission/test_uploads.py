@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tensord.interpreter.errors import MetadataError
-from tensord.interpreter.wire.messages import RELEASE
+from tensord.interpreter.wire.messages import Release, encode_message
 from tensord.vm.admission.inline import COPIED_BYTES
 
 from ..bare_engine import Bare
@@ -19,9 +19,9 @@ def test_a_small_upload_is_there_at_once_in_memory_of_the_device() -> None:
     bare = Bare()
     client = bare.client()
     message = client.upload_message(SMALL)
-    bare.engine.handle(client.session, message)
+    bare.engine.handle(client.session, encode_message(message))
     assert not bare.engine.live
-    message[5][:] = -1.0
+    message.payload[:] = -1.0
     assert client.fetch(client.ids) == SMALL.tolist()
 
 
@@ -39,7 +39,7 @@ def test_uploads_leave_one_kind_of_record_and_no_memory_behind(values: np.ndarra
     assert (record.op, record.device, record.nbytes) == ("upload", "cpu:0", values.nbytes)
     assert [(operand.kind, operand.version) for operand in record.operands] == [("mut", 1)]
     assert client.fetch(x) == values.tolist()
-    client.send([RELEASE, (x,)])
+    client.send(Release((x,)))
     assert bare.device.allocated == client.session.account.bytes == 0
 
 
@@ -47,8 +47,6 @@ def test_uploads_leave_one_kind_of_record_and_no_memory_behind(values: np.ndarra
 def test_a_dtype_that_is_not_the_payloads_is_refused(dtype: str) -> None:
     """NumPy's float64 is equal to None, and so to what is not found."""
     client = Bare().client()
-    message = client.upload_message(SMALL)
-    message[3] = dtype
-    client.send(message)
+    client.send(client.upload_message(SMALL)._replace(dtype=dtype))
     with pytest.raises(MetadataError, match="asarray"):
         client.fetch(client.ids)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tensord.interpreter.errors import DeviceMemoryError
-from tensord.interpreter.wire.messages import CALL, CHAIN, EFFECT
+from tensord.interpreter.wire.messages import Call, Chain, Effect
 from tensord.vm.model.device_state import UNCOUNTED
 
 from ..bare_engine import ONE, Bare, Client
@@ -21,7 +21,7 @@ def client(request: pytest.FixtureRequest) -> Client:
 
 
 def call(client: Client, op: str, id_: int, meta: Any, *attributes: tuple[str, Any]) -> int:
-    client.send([CALL, client.signature(op, (meta,), attributes), (id_,), (client.new(),), 0, 1])
+    client.send(Call(client.signature(op, (meta,), attributes), (id_,), (client.new(),), 0, 1))
     return client.ids
 
 
@@ -47,6 +47,6 @@ def test_nobody_gets_a_copy_of_it(client: Client, vast: int) -> None:
     with pytest.raises(DeviceMemoryError, match="use a part of it"):
         client.fetch(vast)
     chain = client.new()
-    client.send([CHAIN, chain])
+    client.send(Chain(chain))
     with pytest.raises(DeviceMemoryError, match="a side effect's values"):
-        client.ask([EFFECT, (vast,), chain, None, "R", 1])
+        client.ask(Effect((vast,), chain, None, 0, 1))

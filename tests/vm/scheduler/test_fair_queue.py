@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tensord.interpreter.wire.messages import CALL, FETCH, RELEASE
+from tensord.interpreter.wire.messages import CALL, Call, Fetch, Release
 from tensord.vm.engine import Engine
 from tensord.vm.scheduler import fair_queue
 from tensord.vm.scheduler.fair_queue import DEPTH, FEW
@@ -150,9 +150,9 @@ def test_who_waits_for_memory_keeps_nobody_else_in_the_backlog() -> None:
     while waiting:  # released in any order: so each finds memory in the end
         bare.drain()
         gone = [waiting.pop(rng.randrange(len(waiting))) for _ in range(min(3, len(waiting)))]
-        a.send([RELEASE, tuple(gone)])
+        a.send(Release(tuple(gone)))
     bare.drain()
-    b.send([FETCH, result, 7, 0, 0])
+    b.send(Fetch(result, 7, 0, 0))
     bare.drain()
     assert 7 in b.answers
     assert not bare.engine.live
@@ -191,7 +191,7 @@ def test_a_small_op_runs_at_once_although_every_stream_is_busy() -> None:
     a.send(*([CALL, number, (x,), (id_,), 0, 1] for id_ in range(2, 52)))
     assert len(queue(bare)) + len(queue(bare, 1)) == 50
     result = b.call("negative", y)
-    b.send([FETCH, result, 1, 0, 0])
+    b.send(Fetch(result, 1, 0, 0))
     assert b.answers[1][0].tolist() == [-2.0]
     assert len(queue(bare)) + len(queue(bare, 1)) == 50
     bare.drain()
@@ -210,11 +210,11 @@ def test_a_small_op_runs_at_once_beside_instructions_that_have_no_memory_yet() -
     assert bare.engine.scheduler.dispatcher.backlog
     assert bare.engine.devices["cpu:0"].unreserved
     result = b.call("negative", y)
-    b.send([FETCH, result, 77, 0, 0])
+    b.send(Fetch(result, 77, 0, 0))
     assert b.answers[77][0].tolist() == [-2.0]
     bare.device.limit = bare.device.allocated + 8000  # now nothing is left beside what they need
     more = b.call("negative", y)
-    b.send([FETCH, more, 78, 0, 0])
+    b.send(Fetch(more, 78, 0, 0))
     assert 78 not in b.answers
     bare.device.limit = 1 << 24
     bare.drain()
@@ -228,15 +228,15 @@ def test_what_overtakes_a_busy_stream_takes_no_memory_that_is_free_only_in_its_o
     busy = client.call("negative", client.upload([1.0] * 1000), meta=big)
     x, y = client.upload([1.0, 2.0]), client.upload([3.0, 4.0])
     total, reader = client.signature("sum", (big,)), client.signature("add", (two, scalar))
-    client.send([CALL, total, (busy,), (client.new(),), 0, 1])
-    client.send([CALL, reader, (x, client.ids), (client.new(),), 0, 1])
+    client.send(Call(total, (busy,), (client.new(),), 0, 1))
+    client.send(Call(reader, (x, client.ids), (client.new(),), 0, 1))
     read = client.ids
-    client.send([RELEASE, (x,)])  # its reader is queued: the memory is that stream's to use again, behind it
+    client.send(Release((x,)))  # its reader is queued: the memory is that stream's to use again, behind it
     device = bare.engine.devices["cpu:0"]
     assert device.reusable
     number = client.signature("setitem", (two, "float"), (("index", (0,)),))
-    client.send([CALL, number, (y, 9.0), (client.new(),), 0, 1])  # too much for `immediate`; but it runs inline
-    client.send([FETCH, client.ids, 5, 0, 0])
+    client.send(Call(number, (y, 9.0), (client.new(),), 0, 1))  # too much for `immediate`; but it runs inline
+    client.send(Fetch(client.ids, 5, 0, 0))
     assert client.answers[5][0].tolist() == [9.0, 4.0]
     assert device.reusable
     assert client.fetch(read) == [-999.0, -998.0]

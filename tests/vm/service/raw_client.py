@@ -261,9 +261,9 @@ class RawClient:
         self.batch([CALL, signature, inputs, [result], released, location])
         return result
 
-    def fetch(self, id_: int, hold: int = 0) -> Any:
+    def fetch(self, id_: int, export: int = 0) -> Any:
         """The value of a tensor."""
-        return self.ask(FETCH, id_, ..., 0, hold)
+        return self.ask(FETCH, id_, ..., 0, export)
 
 
 class MemoryFile:

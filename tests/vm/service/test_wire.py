@@ -182,7 +182,7 @@ def test_uploads_from_a_memory_file_are_used_in_place_until_they_are_freed(conne
             client.sync()
 
 
-def test_a_fetch_with_a_hold_is_read_in_the_memory_of_the_daemon(connect: Callable[..., RawClient]) -> None:
+def test_a_fetch_with_an_export_is_read_in_the_memory_of_the_daemon(connect: Callable[..., RawClient]) -> None:
     client = connect(host=host_text())
     meta = [[LARGE // 8], "float64"]
     client.batch([UPLOAD, 1, meta[0], "float64", "cpu:0", None, 0], uploads=[[0, -1, 0]], payloads=[bytes(LARGE)])
@@ -199,17 +199,17 @@ def test_a_fetch_with_a_hold_is_read_in_the_memory_of_the_daemon(connect: Callab
     assert not held.flags.writeable
     assert (held.min(), held.max()) == (1.0, 1.0)  # a later write leaves it alone
     assert (later.min(), later.max()) == (2.0, 2.0)
-    assert client.fetch(3, 0)[0] == 1.0  # the hold is a tensor
+    assert client.fetch(3, 0)[0] == 1.0  # the export is a tensor
     client.batch([RELEASE, [3, 4]])
     with pytest.raises(Failed, match="tensor 3 was released"):
         client.fetch(3)
 
 
-def test_a_hold_exists_even_if_the_answer_is_a_copy(client: RawClient) -> None:
+def test_an_export_exists_even_if_the_answer_is_a_copy(client: RawClient) -> None:
     id_ = client.upload([1.0, 2.0])
-    hold = next(client.ids)
-    assert client.fetch(id_, hold).tolist() == [1.0, 2.0]
-    assert client.fetch(hold).tolist() == [1.0, 2.0]
+    export = next(client.ids)
+    assert client.fetch(id_, export).tolist() == [1.0, 2.0]
+    assert client.fetch(export).tolist() == [1.0, 2.0]
 
 
 def test_complex_numbers_travel_as_ext_type_1(client: RawClient) -> None:

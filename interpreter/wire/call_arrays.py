@@ -1,0 +1,45 @@
+"""CALL messages as arrays, where there is one per op.
+
+A CALL stays an array on the way of most ops: the client appends it and marks releases on it, and the machine runs it
+from the array (`vm/admission/inline.py`). Code that needs a part of such an array asks here. A call that takes the long
+way through admission is a named message like all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .messages import CALL, Call, Message
+
+_SIGNATURE, _INPUTS, _OUTPUTS, _RELEASED = (
+    Call._fields.index(name) + 1 for name in ("signature", "inputs", "outputs", "released")
+)
+
+
+def new_call(signature: int, inputs: Sequence[Any], outputs: Sequence[int], location: int) -> list[Any]:
+    """A call that releases nothing yet."""
+    return [CALL, signature, inputs, outputs, 0, location]
+
+
+def signature_of(call: Message) -> int:
+    """The number of a call's signature."""
+    number: int = call[_SIGNATURE]
+    return number
+
+
+def inputs_of(call: Message) -> Sequence[Any]:
+    """Ids, or scalars where the signature says so."""
+    inputs: Sequence[Any] = call[_INPUTS]
+    return inputs
+
+
+def outputs_of(call: Message) -> Sequence[int]:
+    """The ids of a call's results."""
+    outputs: Sequence[int] = call[_OUTPUTS]
+    return outputs
+
+
+def mark_released(call: list[Any], operand: int) -> None:
+    """Release that operand (inputs first, then outputs) with the call."""
+    call[_RELEASED] |= 1 << operand

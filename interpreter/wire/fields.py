@@ -1,0 +1,174 @@
+"""What a field of a message may hold, and what it stands for.
+
+A message's declaration (`messages`) annotates each field with one of the types below. A type carries a `Field`: the
+check that an untrusted value has to pass, the role of the value, and the setting in a session's `Limits` that bounds
+it. Whatever depends on a field is derived from there, so a new message needs its declaration and a handler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum, auto
+from typing import Annotated, Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..types.meta import MAX_NDIM
+
+Check: TypeAlias = Callable[[Any], bool]
+
+LARGEST = 2**63 - 1
+SEQUENCES = frozenset({tuple, list})
+NESTED = frozenset({tuple, list, dict})
+OPERANDS = frozenset({bool, int, float, complex})
+TEXT = frozenset({str})
+
+
+class Role(Enum):
+    """What the value of a field stands for, where code has to know that of any message."""
+
+    USED = auto()  # ids of tensors that exist; among the operands of a call there may be scalars, too
+    NEW = auto()  # ids that the message defines; 0 is none
+    WRITTEN = auto()  # new ids, or those of tensors that the message overwrites
+    SIGNATURE = auto()  # the number that the message gives to a signature
+    REQUEST = auto()  # the number that the answer will name; 0 asks for none
+    LOCATION = auto()  # the number of the line in the user's code; 0 is none
+
+
+class Limit(NamedTuple):
+    """`setting` of `Limits` bounds the number, or the length, of `what`."""
+
+    setting: str
+    what: str
+
+
+class Field(NamedTuple):
+    """What is declared of one field. `least` bounds a field that is an integer; other fields have a `check`."""
+
+    check: Check
+    role: Role | None = None
+    limit: Limit | None = None
+    least: int | None = None
+
+
+def integer(least: int, role: Role | None = None, limit: Limit | None = None) -> Field:
+    """A field that holds an integer from `least` up."""
+    return Field(is_natural if least == 0 else is_id, role, limit, least)
+
+
+# -- checks: on the way of every message -------------------------------------------------------------------------------
+
+
+def is_natural(value: Any) -> bool:
+    """A number of something, a request, a location: not negative."""
+    return type(value) is int and 0 <= value <= LARGEST
+
+
+def is_id(value: Any) -> bool:
+    """The id of a tensor or of a chain."""
+    return type(value) is int and 0 < value <= LARGEST
+
+
+def is_ids(value: Any) -> bool:
+    """A list of ids."""
+    if type(value) not in SEQUENCES:
+        return False
+    for id_ in value:  # noqa: SIM110 - calls of `is_id` would cost more than all else
+        if type(id_) is not int or not 0 < id_ <= LARGEST:
+            return False
+    return True
+
+
+def is_some_ids(value: Any) -> bool:
+    """A list of at least one id."""
+    return is_ids(value) and len(value) > 0
+
+
+def is_text(value: Any) -> bool:
+    """A string."""
+    return type(value) is str
+
+
+def is_flag(value: Any) -> bool:
+    """True or False."""
+    return type(value) is bool
+
+
+def is_callback(value: Any) -> bool:
+    """A function, or None for a client that calls back itself."""
+    return value is None or callable(value)
+
+
+def is_sequence(value: Any) -> bool:
+    """A list, of elements that its reader checks."""
+    return type(value) in SEQUENCES
+
+
+def is_optional_sequence(value: Any) -> bool:
+    """None, or such a list."""
+    return value is None or type(value) in SEQUENCES
+
+
+def is_collection(value: Any) -> bool:
+    """A list or a map; its reader checks the elements."""
+    return type(value) in NESTED
+
+
+def is_operands(value: Any) -> bool:
+    """Ids and scalars."""
+    return type(value) in SEQUENCES and OPERANDS.issuperset(map(type, value))
+
+
+def is_array(value: Any) -> bool:
+    """A payload."""
+    return type(value) is np.ndarray
+
+
+def is_shape(value: Any) -> bool:
+    """The sizes of at most 64 dimensions."""
+    if type(value) not in SEQUENCES or len(value) > MAX_NDIM:
+        return False
+    for size in value:  # noqa: SIM110 - as in `is_ids`
+        if type(size) is not int or not 0 <= size <= LARGEST:
+            return False
+    return True
+
+
+def is_texts(value: Any) -> bool:
+    """A list of strings."""
+    return type(value) in SEQUENCES and TEXT.issuperset(map(type, value))
+
+
+# -- types of fields ---------------------------------------------------------------------------------------------------
+
+Request: TypeAlias = Annotated[int, integer(0, Role.REQUEST)]
+LocationNumber: TypeAlias = Annotated[int, integer(0, Role.LOCATION)]
+NewLocationNumber: TypeAlias = Annotated[int, integer(0, limit=Limit("locations", "location"))]
+SignatureNumber: TypeAlias = Annotated[int, integer(0)]
+NewSignatureNumber: TypeAlias = Annotated[int, integer(0, Role.SIGNATURE, limit=Limit("signatures", "signature"))]
+Generation: TypeAlias = Annotated[int, integer(0)]
+Bits: TypeAlias = Annotated[int, integer(0)]
+
+UsedId: TypeAlias = Annotated[int, integer(1, Role.USED)]
+UsedIds: TypeAlias = Annotated[Sequence[int], Field(is_ids, Role.USED)]
+OneOrMoreIds: TypeAlias = Annotated[Sequence[int], Field(is_some_ids, Role.USED)]
+NewId: TypeAlias = Annotated[int, integer(1, Role.NEW)]
+NewIdOrZero: TypeAlias = Annotated[int, integer(0, Role.NEW)]
+NewIds: TypeAlias = Annotated[Sequence[int], Field(is_ids, Role.NEW)]
+WrittenIds: TypeAlias = Annotated[Sequence[int], Field(is_ids, Role.WRITTEN)]
+ChainId: TypeAlias = Annotated[int, integer(1)]
+Operands: TypeAlias = Annotated[Sequence[Any], Field(is_operands, Role.USED)]
+
+Text: TypeAlias = Annotated[str, Field(is_text)]
+LocationText: TypeAlias = Annotated[str, Field(is_text, limit=Limit("text", "location"))]
+Names: TypeAlias = Annotated[Sequence[str], Field(is_texts)]
+Flag: TypeAlias = Annotated[bool, Field(is_flag)]
+Shape: TypeAlias = Annotated[Sequence[int], Field(is_shape)]
+Payload: TypeAlias = Annotated[NDArray[Any], Field(is_array)]
+Callback: TypeAlias = Annotated[Callable[..., Any] | None, Field(is_callback)]
+Attributes: TypeAlias = Annotated[Sequence[Any] | Mapping[str, Any], Field(is_collection)]
+Metas: TypeAlias = Annotated[Sequence[Any], Field(is_sequence)]
+Targets: TypeAlias = Annotated[Sequence[Any] | None, Field(is_optional_sequence)]
+Arguments: TypeAlias = Annotated[Sequence[Any], Field(is_sequence)]
+Group: TypeAlias = Annotated[Sequence[Any], Field(is_sequence, limit=Limit("batch", "group"))]

@@ -1,0 +1,81 @@
+"""The ids, the request and the location in any message, by the roles of its declared fields.
+
+The message is an array that may be damaged: the sender of a damaged message learns of that by the message's own request
+and line. So a field that its form would refuse counts as absent, and so does a group inside of a group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from .fields import SEQUENCES, Field, Role
+from .forms import FIELDS, has_kind, name_fields
+from .messages import Atomic, Message, Signature
+
+TENSORS = frozenset({Role.USED, Role.NEW, Role.WRITTEN})
+OUTPUTS = frozenset({Role.NEW, Role.WRITTEN})
+
+# Kind -> the position and the declaration of each field that has a role.
+ROLES: dict[int, tuple[tuple[int, Field], ...]] = {
+    kind: tuple((position, field) for position, field in enumerate(fields.values(), 1) if field.role is not None)
+    for kind, fields in FIELDS.items()
+}
+
+
+def ids_of(array: Message, roles: Collection[Role] = TENSORS) -> list[int]:
+    """The ids of tensors in a message, those in the messages of a group included.
+
+    The integers among the inputs of a CALL are all taken for ids: only the signature says which of them are scalars.
+    """
+    return [id_ for message in messages_of(array) for value in values_of(message, roles) for id_ in ids_in(value)]
+
+
+def outputs_of(array: Any) -> list[int]:
+    """The ids to poison if the message is refused: those that it was to define or to overwrite.
+
+    A message that asks for an answer has none, since its sender is told.
+    """
+    return [] if asks(array) else ids_of(array, OUTPUTS)
+
+
+def signatures_of(array: Any) -> list[Signature]:
+    """The SIGNATURE messages in a message: each has a sound number, its other fields may be damaged."""
+    numbered = (one for one in messages_of(array) if any(True for _ in values_of(one, {Role.SIGNATURE})))
+    named = (name_fields(one, Signature) for one in numbered)
+    return [signature for signature in named if signature is not None]
+
+
+def number_of(array: Any, role: Role) -> int:
+    """The request of a message, or its location; 0 if the message has none."""
+    return next((int(value) for value in values_of(array, {role})), 0)
+
+
+def asks(array: Any) -> bool:
+    """Is the message of a kind that is answered?"""
+    return has_kind(array) and any(field.role is Role.REQUEST for _, field in ROLES[array[0]])
+
+
+def messages_of(array: Any) -> Iterator[Any]:
+    """The messages of a group, else the message itself."""
+    group = name_fields(array, Atomic)
+    if group is None:
+        yield array
+        return
+    if type(group.messages) in SEQUENCES:
+        yield from (inner for inner in group.messages if name_fields(inner, Atomic) is None)
+
+
+def values_of(array: Any, roles: Collection[Role]) -> Iterator[Any]:
+    """The values of the fields with one of these roles."""
+    if not has_kind(array):
+        return
+    for position, field in ROLES[array[0]]:
+        if field.role in roles and position < len(array) and field.check(array[position]):
+            yield array[position]
+
+
+def ids_in(value: Any) -> Iterator[int]:
+    """The ids in a field: the one, or those of the list. 0 is none."""
+    ids = (value,) if type(value) is int else value
+    return (id_ for id_ in ids if type(id_) is int and id_ > 0)

@@ -1,0 +1,260 @@
+"""Every field of every kind of message, with each value of a wrong type: refused by the field's name, nothing changed.
+
+The kinds and the fields come from the declarations, so a new field is tested once its type has a line in `FITTING`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection, Iterator
+from typing import Any, get_type_hints
+
+import numpy as np
+import pytest
+
+from tensord.interpreter.errors import ProtocolError
+from tensord.interpreter.wire import fields
+from tensord.interpreter.wire.fields import Role
+from tensord.interpreter.wire.forms import FIELDS
+from tensord.interpreter.wire.messages import (
+    ATOMIC,
+    CALL,
+    DECLARATIONS,
+    UNGROUPED,
+    Atomic,
+    Call,
+    Chain,
+    Effect,
+    Fetch,
+    ListNames,
+    Location,
+    Lookup,
+    MessageKind,
+    NamedMessage,
+    Publish,
+    Query,
+    Release,
+    Restart,
+    Signature,
+    Sync,
+    ToDevice,
+    Unpublish,
+    Upload,
+    Wait,
+    encode_message,
+)
+from tensord.interpreter.wire.roles import ids_of, outputs_of
+
+from ..bare_engine import ONE, Bare, Client
+
+DEEP: list[Any] = functools.reduce(lambda inner, _: [inner], range(10_000), [])
+STRANGE: dict[str, Any] = {
+    "None": None,
+    "-1": -1,
+    "2**70": 2**70,
+    "NaN": float("nan"),
+    "1.5": 1.5,
+    "x": "x",
+    "[]": [],
+    "[[]]": [[]],
+    "deep": DEEP,
+}
+LISTS = ("[]", "[[]]", "deep")
+
+# Which of these values a field of each type may hold; all others are of a wrong type.
+FITTING: dict[Any, tuple[str, ...]] = {
+    fields.Request: (),
+    fields.LocationNumber: (),
+    fields.NewLocationNumber: (),
+    fields.SignatureNumber: (),
+    fields.NewSignatureNumber: (),
+    fields.Generation: (),
+    fields.Bits: (),
+    fields.UsedId: (),
+    fields.UsedIds: ("[]",),
+    fields.OneOrMoreIds: (),
+    fields.NewId: (),
+    fields.NewIdOrZero: (),
+    fields.NewIds: ("[]",),
+    fields.WrittenIds: ("[]",),
+    fields.ChainId: (),
+    fields.Operands: ("[]",),
+    fields.Text: ("x",),
+    fields.LocationText: ("x",),
+    fields.Names: ("[]",),
+    fields.Flag: (),
+    fields.Shape: ("[]",),
+    fields.Payload: (),
+    fields.Callback: ("None",),
+    fields.Attributes: LISTS,
+    fields.Metas: LISTS,
+    fields.Targets: ("None", *LISTS),
+    fields.Arguments: LISTS,
+    fields.Group: LISTS,
+}
+
+REQUEST, NEW = 60, 50
+
+
+def well_formed(tensor: int, signature: int, chain: int) -> dict[type[NamedMessage], NamedMessage]:
+    """A message of each kind that would be admitted."""
+    messages: list[NamedMessage] = [
+        Call(signature, (tensor, 1.0), (NEW,), 0, 1),
+        Release((tensor,)),
+        Upload(NEW, (4,), "float64", "cpu:0", np.ones(4), 1),
+        Fetch(tensor, REQUEST, 1, NEW),
+        Wait((tensor,), REQUEST, 1),
+        Sync(REQUEST, 1),
+        Effect((tensor,), chain, None, REQUEST, 1),
+        Chain(NEW),
+        Signature(signature, "add", (), (ONE, ONE), "cpu:0", None),
+        Location(1, "other.py:1"),
+        Publish(("x",), (tensor,), REQUEST),
+        Lookup(("kept",), (NEW,), REQUEST, snapshot=False),
+        Unpublish(("kept",), REQUEST),
+        ToDevice(tensor, NEW, "cpu:0", 1),
+        Restart(0),
+        Atomic([encode_message(Release((tensor,)))]),
+        ListNames(REQUEST),
+        Query("stats", (), REQUEST),
+    ]
+    return {type(message): message for message in messages}
+
+
+def wrong_fields(kinds: Collection[MessageKind]) -> Iterator[Any]:
+    """Each field of these kinds, and the name of a value of a wrong type."""
+    for kind, declaration in [(kind, DECLARATIONS[kind]) for kind in sorted(kinds)]:
+        for name, annotation in get_type_hints(declaration, include_extras=True).items():
+            for text in STRANGE:
+                if text not in FITTING[annotation]:
+                    yield pytest.param(kind, name, text, id=f"{kind.name}-{name}-{text}")
+
+
+class Scene:
+    """A client with a tensor, a signature, a chain and a name, and all that is known of its session."""
+
+    def __init__(self) -> None:
+        self.bare = Bare()
+        self.bare.engine.admission.answer = lambda *_: None
+        self.client: Client = self.bare.client()
+        self.tensor = self.client.upload([1.0])
+        self.signature = self.client.signature("add", (ONE, "float"))
+        self.chain = self.client.new()
+        self.client.send(Chain(self.chain))
+        self.client.publish("kept", ids=[self.tensor])
+        self.client.answers.clear()
+
+    def message(self, kind: MessageKind) -> NamedMessage:
+        return well_formed(self.tensor, self.signature, self.chain)[DECLARATIONS[kind]]
+
+    def damaged(self, kind: MessageKind, name: str, value: Any) -> list[Any]:
+        """That message with another value in one field."""
+        message = self.message(kind)
+        array = encode_message(message)
+        array[1 + message._fields.index(name)] = value
+        return array
+
+    def state(self) -> Any:
+        session, engine = self.client.session, self.bare.engine
+        return (
+            {id_: tensor for id_, tensor in session.tensors.items() if id_ < NEW},
+            {**session.plans, self.signature: None},
+            dict(session.chains),
+            dict(session.locations),
+            (dict(engine.directory.names), engine.residency.copies - len(session.tensors)),
+            (session.cancelled, session.generation, session.account.bytes, session.payload),
+        )
+
+    def error(self) -> Exception | None:
+        """The one error that the client got: the answer to its request, or a report."""
+        found = [error for _, error in self.client.answers.values()] + self.bare.errors
+        assert len(found) == 1
+        return found[0]
+
+
+@pytest.mark.parametrize("kind", list(MessageKind), ids=lambda kind: kind.name)
+def test_the_message_is_admitted_if_nothing_is_wrong(kind: MessageKind) -> None:
+    scene = Scene()
+    scene.client.send(scene.message(kind))
+    scene.bare.drain()
+    assert scene.bare.errors == []
+    assert [error for _, error in scene.client.answers.values() if error is not None] == []
+
+
+@pytest.mark.parametrize(("kind", "name", "text"), list(wrong_fields(set(MessageKind))))
+def test_a_field_of_a_wrong_type_is_refused_by_its_name(kind: MessageKind, name: str, text: str) -> None:
+    scene = Scene()
+    before = scene.state()
+    array = scene.damaged(kind, name, STRANGE[text])
+    scene.client.send(array)
+    scene.bare.drain()
+    error = scene.error()
+    assert isinstance(error, ProtocolError)
+    assert f"the field {name!r} of a {kind.name} message is" in error.message
+    assert scene.state() == before
+    assert set(scene.client.session.tensors) - {scene.tensor} == set(outputs_of(array))  # poisoned
+    for id_ in outputs_of(array):
+        with pytest.raises(ProtocolError):
+            scene.client.fetch(id_)
+    assert scene.client.fetch(scene.tensor) == [1.0]
+
+
+@pytest.mark.parametrize(("kind", "name", "text"), list(wrong_fields(set(MessageKind) - UNGROUPED)))
+def test_a_group_with_such_a_field_is_refused_as_a_whole(kind: MessageKind, name: str, text: str) -> None:
+    scene = Scene()
+    before = scene.state()
+    group = [encode_message(Location(2, "other.py:2")), scene.damaged(kind, name, STRANGE[text])]
+    scene.client.send([ATOMIC, group])
+    scene.bare.drain()
+    assert f"the field {name!r} of a {kind.name} message is" in str(scene.error())
+    assert scene.state() == before
+
+
+@pytest.mark.parametrize("kind", list(MessageKind), ids=lambda kind: kind.name)
+def test_a_field_too_few_or_too_many_is_refused(kind: MessageKind) -> None:
+    for change in (lambda array: array[:-1], lambda array: [*array, 0]):
+        scene = Scene()
+        before = scene.state()
+        scene.client.send(change(encode_message(scene.message(kind))))
+        scene.bare.drain()
+        error = scene.error()
+        assert isinstance(error, ProtocolError)
+        assert f"a {kind.name} message has {len(FIELDS[kind])} fields after its kind" in error.message
+        assert scene.state() == before
+
+
+@pytest.mark.parametrize("output", [float("nan"), 60.0, True, 2**63, -1, 0, None, "x"])
+def test_no_result_has_an_id_that_is_none(output: Any) -> None:
+    """NaN as the newest id would let all ids be given again."""
+    scene = Scene()
+    before = scene.state()
+    scene.client.send([CALL, scene.signature, (scene.tensor, 1.0), (output,), 0, 1])
+    scene.bare.drain()
+    assert "the field 'outputs' of a CALL message is" in str(scene.error())
+    assert scene.state() == before
+    assert set(scene.client.session.tensors) == {scene.tensor}
+
+
+def test_a_refused_signature_stands_for_its_error_and_not_for_what_had_its_number() -> None:
+    scene = Scene()
+    client, number = scene.client, scene.signature
+    client.send([*encode_message(Signature(number, "multiply", (), (ONE, "float"), "cpu:0", None))[:-1], 5])
+    assert client.session.operands == 0
+    client.send(Call(number, (scene.tensor, 1.0), (NEW,), 0, 1))
+    with pytest.raises(ProtocolError, match="the field 'targets' of a SIGNATURE message is 5") as caught:
+        client.fetch(NEW)
+    assert (caught.value.op, caught.value.location) == ("multiply", "user.py:1")
+
+
+def test_a_refused_signature_with_a_number_beyond_the_limit_is_not_kept() -> None:
+    client = Bare().client(signatures=3)
+    client.send(Signature(4, "add", (), (ONE, ONE), "cpu:0", None))
+    assert client.session.plans == {}
+
+
+def test_every_role_that_names_tensors_is_declared_where_it_should_be() -> None:
+    """A field whose type is about ids has a role, so that no list of ids is overlooked."""
+    examples = well_formed(7, 9, 8).values()
+    mentioned = [ids_of(encode_message(message)) for message in examples]
+    assert all(set(ids) <= {7, NEW} for ids in mentioned)
+    assert {Role.USED, Role.NEW, Role.WRITTEN} <= {field.role for form in FIELDS.values() for field in form.values()}
