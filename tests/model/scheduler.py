@@ -16,6 +16,7 @@ from tensord.streams.faults import Fault
 from tensord.streams.sim import SimOptions
 from tensord.vm.engine import Engine
 from tensord.vm.model.session import VmSession
+from tensord.vm.reporting.invariants import violations
 from tensord.vm.tracing.analysis.trace import Trace
 
 from .steps import Encoder, Program, Step
@@ -27,6 +28,10 @@ STEPS = 200_000  # actions after which a program that does not end is given up
 
 class Stuck(AssertionError):  # noqa: N818 - what happened
     """Instructions are live, and nothing can happen any more."""
+
+
+class Unsound(AssertionError):  # noqa: N818 - what happened
+    """An invariant of the engine is broken."""
 
 
 class Habits:
@@ -44,8 +49,11 @@ class Habits:
 class Machine:
     """An engine on model devices, a scheduler with its seed, and everything that was answered."""
 
-    def __init__(self, program: Program, seed: int, limits: dict[str, int] | None = None) -> None:
+    def __init__(
+        self, program: Program, seed: int, limits: dict[str, int] | None = None, *, strict: bool = False
+    ) -> None:
         world = program.world
+        self.strict = strict  # check the engine's invariants after every pass
         self.rng = random.Random(seed)
         self.habits = Habits(self.rng)
         self.now = 0
@@ -104,11 +112,17 @@ class Machine:
         engine = self.engine
         return bool(engine.pending or engine.scheduler.busy)
 
+    def schedule(self) -> None:
+        """One pass of the engine, and what is always true between two passes."""
+        self.engine.schedule()
+        if self.strict and (broken := violations(self.engine)):
+            raise Unsound("; ".join(broken[:5]))
+
     def act(self) -> bool:
         """One random action; False if there is none left."""
         choices: list[tuple[float, Any, Any]] = []
         if self.busy():
-            choices.append((self.habits.schedule, self.engine.schedule, ()))
+            choices.append((self.habits.schedule, self.schedule, ()))
         for stream in self.streams:
             weight = self.weights[stream.name]
             if stream.can_execute():
@@ -125,7 +139,7 @@ class Machine:
     def act_serially(self) -> bool:
         """The strict order: whatever is there, to its end."""
         while self.busy():
-            self.engine.schedule()
+            self.schedule()
         for stream in self.streams:
             if stream.can_execute():
                 stream.execute()

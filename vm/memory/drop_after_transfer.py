@@ -29,6 +29,7 @@ def drop_after_transfers(device: DeviceState, spare: Collection[Copy], freed: Ca
             transfer = transfer_under_way(copy, storage)
             if transfer is not None:
                 copy.uses += 1
+                device.standby[copy] = storage
                 forget(copy, storage)
                 await_transfer(copy, storage, transfer, freed)
 
@@ -50,6 +51,7 @@ def await_transfer(copy: Copy, storage: Storage, transfer: Instruction, freed: C
         if before is not None:
             before(done)
         copy.uses -= 1
+        del copy.device.standby[copy]
         if done.error is not None and is_last(copy, storage):
             put_back(copy, storage)
             return

@@ -12,6 +12,7 @@ The fields of the ledger are written by `memory` alone. What is always true of t
   dropped when they come up;
 - `replicas` are copies that may be valid on other devices, too, least recently used first. It may hold copies of which
   that is not true any more: whoever reads it checks;
+- `standby` are stale copies that keep their memory until a transfer has arrived: each is one more of the copy's `uses`;
 - `mapped` counts the exports of each copy that clients read in place;
 - `reusable` are buffers that no copy owns. Their last users are queued on that stream, so that later instructions of
   the stream may have them, and nobody else until the stream is drained.
@@ -49,6 +50,7 @@ class DeviceState:
         "planned",
         "replicas",
         "reusable",
+        "standby",
         "unknown",
         "unreserved",
         "unreserved_bytes",
@@ -74,6 +76,7 @@ class DeviceState:
         self.replicas: dict[Copy, Storage] = {}
         self.mapped: dict[Copy, int] = {}
         self.reusable: dict[Stream, list[Buffer]] = {}
+        self.standby: dict[Copy, Storage] = {}
 
     def inline(self) -> bool:
         """May a small op run on the driving thread now?"""

@@ -1,0 +1,322 @@
+"""What is always true of an engine between two passes, checked: each rule that the model's files state, on every
+object.
+
+The rules are those under "what is always true" in `model/tensor.py`, `model/device_state.py`, `model/instruction.py`
+and `scheduler/fair_queue.py`. A checker that asked the engine's own functions would repeat their mistakes, so
+everything is counted anew from what lives. It takes time in proportion to what is there, some 10 us per tensor and
+instruction.
+
+Run after every step of the random programs (tests/model) and in a live daemon by `tensord doctor --deep`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from ..model.device_state import DeviceState
+from ..model.instruction import PENDING, Instruction, Status
+from ..model.session import VmSession
+from ..model.tensor import Copy, Storage, Tensor
+
+if TYPE_CHECKING:
+    from ..engine import Engine
+
+MOST = 100  # violations told: one mistake often breaks many rules
+
+
+class Census:
+    """Everything that an engine holds, each object once."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.live = list(engine.live.values())
+        self.holders: Counter[Tensor] = Counter(engine.directory.tensors())
+        self.storages: dict[Storage, None] = {tensor.storage: None for tensor in self.holders}
+        self.copies: dict[Copy, None] = {}
+        for storage in self.storages:
+            self.copies |= dict.fromkeys(storage.current())
+        for session in engine.directory.sessions.values():
+            self.copies |= dict.fromkeys(session.chains.values())
+        for instruction in self.live:
+            self.copies |= dict.fromkeys(instruction.reads + instruction.writes)
+        for copy, _ in engine.residency.exports.values():
+            self.copies[copy] = None
+        for device in engine.devices.values():
+            self.copies |= dict.fromkeys(device.standby)
+
+    def accesses(self) -> Iterator[tuple[Instruction, Copy]]:
+        """(instruction, copy) for each live access, once also where it both reads and writes."""
+        for instruction in self.live:
+            for copy in dict.fromkeys(instruction.reads + instruction.writes):
+                yield instruction, copy
+
+
+def violations(engine: Engine) -> list[str]:
+    """The rules that are broken, with the objects that break them; empty if the engine is sound."""
+    census = Census(engine)
+    found: list[str] = []
+    for check in CHECKS:
+        for text in check(census):
+            found.append(f"{check.__name__}: {text}")
+            if len(found) >= MOST:
+                return found
+    return found
+
+
+# -- tensors and copies ------------------------------------------------------------------------------------------------
+
+
+def holders_are_counted(census: Census) -> Iterator[str]:
+    """A tensor has as many holders as handles and names."""
+    for tensor, count in census.holders.items():
+        if tensor.holders != count:
+            yield f"a tensor on {tensor.home.name} counts {tensor.holders} holders and has {count}"
+
+
+def sharers_are_counted(census: Census) -> Iterator[str]:
+    """A storage has as many sharers as live tensors."""
+    sharers = Counter(tensor.storage for tensor in census.holders)
+    for storage, count in sharers.items():
+        if storage.sharers != count:
+            yield f"{name(storage)} counts {storage.sharers} sharers and has {count}"
+
+
+def maps_hold_current_copies(census: Census) -> Iterator[str]:
+    """A copy is current exactly while its storage's map holds it, and then of the storage's version."""
+    mapped: set[Copy] = set()
+    for storage in census.storages:
+        mapped.update(storage.current())
+        for device, copy in storage.copies.items():
+            if copy.device is not device or copy.view is not None:
+                yield f"{copy} is in the map of {name(storage)} as the whole copy of {device.name}"
+        for (device, view), copy in (storage.views or {}).items():
+            if copy.device is not device or copy.view != view:
+                yield f"{copy} is in the map of {name(storage)} as another view of {device.name}"
+        for copy in storage.current():
+            if not copy.current:
+                yield f"{copy} is in the map of {name(storage)}, but stale"
+            if copy.version != storage.version:
+                yield f"{copy} is in the map of {name(storage)}, whose version is {storage.version}"
+    chains = {copy for session in census.engine.directory.sessions.values() for copy in session.chains.values()}
+    for copy in census.copies:
+        if copy.current and copy.nbytes > 0 and copy not in mapped and copy not in chains:
+            yield f"{copy} is current, but in no map"
+
+
+def uses_are_counted(census: Census) -> Iterator[str]:
+    """`uses` counts live accesses, mappings and standing by; `queued` those that a stream has."""
+    uses: Counter[Copy] = Counter()
+    queued: Counter[Copy] = Counter()
+    for instruction, copy in census.accesses():
+        uses[copy] += instruction.traits.holds_memory
+        queued[copy] += instruction.queue is not None and instruction.traits.holds_memory
+    for copy in census.copies:
+        besides = copy.device.mapped.get(copy, 0) + (copy in copy.device.standby)
+        if copy.uses != uses[copy] + besides:
+            yield f"{copy} counts {copy.uses} uses and has {uses[copy]} accesses and {besides} others"
+        if copy.queued != queued[copy]:
+            yield f"{copy} counts {copy.queued} queued uses and has {queued[copy]}"
+
+
+def access_lists_are_live(census: Census) -> Iterator[str]:
+    """A copy's writer and readers are live instructions with that access; a finished access has left."""
+    live = set(census.live)
+    for copy in census.copies:
+        if copy.writer is not None and (copy.writer not in live or copy not in copy.writer.writes):
+            yield f"{copy} has the writer {copy.writer!r}"
+        for reader in copy.readers or ():
+            if reader not in live or copy not in reader.reads:
+                yield f"{copy} has the reader {reader!r}"
+
+
+def stale_copies_without_uses_have_no_buffer(census: Census) -> Iterator[str]:
+    """The last use of a stale copy frees its buffer."""
+    for copy in census.copies:
+        if not copy.current and not copy.uses and copy.buffer is not None:
+            yield f"{copy} is stale and unused, but has a buffer"
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+
+
+def the_plan_adds_up(census: Census) -> Iterator[str]:
+    """`planned` is the size of all current copies on a device."""
+    planned: Counter[DeviceState] = Counter()
+    for copy in census.copies:
+        if copy.current and copy.nbytes > 0:
+            planned[copy.device] += copy.nbytes
+    for device in census.engine.devices.values():
+        if device.planned != planned[device]:
+            yield f"{device.name} plans {device.planned} bytes, its current copies have {planned[device]}"
+
+
+def memory_adds_up(census: Census) -> Iterator[str]:
+    """Every allocated byte belongs to a copy, or can be reused by a stream; no two copies share a buffer."""
+    owners: dict[int, Copy] = {}
+    held: Counter[DeviceState] = Counter()
+    for copy in census.copies:
+        if copy.buffer is not None:
+            held[copy.device] += copy.buffer.nbytes
+            if id(copy.buffer) in owners:
+                yield f"{copy} and {owners[id(copy.buffer)]} have the same buffer"
+            owners[id(copy.buffer)] = copy
+    for device in census.engine.devices.values():
+        held[device] += sum(buffer.nbytes for buffers in device.reusable.values() for buffer in buffers)
+        if device.backend.allocated != held[device]:
+            yield f"{device.name} has allocated {device.backend.allocated} bytes, {held[device]} have an owner"
+
+
+def the_ledger_adds_up(census: Census) -> Iterator[str]:
+    """`unreserved` holds live instructions in program order; its sums are right."""
+    for device in census.engine.devices.values():
+        needs = list(device.unreserved.values())
+        if device.unreserved_bytes != sum(need for need in needs if need > 0) or device.unknown != needs.count(-1):
+            yield f"{device.name} expects {device.unreserved_bytes} bytes and {device.unknown} unknown needs: {needs}"
+        order = [instruction.id for instruction in device.unreserved]
+        if order != sorted(order) or any(instruction.retired for instruction in device.unreserved):
+            yield f"{device.name} expects, in this order, {list(device.unreserved)}"
+
+
+def accounts_add_up(census: Census) -> Iterator[str]:
+    """A session is charged for the storages that it made, and names for the ones that it published."""
+    directory = census.engine.directory
+    charged: Counter[int] = Counter()
+    for storage in census.storages:
+        if storage.account is not None and storage.nbytes > 0:
+            charged[id(storage.account)] += storage.nbytes
+    names = Counter(id(account) for account in directory.publishers.values())
+    for session in directory.sessions.values():
+        account = session.account
+        if account.bytes != charged[id(account)]:
+            yield f"session {session.id} is charged for {account.bytes} bytes and made {charged[id(account)]}"
+        if account.names != names[id(account)]:
+            yield f"session {session.id} is charged for {account.names} names and published {names[id(account)]}"
+
+
+def mappings_are_counted(census: Census) -> Iterator[str]:
+    """`mapped` counts the exports of each copy."""
+    exported = Counter(copy for copy, _ in census.engine.residency.exports.values())
+    for device in census.engine.devices.values():
+        mine = {copy: count for copy, count in exported.items() if copy.device is device}
+        if device.mapped != mine:
+            yield f"{device.name} counts the mappings {device.mapped}, the exports are {mine}"
+
+
+# -- instructions ------------------------------------------------------------------------------------------------------
+
+
+def edges_are_counted(census: Census) -> Iterator[str]:
+    """`hard`, `soft` and `unlaunched` of an instruction count its live sources."""
+    hard: Counter[Instruction] = Counter()
+    soft: dict[Instruction, set[Instruction]] = {}
+    for source in census.live:
+        for dependent, is_hard in source.dependents.items():
+            if dependent.retired:
+                yield f"{dependent!r} has retired before {source!r}, which it waits for"
+            if is_hard:
+                hard[dependent] += 1
+            else:
+                soft.setdefault(dependent, set()).add(source)
+    for instruction in census.live:
+        sources = soft.get(instruction, set())
+        unlaunched = sum(source.queue is None for source in sources)
+        if (instruction.hard, set(instruction.soft), instruction.unlaunched) != (
+            hard[instruction],
+            sources,
+            unlaunched,
+        ):
+            counts = f"{instruction.hard} hard, {list(instruction.soft)} soft, {instruction.unlaunched} unlaunched"
+            yield f"{instruction!r} counts {counts} and has {hard[instruction]}, {sources}, {unlaunched}"
+
+
+def nothing_is_forgotten(census: Census) -> Iterator[str]:
+    """What may go on is in a queue: nobody would look at it again elsewhere."""
+    scheduler = census.engine.scheduler
+    dispatcher = scheduler.dispatcher
+    waiting = {one for device in census.engine.devices.values() for _, one in device.waiting}
+    in_line = {one for session in sessions_of(census) for queue in session.queues.values() for one in queue.waiting}
+    ready, doomed = set(dispatcher.ready), set(dispatcher.doomed)
+    for instruction in census.live:
+        status = instruction.status
+        free = not (instruction.hard or instruction.soft)
+        if instruction.error is not None:
+            if status in PENDING and free and instruction not in doomed:
+                yield f"{instruction!r} is doomed, and nobody retires it"
+        elif status is Status.WAITING and free and not instruction.pending:
+            yield f"{instruction!r} waits for nothing"
+        elif status is Status.READY and instruction not in ready | waiting | in_line:
+            yield f"{instruction!r} is in no queue"
+        elif status is Status.EXECUTED and not instruction.soft and instruction not in waiting | ready:
+            yield f"{instruction!r} was executed, and nobody finishes it"
+
+
+def sessions_of(census: Census) -> set[VmSession]:
+    """The sessions of what lives: of clients, of those that have ended, and nobody's."""
+    return {*(one.author for one in census.live), *census.engine.directory.sessions.values()}
+
+
+def streams_are_counted(census: Census) -> Iterator[str]:
+    """`queued` of a stream, and of each session's part of it, counts what was dispatched and not reported."""
+    queued: Counter[object] = Counter()
+    for instruction in census.live:
+        if instruction.status is Status.DISPATCHED and instruction.queue is not None:
+            queued[instruction.queue] += 1
+            queued[instruction.stream] += 1
+    for device in census.engine.devices.values():
+        for stream in device.backend.streams:
+            if stream.queued != queued[stream]:
+                yield f"{stream.name} counts {stream.queued} and has {queued[stream]}"
+    backlog: Counter[object] = Counter()
+    for session in sessions_of(census):
+        for stream, queue in session.queues.items():
+            backlog[stream] += len(queue.waiting)
+            if queue.queued != queued[queue]:
+                yield f"session {session.id} counts {queue.queued} on {stream.name} and has {queued[queue]}"
+    counted = {stream: one.count for stream, one in census.engine.scheduler.dispatcher.backlog.items() if one.count}
+    if counted != {stream: count for stream, count in backlog.items() if count}:
+        yield f"the backlogs count {counted}, and have {dict(backlog)}"
+
+
+def the_living_are_listed(census: Census) -> Iterator[str]:
+    """Every live instruction is on the list of its session and of each device whose memory it touches."""
+    by_session: Counter[object] = Counter()
+    for instruction in census.live:
+        if instruction.retired:
+            yield f"{instruction!r} has retired and is on the list of the living"
+        by_session[instruction.session] += 1
+        for device in {copy.device for copy in instruction.reads + instruction.writes}:
+            if instruction not in device.live:
+                yield f"{instruction!r} is not on the list of {device.name}"
+    for session in census.engine.directory.sessions.values():
+        if len(session.live) != by_session[session]:
+            yield f"session {session.id} lists {len(session.live)} live instructions and has {by_session[session]}"
+    for device in census.engine.devices.values():
+        order = [instruction.admitted for instruction in device.live]
+        if order != sorted(order):
+            yield f"the list of {device.name} is not in program order"
+
+
+def name(storage: Storage) -> str:
+    """A storage, for people."""
+    return f"<storage of {storage.nbytes} bytes, copies {storage.current()}>"
+
+
+CHECKS: tuple[Callable[[Census], Iterator[str]], ...] = (
+    holders_are_counted,
+    sharers_are_counted,
+    maps_hold_current_copies,
+    uses_are_counted,
+    access_lists_are_live,
+    stale_copies_without_uses_have_no_buffer,
+    the_plan_adds_up,
+    memory_adds_up,
+    the_ledger_adds_up,
+    accounts_add_up,
+    mappings_are_counted,
+    edges_are_counted,
+    nothing_is_forgotten,
+    streams_are_counted,
+    the_living_are_listed,
+)
