@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import ConnectionLost, MetadataError, TensordError
-from ...interpreter.interrupts import SHIELD
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.messages import Message
 from ...vm.machine import VirtualMachine
@@ -98,8 +98,8 @@ class EmbeddedTransport:
         machine = self.machine
         if self._session.id not in machine.hooks:
             machine.hooks[self._session.id] = idle_flush
-        if not machine.awake:
-            machine.rouse()
+        if not machine.background.awake:
+            machine.background.rouse()
 
     def cancel(self) -> None:
         """Cancel the session's pending instructions."""
@@ -120,7 +120,7 @@ class EmbeddedTransport:
         """Have the background thread close it."""
         if not self._closed and not self.machine.closed:
             self.machine.chores.append(self.close)
-            self.machine.background_bell.ring()
+            self.machine.background.ring()
 
 
 def connect_local(address: str, devices: Specs | None, *, tracing: bool, strict: bool) -> EmbeddedTransport:

@@ -684,7 +684,8 @@ def test_a_lease_that_is_over_ends_the_session(tcp):
     daemon = tcp(0.5)
     with daemon.connect() as observer, Puppet.start(daemon.address) as client:
         client.do("x = s.asarray(np.ones(1000))\nx.wait()\ns.publish('kept', s.asarray(np.ones(4)))")
-        client.do("from tensord.client.transport.link import Link\nLink.reopen = lambda link: None\nLink.hello = lambda *_: None")
+        client.do("from tensord.client.transport.link import Link")
+        client.do("Link.reopen = lambda link: None\nLink.hello = lambda *_: None")
         client.do("cut(s)")
         with pytest.raises(Failed, match="out of reach too long"):
             client.do("session_lost = s.sync(30)")

@@ -54,8 +54,8 @@ def test_several_threads_wait_for_one_result_and_all_are_told(session):
     for thread in threads:
         thread.join(WAIT)
     assert told == [2.0] * 6
-    assert machine.waiters == []
-    assert machine.leader is None
+    assert machine.waiting.followers == []
+    assert machine.waiting.leader is None
     assert_sound(session)
 
 
@@ -138,7 +138,7 @@ def test_ctrl_c_in_a_wait_leaves_the_session_usable(session, wait):
     never = threading.Event()
 
     def interrupt() -> None:
-        while machine.leader is None:  # until it sleeps
+        while machine.waiting.leader is None:  # until it sleeps
             never.wait(0.001)
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
@@ -147,8 +147,8 @@ def test_ctrl_c_in_a_wait_leaves_the_session_usable(session, wait):
     with pytest.raises(KeyboardInterrupt):
         wait_somehow(session, y, wait, machine)
     thread.join(WAIT)
-    assert machine.leader is None
-    assert not machine.role.locked()
+    assert machine.waiting.leader is None
+    assert not machine.waiting.role.locked()
     assert not machine.lock.locked()
     device.resume("compute")
     np.testing.assert_array_equal(y.numpy(), [1, 3])
