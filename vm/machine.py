@@ -5,13 +5,13 @@ Theory of operation. The engine is a state machine that one thread at a time may
 that wait are leader and followers (`interpreter/concurrency/leader_followers.py`): the leader sleeps until something
 finishes, and drives. A stream appends finished instructions to `engine.finished` and then rings
 
-- nobody, if a thread drives or looks right now: that thread looks again after it has let go of the lock;
+- no bell, if a thread drives or looks right now: that thread looks again after it has released the lock;
 - the leader, if there is one;
-- else the background thread, which drives in nobody's name, sends what sessions left unsent for 10 ms, and names
-  kernels that hang.
+- else the background thread, which drives, too. It also sends what sessions left unsent for 10 ms, and names kernels
+  that hang.
 
 Guarantees. A completion is never lost: it is in the deque before anyone is rung; every driver looks at the deque after
-it has let go of the lock, and so does a leader that leaves. No lock is held while user code runs, but for side effects,
+it has released the lock, and so does a leader that leaves. No lock is held while user code runs, but for side effects,
 which may neither submit nor wait.
 
 Rejected: letting the streams' workers drive (a kernel would then wait for the scheduling of another one).
@@ -72,7 +72,7 @@ class VirtualMachine(Runtime):
             pause=self.pause,
             failed=lambda error: log.error("the background thread goes on after an error", exc_info=error),
         )
-        self.chores: deque[Callable[[], None]] = deque()  # for the background thread: what others may not do themselves
+        self.chores: deque[Callable[[], None]] = deque()  # what other threads leave to the background thread
         self.hooks: dict[int, Callable[[], bool]] = {}  # session id -> sends what is unsent; was there anything?
         self.closed = True  # until it is complete
         self._watched_at = time.monotonic()
@@ -107,8 +107,8 @@ class VirtualMachine(Runtime):
         with self.lock:
             self.engine.receive(session, messages)
         self.drive()
-        if self.background.dozing and self.engine.live:
-            self.background.ring()  # something may hang
+        if self.background.dozing and self.is_in_use():
+            self.background.ring()  # it looked for what may hang or be dropped before there was any
 
     def await_credit(self, session: VmSession) -> None:
         """Wait while the session has too much unfinished. Cancel, release and close need no credit."""
@@ -130,7 +130,7 @@ class VirtualMachine(Runtime):
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Touch the engine without driving it; what finished meanwhile rang nobody, and is looked after."""
+        """Touch the engine without driving it. What finished inside rang no bell, so it is looked after at the end."""
         self.refuse_driver()
         try:
             with self.lock:
@@ -140,7 +140,7 @@ class VirtualMachine(Runtime):
                 self.drive()
 
     def refuse_driver(self) -> None:
-        """A callback or signal handler on the thread that drives would wait for itself."""
+        """Refuse a callback or signal handler on the thread that drives: it would wait for itself."""
         if self.lock.owner == threading.get_ident():
             raise ProtocolError("a side effect's callback, or a signal handler there, may neither submit nor wait")
 
@@ -182,7 +182,7 @@ class VirtualMachine(Runtime):
         self.drive()
 
     def unattended(self) -> None:
-        """Nobody leads any more: what has finished meanwhile has rung a bell at which nobody sleeps."""
+        """No thread leads any more: what has finished since has rung a bell on which no thread sleeps."""
         if self.engine.finished:
             self.background.ring()
 
@@ -195,7 +195,7 @@ class VirtualMachine(Runtime):
         return min(DOZE, self.watch_period) if self.is_in_use() else None
 
     def look_around(self) -> bool:
-        """Drive for nobody, do what others left to do, send what lies idle, watch. Was there anything unsent?"""
+        """Do the chores, drive if something has finished, send what lies idle, watch. Was there anything unsent?"""
         while self.chores:
             self.chores.popleft()()
         if self.engine.finished:
@@ -207,7 +207,7 @@ class VirtualMachine(Runtime):
         return any(found)
 
     def is_in_use(self) -> bool:
-        """Something runs that may hang, or there are handles that may be dropped, which rings nobody."""
+        """Something runs that may hang, or there are handles that may be dropped, which rings no bell."""
         return bool(self.engine.live) or any(session.tensors for session in list(self.engine.sessions.values()))
 
     def watch(self) -> bool:
@@ -220,7 +220,7 @@ class VirtualMachine(Runtime):
     # -- looking inside --------------------------------------------------------------------------------------------
 
     def answer(self, session: VmSession, what: str, arguments: Sequence[Any]) -> Any:
-        """What a session asks about the machine, at once. Called by the engine, so while somebody drives it."""
+        """What a session asks about the machine, at once. Called by the engine, so while a thread drives it."""
         return whole(super().answer(session, what, arguments))
 
     # -- the end ---------------------------------------------------------------------------------------------------

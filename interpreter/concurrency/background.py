@@ -1,14 +1,14 @@
 """The background thread: it looks after what no other thread does in time.
 
-Theory of operation. Both sides have work that no caller is there for: messages that were issued and not sent, handles
-that were dropped, kernels that hang, a connection that is lost. So a background thread sleeps on a bell and looks
-around each time it wakes. It is *awake* while it finds something unsent, and for some rounds after that: it sleeps for
-moments then, and adding a message costs its callers nothing. After those rounds it dozes, for as long as `pause` says,
-and the next message has to rouse it.
+Theory of operation. Both sides have work that no caller waits for: messages that were issued and not sent, handles that
+were dropped, kernels that hang, a connection that is lost. So a background thread sleeps on a bell and looks around
+each time it wakes. It is *awake* while it finds something unsent, and for some rounds after that: it sleeps for moments
+then, and adding a message costs its callers nothing. After those rounds it dozes, for as long as `pause` says, and the
+next message has to rouse it.
 
-Guarantees. What is unsent when `rouse` is called is looked at within one pause. An exception that nobody expected is
-handed to `failed`, and the thread goes on, after a doze, so that a fault that repeats does not take a core. After
-`stop` the thread ends with its present round.
+Guarantees. What is unsent when `rouse` is called is looked at within one pause. An unexpected exception is handed to
+`failed`, and the thread goes on, after a doze, so that a fault that repeats does not take a core. After `stop` the
+thread ends with its present round.
 
 Rejected: a timer per message (a thread wake-up per op); a thread for all sessions of a process (one that is stuck in a
 callback would hold up the others).
@@ -22,7 +22,7 @@ from collections.abc import Callable
 from .bell import Bell
 
 AWAKE_ROUNDS = 50  # rounds without unsent work until the thread dozes
-DOZE = 0.1  # seconds between looks at what may have been dropped without a word
+DOZE = 0.1  # seconds between looks for dropped handles, which ring no bell
 
 
 class Background:
@@ -77,7 +77,7 @@ class Background:
     def rouse(self) -> None:
         """Something is unsent: have it look in a while. Cheap while it is awake."""
         if not self.awake:
-            self.awake = True
+            self._quiet, self.awake = 0, True
             self.bell.ring()
 
     def stop(self) -> None:
@@ -99,7 +99,7 @@ class Background:
                 self.bell.sleep(DOZE)
 
     def _round(self) -> None:
-        self.dozing = not self.awake  # before it looks: whoever gives it a reason to wake after that rings
+        self.dozing = not self.awake  # before it looks for a reason to wake: one that comes later rings
         timeout = self._pause(self.awake)
         self.dozing = timeout is None
         self._sleep(timeout)
@@ -107,7 +107,7 @@ class Background:
         if self.stopped:
             return
         if self._quiet >= AWAKE_ROUNDS:
-            self.awake = False  # before it looks: whoever adds something after that rouses it
+            self.awake = False  # before it looks: a message that is added later rouses it
         if self._look_around():
             self._quiet, self.awake = 0, True
         else:

@@ -1,12 +1,12 @@
 """Leader and followers: of the threads that wait, one does the work that ends the waits.
 
-Theory of operation. A thread waits until a predicate holds, and work has to be done before it can hold: completions
-are retired by driving the engine, answers are read from a socket. The first thread that waits takes the role of the
+Theory of operation. A thread waits until a predicate holds, and work has to be done before it can hold: completions are
+retired by driving the engine, answers are read from a socket. The first thread that waits takes the role of the
 *leader*: it sleeps where the work arrives, and does the work (`Duty.serve`) until its own wait is over. A thread that
-waits while another one leads is a *follower*: it sleeps on a bell of its own. Whoever does work, leader or not, then
-calls `wake`, which wakes each thread whose predicate holds now. A leader whose wait is over hands the role on: it
-releases the role and wakes followers until it has woken one whose wait is not over; that one leads next. Where no
-follower is left, the duty is told (`Duty.unattended`), and may wake a background thread.
+waits while another one leads is a *follower*: it sleeps on a bell of its own. A thread that has done work, as the
+leader or not, calls `wake`, which wakes each thread whose predicate holds now. A leader whose wait is over hands the
+role on: it releases the role and wakes followers until it has woken one whose wait is not over; that one leads next.
+Where no follower is left, the duty is told (`Duty.unattended`), and may wake a background thread.
 
 Guarantees.
 
@@ -58,7 +58,7 @@ class Duty(Protocol):
         """
 
     def unattended(self) -> None:
-        """The leader has left, and no follower takes over. Work may have arrived meanwhile."""
+        """The leader has left, and no follower takes over. Work may have arrived since the last round."""
 
 
 class Follower:
@@ -100,7 +100,7 @@ class LeaderFollowers:
                         return False
                     if leads or self.role.acquire(blocking=False):
                         leads = True
-                        self.leader = mine  # before it looks: whoever makes the predicate true later rings
+                        self.leader = mine  # before it looks: a thread that makes the predicate true later rings
                         self._duty.serve(predicate, rest)
                     else:
                         self._follow(predicate, rest)
@@ -116,7 +116,7 @@ class LeaderFollowers:
                     self._hand_on()
 
     def serve_once(self, timeout: float | None) -> bool:
-        """Do one round of work in nobody's name, unless another thread leads. Was there no other?"""
+        """Do one round of work for no wait of its own; False, and no work, if another thread leads."""
         if not self.role.acquire(blocking=False):
             return False
         try:
@@ -158,7 +158,7 @@ class LeaderFollowers:
             self.followers.remove(follower)
 
     def _hand_on(self) -> None:
-        """The caller leaves: a follower has to lead, if nobody does."""
+        """The caller leaves: a follower has to lead, if no thread does."""
         if self.role.locked():
             return
         for follower in list(self.followers):
@@ -169,5 +169,5 @@ class LeaderFollowers:
 
 
 def never() -> bool:
-    """The predicate of a round of work that nobody waits for."""
+    """The predicate of a round of work that no thread waits for."""
     return False
