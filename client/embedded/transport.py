@@ -64,7 +64,7 @@ class EmbeddedTransport:
         """Plain memory; the machine adopts it."""
         return np.empty(meta.shape, meta.dtype)
 
-    def let_go_with(self, drop: Callable[[int], None]) -> None:
+    def release_exports_with(self, release: Callable[[int], None]) -> None:
         """Results are copies."""
 
     def send(self, messages: Sequence[Message]) -> None:
@@ -94,7 +94,7 @@ class EmbeddedTransport:
         """Whatever completes is looked after by the machine's background thread."""
 
     def rouse(self, idle_flush: Callable[[], bool]) -> None:
-        """Have the background thread look after unsent messages."""
+        """Have the background thread send unsent messages in a while."""
         machine = self.machine
         if self._session.id not in machine.hooks:
             machine.hooks[self._session.id] = idle_flush
@@ -113,7 +113,7 @@ class EmbeddedTransport:
         self.machine.detach(self._session)
         for reply in list(self._replies.values()):
             reply.set(None, ConnectionLost("the session was closed"))
-        self.machine.drive()  # whoever waits for one of them is rung
+        self.machine.drive()  # and wake the threads that wait for one of them
         self._release()
 
     def abandon(self) -> None:

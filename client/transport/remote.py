@@ -73,7 +73,7 @@ class RemoteTransport:
         self._lease = float(settings["lease"])
         self._numbers = itertools.count(1)
         self._generation = 0
-        self._let_go: Callable[[int], None] = ignore
+        self._release_with: Callable[[int], None] = ignore
         shared = bool(settings["shared"])
         most = (int(settings["segments"]), int(settings["mapped"]))
         self._uploads = UploadSegments(most=most) if shared else None
@@ -86,7 +86,7 @@ class RemoteTransport:
         self.eager = True
         self._cancel_due = False
         self._attended: deque[Reply] = deque()
-        self._read_at = 0.0  # when somebody took what had arrived
+        self._read_at = 0.0  # when a thread last took what had arrived
         self._effects_lock = threading.Lock()
         self._calling_back = 0
         self._hook: Callable[[], bool] | None = None
@@ -226,7 +226,7 @@ class RemoteTransport:
             self._after_receiving()
 
     def unattended(self) -> None:
-        """Nobody leads any more: the background reads what is awaited by callbacks."""
+        """No thread leads any more: the background reads the answers that callbacks await."""
         if self._attended or self._outgoing.effects:
             self.background.ring()
 
@@ -250,13 +250,13 @@ class RemoteTransport:
             incoming.fail(incoming.lost)
 
     def _take(self) -> None:
-        """Take one message. A daemon that is not understood is lost: its other answers would be, too."""
+        """Take one message. A daemon that is not understood counts as lost: its other answers could not be trusted."""
         frames = self._link.receive()
         try:
             self._incoming.take(frames)
         except (ProtocolError, ValueError, TypeError, LookupError) as error:
             self._incoming.fail(
-                ConnectionLost(f"the daemon at {self._link.address} says what nobody understands: {error}")
+                ConnectionLost(f"the daemon at {self._link.address} sent what this client does not understand: {error}")
             )
 
     def _happened(self, event: int) -> None:
@@ -277,7 +277,7 @@ class RemoteTransport:
         self.background.ring()
 
     def _reconnect(self) -> None:
-        """Try to come back: a new connection, on which we say who we are."""
+        """Try to come back: open a new connection and say HELLO with the session's token."""
         with self.lock:
             now = time.monotonic()
             if self.waiting.closed or not self._outgoing.away or now < self._retry_at:
@@ -325,12 +325,12 @@ class RemoteTransport:
         if not self.background.awake:
             self.background.rouse()
 
-    def let_go_with(self, drop: Callable[[int], None]) -> None:
-        """What to call with the id that stands for a fetched result, when nobody looks at the result any more."""
-        self._let_go = drop
+    def release_exports_with(self, release: Callable[[int], None]) -> None:
+        """What to call with an export's id once the array that reads the value where it lies is not used any more."""
+        self._release_with = release
 
     def _background_failed(self, error: Exception) -> None:
-        """A fault of ours ends the session, and the threads that wait are told."""
+        """An unexpected error ends the session, and the threads that wait are told."""
         with self.lock:
             self._incoming.fail(ConnectionLost(f"the session's background thread failed: {error!r}"))
         self._after_receiving()
@@ -341,9 +341,11 @@ class RemoteTransport:
         self.background.ring()
 
     def _is_attended(self) -> bool:
-        """Is there an answer to come for somebody who does not wait, or a side effect? The rest may come when somebody
-        waits: a background thread that reads beside a foreground that asks one thing after the other doubles its time.
-        For the background alone: of two threads that drop what is answered, one could drop what is not.
+        """Is an answer outstanding that a callback awaits, or a side effect?
+
+        Other answers may come when a thread waits for them: a background thread that reads beside a foreground that
+        asks one thing after the other doubles the time of each. Called by the background alone: of two threads that
+        remove what is answered, one could remove what is not.
         """
         attended = self._attended
         while attended and attended[0].done:
@@ -375,9 +377,9 @@ class RemoteTransport:
             return hook is not None and self._incoming.lost is None and hook()
         return False
 
-    def _release(self, hold: int) -> None:
-        """Nobody looks at a fetched result any more. Called anywhere, inside any lock."""
-        self._let_go(hold)
+    def _release(self, export: int) -> None:
+        """The array that an export stands for is not used any more. Called anywhere, inside any lock."""
+        self._release_with(export)
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
@@ -409,7 +411,7 @@ class RemoteTransport:
         if self._uploads is not None:
             self._uploads.close()
         self._hook = None
-        self._let_go = ignore
+        self._release_with = ignore
         SHIELD.remove()
         self._bell.close()
 
@@ -420,4 +422,4 @@ class RemoteTransport:
 
 
 def ignore(_what: Any) -> None:
-    """Nobody is to be told."""
+    """Does nothing: there is no one to tell."""

@@ -1,4 +1,4 @@
-"""Who has the socket: a ZeroMQ socket belongs to one thread at a time.
+"""The lock of the socket: a ZeroMQ socket belongs to one thread at a time.
 
 Theory of operation. The leader (`interpreter/concurrency/leader_followers.py`) sleeps in ZeroMQ's poll and holds the
 lock while it sleeps: releasing it first would let another thread use the socket that is being polled. A thread that

@@ -418,7 +418,7 @@ def test_sigterm_lets_what_is_pending_finish(slow):
         reply = session._outbox.ask(lambda request, at: [3, x._id, request, at, 0])
         eventually(lambda: has_arrived(session, idle))
         assert daemon.stop() == 0
-        assert session._await(reply).tolist() == [10.0] * 4
+        assert session._outbox.await_reply(reply).tolist() == [10.0] * 4
         assert "it was stopped by SIGTERM" in goodbye(session)
         assert "it was stopped by SIGTERM" in goodbye(idle)
     assert left_over(daemon) == []
@@ -437,7 +437,7 @@ def test_sigterm_cancels_what_does_not_finish_in_time(slow):
         eventually(lambda: has_arrived(session, observer))
         daemon.signal(signal.SIGTERM)
         with pytest.raises(td.CancelledError):
-            session._await(reply, PATIENCE)
+            session._outbox.await_reply(reply, PATIENCE)
         assert daemon.process.wait(PATIENCE) == 0
     assert left_over(daemon) == []
 

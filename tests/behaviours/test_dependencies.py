@@ -283,7 +283,14 @@ def test_a_long_run_of_independent_ops_leaves_no_growing_structure(session):
         engine = machine.engine
         assert len(engine.ring.entries) <= engine_module.Ring().entries.maxlen
         queues = (engine.live, engine.pending, engine.ready, engine.doomed, engine.finished, engine.outbox)
-        tables = (inner.tensors, inner.plans, inner.locations, inner.live, inner.chains, session._entries)
+        tables = (
+            inner.tensors,
+            inner.plans,
+            inner.locations,
+            inner.live,
+            inner.chains,
+            session._calls._signatures.entries,
+        )
         outbox = session._outbox
         mine = (outbox.messages, outbox.locations.sites, session._transport._replies, machine.recent_errors)
         return (*map(len, (*queues, *tables, *mine)), outbox.dropped.qsize(), len(engine.infer))
