@@ -167,6 +167,39 @@ def wait_somehow(session: Any, tensor: Any, how: str, machine: Any) -> None:
         machine.wait_until(lambda: False)
 
 
+def test_a_signal_handler_may_wait_on_the_thread_that_waits(session):
+    """Its wait is on top of the other one, which goes on afterwards."""
+    x = session.asarray([3, 1, 3])
+    session.sync()
+    device = device_of(session, "cpu:0")
+    device.hold("compute")
+    y = session.call("unique_values", [x])[0]
+    z = session.call("unique_values", [y])[0]
+    machine = machine_of(session)
+    told: list[Any] = []
+    never = threading.Event()
+
+    def handle(*_: object) -> None:
+        device.resume("compute")
+        told.append(z.numpy().tolist())
+
+    def interrupt() -> None:
+        while machine.waiting.leader is None:  # until it sleeps
+            never.wait(0.001)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, handle)
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        np.testing.assert_array_equal(y.numpy(), [1, 3])
+    finally:
+        thread.join(WAIT)
+        signal.signal(signal.SIGUSR1, before)
+    assert told == [[1, 3]]
+    assert_sound(session)
+
+
 def test_a_callback_that_interrupts_is_an_error_of_its_own(session):
     """What a callback raises is its own failure; the chain says so."""
 
