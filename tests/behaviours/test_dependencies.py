@@ -293,7 +293,7 @@ def test_a_long_run_of_independent_ops_leaves_no_growing_structure(session):
         )
         outbox = session._outbox
         mine = (outbox.messages, outbox.locations.sites, session._transport._replies, machine.recent_errors)
-        return (*map(len, (*queues, *tables, *mine)), outbox.dropped.qsize(), len(engine.infer))
+        return (*map(len, (*queues, *tables, *mine)), outbox._released.qsize(), len(engine.infer))
 
     before = sizes(3000)
     allocated = session.stats()["devices"]["cpu:0"]["allocated"]
