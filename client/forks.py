@@ -1,8 +1,8 @@
 """What a fork does to sessions. The child may use none of them: sockets, locks and threads are the parent's.
 
-A lock that another thread held at the fork is held in the child for ever, so each outbox gets a new one there, and a
-transport that says what has happened. In the parent, a result that is read where it lies is now read by the child, too,
-and nobody can ask whether it still looks: so its hold is kept until the session ends.
+A lock that another thread had at the fork is taken in the child for ever. So each outbox gets a new lock there, and a
+transport that says what has happened. In the parent, a result that is mapped may now be read by the child, too,
+and nobody can ask whether the child still reads it. So its export is kept until the session ends.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 class Forks:
-    """Whom a fork concerns in this process."""
+    """The objects of this process that a fork concerns."""
 
     def __init__(self) -> None:
         self.outboxes: WeakSet[Outbox] = WeakSet()
         self.mapped: WeakSet[MappedResults] = WeakSet()
-        self.anew: list[Callable[[], None]] = []  # what else of this process a child begins without
+        self.anew: list[Callable[[], None]] = []  # called in a child: they empty what it must not inherit
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(before=self.before, after_in_child=self.in_child)
 
@@ -47,7 +47,7 @@ FORKS = Forks()
 
 
 class ProcessLock:
-    """A re-entrant lock for what a process has once. In a forked child it is a new one, which nobody holds."""
+    """A re-entrant lock for what a process has once. In a forked child it is a new one, which no thread has."""
 
     def __init__(self) -> None:
         self._renew()

@@ -1,4 +1,4 @@
-"""`session.nn`: what neural networks are made of, forward, and the gradients for those who write their own backward.
+"""`session.nn`: what neural networks are made of, forward, and the gradients for a backward of your own.
 
 A gradient function takes dy, the gradient of a scalar by the result, and gives that by the operands. Tensors have one
 real floating-point dtype in each call (labels, indices and masks aside); float16 is computed in float32 where sums
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from ..interpreter.errors import MetadataTypeError
 from .array_api.elementwise import operand
 from .array_api.functions import Functions
+from .locations import located
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -147,7 +148,7 @@ class Nn(Functions):
         """
         if weight is None and bias is not None:
             error = MetadataTypeError("layer_norm: a bias needs a weight, such as a tensor of ones", op="layer_norm")
-            raise self._session._at_user(error, 1)
+            raise located(error)
         parameters = [parameter for parameter in (weight, bias) if parameter is not None]
         return self._call("layer_norm", x, *parameters, axis=axis, eps=eps)
 

@@ -1,17 +1,19 @@
-"""The operators of a tensor, as tables and as types; and what it answers to NumPy, which knows nothing of handles.
+"""The operators of a tensor: tables, types, and the methods made from them; and what a tensor answers to NumPy.
 
 An operator takes tensors of its session and numbers: Python's, or NumPy scalars, which count as Python's. An array is
-refused with a sentence, since turning it into a tensor is a copy to a device that somebody should have asked for.
+refused with a sentence: turning it into a tensor copies it to a device, which a caller should ask for in words.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, cast
 
 import numpy as np
 
 from ..interpreter import ops as _ops  # noqa: F401 - fills the registry
 from ..interpreter.errors import MetadataTypeError
+from ..interpreter.schema.opdef import REGISTRY, OpDef
 from .locations import located
 
 if TYPE_CHECKING:
@@ -103,6 +105,50 @@ class Operators:
         def __ge__(self, other: Operand, /) -> Tensor: ...
         def __eq__(self, other: Operand, /) -> Tensor: ...  # type: ignore[override]
         def __ne__(self, other: Operand, /) -> Tensor: ...  # type: ignore[override]
+
+
+def add_operators(tensor: type[Tensor]) -> None:
+    """Make the operators of the class from the tables."""
+
+    def forward(op: OpDef, in_place: bool) -> Callable[[Tensor, Operand], Tensor]:
+        def operate(self: Tensor, other: Operand, /) -> Tensor:
+            if type(other) is not tensor and type(other) not in SCALARS:
+                other = as_number(other)
+                if other is NotImplemented:
+                    return cast("Tensor", NotImplemented)
+            return self._session._calls.operate(op, self, other, in_place)
+
+        return operate
+
+    def reflected(op: OpDef) -> Callable[[Tensor, Operand], Tensor]:
+        def operate(self: Tensor, other: Operand, /) -> Tensor:
+            if type(other) not in SCALARS and not isinstance(other, tensor):
+                other = as_number(other)
+                if other is NotImplemented:
+                    return cast("Tensor", NotImplemented)
+            return self._session.call(op.name, [other, self])[0]
+
+        return operate
+
+    def unary(op: OpDef) -> Callable[[Tensor], Tensor]:
+        def operate(self: Tensor) -> Tensor:
+            return self._session._calls.operate_one(op, self)
+
+        return operate
+
+    def add(name: str, operator: Callable[..., Tensor], text: str) -> None:
+        operator.__name__, operator.__qualname__ = name, f"Tensor.{name}"
+        operator.__module__, operator.__doc__ = tensor.__module__, text
+        setattr(tensor, name, operator)
+
+    for name, op in UNARY.items():
+        add(f"__{name}__", unary(REGISTRY[op]), f"{op} of this tensor.")
+    for name, op in BINARY.items():
+        add(f"__{name}__", forward(REGISTRY[op], False), f"{op} of this tensor and another operand.")
+        add(f"__i{name}__", forward(REGISTRY[op], True), f"{op} of this tensor and another operand, in place.")
+        add(f"__r{name}__", reflected(REGISTRY[op]), f"{op} of a number and this tensor.")
+    for name, op in COMPARISONS.items():
+        add(f"__{name}__", forward(REGISTRY[op], False), f"{op} of this tensor and another operand: a tensor of bool.")
 
 
 # NumPy's names of operators, where they differ from the array API's.

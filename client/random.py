@@ -63,7 +63,7 @@ class Random(Functions):
         self._state = state
 
     def seed(self, seed: int, /) -> None:
-        """Start again from this seed. A session that never did so has a seed of its own, which nobody can know."""
+        """Start again from this seed. A session that never did so has a seed of its own, which cannot be known."""
         self._state.seed(seed)
 
     def uniform(

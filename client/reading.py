@@ -1,17 +1,18 @@
 """Reading a small tensor piece by piece: the second piece brings the whole, and the others need no round trip.
 
-Who looks at `x[0]`, `x[1]`, ... one after the other waits for the wire each time, and for nothing else. A tensor is
-what this process says it is, unless it has a name that other sessions know; so what was fetched stays true until this
-process writes to the tensor. A piece that is read therefore remembers what it is a piece of. From the second read on
-the whole is fetched in its place, once, if it is small.
+A program that looks at `x[0]`, `x[1]`, ... one after the other waits for the wire each time, and for nothing else. Only
+this process writes to a tensor, unless the tensor has a name that other sessions know; so a value that was fetched
+stays true until this process writes to the tensor. A piece therefore remembers which tensor it is a piece of. With the
+second piece that is read, the whole tensor is fetched instead, once, if it is small.
 
 Guarantees. A piece has the value that it would have been fetched with: that of the whole when the piece was taken. A
-tensor is written in place only under the outbox's lock, where it drops its `Reading` first; pieces taken before keep
-the old one, which is true for them if the value had come by then, and which nobody fills afterwards. What another
-session may write to (published, looked up) is never remembered. Where a fetch would be refused (after `cancel`, inside
-`atomic`, once the session has ended) so is this. Nothing here keeps a tensor alive.
+tensor is written in place only under the outbox's lock, where it drops its `Reading` first. Pieces taken before keep
+the old `Reading`: it is true for them if the value had come by then, and is not filled afterwards. A tensor that
+another session may write to (published, looked up) is never remembered. Where a fetch would be refused (after `cancel`,
+inside `atomic`, once the session has ended) a remembered value is refused, too. Nothing here keeps a tensor alive.
 
-Rejected: remembering what `numpy()` returned. Its callers may write into it, and a copy would cost all who read once.
+Rejected: remembering what `numpy()` returned. Its callers may write into it, and a copy would cost every caller that
+reads once.
 """
 
 from __future__ import annotations
@@ -36,17 +37,17 @@ class Reading:
     """What this process knows of one tensor: its value, or whose piece it is.
 
     Valid as long as it is the tensor's own `_reading`; for pieces already taken, for ever. But of no use once the
-    session has been cancelled or restarted, since nobody knows what became of a piece then.
+    session has been cancelled or restarted, since what became of a piece then is unknown here.
     """
 
     __slots__ = ("count", "depth", "era", "index", "origin", "tensor", "value")
 
     def __init__(self, tensor: Tensor | None, origin: Reading | None = None, index: Index = ()) -> None:
-        self.tensor: Any = nobody if tensor is None else weakref.ref(tensor)
+        self.tensor: Any = no_tensor if tensor is None else weakref.ref(tensor)
         self.origin = origin
         self.index = index
         self.depth: int = 0 if origin is None else origin.depth + 1
-        self.era: int = origin.era if origin is not None else 0 if tensor is None else tensor._session._era
+        self.era: int = origin.era if origin is not None else 0 if tensor is None else tensor._session._cancellation.era
         self.count = 0  # pieces of it that were read
         self.value: NDArray[Any] | None = None
 
@@ -62,23 +63,23 @@ class Reading:
         tensor = self.tensor()
         if self.count == 1 or tensor is None or tensor._reading is not self:
             return None
-        value: NDArray[Any] = tensor._session._fetch(tensor)
-        return value if tensor._reading is self else None  # else another thread has written to it meanwhile
+        value: NDArray[Any] = tensor._session._answers.fetch(tensor)
+        return value if tensor._reading is self else None  # else another thread has written to it
 
 
-def nobody() -> None:
+def no_tensor() -> None:
     """The weak reference to no tensor."""
 
 
-SHARED: Final = Reading(None)  # of tensors that other sessions may write to
+EXPOSED: Final = Reading(None)  # of tensors that other sessions may write to
 
 
 def of(tensor: Tensor) -> Reading | None:
     """What pieces of the tensor are to remember; None if nothing."""
     reading = tensor._reading
-    if reading is SHARED:
+    if reading is EXPOSED:
         return None
-    if reading is None or reading.depth == DEEPEST or reading.era != tensor._session._era:
+    if reading is None or reading.depth == DEEPEST or reading.era != tensor._session._cancellation.era:
         meta = tensor._meta
         reading = _begun(tensor) if type(meta) is Meta and meta.nbytes <= LIMIT else None
     return reading
@@ -86,7 +87,7 @@ def of(tensor: Tensor) -> Reading | None:
 
 def _begun(tensor: Tensor) -> Reading | None:
     with tensor._session._outbox.lock:  # another thread may be publishing it
-        if tensor._reading is SHARED:
+        if tensor._reading is EXPOSED:
             return None
         reading = tensor._reading = Reading(tensor)
     return reading
@@ -94,20 +95,22 @@ def _begun(tensor: Tensor) -> Reading | None:
 
 def forget(tensor: Tensor) -> None:
     """The tensor is about to be written to; under the outbox's lock."""
-    if tensor._reading is not SHARED:
+    if tensor._reading is not EXPOSED:
         tensor._reading = None
 
 
-def share(tensor: Tensor) -> None:
+def expose(tensor: Tensor) -> None:
     """From now on other sessions may write to the tensor."""
     with tensor._session._outbox.lock:
-        tensor._reading = SHARED
+        tensor._reading = EXPOSED
 
 
 def recall(tensor: Tensor) -> NDArray[Any] | None:
     """The value of a piece, an array of the caller's own, if its whole is known."""
     reading, session = tensor._reading, tensor._session
-    if reading is None or reading.origin is None or reading.era != session._era or not session._outbox.answers():
+    if reading is None or reading.origin is None or reading.era != session._cancellation.era:
+        return None
+    if not session._outbox.answers():
         return None
     whole = reading.origin.known()
     return None if whole is None else np.array(whole[native_index(reading.index)])

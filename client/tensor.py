@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeAlias, cast
 
@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..interpreter.errors import MetadataError, ProtocolError, TensordError
-from ..interpreter.schema.opdef import REGISTRY, OpDef
+from ..interpreter.schema.opdef import REGISTRY
 from ..interpreter.types.meta import Meta, Scalar
 from . import reading
 from .locations import located
-from .operators import BINARY, COMPARISONS, SCALARS, UNARY, Operand, Operators, about_meta, as_number, operator_of
+from .operators import SCALARS, Operand, Operators, about_meta, add_operators, as_number, operator_of
 
 if TYPE_CHECKING:
     from .array_api.namespace import Namespace
@@ -41,7 +41,7 @@ class Tensor(Operators):
 
     __slots__ = ("__weakref__", "_home", "_id", "_meta", "_probe", "_reading", "_session")
     _session: Session
-    _probe: Reply  # set once somebody has asked whether it is ready
+    _probe: Reply  # set with the first question whether it is ready
 
     def __init__(self, session: Session, id_: int, meta: Meta | None, home: str) -> None:
         self._session = session
@@ -54,7 +54,7 @@ class Tensor(Operators):
         # Runs in any thread, inside any lock: nothing but this.
         try:
             if self._id > 0:
-                self._session._drop(self._id)
+                self._session._release(self._id)
         except AttributeError:  # it was never made
             pass
 
@@ -104,7 +104,7 @@ class Tensor(Operators):
 
     def residency(self) -> dict[str, str]:
         """Devices that hold a current copy ("valid"), or will ("planned")."""
-        found: dict[str, str] = self._session._query("residency", self._own()._id)
+        found: dict[str, str] = self._session._answers.query("residency", self._own()._id)
         return found
 
     # -- waiting ---------------------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ class Tensor(Operators):
         small tensor that is read piece by piece the whole is fetched once.
         """
         known = reading.recall(self._own())
-        return self._session._fetch(self) if known is None else known
+        return self._session._answers.fetch(self) if known is None else known
 
     def item(self) -> Scalar:
         """The value of a tensor with one element, as a Python scalar; ValueError for any other."""
@@ -133,7 +133,7 @@ class Tensor(Operators):
 
     def wait(self, timeout: float | None = None) -> Self:
         """Wait until its value is there; raises its error, or TimeoutError."""
-        self._learn(self._session._await(self._session._ask_ready(self._own()), timeout))
+        self._learn(self._session._answers.await_ready(self._own(), timeout))
         return self
 
     def is_ready(self) -> bool:
@@ -150,12 +150,12 @@ class Tensor(Operators):
         """The standing question whether it is ready; asked again once answered, since it may be written to."""
         probe = getattr(self, "_probe", None)
         if probe is None or probe.done:
-            probe = self._session._ask_ready(self._own())
+            probe = self._session._answers.ask_ready(self._own())
             self._probe = probe
         else:
             self._session.flush()
         if not probe.done and self._session._transport.eager:
-            self._session._query("names", 0)  # a daemon answers this at once, and before it whatever is ready
+            self._session._answers.query("names", 0)  # a daemon answers this at once, and before it whatever is ready
         return probe
 
     def __await__(self) -> Generator[Any, None, Self]:
@@ -164,14 +164,14 @@ class Tensor(Operators):
     async def _wait_async(self) -> Self:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
-        reply = self._session._ask_ready(self._own())
+        reply = self._session._answers.ask_ready(self._own())
 
         def finish() -> None:
             if not future.done():
                 future.set_result(None)
 
         def done() -> None:
-            with suppress(RuntimeError):  # the loop has been closed: nobody waits any more
+            with suppress(RuntimeError):  # the loop has been closed
                 loop.call_soon_threadsafe(finish)
 
         reply.when_done(done)
@@ -188,8 +188,8 @@ class Tensor(Operators):
         Streams are the machine's own, so `stream` is None.
         """
         if stream is not None:
-            raise self._session._at_user(MetadataError("to_device: the machine's streams are its own; leave it out"), 1)
-        return self._session._to_device(self, device)
+            raise located(MetadataError("to_device: the machine's streams are its own; leave it out"))
+        return self._session._calls.to_device(self, device)
 
     def copy(self) -> Tensor:
         """A tensor of its own with this value and home. No bytes move until one of the two is written."""
@@ -204,9 +204,9 @@ class Tensor(Operators):
         raise TypeError("a tensor cannot be pickled: publish it by name (session.publish), or take .numpy()")
 
     def release(self) -> None:
-        """Let go of the tensor now. Using the handle afterwards is an error; releasing it twice is none."""
+        """Release the tensor now. Using the handle afterwards is an error; releasing it twice is none."""
         if self._id > 0:
-            self._session._drop(self._id)
+            self._session._release(self._id)
             self._id = -self._id
             self._meta = _GONE
             self._reading = None
@@ -217,7 +217,7 @@ class Tensor(Operators):
 
     def _own(self) -> Self:
         if self._released:
-            raise self._session._at_user(ProtocolError(f"tensor {-self._id} was released"), 2)
+            raise located(ProtocolError(f"tensor {-self._id} was released"))
         return self
 
     # -- ops as methods --------------------------------------------------------------------------------------------
@@ -309,16 +309,20 @@ class Tensor(Operators):
         Without tensors it is a view: it shares memory until one of the two is written. Values are independent: unlike
         with NumPy's views, writing to one never changes the other; `x[0] = y` writes to a part of x. What a mask
         selects has a shape that data decide. IndexError at this line for what cannot be; an index inside a tensor that
-        is out of bounds is raised by whoever waits.
+        is out of bounds raises where its result is waited for.
         """
         session, tensors = self._session, tensors_in(key)
         if tensors:
             known = all(type(each._meta) is Meta and each._meta.dtype.kind != "b" for each in tensors)
             op = "advanced_getitem" if known else "dynamic_getitem"
             return session.call(op, [self, *tensors], {"index": with_places(key)})[0]
-        frozen, whole = session._freeze(_GETITEM, {"index": key}), reading.of(self)
-        view = session._operate_one(_GETITEM, self, frozen)
-        if whole is not None and session._native and self._reading is whole:  # else written to meanwhile
+        try:
+            frozen = _GETITEM.freeze({"index": key})
+        except MetadataError as error:
+            raise located(error) from None
+        whole = reading.of(self)
+        view = session._calls.operate_one(_GETITEM, self, frozen)
+        if whole is not None and session._calls.native and self._reading is whole:  # else it was written to
             view._reading = reading.Reading(view, whole, frozen[0][1])
         return view
 
@@ -399,7 +403,7 @@ class Tensor(Operators):
 
         What was fetched is handed over, or a copy where it is mapped read-only: PyTorch writes to it whatever it is
         told. With `copy=False` that, too, is handed over as it is; BufferError if the consumer cannot be told. With
-        `copy=True` it is copied once more, and DLPack says that nobody else has it.
+        `copy=True` it is copied once more, and DLPack says that the consumer alone has it.
         Source: DLPack, https://dmlc.github.io/dlpack/
         """
         if stream is not None:
@@ -451,55 +455,4 @@ def with_places(key: Any) -> tuple[Any, ...]:
     return tuple("tensor" if isinstance(entry, Tensor) else entry for entry in entries)
 
 
-Operator: TypeAlias = Callable[[Tensor, Operand], Tensor]
-
-
-def _forward(op: OpDef, in_place: bool) -> Operator:
-    def operate(self: Tensor, other: Operand, /) -> Tensor:
-        if type(other) is not Tensor and type(other) not in SCALARS:
-            other = as_number(other)
-            if other is NotImplemented:
-                return cast(Tensor, NotImplemented)
-        return self._session._operate(op, self, other, in_place)
-
-    return operate
-
-
-def _reflected(op: OpDef) -> Operator:
-    def operate(self: Tensor, other: Operand, /) -> Tensor:
-        if type(other) not in SCALARS and not isinstance(other, Tensor):
-            other = as_number(other)
-            if other is NotImplemented:
-                return cast(Tensor, NotImplemented)
-        return self._session.call(op.name, [other, self])[0]
-
-    return operate
-
-
-def _unary(op: OpDef) -> Callable[[Tensor], Tensor]:
-    def operate(self: Tensor) -> Tensor:
-        return self._session._operate_one(op, self)
-
-    return operate
-
-
-def _add(name: str, operator: Callable[..., Tensor], text: str) -> None:
-    operator.__name__, operator.__qualname__ = name, f"Tensor.{name}"
-    operator.__doc__ = text
-    setattr(Tensor, name, operator)
-
-
-def _add_operators() -> None:
-    for name, op in UNARY.items():
-        _add(f"__{name}__", _unary(REGISTRY[op]), f"{op} of this tensor.")
-    for name, op in BINARY.items():
-        _add(f"__{name}__", _forward(REGISTRY[op], False), f"{op} of this tensor and another operand.")
-        _add(f"__i{name}__", _forward(REGISTRY[op], True), f"{op} of this tensor and another operand, in place.")
-        _add(f"__r{name}__", _reflected(REGISTRY[op]), f"{op} of a number and this tensor.")
-    for name, op in COMPARISONS.items():
-        _add(
-            f"__{name}__", _forward(REGISTRY[op], False), f"{op} of this tensor and another operand: a tensor of bool."
-        )
-
-
-_add_operators()
+add_operators(Tensor)

@@ -4,5 +4,6 @@
 - `schema/`: what an op is: its definition, its infer function, its attributes
 - `wire/`: messages, frames, addresses
 - `types/`: metas and dtypes
-- `opcodes`: kinds of instructions; `errors`: what is raised; `interrupts`: Ctrl-C while the main thread drives or waits
+- `concurrency/`: how threads wait: leader and followers, the background thread, Ctrl-C
+- `opcodes`: kinds of instructions; `errors`: what is raised
 """

@@ -1,20 +1,20 @@
-"""The virtual machine: the engine, the thread that drives it, and its streams.
+"""The virtual machine: the engine, the threads that drive it, and its streams.
 
-Theory of operation. The engine is a state machine that one thread at a time may touch: whoever holds `lock` drives
-it. Embedded, that is the caller, at flush and at wait; so a chain of small ops never changes threads. Streams append
-finished instructions to `engine.finished` and ring:
+Theory of operation. The engine is a state machine that one thread at a time may touch: the thread that holds `lock`
+*drives* it. Embedded, the caller drives, at flush and at wait; so a chain of small ops never changes threads. Threads
+that wait are leader and followers (`interpreter/concurrency/leader_followers.py`): the leader sleeps until something
+finishes, and drives. A stream appends finished instructions to `engine.finished` and then rings
 
-- nobody, if somebody drives or looks right now: who holds the lock looks again after letting go;
-- the waiter that has the `role`, if one sleeps until something finishes;
-- else the background thread, which drives in nobody's name, sends what sessions left unsent for 10 ms, and names
-  kernels that hang.
+- no bell, if a thread drives or looks right now: that thread looks again after it has released the lock;
+- the leader, if there is one;
+- else the background thread, which drives, too. It also sends what sessions left unsent for 10 ms, and names kernels
+  that hang.
 
-Guarantees. A completion is never lost: it is in the deque before anybody is rung, and every driver looks at the deque
-after letting go. Every wait ends when its predicate holds, when its time is over, or when the machine closes. No lock
-is held while user code runs, but for side effects, which may neither submit nor wait.
+Guarantees. A completion is never lost: it is in the deque before anyone is rung; every driver looks at the deque after
+it has released the lock, and so does a leader that leaves. No lock is held while user code runs, but for side effects,
+which may neither submit nor wait.
 
-Rejected: a scheduler thread of its own (a hand-off and back costs 12 us, 10 ms beside a busy thread), letting workers
-drive (a kernel would then wait for the scheduler of another), a condition variable (wakes everybody).
+Rejected: letting the streams' workers drive (a kernel would then wait for the scheduling of another one).
 """
 
 from __future__ import annotations
@@ -25,14 +25,17 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 from weakref import WeakSet
 
 import numpy as np
 
+from ..interpreter.concurrency.background import DOZE, Background
+from ..interpreter.concurrency.bell import Bell
+from ..interpreter.concurrency.interrupts import SHIELD, ShieldedLock
+from ..interpreter.concurrency.leader_followers import LeaderFollowers
 from ..interpreter.errors import ConnectionLost, ProtocolError
-from ..interpreter.interrupts import SHIELD, ShieldedLock
 from ..streams.stream import Task
 from .log import log
 from .model.session import ReplySink, VmSession
@@ -40,44 +43,16 @@ from .reporting.questions import whole
 from .runtime import HANG_AFTER, Runtime
 
 IDLE_FLUSH = 0.01  # seconds after which a background flush sends what a session left unsent
-AWAKE_ROUNDS = 50  # background rounds without unsent work before it sleeps for good
-DOZE = 0.1  # seconds between looks at what idle sessions dropped
 SWITCH_INTERVAL = 1e-4
 WINDOW = 8192  # unfinished instructions a session may have
 WINDOW_BYTES = 1 << 30  # bytes of uploads it may have unconsumed
 
 
-class Bell:
-    """A binary semaphore: a ring is remembered until somebody sleeps."""
-
-    __slots__ = ("_lock",)
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._lock.acquire()
-
-    def ring(self) -> None:
-        """Wake the sleeper, or the next one."""
-        with suppress(RuntimeError):  # it has been rung already
-            self._lock.release()
-
-    def sleep(self, timeout: float | None) -> bool:
-        """Sleep until rung; False after `timeout` seconds."""
-        return self._lock.acquire(timeout=-1 if timeout is None else max(timeout, 0.0))
-
-
-class Waiter:
-    """A thread that sleeps while another one drives."""
-
-    __slots__ = ("bell", "predicate")
-
-    def __init__(self, predicate: Callable[[], bool]) -> None:
-        self.predicate = predicate
-        self.bell = Bell()
-
-
 class VirtualMachine(Runtime):
-    """An engine with devices, driven by its callers and a background thread."""
+    """An engine with devices, driven by its callers and a background thread.
+
+    As the duty of its leader (`ring`, `serve`, `unattended`) it drives the engine when something has finished.
+    """
 
     def __init__(
         self,
@@ -87,23 +62,25 @@ class VirtualMachine(Runtime):
         hang_after: float = HANG_AFTER,
     ) -> None:
         self.lock = ShieldedLock()
-        self.role = threading.Lock()
-        self.bell = Bell()
-        self.background_bell = Bell()
-        self.waiters: list[Waiter] = []
-        self.leader: Callable[[], bool] | None = None  # what the thread with the role waits for, while it sleeps
-        self.chores: deque[Callable[[], None]] = deque()  # for the background thread: what others may not do themselves
+        self.bell = Bell()  # wakes the leader
+        self.ring = self.bell.ring
+        self.waiting = LeaderFollowers(self, "the virtual machine was closed")
+        self.background = Background(
+            "tensord-background",
+            look_around=self.look_around,
+            pause=self.pause,
+            failed=lambda error: log.error("the background thread goes on after an error", exc_info=error),
+        )
+        self.chores: deque[Callable[[], None]] = deque()  # what other threads leave to the background thread
         self.hooks: dict[int, Callable[[], bool]] = {}  # session id -> sends what is unsent; was there anything?
-        self.awake = False
         self.closed = True  # until it is complete
-        self.dozing = False  # the background sleeps until it is rung
+        self._watched_at = time.monotonic()
         super().__init__(devices, self.sink, tracing=tracing, hang_after=hang_after)
         SHIELD.install()
         self._interval = sys.getswitchinterval()
         sys.setswitchinterval(min(self._interval, SWITCH_INTERVAL))
-        self._background = threading.Thread(target=self.run_background, name="tensord-background", daemon=True)
         self.closed = False
-        self._background.start()
+        self.background.start()
         MACHINES.add(self)
 
     # -- sessions --------------------------------------------------------------------------------------------------
@@ -129,8 +106,8 @@ class VirtualMachine(Runtime):
         with self.lock:
             self.engine.receive(session, messages)
         self.drive()
-        if self.dozing and self.engine.live:
-            self.background_bell.ring()  # something may hang
+        if self.background.dozing and self.is_in_use():
+            self.background.ring()  # it looked for what may hang or be dropped before there was any
 
     def await_credit(self, session: VmSession) -> None:
         """Wait while the session has too much unfinished. Cancel, release and close need no credit."""
@@ -144,7 +121,7 @@ class VirtualMachine(Runtime):
         """
         if self.lock.owner == threading.get_ident():
             self.chores.append(lambda: self.cancel(session))
-            self.background_bell.ring()
+            self.background.ring()
             return
         with self.inside():
             self.engine.cancel(session)
@@ -152,7 +129,7 @@ class VirtualMachine(Runtime):
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Touch the engine without driving it; what finished meanwhile rang nobody, and is looked after."""
+        """Touch the engine without driving it. What finished inside rang no bell, so it is looked after at the end."""
         self.refuse_driver()
         try:
             with self.lock:
@@ -162,7 +139,7 @@ class VirtualMachine(Runtime):
                 self.drive()
 
     def refuse_driver(self) -> None:
-        """A callback or signal handler on the thread that drives would wait for itself."""
+        """Refuse a callback or signal handler on the thread that drives: it would wait for itself."""
         if self.lock.owner == threading.get_ident():
             raise ProtocolError("a side effect's callback, or a signal handler there, may neither submit nor wait")
 
@@ -170,127 +147,71 @@ class VirtualMachine(Runtime):
 
     def drive(self) -> None:
         """Run the engine until nothing moves without a completion."""
-        engine = self.engine
+        engine, waiting = self.engine, self.waiting
         while True:
             with self.lock, np.errstate(all="ignore"):
                 while engine.schedule():
                     pass
-                if self.waiters or self.leader is not None:
-                    self.wake_waiters()
+                if waiting.followers or waiting.leader is not None:
+                    waiting.wake()
             if not engine.finished:
                 return
-
-    def wake_waiters(self) -> None:
-        """Ring those whose wait is over."""
-        leader = self.leader
-        if leader is not None and (self.closed or leader()):
-            self.bell.ring()
-        for waiter in self.waiters:
-            if self.closed or waiter.predicate():
-                waiter.bell.ring()
 
     def sink(self, tasks: Sequence[Task]) -> None:
         """A stream reports finished instructions. Called on its thread."""
         self.engine.finished.extend(tasks)
         if self.lock.locked():
-            return  # whoever holds it looks again
-        if self.role.locked():
+            return  # the thread that holds it looks again
+        if self.waiting.role.locked():
             self.bell.ring()
         else:
-            self.background_bell.ring()
+            self.background.ring()
 
     def wait_until(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
         """Drive and sleep until the predicate holds; False after `timeout` seconds."""
-        deadline = None if timeout is None else time.monotonic() + timeout
         self.refuse_driver()
-        while True:
-            self.drive()
-            if predicate():
-                return True
-            if self.closed:
-                raise ConnectionLost("the virtual machine was closed")
-            rest = None if deadline is None else deadline - time.monotonic()
-            if rest is not None and rest <= 0:
-                return False
-            self.sleep(predicate, rest)
+        self.drive()
+        return predicate() or self.waiting.wait(predicate, timeout)
 
-    def sleep(self, predicate: Callable[[], bool], timeout: float | None) -> None:
-        """Sleep until something finishes: as the one who then drives, or as one whom the driver wakes."""
-        leads = False
-        try:
-            with SHIELD:  # Ctrl-C between taking the role and knowing of it would leave it taken for good
-                leads = self.role.acquire(blocking=False)
-            if leads:
-                self.leader = predicate  # before it looks: whoever makes it true after that rings
-                if not (self.engine.finished or predicate() or self.closed):
-                    self.bell.sleep(timeout)
-        finally:
-            if leads:
-                self.leader = None
-                self.role.release()
-                if self.waiters:
-                    self.background_bell.ring()  # somebody has to drive for those who still wait
-        if not leads:
-            self.sleep_beside(predicate, timeout)
+    def serve(self, predicate: Callable[[], bool], timeout: float | None) -> None:
+        """Sleep until something has finished, or until rung; then drive. Called by the leader."""
+        if not (self.engine.finished or predicate() or self.closed):
+            with SHIELD.exposed:
+                self.bell.sleep(timeout)
+        self.drive()
 
-    def sleep_beside(self, predicate: Callable[[], bool], timeout: float | None) -> None:
-        """Sleep while another thread has the role."""
-        waiter = Waiter(predicate)
-        self.waiters.append(waiter)
-        try:
-            if not predicate() and not self.closed:
-                waiter.bell.sleep(timeout)
-        finally:
-            self.waiters.remove(waiter)
+    def unattended(self) -> None:
+        """No thread leads any more: what has finished since has rung a bell on which no thread sleeps."""
+        if self.engine.finished:
+            self.background.ring()
 
     # -- the background --------------------------------------------------------------------------------------------
 
-    def rouse(self) -> None:
-        """Unsent work is there: look after it in a while. Cheap while the background is awake."""
-        if not self.awake:
-            self.awake = True
-            self.background_bell.ring()
-
-    def run_background(self) -> None:
-        """Drive when nobody does, flush what lies idle, watch for hangs."""
-        quiet = 0
-        checked = time.monotonic()
-        while not self.closed:
-            self.dozing = True  # before it looks: whoever submits after that rings
-            timeout = IDLE_FLUSH if self.awake else min(DOZE, self.watch_period) if self.is_in_use() else None
-            self.dozing = timeout is None
-            self.background_bell.sleep(timeout)
-            if self.closed:
-                return
-            if self.look_around():
-                quiet, self.awake = 0, True
-            elif self.awake:
-                quiet += 1
-                self.awake = quiet <= AWAKE_ROUNDS
-            if time.monotonic() - checked >= self.watch_period:
-                checked = time.monotonic()
-                self.watch()
+    def pause(self, awake: bool) -> float | None:
+        """Seconds until the background thread looks around again; None is until it is rung."""
+        if awake:
+            return IDLE_FLUSH
+        return min(DOZE, self.watch_period) if self.is_in_use() else None
 
     def look_around(self) -> bool:
-        """Drive for nobody, do what others left to do, send what lies idle. Was there anything unsent?"""
-        try:
-            while self.chores:
-                self.chores.popleft()()
-            if self.engine.finished or self.waiters:
-                self.drive()
-            found = [hook() for hook in list(self.hooks.values())]  # every one of them has to be called
-        except Exception:
-            log.exception("the background thread goes on after an error")
-            return False
+        """Do the chores, drive if something has finished, send what lies idle, watch. Was there anything unsent?"""
+        while self.chores:
+            self.chores.popleft()()
+        if self.engine.finished:
+            self.drive()
+        found = [hook() for hook in list(self.hooks.values())]  # every one of them has to be called
+        if time.monotonic() - self._watched_at >= self.watch_period:
+            self._watched_at = time.monotonic()
+            self.watch()
         return any(found)
 
     def is_in_use(self) -> bool:
-        """Something runs that may hang, or there are handles that may be dropped, which rings nobody."""
+        """Something runs that may hang, or there are handles that may be dropped, which rings no bell."""
         engine = self.engine
         return bool(engine.live) or any(session.tensors for session in list(engine.directory.sessions.values()))
 
     def watch(self) -> bool:
-        """Name kernels that hang; somebody may wait for just that."""
+        """Name kernels that hang, and drive, since a thread may wait for just that."""
         changed = super().watch()
         if changed:
             self.drive()
@@ -299,7 +220,7 @@ class VirtualMachine(Runtime):
     # -- looking inside --------------------------------------------------------------------------------------------
 
     def answer(self, session: VmSession, what: str, arguments: Sequence[Any]) -> Any:
-        """What a session asks about the machine, at once. Called by the engine, so while somebody drives it."""
+        """What a session asks about the machine, at once. Called by the engine, so while a thread drives it."""
         return whole(super().answer(session, what, arguments))
 
     # -- the end ---------------------------------------------------------------------------------------------------
@@ -314,13 +235,10 @@ class VirtualMachine(Runtime):
             self.detach(session)
         self.wait_until(lambda: not self.engine.live, timeout / 2)
         self.closed = True
-        with self.lock:
-            self.wake_waiters()
-        self.bell.ring()
-        self.background_bell.ring()
+        self.waiting.close()
+        self.background.stop()
         ended = super().close(max(deadline - time.monotonic(), 0.1))
-        if self._background is not threading.current_thread():
-            self._background.join(max(deadline - time.monotonic(), 0.1))
+        self.background.join(max(deadline - time.monotonic(), 0.1))
         sys.setswitchinterval(self._interval)
         SHIELD.remove()
         return ended

@@ -12,6 +12,7 @@ from ...interpreter.schema.attributes import check_dtype
 from ...interpreter.schema.promotion import broadcast_shapes
 from ...interpreter.types.meta import Scalar
 from ...interpreter.wire.forms import shown
+from ..checks import device_of, own
 from ..locations import located
 from ..operators import SCALARS, as_number
 from ..tensor import Tensor
@@ -61,10 +62,10 @@ class Creation(Functions):
                 if first is None:
                     raise
                 return self._stack(obj, dtype, device or first.device)
-        x = session._own(obj)
-        moves = device is not None and session._device(device) != x.device
+        x = own(session, obj)
+        moves = device is not None and device_of(session, device) != x.device
         wanted = None if dtype is None else dtype_name(dtype, "asarray")
-        pending = x._meta is None and copy is not False  # then it is cast: nobody waits for its dtype
+        pending = x._meta is None and copy is not False  # then it is cast, which needs no wait for its dtype
         casts = wanted is not None and (pending or wanted != x.dtype.name)
         if copy is False and (moves or casts):
             raise located(MetadataError("asarray: another dtype or device needs a copy", op="asarray"))
@@ -124,7 +125,7 @@ class Creation(Functions):
     ) -> Tensor:
         """As `full`, with the shape of x, and its dtype and device unless others are given."""
         if isinstance(fill_value, Tensor):
-            like = self._session._own(x)
+            like = own(self._session, x)
             home = like.device if device is None else device
             return self._spread(fill_value, like.shape, like.dtype if dtype is None else dtype, home)
         return self._like("full", x, dtype, device, number(fill_value, "full_like"))
@@ -152,7 +153,7 @@ class Creation(Functions):
         """
         if not isinstance(indexing, str) or indexing not in {"xy", "ij"}:
             raise located(MetadataError(f"meshgrid: indexing is 'xy' or 'ij', not {shown(indexing)}", op="meshgrid"))
-        tensors = [self._session._own(each) for each in arrays]
+        tensors = [own(self._session, each) for each in arrays]
         if any(each.ndim != 1 for each in tensors):
             raise located(MetadataError("meshgrid: takes 1-d tensors; reshape them first", op="meshgrid"))
         if len({each.dtype for each in tensors}) > 1:
@@ -210,13 +211,13 @@ class Creation(Functions):
 
     def _create(self, name: str, device: str | None, *operands: Scalar, **attributes: Any) -> Tensor:
         session = self._maker()
-        return session.call(name, operands, attributes, device=session._device(device))[0]
+        return session.call(name, operands, attributes, device=device_of(session, device))[0]
 
     def _like(self, name: str, x: Tensor, dtype: DType | None, device: str | None, *operands: Scalar) -> Tensor:
         """From the meta alone where it is known: then the result waits for nothing, and moves nothing."""
         session = self._session
-        x = session._own(x)
-        home = x.device if device is None else session._device(device)
+        x = own(session, x)
+        home = x.device if device is None else device_of(session, device)
         if x._meta is None:
             made = session.call(f"{name}_like", (x, *operands), {"dtype": dtype})[0]
             return made if home == x.device else made.to_device(home)

@@ -11,6 +11,7 @@ from ...interpreter.errors import MetadataError, MetadataTypeError, metadata_err
 from ...interpreter.schema.promotion import promote
 from ...interpreter.types import kinds
 from ...interpreter.types.meta import Meta, OperandMeta, Scalar
+from ..checks import device_of, own
 from ..locations import located
 from ..operators import SCALARS
 from ..tensor import Tensor
@@ -63,8 +64,8 @@ class DataTypes(Functions):
 
         TypeError for complex to real: take `real` or `imag` first.
         """
-        x = self._session._own(x)
-        same_place = device is None or self._session._device(device) == x.device
+        x = own(self._session, x)
+        same_place = device is None or device_of(self._session, device) == x.device
         if not copy and same_place and x._meta is not None and x.dtype == _dtype(dtype, "astype"):
             return x
         cast = self._call("astype", x, dtype=dtype)

@@ -12,6 +12,7 @@ from ...interpreter import ops as _ops  # noqa: F401 - fills the registry
 from ...interpreter.errors import MetadataTypeError
 from ...interpreter.schema.opdef import REGISTRY, OpDef
 from ...interpreter.types import kinds
+from ..checks import own
 from ..locations import located
 from ..operators import SCALARS, as_number
 from ..tensor import Tensor
@@ -28,7 +29,10 @@ def unary(name: str) -> Unary:
     op = REGISTRY[name]
 
     def function(self: Functions, x: Tensor, /) -> Tensor:
-        return self._session._operate_one(op, x)
+        session = self._session
+        if type(x) is not Tensor or x._session is not session:
+            own(session, x)
+        return session._calls.operate_one(op, x)
 
     return named(function, op)
 
@@ -40,9 +44,10 @@ def binary(name: str) -> Binary:
     def function(self: Functions, x1: Operand, x2: Operand, /) -> Tensor:
         if type(x2) is not Tensor and type(x2) not in SCALARS:
             x2 = operand(x2, name)
-        if type(x1) is Tensor and x1._session is self._session:
-            return x1._session._operate(op, x1, x2)
-        return self._session.call(name, [operand(x1, name), x2])[0]
+        session = self._session
+        if type(x1) is Tensor and x1._session is session:
+            return session._calls.operate(op, x1, x2)
+        return session.call(name, [operand(x1, name), x2])[0]
 
     return named(function, op)
 
@@ -152,7 +157,7 @@ class Elementwise(Functions):
         low = None if min is None else operand(min, "clip")
         high = None if max is None else operand(max, "clip")
         if low is None or high is None:
-            check_real(self._session._own(x))  # the other ops take more
+            check_real(own(self._session, x))  # the other ops take more
         if low is None and high is None:
             return x.copy()
         if high is None:

@@ -50,7 +50,7 @@ class Functions:
         return self._call("real", x) if isinstance(x, Tensor) else x.real
 
     def __copy__(self) -> Self:
-        """Itself, as with modules' functions: who copies an object with such a function in it keeps the function."""
+        """Itself, as with modules' functions: a copy of an object keeps the functions in it."""
         return self
 
     def __deepcopy__(self, _memo: object) -> Self:
@@ -66,7 +66,7 @@ def is_complex(x: Any) -> bool:
 
 
 def is_real(dtype: Any) -> bool:
-    """Is it a dtype of real numbers? What is none at all is somebody else's to refuse."""
+    """Is it a dtype of real numbers? What is no dtype at all is refused elsewhere."""
     try:
         return check_dtype(dtype) in REAL
     except TypeError:

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...interpreter.errors import MetadataError
 from ...interpreter.types.meta import DTYPES, MAX_NDIM
+from ..checks import device_of
 from ..locations import located
 from .data_types import KINDS
 from .functions import Functions
@@ -28,11 +29,11 @@ class NamespaceInfo(Functions):
 
     def default_device(self) -> str:
         """Where creation functions put tensors unless told otherwise: the machine's first device."""
-        return self._session._device(None)
+        return device_of(self._session, None)
 
     def default_dtypes(self, *, device: str | None = None) -> dict[str, DType]:
         """The dtype of each kind that Python numbers get; the same on every device."""
-        self._session._device(device)
+        device_of(self._session, device)
         return {kind: np.dtype(name) for kind, name in _DEFAULTS.items()}
 
     def devices(self) -> list[str]:
@@ -41,7 +42,7 @@ class NamespaceInfo(Functions):
 
     def dtypes(self, *, device: str | None = None, kind: str | tuple[str, ...] | None = None) -> dict[str, DType]:
         """The standard's dtypes by name, all or those of some kinds; the same on every device."""
-        self._session._device(device)
+        device_of(self._session, device)
         wanted = KINDS if kind is None else kind if isinstance(kind, tuple) else (kind,)
         for each in wanted:
             if each not in KINDS:

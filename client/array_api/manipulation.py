@@ -9,6 +9,8 @@ from ...interpreter.errors import MetadataError, metadata_error
 from ...interpreter.schema.attributes import check_int
 from ...interpreter.schema.promotion import broadcast_shapes
 from ...interpreter.types.axes import normal_axis
+from ..checks import own
+from ..locations import located
 from ..tensor import Tensor
 from .functions import Functions
 
@@ -25,7 +27,7 @@ class Manipulation(Functions):
 
         Waits for shapes that data decide.
         """
-        tensors = [self._session._own(each) for each in arrays]
+        tensors = [own(self._session, each) for each in arrays]
         try:
             shape = broadcast_shapes([each.shape for each in tensors])
         except ValueError as error:
@@ -107,7 +109,7 @@ class Manipulation(Functions):
 
     def unstack(self, x: Tensor, /, *, axis: int = 0) -> tuple[Tensor, ...]:
         """The slices of x along `axis`, without it; IndexError if it does not exist. Waits if data decide x's shape."""
-        shape = self._session._own(x).shape
+        shape = own(self._session, x).shape
         try:
             place = normal_axis(check_int(axis), len(shape))
         except (TypeError, ValueError) as error:
@@ -124,5 +126,4 @@ class Manipulation(Functions):
 
     def _refusal(self, function: str, error: Exception) -> MetadataError:
         """What is wrong with the arguments of a function that is several ops, with the user's line."""
-        refusal: MetadataError = self._session._at_user(metadata_error(error, f"{function}: {error}", function), 2)
-        return refusal
+        return located(metadata_error(error, f"{function}: {error}", function))

@@ -1,7 +1,7 @@
 """The namespace of the Python array API standard: `session.xp`, and `tensord.array_api` for the default session.
 
 The functions are methods, by families; a namespace is all of them on one session. It is a module object, since that
-is what those who speak the standard expect, and since the module `tensord.array_api` itself has to be one.
+is what users of the standard expect, and since the module `tensord.array_api` itself has to be one.
 Source: https://data-apis.org/array-api/2024.12/
 """
 
@@ -89,7 +89,7 @@ class DefaultNamespace(Namespace):
 
     That session is `tensord.connect()`: at $TENSORD_ADDRESS, else on a running daemon, else embedded. A process has
     one, whoever comes first. Once it has ended, or belongs to the parent of a fork, the next creation function opens
-    another one in the same place, ConnectionLost if nobody is there any more; the tensors of the old one are lost.
+    another one in the same place, ConnectionLost if no daemon is there any more; the tensors of the old one are lost.
     """
 
     def __getattr__(self, name: str) -> Any:

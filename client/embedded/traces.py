@@ -1,4 +1,7 @@
-"""From what a machine sends of its trace to a `Trace`. Late: who never asks for a trace never loads its tools."""
+"""From what a machine sends of its trace to a `Trace`.
+
+The tools are imported late: a program that never asks for a trace never loads them.
+"""
 
 from __future__ import annotations
 

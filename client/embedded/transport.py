@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import ConnectionLost, MetadataError, TensordError
-from ...interpreter.interrupts import SHIELD
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.messages import Message
 from ...vm.machine import VirtualMachine
@@ -64,7 +64,7 @@ class EmbeddedTransport:
         """Plain memory; the machine adopts it."""
         return np.empty(meta.shape, meta.dtype)
 
-    def let_go_with(self, drop: Callable[[int], None]) -> None:
+    def release_exports_with(self, release: Callable[[int], None]) -> None:
         """Results are copies."""
 
     def send(self, messages: Sequence[Message]) -> None:
@@ -94,12 +94,12 @@ class EmbeddedTransport:
         """Whatever completes is looked after by the machine's background thread."""
 
     def rouse(self, idle_flush: Callable[[], bool]) -> None:
-        """Have the background thread look after unsent messages."""
+        """Have the background thread send unsent messages in a while."""
         machine = self.machine
         if self._session.id not in machine.hooks:
             machine.hooks[self._session.id] = idle_flush
-        if not machine.awake:
-            machine.rouse()
+        if not machine.background.awake:
+            machine.background.rouse()
 
     def cancel(self) -> None:
         """Cancel the session's pending instructions."""
@@ -113,14 +113,14 @@ class EmbeddedTransport:
         self.machine.detach(self._session)
         for reply in list(self._replies.values()):
             reply.set(None, ConnectionLost("the session was closed"))
-        self.machine.drive()  # whoever waits for one of them is rung
+        self.machine.drive()  # and wake the threads that wait for one of them
         self._release()
 
     def abandon(self) -> None:
         """Have the background thread close it."""
         if not self._closed and not self.machine.closed:
             self.machine.chores.append(self.close)
-            self.machine.background_bell.ring()
+            self.machine.background.ring()
 
 
 def connect_local(address: str, devices: Specs | None, *, tracing: bool, strict: bool) -> EmbeddedTransport:

@@ -1,4 +1,5 @@
 """What is unsent.
 
-- `outbox`: the messages of one session until they leave
+- `outbox`: the messages of one session until they leave; `batches`: those of a closed session, and of an atomic block
+- `releases`: where in a batch dropped handles are released
 """

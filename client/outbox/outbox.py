@@ -1,17 +1,17 @@
 """The outbox: what a session has issued and not yet sent.
 
 A batch leaves when it is full, before every wait, when a second heavy op joins it, or when it has lain idle for some
-milliseconds. To another process batches clock themselves: what is issued into silence leaves at once, and the more
-follows it without a pause, the more of it travels together (1, 8, 64, 256 messages). Who asks for an answer right after
-that, again and again, would pay for two messages where one does: his first few small ops travel with the question
-(docs/decisions/0012). Handles that were dropped by then ride along: as a bit on the last call that uses them, else as a
-message behind whatever else does. A group (`atomic`) leaves as one message when its block ends.
+milliseconds. To another process batches clock themselves: an op that is issued into silence leaves at once, and the
+more ops follow without a pause, the more of them travel together (1, 8, 64, 256 messages). A program that issues an op
+and asks for its result, again and again, would pay for two messages where one does; so its first few small ops wait for
+the question, and travel with it (docs/decisions/0012). Handles that were dropped by then are released in the batch
+(`releases`). A group (`atomic`) leaves as one message when its block ends.
 
-Threads. `lock` guards the messages and the session's tables; it is re-entrant, since a signal handler may issue ops on
-the very thread that holds it. (It may not send or wait while its thread drives the machine: that is a ProtocolError,
-and the messages stay here. Nor may it raise there, but for Ctrl-C, which is kept back.) It is never held while waiting.
-An atomic block holds it from its first line to its last: what other threads issue meanwhile comes after the group.
-`Tensor.__del__` runs anywhere, also inside the lock, so all it does is put the id on a `queue.SimpleQueue`.
+Threads. `lock` guards the messages and the session's tables. The lock is re-entrant, since a signal handler may issue
+ops on the very thread that has it. Such a handler may not send or wait while its thread drives the machine: that is a
+ProtocolError, and the messages stay here. It may not raise there either, but for Ctrl-C, which is kept back. No thread
+waits with the lock. An atomic block has it from its first line to its last, so the messages of other threads come after
+the group. `Tensor.__del__` runs anywhere, also inside the lock, so all it does is put the id on a `queue.SimpleQueue`.
 """
 
 from __future__ import annotations
@@ -25,43 +25,17 @@ from typing import Any
 
 from ...interpreter.errors import ConnectionLost, ProtocolError, TensordError
 from ...interpreter.wire.limits import Limits
-from ...interpreter.wire.messages import (
-    ATOMIC,
-    CALL,
-    EFFECT,
-    FETCH,
-    LOCATION,
-    LOOKUP,
-    PUBLISH,
-    RELEASE,
-    SIGNATURE,
-    TO_DEVICE,
-    UPLOAD,
-    WAIT,
-    Message,
-)
+from ...interpreter.wire.messages import ATOMIC, LOCATION, RELEASE
 from ..forks import FORKS
 from ..locations import Locations, describe, user_frame
-from ..transport.interface import CLOSED, FORKED, ClosedTransport, Reply, session_closed
+from ..transport.interface import FORKED, ClosedTransport, Reply
+from .batches import Closed, Group
+from .releases import add_releases, releases
 
 BATCH = 256
 GROWTH = 8
 PROMPT = 0.0005  # seconds after which a question is no longer asked right after what was issued
-RELEASED = 4096  # ids in one message
-RIDERS = 64  # operands that a call has bits for: the integers of the wire
-GROUP = Limits().batch  # messages in an atomic group
 LONGEST = Limits().text  # characters of a location
-# Where the messages other than calls hold tensor ids, one or a tuple.
-ID_FIELDS = {
-    RELEASE: (1,),
-    UPLOAD: (1,),
-    FETCH: (1,),
-    WAIT: (1,),
-    EFFECT: (1,),
-    PUBLISH: (2,),
-    LOOKUP: (2,),
-    TO_DEVICE: (1, 2),
-}
 
 
 class Outbox:
@@ -77,16 +51,16 @@ class Outbox:
         "_first",
         "_flushes",
         "_left",
+        "_released",
         "_riding",
         "_seen_flushes",
-        "drop",
-        "dropped",
         "heavy",
         "ids",
         "limit",
         "locations",
         "lock",
         "messages",
+        "release",
         "scalars",
         "transport",
     )
@@ -99,9 +73,9 @@ class Outbox:
         self.locations = Locations(self.lock)
         self.ids = 0  # the newest id: they rise and are never reused
         self.heavy = False
-        self.dropped: SimpleQueue[int] = SimpleQueue()
-        self.drop = self.dropped.put
-        transport.let_go_with(self.drop)
+        self._released: SimpleQueue[int] = SimpleQueue()  # ids of handles that were dropped
+        self.release = self._released.put
+        transport.release_exports_with(self.release)
         self._first = 1 if transport.eager else BATCH
         self.limit = self._first  # messages that the next batch waits for
         self._expects = False  # a question, before anything leaves
@@ -120,7 +94,7 @@ class Outbox:
         return self.ids
 
     def appended(self) -> None:
-        """Something was added: send a full batch, have a lone message looked after."""
+        """A message was added: send the batch if it is full, else have the background send it in a while."""
         size = len(self.messages)
         if self._depth:
             return
@@ -132,10 +106,10 @@ class Outbox:
             self.transport.rouse(self.idle_flush)
 
     def make_way(self) -> None:
-        """A heavy op is to join: what is there leaves first, so that it starts while the next ones are prepared.
+        """A heavy op is to join the batch: an earlier one leaves first, and starts while this one is prepared.
 
-        The newest heavy op stays until the next one comes, since the handles it uses up are dropped only after the
-        call; so their release can ride on it, and its result can take over their memory.
+        The newest heavy op stays until the next one comes, since its caller drops operands only after the call. So
+        their release can ride on the op, and the result can take over their memory.
         """
         if self.heavy:
             self.flush()
@@ -160,8 +134,8 @@ class Outbox:
             batch, self.messages = self.messages, Closed(self.messages.why) if type(self.messages) is Closed else []
             self.heavy = self._expects = False
             self._flushes += 1
-            if not self.dropped.empty():
-                self._release_dropped(batch)
+            if not self._released.empty():
+                self._add_releases(batch)
             if self.locations.unsent:
                 sites, self.locations.unsent = self.locations.unsent, []
                 batch[:0] = [[LOCATION, number, text[-LONGEST:]] for number, text in sites]
@@ -174,8 +148,8 @@ class Outbox:
         return bool(batch)
 
     def renumber(self) -> None:
-        """A signature's number is to mean another one; the unsent calls still mean the old one. Holding the lock."""
-        self._riding = not self._depth  # in a group nobody could tell any more which of their operands are scalars
+        """A signature's number is about to mean another signature: calls with the old one leave. With the lock."""
+        self._riding = not self._depth  # the numbers of a group's calls may mean another signature when it is sent
         self.send()
 
     @contextmanager
@@ -198,40 +172,26 @@ class Outbox:
 
     def _send_group(self) -> None:
         group = self.messages
-        if not self.dropped.empty():
-            self._release_dropped(group)
+        if not self._released.empty():
+            self._add_releases(group)
         releases = [message for message in group if message[0] == RELEASE]
         inside = [message for message in group if message[0] != RELEASE]
         self._riding = True
         self.messages = [[ATOMIC, inside], *releases] if inside else releases
         self.send()
 
-    def _release_dropped(self, batch: list[list[Any]]) -> None:
-        take = self.dropped.get_nowait
-        dropped = {take() for _ in range(self.dropped.qsize())}
-        if not self._riding:
-            for message in releases(dropped):
-                list.append(batch, message)
-            return
-        for position in range(len(batch) - 1, -1, -1):
-            message = batch[position]
-            if message[0] == CALL:
-                if not (dropped.isdisjoint(message[2]) and dropped.isdisjoint(message[3])):
-                    behind = ride(message, dropped, self.scalars[message[1]])
-                    batch[position + 1 : position + 1] = releases(behind)
-                    if not dropped:
-                        return
-            elif message[0] != SIGNATURE:
-                used = {id_ for id_ in dropped if mentions(message, id_)}
-                if used:
-                    batch[position + 1 : position + 1] = releases(used)
-                    dropped -= used
-        if dropped:  # nothing here uses them: their memory serves the first message already
-            batch[:0] = releases(dropped)
+    def _add_releases(self, batch: list[list[Any]]) -> None:
+        take = self._released.get_nowait
+        released = {take() for _ in range(self._released.qsize())}
+        if self._riding:
+            add_releases(batch, released, self.scalars)
+        else:
+            for message in releases(released):
+                list.append(batch, message)  # also to a group that is full
 
     def idle_flush(self) -> bool:
-        """Called now and then by the transport: send what nobody has sent since the last time."""
-        if not self.messages and self.dropped.empty():
+        """Called by the transport now and then: send what is unsent since the last time. Was anything unsent?"""
+        if not self.messages and self._released.empty():
             self.limit = self._first
             return False
         if self._flushes == self._seen_flushes and self.lock.acquire(blocking=False):
@@ -244,13 +204,14 @@ class Outbox:
         self._seen_flushes = self._flushes
         return True
 
-    def tell(self, build: Callable[[int], list[Any]]) -> Reply | None:
-        """Like `ask`, without location; but inside an atomic block nobody is to answer, and there is no reply."""
+    def tell(self, build: Callable[[int], list[Any]]) -> None:
+        """Send a message and wait for its answer; inside an atomic block neither."""
         with self.lock:
             if self._depth:
                 self.messages.append(build(0))
-                return None
-            return self.ask(lambda request, _: build(request), located=False)
+                return
+            reply = self.ask(lambda request, _: build(request), located=False)
+        self.await_reply(reply)
 
     def ask(self, build: Callable[[int, int], list[Any]], *, located: bool = True) -> Reply:
         """Send a message that asks for a reply, behind everything unsent. `build` gets request and location, if any."""
@@ -294,7 +255,7 @@ class Outbox:
             return reply.result()
         except TensordError as error:
             if error.location is None:  # the request itself was at fault, not an earlier call
-                error.location = describe(user_frame(2))
+                error.location = describe(user_frame(1))
             raise
 
     def close(self) -> None:
@@ -306,66 +267,7 @@ class Outbox:
         transport.close()
 
     def orphan(self) -> None:
-        """In a forked child: whoever held the lock is not here to give it back, and the session is the parent's."""
+        """In a forked child: a thread that had the lock does not exist here, and the session is the parent's."""
         self.lock = self.locations.lock = threading.RLock()
         self.transport = ClosedTransport(self.transport.devices, FORKED)
         self.messages = Closed(FORKED)
-
-
-def releases(ids: set[int]) -> list[list[Any]]:
-    """RELEASE messages for these ids, none of them so long that it could not be sent."""
-    ordered = sorted(ids)
-    return [[RELEASE, tuple(ordered[n : n + RELEASED])] for n in range(0, len(ordered), RELEASED)]
-
-
-class Closed(list[list[Any]]):
-    """The messages of a closed session: it takes no more."""
-
-    def __init__(self, why: str = CLOSED) -> None:
-        super().__init__()
-        self.why = why
-
-    def append(self, _message: list[Any]) -> None:
-        """Raise ConnectionLost at the user's line."""
-        raise session_closed(self.why)
-
-
-class Group(list[list[Any]]):
-    """The messages of an atomic block: they leave together, so they must not be too many."""
-
-    def append(self, message: list[Any]) -> None:
-        """Raise ProtocolError at the user's line for one too many; it is not in the group then."""
-        if len(self) >= GROUP:
-            where = describe(user_frame(2))
-            raise ProtocolError(f"an atomic block holds at most {GROUP} messages; make several of it", location=where)
-        super().append(message)
-
-
-def ride(message: list[Any], dropped: set[int], scalars: Sequence[bool]) -> set[int]:
-    """Mark a call's operands whose handles were dropped; walking backwards, this is their last use.
-
-    Returns those of them that it has no bit for: they are to be released behind it.
-    """
-    inputs, outputs = message[2], message[3]
-    behind = set()
-    for position, id_ in enumerate((*inputs, *outputs)):
-        if id_ in dropped and not (position < len(inputs) and scalars[position]):
-            dropped.discard(id_)
-            if position < RIDERS:
-                message[4] |= 1 << position
-            else:
-                behind.add(id_)
-    return behind
-
-
-def mentions(message: Message, id_: int) -> bool:
-    """Does a message other than a call name that tensor? A group that could not be sent yet: may it?"""
-    if message[0] == ATOMIC:
-        return any(
-            id_ in inner[2] or id_ in inner[3] if inner[0] == CALL else mentions(inner, id_) for inner in message[1]
-        )
-    for field in ID_FIELDS.get(message[0], ()):
-        ids = message[field]
-        if ids == id_ if isinstance(ids, int) else id_ in ids:
-            return True
-    return False

@@ -1,6 +1,7 @@
 """How a session's messages reach a daemon, and the answers come back.
 
 - `interface`: what a session needs of any transport
-- `remote`: the transport to a daemon; `link`: its socket; `outgoing`, `incoming`: frames out and in
+- `remote`: the transport to a daemon; `link`: its socket; `socket_lock`: which thread has it; `outgoing`, `incoming`:
+  frames out and in
 - `segments`: memory files for uploads and results
 """

@@ -45,12 +45,12 @@ class Incoming:
         self,
         outgoing: Outgoing,
         mapped: MappedResults | None,
-        let_go: Callable[[int], None],
+        release: Callable[[int], None],
         freed: Callable[[Any], None],
     ) -> None:
         self._outgoing = outgoing
         self._mapped = mapped
-        self._let_go = let_go
+        self._release = release
         self._freed = freed
         self.resumed: Callable[[int], None] = lambda _received: None  # the daemon knows us again
         self.replies: dict[int, Reply] = {}
@@ -90,7 +90,7 @@ class Incoming:
             self._answer(request, kind, body, payloads)
 
     def _answer(self, request: int, kind: int, body: Any, payloads: Sequence[Any]) -> None:
-        hold = self._outgoing.holds.pop(request, 0)
+        export = self._outgoing.exports.pop(request, 0)
         value: Any = body
         error: TensordError | None = None
         mapped = False
@@ -101,15 +101,15 @@ class Incoming:
             if kind == ERROR:
                 value, error = None, decode_error(body)
             elif kind == ARRAY:
-                value, mapped = self._array(body, payloads, hold)
+                value, mapped = self._array(body, payloads, export)
             elif kind == ARRAYS:
                 value = [self._array(one, payloads, 0)[0] for one in body]
             elif request in self.parts:
                 value = self.parts.pop(request)
         except TensordError as failure:
             value, error = None, failure
-        if hold and not mapped:
-            self._let_go(hold)
+        if export and not mapped:
+            self._release(export)
         self._set(request, value, error)
 
     def _set(self, request: int, value: Any, error: TensordError | None) -> None:
@@ -120,7 +120,7 @@ class Incoming:
         if reply is not None:
             reply.set(value, error)
 
-    def _array(self, body: Sequence[Any], payloads: Sequence[Any], hold: int) -> tuple[NDArray[Any], bool]:
+    def _array(self, body: Sequence[Any], payloads: Sequence[Any], export: int) -> tuple[NDArray[Any], bool]:
         """The array, and whether it lies in the daemon's memory."""
         name, shape, strides, place = body
         dtype = dtype_of(name)
@@ -131,7 +131,7 @@ class Incoming:
         if self._mapped is None:
             raise ConnectionLost("the daemon answered with memory that was never shared")
         try:
-            array: NDArray[Any] = self._mapped.array(place, np.dtype(dtype), shape, strides, hold)
+            array: NDArray[Any] = self._mapped.array(place, np.dtype(dtype), shape, strides, export)
         except ProtocolError:
             if not self._mapped.is_alive():
                 raise ConnectionLost("the daemon is gone, and the value with it") from None

@@ -1,4 +1,4 @@
-"""What a session needs of whatever carries its messages to a virtual machine and brings the answers back."""
+"""What a session needs of a transport, which carries its messages to a virtual machine and brings the answers back."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Transport(Protocol):
     inline_work: int
     # A large result may be read where it lies, in the memory of the other side.
     maps: bool
-    # What is sent is done elsewhere, beside us: a first message leaves at once, since it has not to wait for others.
+    # Another process does what is sent, beside this one: so a first message leaves at once, and waits for no others.
     eager: bool
 
     @property
@@ -77,10 +77,10 @@ class Transport(Protocol):
         """Keeps Ctrl-C back while it is entered; effective in the main thread."""
 
     def new_array(self, meta: Meta) -> NDArray[Any]:
-        """Memory for an upload of that meta, from where the other side takes it most cheaply. Used for nothing else."""
+        """An array for one upload of that meta, in the memory from which the other side takes it most cheaply."""
 
-    def let_go_with(self, drop: Callable[[int], None]) -> None:
-        """What to call, with its hold, when a result that was read where it lies is not used any more."""
+    def release_exports_with(self, release: Callable[[int], None]) -> None:
+        """What to call with an export's id once the array that reads the value where it lies is not used any more."""
 
     def send(self, messages: Sequence[Message]) -> None:
         """Hand over a batch in program order. Does not wait."""
@@ -95,10 +95,10 @@ class Transport(Protocol):
         """Wait for a reply; False after `timeout` seconds. ConnectionLost when the other side ends."""
 
     def attend(self, reply: Reply) -> None:
-        """Somebody awaits that reply by a callback: it has to come without anybody who waits."""
+        """A callback awaits the reply: the reply has to come although no thread waits for it."""
 
     def rouse(self, idle_flush: Callable[[], bool]) -> None:
-        """Unsent messages exist: call `idle_flush` in a while. It tells whether it found any."""
+        """Messages are unsent: call `idle_flush` in a while, which tells whether it found any."""
 
     def cancel(self) -> None:
         """Cancel the session's pending instructions."""
@@ -129,5 +129,5 @@ class ClosedTransport:
 
 
 def session_closed(why: str) -> ConnectionLost:
-    """The error of whoever uses a closed session, with that line."""
+    """The error that a closed session raises, with the user's line."""
     return ConnectionLost(why, location=describe(user_frame(2)))

@@ -74,7 +74,7 @@ class Link:
         """Make the sockets and connect.
 
         ZeroMQ must not reconnect by itself: it would send what is queued before HELLO. Turned off (-1), it would drop
-        what has arrived and was not read yet when a connection ends; so it reconnects later than anybody waits for.
+        what has arrived and was not read yet when a connection ends; so it reconnects later than any caller waits.
         """
         self.socket = self.context.socket(zmq.DEALER)
         self.socket.linger = LINGER_MS
@@ -149,13 +149,13 @@ class Link:
     # -- traffic ---------------------------------------------------------------------------------------------------
 
     def send(self, header: Any, payloads: Sequence[Any] = ()) -> list[Any]:
-        """Send a header and payload frames; returns the frames, for who may have to send them again."""
+        """Send a header and payload frames; returns the frames, since they may have to be sent again."""
         frames = [self.encoder.encode(header), *payloads]
         self.send_frames(frames)
         return frames
 
     def send_frames(self, frames: list[Any]) -> None:
-        """Send frames; large ones without a copy. Lost if nobody is there any more, which an event is about to say."""
+        """Send frames; large ones without a copy. If the daemon is gone they are lost, and an event tells soon."""
         with suppress(zmq.Again):
             if len(frames) == 1:
                 self.socket.send(frames[0], zmq.NOBLOCK)
@@ -208,7 +208,7 @@ class Link:
 
 
 def check_reachable(address: str) -> None:
-    """ZeroMQ waits for whom it cannot reach; say at once if nobody listens there. ConnectionLost."""
+    """ConnectionLost if no daemon listens there: ZeroMQ itself would wait for one."""
     if not address.startswith("ipc://"):
         return
     path = address.removeprefix("ipc://")

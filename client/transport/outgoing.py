@@ -18,11 +18,11 @@ from .link import Link
 from .segments import UploadSegments
 
 TINY = 128  # bytes of an upload in a group up to which it travels in the header: a group cannot be halved
-HELD = 5  # fields of a FETCH, the last of which is the hold
+EXPORTED = 5  # fields of a FETCH, the last of which is the id of the export
 
 
 class SideEffect(NamedTuple):
-    """A side effect that is under way: what to call, in which chain, who asked for the chain's state, and whence."""
+    """A side effect that was sent: its callback and chain, the request that waits for the chain, the user's line."""
 
     callback: Callable[..., None]
     chain: int
@@ -49,7 +49,7 @@ class Outgoing:
         "away",
         "batches",
         "effects",
-        "holds",
+        "exports",
         "number",
         "sent",
         "sent_bytes",
@@ -69,7 +69,7 @@ class Outgoing:
         self.batches: deque[tuple[int, int, list[Any]]] = deque()
         self.effects: dict[int, SideEffect] = {}
         self._locations: dict[int, str] = {}  # of the session's calls: a callback's error names its line
-        self.holds: dict[int, int] = {}  # request of a fetch -> the id that stands for what it fetched
+        self.exports: dict[int, int] = {}  # request of a fetch -> the id that stands for what it fetched
 
     def send(self, messages: Sequence[Message]) -> None:
         """Send a batch. MetadataError, and nothing sent, if something in it cannot travel."""
@@ -91,8 +91,8 @@ class Outgoing:
             return [*message[:5], None, message[6]]
         if kind == EFFECT:
             return self._keep_callback(message)
-        if kind == FETCH and len(message) == HELD and message[4]:
-            self.holds[message[2]] = message[4]
+        if kind == FETCH and len(message) == EXPORTED and message[4]:
+            self.exports[message[2]] = message[4]
         elif kind == LOCATION:
             self._locations[message[1]] = message[2]
         elif kind == ATOMIC:

@@ -1,15 +1,16 @@
 """A client's side of shared memory: segments that it fills for uploads, and the daemon's results, mapped.
 
 An upload's array is made in a segment to begin with (`UploadSegments.empty`), so that the user's data is copied once,
-straight to where the daemon reads it. The daemon takes that memory over, as long as the tensor keeps it; when it has
-let go, it says so (`freed`), and the segment, whose pages have been touched by then, serves the next upload.
+straight to where the daemon reads it. The daemon keeps that memory for as long as the tensor needs it, and then says
+that it is free (`freed`). The segment, whose pages have been touched by then, serves the next upload.
 
-A result is mapped read-only (`MappedResults.array`). While the array or a view of it is alive, the daemon keeps the
-value there: the hold is let go when the array dies. NumPy sees to it that views keep that very array alive, since what
-it is laid over is no array. Mappings are kept for the next result in the same block of the daemon's pool.
+A result is mapped read-only (`MappedResults.array`). The daemon keeps the value there for as long as its *export* is
+not released: an id that the client chose when it fetched the value. The export is released when the array dies. NumPy
+keeps that very array alive for each view of it, since the memory below the array is no array. Mappings are kept for
+the next result in the same block of the daemon's pool.
 
 Thread-safe, and re-entrant like the outbox, since a signal handler may issue ops. Arrays die anywhere, also inside of
-locks; so all that happens then is what `let_go` does, which has to be no more than a `SimpleQueue.put`.
+locks; so all that happens then is a call of `release`, which has to be no more than a `SimpleQueue.put`.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class UploadSegments:
         return None if place is None else (place[0].number, place[1])
 
     def freed(self, numbers: Iterable[int]) -> None:
-        """The daemon has let go of these, or they were never sent. Others are not ours to free, and ignored."""
+        """The daemon has freed these segments, or they were never sent. Numbers that are not lent are ignored."""
         with self._lock:
             for number in numbers:
                 segment = self._lent.pop(number, None)
@@ -124,7 +125,7 @@ class UploadSegments:
         return None
 
     def _is_full(self, size: int) -> bool:
-        """Would one more be one too many for the daemon? Half of its limit, since it may hold on to forgotten ones."""
+        """Would one more be too many for the daemon? Half of its limit: it may have some that were forgotten here."""
         count = len(self._lent) + len(self._free)
         return 2 * (count + 1) > self._most or 2 * (self._bytes() + size) > self._most_bytes
 
@@ -141,11 +142,11 @@ class UploadSegments:
 
 
 class MappedResults:
-    """Results of the daemon `pid`, read where they lie. `let_go` is called once per array, with its hold."""
+    """Results of the daemon `pid`, read where they lie. `release` is called once per array, with its export."""
 
-    def __init__(self, pid: int, let_go: Callable[[int], None], keep: int = KEEP_MAPPED) -> None:
+    def __init__(self, pid: int, release: Callable[[int], None], keep: int = KEEP_MAPPED) -> None:
         self._pid = pid
-        self._let_go = let_go
+        self._release = release
         self._forks = 0
         FORKS.mapped.add(self)
         self._keep = keep
@@ -155,22 +156,22 @@ class MappedResults:
         self.cached_bytes = 0
 
     def array(
-        self, place: Sequence[int], dtype: Any, shape: Sequence[int], strides: Sequence[int] | None, hold: int
+        self, place: Sequence[int], dtype: Any, shape: Sequence[int], strides: Sequence[int] | None, export: int
     ) -> NDArray[Any]:
         """The read-only array at [segment number, descriptor, segment bytes, offset] of the daemon.
 
-        ProtocolError if it cannot be mapped; the hold is then the caller's to let go.
+        ProtocolError if it cannot be mapped; the caller then has to release the export.
         """
         number, fd, nbytes, offset = place
         with self._lock:
             segment = self._segment(number, fd, nbytes)
         array = array_at(segment, offset, shape, dtype, strides)
-        weakref.finalize(array, self._died, hold, self._forks).atexit = False
+        weakref.finalize(array, self._array_died, export, self._forks).atexit = False
         return array
 
-    def _died(self, hold: int, forks: int) -> None:
-        if forks == self._forks:  # else a child still looks at it, until the session ends
-            self._let_go(hold)
+    def _array_died(self, export: int, forks: int) -> None:
+        if forks == self._forks:  # else a child may still read it: it is released when the session ends
+            self._release(export)
 
     def forked(self) -> None:
         """This process is about to have a child, which inherits the mappings: what they show now has to stay."""
@@ -186,7 +187,7 @@ class MappedResults:
             self._cache.clear()
             self.cached_bytes = 0
             for segment in list(self._live):
-                with suppress(MemoryError):  # then it stays mapped, and as it is while nobody writes there
+                with suppress(MemoryError):  # then it stays mapped, and keeps its bytes until the daemon writes there
                     segment.make_private()
             self._live.clear()
 

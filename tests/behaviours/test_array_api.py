@@ -339,10 +339,10 @@ def test_asking_a_function_again_is_a_lookup(session):
         x[xp.asarray([0]), 1]
 
     calls()
-    before = session._signatures._infer.misses
+    before = session._calls._signatures._infer.misses
     for _ in range(3):
         calls()
-    assert session._signatures._infer.misses == before
+    assert session._calls._signatures._infer.misses == before
 
 
 def test_the_module_has_no_names_of_its_own():

@@ -418,7 +418,7 @@ def test_sigterm_lets_what_is_pending_finish(slow):
         reply = session._outbox.ask(lambda request, at: [3, x._id, request, at, 0])
         eventually(lambda: has_arrived(session, idle))
         assert daemon.stop() == 0
-        assert session._await(reply).tolist() == [10.0] * 4
+        assert session._outbox.await_reply(reply).tolist() == [10.0] * 4
         assert "it was stopped by SIGTERM" in goodbye(session)
         assert "it was stopped by SIGTERM" in goodbye(idle)
     assert left_over(daemon) == []
@@ -437,7 +437,7 @@ def test_sigterm_cancels_what_does_not_finish_in_time(slow):
         eventually(lambda: has_arrived(session, observer))
         daemon.signal(signal.SIGTERM)
         with pytest.raises(td.CancelledError):
-            session._await(reply, PATIENCE)
+            session._outbox.await_reply(reply, PATIENCE)
         assert daemon.process.wait(PATIENCE) == 0
     assert left_over(daemon) == []
 
@@ -684,10 +684,8 @@ def test_a_lease_that_is_over_ends_the_session(tcp):
     daemon = tcp(0.5)
     with daemon.connect() as observer, Puppet.start(daemon.address) as client:
         client.do("x = s.asarray(np.ones(1000))\nx.wait()\ns.publish('kept', s.asarray(np.ones(4)))")
-        client.do(
-            "from tensord.client.transport.link import Link\n"
-            "Link.reopen = lambda link: None\nLink.hello = lambda *_: None"
-        )
+        client.do("from tensord.client.transport.link import Link")
+        client.do("Link.reopen = lambda link: None\nLink.hello = lambda *_: None")
         client.do("cut(s)")
         with pytest.raises(Failed, match="out of reach too long"):
             client.do("session_lost = s.sync(30)")

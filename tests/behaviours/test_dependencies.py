@@ -290,10 +290,17 @@ def test_a_long_run_of_independent_ops_leaves_no_growing_structure(session):
             engine.finished,
             engine.scheduler.dispatcher.batches,
         )
-        tables = (inner.tensors, inner.plans, inner.locations, inner.live, inner.chains, session._entries)
+        tables = (
+            inner.tensors,
+            inner.plans,
+            inner.locations,
+            inner.live,
+            inner.chains,
+            session._calls._signatures.entries,
+        )
         outbox = session._outbox
         mine = (outbox.messages, outbox.locations.sites, session._transport._replies, machine.recent_errors)
-        return (*map(len, (*queues, *tables, *mine)), outbox.dropped.qsize(), len(engine.infer))
+        return (*map(len, (*queues, *tables, *mine)), outbox._released.qsize(), len(engine.infer))
 
     before = sizes(3000)
     allocated = session.stats()["devices"]["cpu:0"]["allocated"]

@@ -363,7 +363,7 @@ def test_an_error_in_a_chain_stops_what_follows_in_it(session, monkeypatch, caus
     elif cause == "callback":
         session.effect(raising, x)
     else:
-        transport, chain = session._transport, session._chain
+        transport, chain = session._transport, session._effects._default
         session.flush()
         transport.send([[6, (10_000,), chain, lambda _: seen.append("bad"), 0, 0]])
     session.effect(lambda _: seen.append("after"), x)

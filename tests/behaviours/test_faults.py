@@ -211,10 +211,11 @@ def test_a_hanging_copy_is_named_after_a_quiet_time(impatient):
     s.publish("x", x)
     x.release()
     s.flush()
-    while not machine.dozing:
-        machine.awake = False
-        machine.background_bell.ring()
-        machine.wait_until(lambda: machine.dozing, 0.01)
+    background = machine.background
+    while not background.dozing:
+        background.awake = False
+        background.ring()
+        machine.wait_until(lambda: background.dozing, 0.01)
     device_of(s, "sim:0").inject(Fault(FaultKind.HANG, stream="d2h"))
     values: list[Any] = []
     reader = threading.Thread(target=lambda: values.append(other.lookup("x").numpy()))

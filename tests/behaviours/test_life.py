@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import tensord as td
+from tensord.interpreter.concurrency import background
 from tensord.vm import machine as machine_module
 
 from .looking_inside import WAIT, assert_sound, device_of, held, machine_of, ones, until
@@ -131,13 +132,13 @@ def test_handles_dropped_by_many_threads_are_all_released(session):
 def test_an_idle_session_sends_what_was_dropped(make_session, monkeypatch, awake):
     """Behaviour 46: nobody calls the session any more, the background sleeps, and yet the memory comes back."""
     if not awake:
-        monkeypatch.setattr(machine_module, "AWAKE_ROUNDS", 0)
+        monkeypatch.setattr(background, "AWAKE_ROUNDS", 0)
     session = make_session()
     x = session.asarray(ones(1000))
     session.sync()
     device = device_of(session, "cpu:0")
     never = threading.Event()
-    while machine_of(session).awake and not awake:
+    while machine_of(session).background.awake and not awake:
         never.wait(0.01)
     assert device.allocated == 4000
     del x
@@ -149,7 +150,7 @@ def test_an_idle_session_sends_what_was_issued(make_session):
     a = make_session("local:shared")
     b = make_session("local:shared", devices=None)
     x = a.asarray(ones(4))
-    assert machine_of(a).awake
+    assert machine_of(a).background.awake
     y = b.asarray(ones(4))
     inner = b._transport._session
     until(a, lambda: y._id in inner.tensors)
@@ -180,7 +181,7 @@ def stuck(session, monkeypatch) -> Any:
     thread = threading.Thread(target=submit)
     thread.start()
     machine, inner = machine_of(session), session._transport._session
-    until(session, lambda: len(inner.live) > 64 and (machine.leader is not None or machine.waiters))
+    until(session, lambda: len(inner.live) > 64 and machine.waiting.role.locked())
     assert thread.is_alive()
     yield thread, made, ended, x
     machine.devices["cpu:0"].resume("compute")

@@ -217,12 +217,12 @@ def test_inferring_the_same_again_is_a_lookup(session):
         return (y + x).sum(axis=0).reshape(2, 2).T
 
     step().wait(WAIT)
-    misses = (session._signatures._infer.misses, session.stats()["infer_misses"])
+    misses = (session._calls._signatures._infer.misses, session.stats()["infer_misses"])
     plans = len(session._transport._session.plans)
     for _ in range(200):
         step()
     session.sync()
-    assert (session._signatures._infer.misses, session.stats()["infer_misses"]) == misses
+    assert (session._calls._signatures._infer.misses, session.stats()["infer_misses"]) == misses
     assert len(session._transport._session.plans) == plans
     assert misses[0] >= 5
 

@@ -96,7 +96,7 @@ def test_a_machine_shared_by_name_does_not_take_other_options(make_session, mach
 def test_a_dropped_session_closes_its_machine():
     session = td.connect("local")
     machine = machine_of(session)
-    thread = machine._background
+    thread = machine.background.thread
     del session
     gc.collect()
     thread.join(WAIT)

@@ -15,23 +15,24 @@ from hypothesis import strategies as st
 
 import tensord as td
 from tensord.client import reading
+from tensord.client.answers import Answers
+from tensord.client.calls import Calls
 
 
 @contextmanager
 def counted(session: td.Session) -> Iterator[list[int]]:
     """The tensors that are fetched inside, by id."""
     fetched: list[int] = []
-    fetch = session._fetch
+    fetch = Answers.fetch
 
-    def note(tensor: td.Tensor) -> np.ndarray:
-        fetched.append(tensor._id)
-        return fetch(tensor)
+    def note(answers: Answers, tensor: td.Tensor) -> np.ndarray:
+        if answers is session._answers:
+            fetched.append(tensor._id)
+        return fetch(answers, tensor)
 
-    session._fetch = note
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Answers, "fetch", note)
         yield fetched
-    finally:
-        del session._fetch
 
 
 def test_the_second_piece_brings_the_whole_and_the_others_nothing(session):
@@ -170,26 +171,26 @@ def test_a_queue_that_is_read_to_its_end(session):
     assert [head.item() for head in heads] == list(range(1500))
 
 
-def test_a_piece_that_was_taken_while_a_thread_wrote_is_what_the_machine_has(session):
+def test_a_piece_that_was_taken_while_a_thread_wrote_is_what_the_machine_has(session, monkeypatch):
     x = session.asarray(np.zeros(3))
     assert [x[i].item() for i in range(3)] == [0.0] * 3
-    operate = session._operate_one
+    operate = Calls.operate_one
 
     def write_first(*arguments: object) -> td.Tensor:
         session.call("add", [x, 1.0], out=[x])
         return operate(*arguments)
 
-    session._operate_one = write_first
+    monkeypatch.setattr(Calls, "operate_one", write_first)
     piece = x[0]
-    del session._operate_one
+    monkeypatch.undo()
     assert piece.item() == (piece + 0).item() == 1.0
 
 
 def test_who_looks_at_what_is_being_published_does_not_begin_to_remember_it(session):
     x = session.asarray(np.zeros(3))
-    reading.share(x)
+    reading.expose(x)
     assert reading._begun(x) is None
-    assert x._reading is reading.SHARED
+    assert x._reading is reading.EXPOSED
 
 
 def known(session: td.Session) -> td.Tensor:

@@ -138,7 +138,7 @@ def test_numpy_sees_its_place_in_program_order(session):
         y = x * 2.0
         before = y._session._outbox.ask(lambda request, at: [3, y._id, request, at, 0])
         y += 1.0
-    np.testing.assert_array_equal(session._await(before), ones(4, value=2))
+    np.testing.assert_array_equal(session._outbox.await_reply(before), ones(4, value=2))
     np.testing.assert_array_equal(y.numpy(), ones(4, value=3))
 
 

@@ -54,8 +54,8 @@ def test_several_threads_wait_for_one_result_and_all_are_told(session):
     for thread in threads:
         thread.join(WAIT)
     assert told == [2.0] * 6
-    assert machine.waiters == []
-    assert machine.leader is None
+    assert machine.waiting.followers == []
+    assert machine.waiting.leader is None
     assert_sound(session)
 
 
@@ -138,7 +138,7 @@ def test_ctrl_c_in_a_wait_leaves_the_session_usable(session, wait):
     never = threading.Event()
 
     def interrupt() -> None:
-        while machine.leader is None:  # until it sleeps
+        while machine.waiting.leader is None:  # until it sleeps
             never.wait(0.001)
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
@@ -147,8 +147,8 @@ def test_ctrl_c_in_a_wait_leaves_the_session_usable(session, wait):
     with pytest.raises(KeyboardInterrupt):
         wait_somehow(session, y, wait, machine)
     thread.join(WAIT)
-    assert machine.leader is None
-    assert not machine.role.locked()
+    assert machine.waiting.leader is None
+    assert not machine.waiting.role.locked()
     assert not machine.lock.locked()
     device.resume("compute")
     np.testing.assert_array_equal(y.numpy(), [1, 3])
@@ -165,6 +165,39 @@ def wait_somehow(session: Any, tensor: Any, how: str, machine: Any) -> None:
         _ = tensor.shape
     else:
         machine.wait_until(lambda: False)
+
+
+def test_a_signal_handler_may_wait_on_the_thread_that_waits(session):
+    """Its wait is on top of the other one, which goes on afterwards."""
+    x = session.asarray([3, 1, 3])
+    session.sync()
+    device = device_of(session, "cpu:0")
+    device.hold("compute")
+    y = session.call("unique_values", [x])[0]
+    z = session.call("unique_values", [y])[0]
+    machine = machine_of(session)
+    told: list[Any] = []
+    never = threading.Event()
+
+    def handle(*_: object) -> None:
+        device.resume("compute")
+        told.append(z.numpy().tolist())
+
+    def interrupt() -> None:
+        while machine.waiting.leader is None:  # until it sleeps
+            never.wait(0.001)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, handle)
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        np.testing.assert_array_equal(y.numpy(), [1, 3])
+    finally:
+        thread.join(WAIT)
+        signal.signal(signal.SIGUSR1, before)
+    assert told == [[1, 3]]
+    assert_sound(session)
 
 
 def test_a_callback_that_interrupts_is_an_error_of_its_own(session):

@@ -62,7 +62,7 @@ def failing(session: Session) -> Any:
 def is_waited_for(session: Session, count: int = 1) -> Callable[[], bool]:
     """Do so many threads wait, one of them asleep with the socket?"""
     transport = session._transport
-    return lambda: transport._polling and len(transport._incoming.replies) >= count
+    return lambda: transport.lock.polling and len(transport._incoming.replies) >= count
 
 
 def in_threads(*work: Callable[[], object]) -> list[object]:
@@ -242,7 +242,7 @@ def test_ctrl_c_in_a_wait_leaves_the_session_usable(session, daemon, wait):
         y = session.call("unique_values", [x])[0]
 
         def interrupt() -> None:
-            eventually(lambda: session._transport._polling)
+            eventually(lambda: session._transport.lock.polling)
             signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
         thread = threading.Thread(target=interrupt)

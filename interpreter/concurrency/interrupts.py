@@ -1,13 +1,13 @@
 """Ctrl-C while the main thread drives: kept until the engine is consistent again.
 
 Python raises KeyboardInterrupt between any two bytecodes of the main thread. Embedded, that thread drives the engine,
-and an exception in the middle of a retirement would leave edges that nobody releases. So while the main thread
+and an exception in the middle of a retirement would leave edges that are never released. So while the main thread
 drives, SIGINT is only noted, and raised when the drive ends, which is soon: kernels that run there are small. A second
-Ctrl-C is raised at once, for the side effect that never returns. Waits for a daemon are behind the same shield, and
+Ctrl-C is raised at once, for the side effect that never returns. Threads that wait are behind the same shield, and
 `exposed` while they sleep.
 
-The handler is installed only over Python's own; a program with its own handler keeps it. Source: trio's protection of
-its scheduler from KeyboardInterrupt.
+The handler is installed only over Python's own; a program with a handler of its own keeps it. Source: trio's protection
+of its scheduler from KeyboardInterrupt.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Exposed:
 
 
 class Shield:
-    """A context manager around driving. One for the process; used by whoever drives, effective in the main thread."""
+    """A context manager around driving and waiting. One for the process; it has an effect in the main thread alone."""
 
     __slots__ = ("_depth", "_exposed", "_main", "_noted", "_users", "exposed")
 
@@ -51,7 +51,7 @@ class Shield:
         self.exposed = Exposed(self._expose, self._cover)
 
     def install(self) -> None:
-        """Take over SIGINT, if we are in the main thread and nobody else has."""
+        """Take over SIGINT, if this is the main thread and no other handler was installed."""
         self._users += 1
         if threading.get_ident() == self._main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, self._handle)
@@ -99,7 +99,7 @@ SHIELD = Shield()
 
 
 class ShieldedLock:
-    """A lock under which Ctrl-C is only noted. `owner` is the thread that holds it, by ident; 0 while nobody does."""
+    """A lock under which Ctrl-C is only noted. `owner` is the ident of the thread that has it; 0 while none has."""
 
     __slots__ = ("_lock", "locked", "owner")
 

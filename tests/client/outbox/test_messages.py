@@ -90,6 +90,7 @@ def test_a_handle_dropped_before_its_last_use_left_rides_on_it(session: Session)
     x = session.asarray(np.ones(4))
     transport.send = lambda messages: (sent.extend(messages), send(messages))[1]
     with session._outbox.lock:  # nothing leaves because time has passed
+        session._outbox.limit = 256
         y = x + 1
         z = y * 2
         del y

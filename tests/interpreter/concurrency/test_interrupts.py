@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tensord.interpreter.interrupts import Shield
+from tensord.interpreter.concurrency.interrupts import Shield
 
 
 @pytest.fixture

@@ -1,0 +1,68 @@
+"""Asking the machine for something, and waiting for what it says: values, readiness, figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from ..interpreter.types.meta import Meta
+from ..interpreter.wire.messages import FETCH, QUERY, SYNC, WAIT
+from ..interpreter.wire.segments import SHARED_FROM
+from .outbox.outbox import Outbox
+from .transport.interface import Reply
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+
+class Answers:
+    """What a session asks, and the answers. Every question sends what is unsent first."""
+
+    __slots__ = ("_outbox",)
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+
+    def fetch(self, tensor: Tensor) -> NDArray[Any]:
+        """The tensor's value; waits."""
+        return self._fetched(tensor, self._outbox.ask(self._fetching(tensor)))
+
+    def fetch_all(self, tensors: Sequence[Tensor]) -> list[NDArray[Any]]:
+        """The values of several tensors, in one round trip."""
+        replies = self._outbox.ask_all([self._fetching(tensor) for tensor in tensors])
+        return [self._fetched(tensor, reply) for tensor, reply in zip(tensors, replies, strict=True)]
+
+    def _fetching(self, tensor: Tensor) -> Callable[[int, int], list[Any]]:
+        """What asks for the value. A large one is read where the daemon has it: an *export*, with an id of its own."""
+        outbox, meta = self._outbox, tensor._meta
+        exports = outbox.transport.maps and type(meta) is Meta and meta.nbytes >= SHARED_FROM
+
+        def build(request: int, location: int) -> list[Any]:
+            return [FETCH, tensor._id, request, location, outbox.new_id() if exports else 0]
+
+        return build
+
+    def _fetched(self, tensor: Tensor, reply: Reply) -> NDArray[Any]:
+        result: NDArray[Any] = self._outbox.await_reply(reply)
+        if tensor._meta is None:
+            tensor._meta = Meta.of(result.shape, result.dtype)
+        return result
+
+    def ask_ready(self, tensor: Tensor) -> Reply:
+        """Ask to be told when the tensor is ready. Does not wait."""
+        return self._outbox.ask(lambda request, at: [WAIT, (tensor._id,), request, at])
+
+    def await_ready(self, tensor: Tensor, timeout: float | None) -> Any:
+        """Wait until the tensor is ready: its meta and home, as the wire says them."""
+        return self._outbox.await_reply(self.ask_ready(tensor), timeout)
+
+    def query(self, what: str, *arguments: Any) -> Any:
+        """What the machine says about itself; waits."""
+        build = lambda request, _: [QUERY, what, arguments, request]  # noqa: E731 - one line of a question
+        return self._outbox.await_reply(self._outbox.ask(build, located=False))
+
+    def sync(self, timeout: float | None) -> None:
+        """Wait until everything issued before has ended, well or not."""
+        self._outbox.await_reply(self._outbox.ask(lambda request, at: [SYNC, request, at]), timeout)

@@ -1,0 +1,38 @@
+"""Cancelling what is under way, and taking instructions again."""
+
+from __future__ import annotations
+
+import threading
+
+from ..interpreter.wire.messages import RESTART
+from .outbox.outbox import Outbox
+
+
+class Cancellation:
+    """How often a session was cancelled and restarted. `era` counts both: what was known of values ends with each."""
+
+    __slots__ = ("_cancels", "_lock", "_outbox", "era")
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+        self._cancels = 0
+        self.era = 0
+        self._lock = threading.RLock()  # a signal handler may cancel, too
+
+    def cancel(self) -> None:
+        """Cancel what is pending, and what is issued until `restart`. Overtakes what was sent."""
+        transport = self._outbox.transport
+        with transport.shield:
+            with self._lock:
+                self._cancels += 1
+                self.era += 1
+            transport.cancel()
+
+    def restart(self) -> None:
+        """Take instructions again. The message says of how many cancellations it knows: a later one stays."""
+        with self._outbox.lock:
+            self._outbox.refuse_inside()
+            self._outbox.messages.append([RESTART, self._cancels])
+            with self._lock:
+                self.era += 1
+        self._outbox.flush()

@@ -1,0 +1,45 @@
+"""What every part of a session checks of its arguments: that a tensor is the session's own, that a device exists.
+
+Each error carries the user's line.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..interpreter.errors import ConnectionLost, MetadataError, MetadataTypeError, ProtocolError, TensordError
+from ..interpreter.wire.forms import shown
+from .locations import located
+from .tensor import Tensor
+
+if TYPE_CHECKING:
+    from .session import Session
+
+
+def own(session: Session, tensor: Any) -> Tensor:
+    """The tensor, if it is one of the session and was not released."""
+    if not isinstance(tensor, Tensor):
+        raise located(MetadataTypeError(f"expected a tensor, got {type(tensor).__name__}; use asarray"))
+    if tensor._session is not session:
+        raise located(foreign(tensor))
+    if tensor._released:
+        raise located(ProtocolError(f"tensor {-tensor._id} was released"))
+    return tensor
+
+
+def foreign(tensor: Tensor) -> TensordError:
+    """Why a tensor of another session is no operand."""
+    if tensor._session.closed:
+        return ConnectionLost("the tensor's session has ended, and the tensor with it")
+    return MetadataError("the tensor belongs to another session; publish it and look it up")
+
+
+def device_of(session: Session, name: str | None) -> str:
+    """The device of that name; the machine's first one unless named."""
+    devices = session._outbox.transport.devices
+    if name is None:
+        return str(next(iter(devices)))
+    if type(name) is not str or name not in devices:
+        known = ", ".join(devices)
+        raise located(MetadataError(f"there is no device {shown(name)}; there are {known}"))
+    return name

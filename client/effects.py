@@ -1,0 +1,54 @@
+"""Side effects and their chains: user code that runs in program order, with the values that tensors have there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..interpreter.errors import MetadataError, ProtocolError
+from ..interpreter.wire.forms import shown
+from ..interpreter.wire.messages import CHAIN, EFFECT
+from .locations import located, user_frame
+from .outbox.outbox import Outbox
+
+
+class Effects:
+    """The side effects of one session. A chain is a number; those on one chain happen in order, or not at all."""
+
+    __slots__ = ("_chains", "_default", "_outbox")
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+        self._chains: set[int] = set()
+        self._default = self.new_chain()
+
+    def new_chain(self) -> int:
+        """A new chain."""
+        with self._outbox.lock:
+            id_ = self._outbox.new_id()
+            self._outbox.messages.append([CHAIN, id_])
+            self._chains.add(id_)
+        return id_
+
+    def issue(self, callback: Callable[..., None], ids: tuple[int, ...], chain: int | None) -> None:
+        """Call back with the values of the tensors with these ids, behind what the chain has already."""
+        if not callable(callback):
+            raise located(MetadataError(f"effect: a callback is a function, not {type(callback).__name__}"))
+        known = self._known(chain)
+        with self._outbox.lock:
+            location = self._outbox.locations.number(user_frame(1))
+            self._outbox.messages.append([EFFECT, ids, known, callback, 0, location])
+        self._outbox.appended()
+
+    def check(self, chain: int | None) -> None:
+        """Wait for a chain; raises the error that stopped it."""
+        known = self._known(chain)
+        self._outbox.await_reply(self._outbox.ask(lambda request, at: [EFFECT, (), known, nothing, request, at]))
+
+    def _known(self, chain: int | None) -> int:
+        if chain is not None and (type(chain) is not int or chain not in self._chains):
+            raise located(ProtocolError(f"{shown(chain)} is no chain of this session; make one with chain()"))
+        return self._default if chain is None else chain
+
+
+def nothing() -> None:
+    """The side effect that only waits for its chain."""

@@ -1,0 +1,60 @@
+"""Names under which sessions of one machine share tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..interpreter.errors import MetadataTypeError
+from ..interpreter.wire.messages import LOOKUP, NAMES, PUBLISH, UNPUBLISH
+from .locations import located
+from .outbox.outbox import Outbox
+from .reading import expose
+from .tensor import Tensor
+
+
+class Names:
+    """What one session does with the machine's names. Inside `atomic`, publishing and unpublishing do not wait."""
+
+    __slots__ = ("_outbox",)
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+
+    def publish(self, tensors: Mapping[str, Tensor]) -> None:
+        """Name these tensors, all at once."""
+        names, ids = listed_names(tuple(tensors)), tuple(tensor._id for tensor in tensors.values())
+        for tensor in tensors.values():
+            expose(tensor)
+        self._outbox.tell(lambda request: [PUBLISH, names, ids, request])
+
+    def lookup(self, given: Sequence[str], *, snapshot: bool) -> list[tuple[int, Any, str]]:
+        """New ids for the tensors of these names, taken at once; the meta and home of each, as the wire says them."""
+        names = listed_names(given)
+        ids: list[int] = []
+
+        def build(request: int, _location: int) -> list[Any]:
+            ids.extend(self._outbox.new_id() for _ in names)
+            return [LOOKUP, names, tuple(ids), request, snapshot]
+
+        found = self._outbox.await_reply(self._outbox.ask(build, located=False))
+        return [(id_, meta, home) for id_, (meta, home) in zip(ids, found, strict=True)]
+
+    def unpublish(self, names: Sequence[str]) -> None:
+        """Take names away."""
+        plain = listed_names(names)
+        self._outbox.tell(lambda request: [UNPUBLISH, plain, request])
+
+    def all(self) -> list[str]:
+        """Every name under which something is published, sorted."""
+        return list(self._outbox.await_reply(self._outbox.ask(lambda request, _: [NAMES, request], located=False)))
+
+
+def listed_names(names: Any) -> tuple[str, ...]:
+    """Several names, as the plain strings that messages carry; MetadataTypeError if they are something else."""
+    if not isinstance(names, list | tuple | set | frozenset | dict):
+        raise located(MetadataTypeError(f"expected a name or a list of names, got {type(names).__name__}"))
+    for name in names:
+        if not isinstance(name, str):
+            raise located(MetadataTypeError(f"a name is a string, not {type(name).__name__}"))
+    return tuple(map(str.__str__, names))

@@ -1,0 +1,35 @@
+"""Batches that take less than others do: of a closed session, and of an atomic block."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...interpreter.errors import ProtocolError
+from ...interpreter.wire.limits import Limits
+from ..locations import describe, user_frame
+from ..transport.interface import CLOSED, session_closed
+
+GROUP = Limits().batch  # messages in an atomic group
+
+
+class Closed(list[list[Any]]):
+    """The messages of a closed session: it takes no more."""
+
+    def __init__(self, why: str = CLOSED) -> None:
+        super().__init__()
+        self.why = why
+
+    def append(self, _message: list[Any]) -> None:
+        """Raise ConnectionLost at the user's line."""
+        raise session_closed(self.why)
+
+
+class Group(list[list[Any]]):
+    """The messages of an atomic block: they leave together, so they must not be too many."""
+
+    def append(self, message: list[Any]) -> None:
+        """Raise ProtocolError at the user's line for one too many; it is not in the group then."""
+        if len(self) >= GROUP:
+            where = describe(user_frame(2))
+            raise ProtocolError(f"an atomic block holds at most {GROUP} messages; make several of it", location=where)
+        super().append(message)

@@ -1,0 +1,106 @@
+"""The lock of the socket: a ZeroMQ socket belongs to one thread at a time.
+
+Theory of operation. The leader (`interpreter/concurrency/leader_followers.py`) sleeps in ZeroMQ's poll and holds the
+lock while it sleeps: releasing it first would let another thread use the socket that is being polled. A thread that
+wants to send must not wait for an answer to arrive, so it overtakes the leader: it takes the *gate*, rings the bell
+that the leader polls beside the socket, and waits for the lock. The leader wakes, releases the lock, and has to pass
+the gate to get the lock again; so the sender has it before. Each sender waits for at most one wake-up of the leader.
+
+Guarantees. No sender sleeps while the leader does: the leader says that it polls before it looks at the gate, and a
+sender takes the gate before it looks whether the leader polls; so one of the two sees the other. Ctrl-C is kept back
+while a thread holds the lock, but in the poll (`SHIELD.exposed`).
+
+Rejected: sleeping on the socket's descriptor without the lock. libzmq wakes it for commands of its own, three times per
+op, and each wake-up in Python costs as much as the answer.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import TypeVar
+
+from ...interpreter.concurrency.interrupts import SHIELD
+
+Found = TypeVar("Found")
+
+
+class PolledBell:
+    """Wakes a thread that sleeps in a poll: a descriptor that is readable once it was rung. Rings do not add up."""
+
+    __slots__ = ("fd",)
+
+    def __init__(self) -> None:
+        self.fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+
+    def ring(self) -> None:
+        """Wake the sleeper, or the next one."""
+        with suppress(OSError, ValueError):  # closed
+            os.eventfd_write(self.fd, 1)
+
+    def clear(self) -> None:
+        """Forget earlier rings."""
+        with suppress(OSError, ValueError):
+            os.eventfd_read(self.fd)
+
+    def close(self) -> None:
+        """Give the descriptor back: no thread polls it, and later rings do nothing."""
+        fd, self.fd = self.fd, -1
+        os.close(fd)
+
+
+class SocketLock:
+    """The lock of a socket, which senders get before the leader. A context manager for threads that do not sleep."""
+
+    __slots__ = ("_bell", "_gate", "_inside", "_lock", "polling")
+
+    def __init__(self, bell: PolledBell) -> None:
+        self._bell = bell
+        self._gate = threading.Lock()
+        self._lock = threading.Lock()
+        self._inside: set[int] = set()  # threads that have the lock, want it, or are about to be without it
+        self.polling = False  # the thread that has the lock sleeps
+
+    def acquire(self) -> None:
+        """Take the lock; the thread that sleeps with it is woken. The caller has raised the shield."""
+        me = threading.get_ident()
+        self._inside.add(me)  # first, since a signal handler may run anywhere in here
+        try:
+            with self._gate:
+                if self.polling:
+                    self._bell.ring()
+                self._lock.acquire()
+        except BaseException:
+            self._inside.discard(me)
+            raise
+
+    def release(self) -> None:
+        """Give the lock back."""
+        self._lock.release()
+        self._inside.discard(threading.get_ident())
+
+    def poll(self, poll: Callable[[int | None], Found], limit: int | None) -> Found:
+        """Sleep in `poll` with the lock, for so many milliseconds; not at all if a sender waits."""
+        self.polling = True
+        try:
+            with SHIELD.exposed:
+                return poll(0 if self._gate.locked() else limit)
+        finally:
+            self.polling = False
+
+    def is_mine(self) -> bool:
+        """Does this thread have the lock, or is it about to? Then we are in a signal handler or a callback on it."""
+        return threading.get_ident() in self._inside
+
+    def __enter__(self) -> None:
+        SHIELD.__enter__()
+        self.acquire()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.release()
+        SHIELD.__exit__(kind, error, traceback)
