@@ -55,7 +55,7 @@ def run_immediately(engine: Engine, session: VmSession, message: Sequence[Any]) 
     device = plan.device
     if not device.compute[0].inline or len(outputs) != 1 or type(location) is not int:
         return False
-    if (outputs[0] | released | location) >> 63:  # a number is negative or too large; a TypeError if one is no number
+    if (outputs[0] | location) >> 63 or released >> 64:  # negative or too large; a TypeError if one is no number
         return False
     tensors = session.tensors
     bound = (bind_two if plan.two else bind_operands)(device, tensors, inputs, plan.metas)
