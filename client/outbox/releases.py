@@ -27,7 +27,7 @@ from ...interpreter.wire.messages import (
 )
 
 RELEASED = 4096  # ids in one message
-RIDERS = 63  # operands that a call has bits for: the numbers of the wire are below 2**63
+RIDERS = 64  # operands that a call has bits for
 # Where the messages other than calls have tensor ids, one or a tuple.
 ID_FIELDS = {
     RELEASE: (1,),

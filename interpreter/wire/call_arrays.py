@@ -3,6 +3,10 @@
 A CALL stays an array on the way of most ops: the client appends it and marks releases on it, and the machine runs it
 from the array (`vm/admission/inline.py`). Code that needs a part of such an array asks here. A call that takes the long
 way through admission is a named message like all others.
+
+Measured, in alternation on a busy machine with two cores: the chain row of `python -m bench` takes 7.7 us per op from
+the array, and 8.7 us if each call is checked and named first (the least of 64 runs each); of that, the machine's own
+time per op is 3.0 and 4.5 us.
 """
 
 from __future__ import annotations

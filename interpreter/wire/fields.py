@@ -70,6 +70,11 @@ def is_id(value: Any) -> bool:
     return type(value) is int and 0 < value <= LARGEST
 
 
+def is_bits(value: Any) -> bool:
+    """A bit for each of 64 operands: all that an integer of msgpack has."""
+    return type(value) is int and not value >> 64
+
+
 def is_ids(value: Any) -> bool:
     """A list of ids."""
     if type(value) not in SEQUENCES:
@@ -148,7 +153,7 @@ NewLocationNumber: TypeAlias = Annotated[int, integer(0, limit=Limit("locations"
 SignatureNumber: TypeAlias = Annotated[int, integer(0)]
 NewSignatureNumber: TypeAlias = Annotated[int, integer(0, Role.SIGNATURE, limit=Limit("signatures", "signature"))]
 Generation: TypeAlias = Annotated[int, integer(0)]
-Bits: TypeAlias = Annotated[int, integer(0)]
+Bits: TypeAlias = Annotated[int, Field(is_bits)]
 
 UsedId: TypeAlias = Annotated[int, integer(1, Role.USED)]
 UsedIds: TypeAlias = Annotated[Sequence[int], Field(is_ids, Role.USED)]

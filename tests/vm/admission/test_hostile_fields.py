@@ -235,6 +235,17 @@ def test_no_result_has_an_id_that_is_none(output: Any) -> None:
     assert set(scene.client.session.tensors) == {scene.tensor}
 
 
+@pytest.mark.parametrize("inline", [True, False])
+def test_the_last_of_64_operands_has_its_bit(inline: bool) -> None:
+    bare = Bare(inline=inline)
+    client = bare.client()
+    ids = [client.upload([float(n)]) for n in range(64)]
+    client.send(Call(client.signature("stack", (ONE,) * 64), tuple(ids), (client.new(),), 1 << 63, 1))
+    bare.drain()
+    assert bare.errors == []
+    assert set(client.session.tensors) == {*ids[:-1], client.ids}
+
+
 def test_a_refused_signature_stands_for_its_error_and_not_for_what_had_its_number() -> None:
     scene = Scene()
     client, number = scene.client, scene.signature
