@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("[a-z]*/README.md")])
 EXAMPLES = [
     pytest.param(code, id=f"{name}-{number}")
-    for name in ("devices", "sharing")
+    for name in ("devices", "serial", "sharing")
     for number, code in enumerate(re.findall(r"```python\n(.*?)```", (ROOT / f"docs/{name}.md").read_text(), re.DOTALL))
 ]
 
