@@ -13,6 +13,7 @@ from tensord.client.embedded import local
 from tensord.client.embedded.serial_transport import SerialTransport
 from tensord.client.embedded.transport import EmbeddedTransport
 from tensord.client.session import Session
+
 from ...puppet import eventually
 
 VM, SERIAL = EmbeddedTransport, SerialTransport
