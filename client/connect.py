@@ -6,10 +6,14 @@ import os
 from collections.abc import Mapping, Sequence
 
 from ..interpreter.errors import ConnectionLost, MetadataError
+from ..interpreter.wire.addresses import VARIABLE as ADDRESS
 from ..interpreter.wire.addresses import find_daemon, for_client
+from ..interpreter.wire.forms import shown
 from .session import Session
 
 EMBEDDED = "local:default"
+ENGINES = ("vm", "serial")
+VARIABLE = "TENSORD_ENGINE"
 
 
 def connect(
@@ -19,19 +23,63 @@ def connect(
     tracing: bool = True,
     strict: bool = False,
     keys: str | os.PathLike[str] | None = None,
+    engine: str | None = None,
     name: str = "",
 ) -> Session:
     """See `tensord.connect`."""
     if address is not None and type(address) is not str:
         raise MetadataError(f"an address is a string, not {type(address).__name__}")
-    where = address or (EMBEDDED if devices is not None else find_daemon() or EMBEDDED)
-    if where.partition(":")[0] == "local":
-        from .embedded.transport import connect_local
+    if engine is not None:
+        check_engine("engine=", engine)
+    local = devices is not None or engine is not None
+    where = address or (EMBEDDED if local else find_address() or EMBEDDED)
+    if is_local(where):
+        from .embedded.local import connect_local
 
-        return Session(connect_local(where, devices, tracing=tracing, strict=strict))
+        usual = usual_engine()
+        return Session(connect_local(where, devices, engine=engine, usual=usual, tracing=tracing, strict=strict))
+    if engine is not None:
+        raise MetadataError(f"engine= is for machines of this process: at {where} is a daemon, which has its own")
     if devices is not None:
         raise MetadataError("devices= is for machines of this process: a daemon's are those it was started with")
     return connect_daemon(for_client(where).text, strict=strict, keys=keys, name=name)
+
+
+def find_address() -> str | None:
+    """Where `connect()` finds a machine: $TENSORD_ADDRESS, else a running daemon; None: a machine in this process.
+
+    With $TENSORD_ENGINE=serial no daemon is looked for. MetadataError if $TENSORD_ADDRESS names one all the same.
+    """
+    if usual_engine() != "serial":
+        return find_daemon()
+    named = os.environ.get(ADDRESS) or None
+    if named is not None and not is_local(named):
+        raise MetadataError(
+            f"${VARIABLE}=serial is for machines of this process, and ${ADDRESS} names a daemon, {named}: "
+            "unset one of the two"
+        )
+    return named
+
+
+def usual_engine() -> str:
+    """The engine of a machine in this process for which no other one is asked: $TENSORD_ENGINE, else "vm"."""
+    named = os.environ.get(VARIABLE)
+    if not named:
+        return ENGINES[0]
+    check_engine(f"${VARIABLE}", named)
+    return named
+
+
+def check_engine(where: str, engine: object) -> None:
+    """MetadataError for what is no engine."""
+    if type(engine) is not str or engine not in ENGINES:
+        known = " or ".join(f'"{name}"' for name in ENGINES)
+        raise MetadataError(f"{where} is {known}, not {shown(engine)}")
+
+
+def is_local(address: str) -> bool:
+    """Is it the address of a machine in this process?"""
+    return address.partition(":")[0] == "local"
 
 
 def connect_daemon(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from typing import Annotated, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from .blas import BLAS
 from .device import Device
 from .faults import Fault
 from .host import GIB, HostDevice, Memory, physical_memory
+from .options import CACHE, FAULTS, LATE_ERRORS, MEMORY, MISSING_OPS, count, flag
 from .shared import shared_block
 from .stream import Sink, StreamKind
 from .worker import WorkerStream
@@ -23,24 +25,23 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+WORKERS: Final = count(1, "compute streams, each with a thread")
+BLAS_THREADS: Final = count(0, "threads of one BLAS call in the whole process, see below; 0: the library's choice")
+SHARED: Final = flag("larger blocks may be mapped by other processes: for results that are read where they lie")
+
+
 @dataclass(frozen=True, slots=True)
 class CpuOptions:
-    """Options of a cpu device.
+    """Options of a cpu device. `late_errors` and `faults` are for tests of the virtual machine."""
 
-    `workers`: compute streams. `memory`: bytes that may be allocated. `cache`: bytes of freed memory kept for reuse,
-    at most. `blas_threads`: threads of one BLAS call, 0 for the library's own choice. `shared`: other processes may map
-    its larger blocks. `missing`: ops without a kernel here. `late_errors`, `faults`: for tests of the virtual machine,
-    as in `SimOptions`.
-    """
-
-    workers: int = field(default_factory=usable_cores)
-    memory: int = field(default_factory=physical_memory)
-    cache: int = 2 * GIB
-    blas_threads: int = 0
-    shared: bool = False
-    missing: frozenset[str] = frozenset()
-    late_errors: bool = False
-    faults: tuple[Fault, ...] = ()
+    memory: Annotated[int, MEMORY, "all of the machine's"] = field(default_factory=physical_memory)
+    cache: Annotated[int, CACHE] = 2 * GIB
+    workers: Annotated[int, WORKERS, "one per usable core"] = field(default_factory=usable_cores)
+    blas_threads: Annotated[int, BLAS_THREADS] = 0
+    shared: Annotated[bool, SHARED] = False
+    missing: Annotated[frozenset[str], MISSING_OPS] = frozenset()
+    late_errors: Annotated[bool, LATE_ERRORS] = False
+    faults: Annotated[tuple[Fault, ...], FAULTS] = ()
 
 
 class CpuDevice(HostDevice):

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from ..interpreter.schema.opdef import Array
 from ..interpreter.types.meta import Meta
 from .cuda_stream import CudaStream, Launcher
 from .device import Buffer, Device
+from .options import CACHE, COMPUTE_STREAMS, MEMORY, MISSING_OPS, PEER
 from .pool import PooledBuffer, PooledDevice
 from .stream import Sink, StreamKind
 
@@ -34,18 +35,13 @@ _STAGED_AT_MOST: Final = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class CudaOptions:
-    """Options of a cuda device.
+    """Options of a cuda device. `memory`: 0 is nine tenths of what is free when it is opened."""
 
-    `memory`: bytes that may be allocated; 0, the default: nine tenths of what is free when it is opened. `cache`: bytes
-    of freed memory kept for reuse, at most. `compute_streams`: how many. `peer`: peer access to the other cuda devices
-    where the hardware has it. `missing`: ops without a kernel here.
-    """
-
-    memory: int = 0
-    cache: int = 2 << 30
-    compute_streams: int = 1
-    peer: bool = True
-    missing: frozenset[str] = frozenset()
+    memory: Annotated[int, MEMORY, "9/10 of what is free when it is opened"] = 0
+    cache: Annotated[int, CACHE] = 2 << 30
+    compute_streams: Annotated[int, COMPUTE_STREAMS] = 1
+    missing: Annotated[frozenset[str], MISSING_OPS] = frozenset()
+    peer: Annotated[bool, PEER] = True
 
 
 def available(ordinal: int = 0) -> str | None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Final
+from typing import Annotated, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,32 +22,43 @@ from ..interpreter.schema.opdef import Array
 from .device import Buffer, Device
 from .faults import Fault, Faults
 from .host import GIB, HostDevice, Memory
+from .options import (
+    BANDWIDTH,
+    CACHE,
+    COMPUTE_STREAMS,
+    FAULTS,
+    LATE_ERRORS,
+    MEMORY,
+    MISSING_OPS,
+    PEER,
+    flag,
+    seconds,
+)
 from .stream import Sink, StreamKind, Task
 from .worker import WorkerStream
+
+LATENCY: Final = seconds("of one transfer")
+COMPUTE_DELAY: Final = seconds("that an op takes at the least")
+INLINE: Final = flag(
+    "small ops may run on the thread that submits them; never where time is added, nor while a fault is armed"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class SimOptions:
-    """Options of a sim device.
+    """Options of a sim device."""
 
-    `memory`: bytes. `bandwidth`: bytes per second of one transfer, 0 for unlimited. `latency`: seconds per transfer.
-    `compute_delay`: seconds that an op takes at the least. `compute_streams`: how many. `peer`: peer access to the
-    other sim devices that have it too. `late_errors`: a task's error may surface after its successors were executed.
-    `inline`: small tasks may run on the driving thread (never where time is added). `missing`: ops without a kernel
-    here. `faults`: armed from the start. `cache`: bytes of freed memory kept for reuse, at most.
-    """
-
-    memory: int = GIB
-    bandwidth: float = 0.0
-    latency: float = 0.0
-    compute_delay: float = 0.0
-    compute_streams: int = 1
-    peer: bool = True
-    late_errors: bool = False
-    inline: bool = True
-    missing: frozenset[str] = frozenset()
-    faults: tuple[Fault, ...] = ()
-    cache: int = GIB // 4
+    memory: Annotated[int, MEMORY] = GIB
+    cache: Annotated[int, CACHE] = GIB // 4
+    compute_streams: Annotated[int, COMPUTE_STREAMS] = 1
+    missing: Annotated[frozenset[str], MISSING_OPS] = frozenset()
+    bandwidth: Annotated[float, BANDWIDTH] = 0.0
+    latency: Annotated[float, LATENCY] = 0.0
+    compute_delay: Annotated[float, COMPUTE_DELAY] = 0.0
+    peer: Annotated[bool, PEER] = True
+    inline: Annotated[bool, INLINE] = True
+    late_errors: Annotated[bool, LATE_ERRORS] = False
+    faults: Annotated[tuple[Fault, ...], FAULTS] = ()
 
     def delay(self, kind: StreamKind, nbytes: int) -> float:
         """Seconds that a task on a stream of that kind takes at the least."""

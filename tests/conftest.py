@@ -24,7 +24,7 @@ from tensord.client.session import Session
 from tensord.vm.engine import Engine
 from tensord.vm.machine import VirtualMachine
 
-from . import through_daemon
+from . import on_serial, through_daemon
 from .daemon import Daemon
 from .through_daemon import Daemons
 
@@ -112,13 +112,20 @@ def assert_empty(engine: Engine) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`pytest --daemon`."""
+    """`pytest --daemon`, `pytest --serial`."""
     parser.addoption("--daemon", action="store_true", help="run what starts from session fixtures on a daemon")
+    parser.addoption("--serial", action="store_true", help="run what starts from session fixtures on the serial engine")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Some modules run both ways."""
-    through_daemon.generate(metafunc)
+    """Some modules run in several ways: here, on a daemon, on the serial engine."""
+    if "machines" not in metafunc.fixturenames or metafunc.definition.get_closest_marker("cuda"):
+        return
+    ways = {"daemon": through_daemon.applies(metafunc.definition), "serial": on_serial.applies(metafunc.definition)}
+    only = [way for way in ways if metafunc.config.getoption(f"--{way}") and ways[way] is not None]
+    chosen = only or ["here", *(way for way, also in ways.items() if also)]
+    if chosen != ["here"]:
+        metafunc.parametrize("machines", chosen, indirect=True)
 
 
 @pytest.fixture(scope="session")
@@ -131,11 +138,11 @@ def daemons(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Confi
 
 @pytest.fixture
 def machines(request: pytest.FixtureRequest) -> str:
-    """Where the test's machines are: "here" or "daemon"."""
-    if not through_daemon.is_asked_for(request):
-        return "here"
-    request.getfixturevalue("daemons")
-    return "daemon"
+    """Where the test's machines are: "here" or "daemon"; "serial": here, with the serial engine."""
+    where: str = getattr(request, "param", "here")
+    if where == "daemon":
+        request.getfixturevalue("daemons")
+    return where
 
 
 @pytest.fixture
@@ -151,6 +158,8 @@ def make_session(
         daemons = request.getfixturevalue("daemons")
         through_daemon.keep_outside(monkeypatch, alone=daemons.alone)
         yield from sessions_on_daemons(daemons)
+    elif machines == "serial":
+        yield from on_serial.sessions(monkeypatch)
     else:
         yield from sessions_here()
 

@@ -43,20 +43,11 @@ ELSEWHERE = frozenset({"test_bad_input.py", "test_waiting.py"})  # tests/vm/serv
 INSIDE = ("machine", "_replies", "_session")  # what only an embedded transport has
 
 
-def is_asked_for(request: pytest.FixtureRequest) -> bool:
-    """Is the test to start from sessions on a daemon?"""
-    return getattr(request, "param", "here") == "daemon"
-
-
-def generate(metafunc: pytest.Metafunc) -> None:
-    """Have tests run here, on a daemon, or both."""
-    if "machines" not in metafunc.fixturenames or metafunc.definition.get_closest_marker("cuda"):
-        return
-    able = metafunc.definition.name not in UNABLE and metafunc.definition.path.name not in ELSEWHERE
-    if metafunc.config.getoption("--daemon") and able:
-        metafunc.parametrize("machines", ["daemon"], indirect=True)
-    elif metafunc.definition.path.name in ALSO and able:
-        metafunc.parametrize("machines", ["here", "daemon"], indirect=True)
+def applies(test: pytest.Item | pytest.Function) -> bool | None:
+    """Is the test to run on a daemon in any case? None: it cannot."""
+    if test.name in UNABLE or test.path.name in ELSEWHERE:
+        return None
+    return test.path.name in ALSO
 
 
 def skip(*_: object) -> NoReturn:

@@ -12,8 +12,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
-from ...interpreter.wire.addresses import find_daemon
-from ..connect import connect
+from ..connect import connect, find_address
 from ..forks import ProcessLock
 from .constants import Constants
 from .creation import Creation
@@ -105,7 +104,7 @@ class DefaultNamespace(Namespace):
         with _opening:
             session: Session | None = self.__dict__.get("_session")
             if session is None or session.closed:  # else another thread has been here
-                address = find_daemon() or self.__dict__.get("_address")
+                address = find_address() or self.__dict__.get("_address")
                 session = connect(address)  # a daemon's place is not taken by a machine in this process
                 self._address = address
                 session._namespace = lambda: self

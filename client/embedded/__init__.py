@@ -1,4 +1,6 @@
-"""What of the client reaches into `vm`: a machine in this process.
+"""What of the client reaches into `vm`: machines in this process.
 
-- `transport`: the transport to it; `traces`: from what a machine sends of its trace to a `Trace`
+- `local`: from an address to a machine; `in_process`: what the transports to both kinds share
+- `transport`: the transport to a virtual machine; `serial_transport`: to a serial machine
+- `traces`: from what a machine sends of its trace to a `Trace`
 """

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from .client.session import Session
@@ -56,6 +56,7 @@ def connect(
     tracing: bool = True,
     strict: bool = False,
     keys: str | PathLike[str] | None = None,
+    engine: Literal["vm", "serial"] | None = None,
 ) -> Session:
     """A session on a virtual machine: a daemon's, or one in this process.
 
@@ -66,13 +67,14 @@ def connect(
 
     For machines in this process only, and without an address they mean one: `devices`, names ("cpu:0", "sim:0",
     "cuda:0") or tables of a name and options; the first is the default, ["cpu:0"] if none are given. `tracing=False`
-    keeps no records.
+    keeps no records. `engine`: "vm", or "serial" to execute every op at once, in program order, on NumPy: to find out
+    whether a fault is the program's or the scheduler's (docs/serial.md). By default $TENSORD_ENGINE, else "vm".
 
-    Raises MetadataError for addresses, devices and options that do not exist, ConnectionLost if nobody answers.
+    Raises MetadataError for addresses, devices, engines and options that do not exist, ConnectionLost if nobody answers.
     """
     from .client.connect import connect as make
 
-    return make(address, devices=devices, tracing=tracing, strict=strict, keys=keys)
+    return make(address, devices=devices, tracing=tracing, strict=strict, keys=keys, engine=engine)
 
 
 def __getattr__(name: str) -> Any:

@@ -32,8 +32,12 @@ def strict() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def session() -> Iterator[Session]:
+def session(pytestconfig: pytest.Config) -> Iterator[Session]:
     """A session for the tests of one module. At its end nothing is left on its machine, and nothing went wrong."""
+    if pytestconfig.getoption("--serial"):
+        with tensord.connect("local", devices=DEVICES, engine="serial") as running:
+            yield running
+        return
     with tensord.connect("local", devices=DEVICES) as running:
         machine = machine_of(running)
         awaken(running)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import itertools
 import json
 import re
 import subprocess
@@ -11,6 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+import tensord
 
 ROOT = Path(__file__).parents[2]
 EPOCHS = 4
@@ -103,3 +107,30 @@ def test_the_commands_that_it_prints_work_and_its_trace_verifies(runs, device):
         result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)  # noqa: S603
         assert result.returncode == 0, result.stdout + result.stderr
     assert (runs[device].out / "around.dot").read_text().startswith("digraph")
+
+
+def test_the_serial_engine_learns_the_same_bit_for_bit():
+    """A few steps on cpu:0: what the scheduler may do side by side changes nothing."""
+    spec = importlib.util.spec_from_file_location("train_digits", ROOT / "examples" / "train_digits.py")
+    example = importlib.util.module_from_spec(spec)
+    sys.modules["train_digits"] = example  # where its dataclasses look for themselves
+    try:
+        spec.loader.exec_module(example)
+        vm, serial = (few_steps(example, engine) for engine in ("vm", "serial"))
+    finally:
+        del sys.modules["train_digits"]
+    assert vm.keys() == serial.keys()
+    for name, value in vm.items():
+        np.testing.assert_array_equal(serial[name], value)
+
+
+def few_steps(example, engine):
+    digits, rng = example.load(), np.random.default_rng(0)
+    with tensord.connect("local", devices=[example.HOST], engine=engine) as session:
+        network = example.Network(session, "cpu:0", example.initial_parameters(rng))
+        losses = []
+        for images, labels in itertools.islice(example.minibatches(digits, rng), 8):
+            losses.append(network.step(network.put(images), network.put(labels), 0.5))
+        accuracy = network.accuracy(digits.test_images, digits.test_labels)
+        assert accuracy > 0.5
+        return {"losses": session.fetch(losses), "accuracy": accuracy, **network.download()}

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tensord.interpreter.errors import CancelledError, KernelError, TensordError
-from tensord.vm.serial.engine import SerialEngine
+from tensord.vm.serial.oracle import Oracle
 from tensord.vm.serial.values import Value
 
 from .ops import failing_ops
@@ -24,7 +24,7 @@ class Expected:
     def __init__(self, program: Program) -> None:
         missing = dict(program.world.missing)
         devices = {d: [missing[d]] if d in missing else [] for d in program.world.devices}
-        self.engine = SerialEngine(devices, lambda *call: RuntimeError("injected") if call in program.failing else None)
+        self.engine = Oracle(devices, lambda *call: RuntimeError("injected") if call in program.failing else None)
         self.replies: list[dict[int, tuple[Any, Any]]] = []
         self.sessions = [self.open() for _ in range(program.world.sessions)]
         self.encoder = Encoder()

@@ -18,7 +18,7 @@ from tensord.interpreter.schema.infer import infer_once
 from tensord.interpreter.schema.opdef import find
 from tensord.interpreter.schema.targets import check_targets
 from tensord.interpreter.types.meta import Meta
-from tensord.vm.serial.engine import SerialEngine
+from tensord.vm.serial.oracle import Oracle
 
 from .steps import Encoder, Program, Step, World
 
@@ -92,7 +92,7 @@ class Generator:
         self.clients = [Client(n) for n in range(self.world.sessions)]
         self.names: dict[str, Handle] = {}
         missing = dict(self.world.missing)
-        self.oracle = SerialEngine({d: [missing[d]] if d in missing else [] for d in self.world.devices}, self.injected)
+        self.oracle = Oracle({d: [missing[d]] if d in missing else [] for d in self.world.devices}, self.injected)
         self.sessions = [self.oracle.open_session(lambda *_: None) for _ in self.clients]
         self.encoder = Encoder()
         self.risky = self.rng.random() < 0.5  # are ops that fail, unknown ids and cancellation in it?
@@ -500,7 +500,7 @@ class Generator:
             client.handles.clear()
 
 
-def execute(oracle: SerialEngine, sessions: Any, encoder: Encoder, step: Step) -> None:
+def execute(oracle: Oracle, sessions: Any, encoder: Encoder, step: Step) -> None:
     """One step, on the oracle."""
     session = sessions[step.session]
     if step.kind in {"cancel", "close"}:

@@ -1,11 +1,19 @@
-"""From names and tables to devices; every mistake is named."""
+"""From names and tables to devices; every mistake is named, and the page about options says what is declared."""
+
+import runpy
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated
 
 import pytest
 
 from tensord.interpreter.errors import MetadataError
 from tensord.streams.blas import BlasLimit
-from tensord.streams.catalogue import close_devices, open_devices, parse_size
+from tensord.streams.catalogue import KINDS, close_devices, open_devices
 from tensord.streams.cuda import available
+from tensord.streams.options import MEMORY, count, defaults_of, options_of, parse_size, read_options, rows
+
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_devices_open_by_name_and_table_in_order():
@@ -100,3 +108,52 @@ def test_the_blas_limit_is_the_smallest_asked_for_and_goes_with_the_last():
     limit.drop(1)
     limit.drop(2)
     assert threads() == before
+
+
+def test_the_table_in_the_documentation_is_that_of_the_declarations():
+    """If not: .venv/bin/python docs/make_devices.py."""
+    page = (DOCS / "devices.md").read_text()
+    assert runpy.run_path(str(DOCS / "make_devices.py"))["renewed"](page) == page
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_option_of_every_kind_is_declared_and_reads_its_own_default(kind):
+    options = KINDS[kind].options
+    made = read_options(f"{kind}:0", options, {})
+    for field in fields(options):
+        value = getattr(made, field.name)
+        if (kind, field.name) == ("cuda", "memory"):  # 0 stands for a share of what is free then
+            continue
+        assert options_of(options)[field.name].read(value) == value
+        assert options_of(options)[field.name].meaning
+        assert defaults_of(options)[field.name]
+
+
+def test_one_declaration_is_enough_for_reading_errors_and_the_table():
+    @dataclass(frozen=True, slots=True)
+    class Made:
+        lanes: Annotated[int, count(2, "lanes of it")] = 4
+        memory: Annotated[int, MEMORY] = 3 << 19
+
+    assert read_options("made:0", Made, {"lanes": 8, "memory": "1KiB"}) == Made(8, 1024)
+    with pytest.raises(MetadataError, match="'lanes': must be a whole number from 2 to 1024, not 1"):
+        read_options("made:0", Made, {"lanes": 1})
+    with pytest.raises(MetadataError, match=r"no option 'lane' .known: lanes, memory"):
+        read_options("made:0", Made, {"lane": 1})
+    assert rows({"made": Made})[0] == ("`lanes`", "2 to 1024", "4", "lanes of it")
+    assert rows({"made": Made})[1][2] == "1.5 MiB"
+
+
+def test_a_field_that_is_no_option_and_an_option_of_two_meanings_are_refused():
+    @dataclass
+    class Undeclared:
+        lanes: int = 4
+
+    @dataclass
+    class Other:
+        memory: Annotated[int, count(1, "something else")] = 1
+
+    with pytest.raises(TypeError, match=r"Undeclared.lanes is not declared"):
+        options_of(Undeclared)
+    with pytest.raises(TypeError, match="'memory' is declared in two ways"):
+        rows({"cpu": KINDS["cpu"].options, "other": Other})

@@ -1,17 +1,15 @@
-"""The serial engine: every message executed at once, in program order, on plain NumPy. The oracle of the engine.
+"""The serial engine: every message executed at once, in program order, on plain NumPy.
 
 It takes the messages that the engine takes and answers to the same reply sink, but has no edges, no copies, no streams
 and no devices' memory: a tensor is an array or an error. Views are arrays of their own, which is what "values are
 independent" means. Nothing is shared with the engine but the definitions of ops, messages and errors.
 
-Timing decides some things that program order leaves open, so a value says what it may be:
+A value without an array carries the errors of everything that it was to be made of. Which one the engine raises depends
+on which is known first; here it is the first in program order: errors are numbered, and the smallest number wins. Once
+a side effect has stopped its chain, the error of the chain is that one.
 
-- `array` is the value, None if it certainly has none; `errors` are the root errors that it may carry instead. Which of
-  several poisoned operands dooms an instruction depends on which is known first; so all their errors are possible.
-- `cancel` adds a cancellation error to everything that only the cancelled session holds, and to its earlier requests:
-  what was pending may have been cancelled, what ran has finished. Other sessions notice nothing.
-
-It knows nothing of what depends on where data is: strict placement, memory limits, failing transfers.
+It knows nothing of what depends on where data is: strict placement, memory limits, failing transfers. `oracle` adds
+what the tests need to compare the engine with it.
 """
 
 from __future__ import annotations
@@ -23,9 +21,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ...interpreter import ops as _ops  # noqa: F401 - fills the registry
-from ...interpreter.errors import CancelledError, MetadataError, ProtocolError, TensordError, kernel_error
+from ...interpreter.errors import CancelledError, MetadataError, ProtocolError, TensordError
 from ...interpreter.schema.opdef import OutputMetas, find
 from ...interpreter.types.meta import Meta
+from ...interpreter.wire.fields import Role
 from ...interpreter.wire.forms import decode_message
 from ...interpreter.wire.messages import (
     Atomic,
@@ -50,8 +49,12 @@ from ...interpreter.wire.messages import (
     decode_meta,
 )
 from ...interpreter.wire.messages import Signature as SignatureMessage
+from ...interpreter.wire.roles import number_of, outputs_of
+from ..admission.rejection import describe as describe_refusal
+from ..admission.rejection import name_of
 from ..model.session import ReplySink
 from .values import (
+    Errors,
     Host,
     SerialSession,
     SerialTensor,
@@ -62,6 +65,7 @@ from .values import (
     decode_target,
     define,
     denial,
+    describe,
     infer,
     meta_of,
     refuse_cancelled,
@@ -76,7 +80,11 @@ Injection: TypeAlias = Callable[[int, int], BaseException | None]
 
 
 class SerialEngine:
-    """Executes the messages of all sessions, one by one. `devices`: names -> names of ops without a kernel there."""
+    """Executes the messages of all sessions, one by one. `devices`: names -> names of ops without a kernel there.
+
+    `ids` is the number of the newest instruction: ops, side effects, and messages that were refused. `failed` counts
+    errors at their origin; `report` is told of each.
+    """
 
     def __init__(self, devices: Mapping[str, Iterable[str]], inject: Injection | None = None) -> None:
         self.devices = {name: frozenset(missing) for name, missing in devices.items()}
@@ -84,6 +92,9 @@ class SerialEngine:
         self.sessions: dict[int, SerialSession] = {}
         self.names: dict[str, SerialTensor] = {}
         self.opened = 0
+        self.ids = 0
+        self.failed = 0
+        self.report: Callable[[SerialSession, TensordError], None] = lambda _session, _error: None
         self.handlers: dict[type[NamedMessage], Callable[[SerialSession, Any], None]] = {
             Call: self.call,
             Release: self.release,
@@ -111,33 +122,54 @@ class SerialEngine:
         """A new session. `strict` is accepted and means nothing: nothing ever moves here."""
         del strict
         self.opened += 1
-        session = self.sessions[self.opened] = SerialSession(self.opened, reply)
+        session = self.sessions[self.opened] = self.new_session(self.opened, reply)
         return session
+
+    def new_session(self, id_: int, reply: ReplySink) -> SerialSession:
+        """What is kept for a session."""
+        return SerialSession(id_, reply)
 
     def receive(self, session: SerialSession, arrays: Iterable[Message]) -> None:
         """Execute a batch, or a group."""
         with np.errstate(all="ignore"):
             for array in arrays:
-                message = decode_message(array)
-                self.handlers[type(message)](session, message)
+                try:
+                    message = decode_message(array)
+                    self.handlers[type(message)](session, message)
+                except Exception as error:  # neither the rest of the batch nor other sessions are to suffer
+                    self.refuse(session, array, error)
+
+    def refuse(self, session: SerialSession, array: Any, failure: Exception) -> None:
+        """The message is damaged, or the fault is ours: what it was to define is poisoned, its sender is told."""
+        error, location = describe_refusal(array, failure), number_of(array, Role.LOCATION)
+        outputs = outputs_of(array)
+        if outputs:
+            self.reject(session, error, outputs, location, name_of(array))
+        else:
+            self.deny(session, error, number_of(array, Role.REQUEST), location, name_of(array))
+
+    def deny(self, session: SerialSession, error: TensordError, request: int, location: int, what: str) -> None:
+        """Tell who asked; report the error if nobody did."""
+        denied = denial(session, error, location, what)
+        if request:
+            session.answer(request, denied)
+        elif not isinstance(error, CancelledError):
+            self.tell(session, denied.first)
+
+    def tell(self, session: SerialSession, error: TensordError) -> None:
+        """Count an error and report it, once, at its origin."""
+        self.failed += 1
+        session.errors += 1
+        self.report(session, error)
 
     def schedule(self) -> bool:
         """Nothing is ever left to do."""
         return False
 
     def cancel(self, session: SerialSession, why: str = "the session was cancelled") -> None:
-        """Refuse what the session sends until `restart`; what it sent before may have been cancelled."""
+        """Refuse what the session sends until `restart`; what it sent before has been executed."""
         session.generation += 1
-        session.cancelled = error = CancelledError(why)
-        own: dict[int, int] = {}
-        for tensor in session.tensors.values():
-            own[id(tensor)] = own.get(id(tensor), 0) + 1
-        for tensor in {id(t): t for t in session.tensors.values()}.values():
-            if tensor.holders == own[id(tensor)]:
-                tensor.value.add(error)
-                tensor.meta_errors = (*tensor.meta_errors, error) if tensor.meta_pending else ()
-        for value in (*session.chains.values(), *session.answers.values()):
-            value.add(error)
+        session.cancelled = CancelledError(why)
 
     def restart(self, session: SerialSession, generation: int) -> None:
         """Take the session's messages again, and side effects on chains, unless it was cancelled once more since."""
@@ -165,7 +197,7 @@ class SerialEngine:
             if signature is None:
                 raise ProtocolError(f"signature {number} was never sent")
             if isinstance(signature, TensordError):
-                raise signature
+                raise signature.reraisable()
             refuse_cancelled(session)
             self.run(session, signature, inputs, outputs, location)
         except TensordError as error:
@@ -179,6 +211,7 @@ class SerialEngine:
         self, session: SerialSession, signature: Signature, inputs: Sequence[Any], outputs: Sequence[int], location: int
     ) -> None:
         """Check ids, compute, and define or overwrite the results."""
+        self.ids += 1
         operands = [
             value if scalar else tensor_of(session, value)
             for value, scalar in zip(inputs, signature.scalars, strict=True)
@@ -221,7 +254,20 @@ class SerialEngine:
             made = compute(signature, operands, metas) if failure is None else [failure for _ in metas]
         except BaseException as error:
             made = [error for _ in metas]
-        return metas, [settle(session, signature, result, errors, location) for result in made]
+        return metas, [settle(result, errors) for result in self.described(session, signature, made, location)]
+
+    def described(
+        self, session: SerialSession, signature: Signature, made: Sequence[Any], location: int
+    ) -> Sequence[Any]:
+        """What an op made, with an error that says where for each exception; each is reported once."""
+        errors = {
+            id(failure): describe(session, failure, signature.op.name, signature.attributes, location, self.ids)
+            for failure in made
+            if isinstance(failure, BaseException)
+        }
+        for error in errors.values():
+            self.tell(session, error)
+        return [errors.get(id(result), result) for result in made]
 
     def reject(
         self,
@@ -237,9 +283,13 @@ class SerialEngine:
         if isinstance(what, Signature):
             metas, home = what.outputs, what.device
         home = home or next(iter(self.devices))
+        self.ids += 1
         error = error.reraisable()
+        error.instruction = self.ids
         error.op = error.op or (what if isinstance(what, str) else what.op.name)
         error.location = session.locations.get(location)
+        if not isinstance(error, CancelledError):
+            self.tell(session, error)
         for id_, meta in itertools.zip_longest(outputs, metas[: len(outputs)]):
             tensor = session.tensors.get(id_)
             if tensor is None and id_ > session.newest:
@@ -320,7 +370,7 @@ class SerialEngine:
         try:
             tensors = [tensor_of(session, id_) for id_ in ids]
         except TensordError as error:
-            session.answer(request, denial(session, error, location, "wait"))
+            self.deny(session, error, request, location, "wait")
             return
         errors = tuple(error for tensor in tensors for error in tensor.value.errors)
         failed = any(tensor.value.array is None for tensor in tensors)
@@ -343,17 +393,19 @@ class SerialEngine:
             refuse_cancelled(session)
             link = session.chains.get(chain)
             if link is None:
-                raise ProtocolError("a side effect needs a chain and a cpu device")
+                raise ProtocolError("a side effect needs a chain")
             read = [*(tensor_of(session, id_).value for id_ in ids), link]
         except TensordError as error:
-            session.answer(request, denial(session, error, location, "effect"))
+            self.deny(session, error, request, location, "effect")
+            link = session.chains.get(chain)
+            if link is not None and not isinstance(error, CancelledError):
+                refused = denial(session, error, location, "effect").errors
+                self.mark(link, (*link.errors, *refused), stopped=True)
             return
         errors = tuple(dict.fromkeys(error for value in read for error in value.errors))
-        link.errors = errors
+        self.mark(link, errors, stopped=any(value.array is None for value in read))
         arrays = [value.array for value in read[:-1]]
-        if any(value.array is None for value in read):
-            link.array = None
-        elif callback is not None:
+        if link.array is not None and callback is not None:
             self.call_back(session, callback, arrays, link, location)
         session.answer(request, Value(arrays, errors) if callback is None and link.array is not None else link)
 
@@ -361,11 +413,18 @@ class SerialEngine:
         self, session: SerialSession, callback: Callable[..., Any], arrays: list[Host], link: Value, location: int
     ) -> None:
         """The user's function; what it raises stops the chain."""
+        self.ids += 1
         try:
             callback(*[array.copy() for array in arrays])
         except BaseException as error:
             link.array = None
-            link.add(kernel_error(error, f"effect: {error}", op="effect", location=session.locations.get(location)))
+            link.add(describe(session, error, "effect", (), location, self.ids))
+            self.tell(session, link.first)
+
+    def mark(self, link: Value, errors: Errors, *, stopped: bool) -> None:
+        """What a side effect leaves in its chain; a chain keeps the errors of the side effect that stopped it."""
+        if stopped and link.array is not None:
+            link.array, link.errors = None, errors
 
     # -- tables and names ------------------------------------------------------------------------------------------
 
@@ -374,13 +433,15 @@ class SerialEngine:
         number, name, attributes, metas, device, targets = message
         try:
             op = find(name)
-            if op.name in self.check_device(device):
-                raise MetadataError(f"{op.name} has no kernel on {device}", op=op.name)
+            self.check_kernel(op.name, device)
             wanted = None if targets is None else tuple(decode_target(meta) for meta in targets)
             decoded = tuple(decode_meta(meta) for meta in metas)
             session.signatures[number] = Signature(op, op.freeze(dict(attributes)), decoded, device, wanted)
-        except TensordError as error:
-            session.signatures[number] = error
+        except Exception as failure:
+            damage = ProtocolError(f"signature {number} of {name!r} is damaged: {failure}")
+            error = failure if isinstance(failure, TensordError) else damage
+            session.signatures[number] = kept = error.reraisable()
+            kept.op = kept.op or name
 
     def location(self, session: SerialSession, message: Location) -> None:
         """A location's text."""
@@ -392,7 +453,7 @@ class SerialEngine:
         try:
             tensors = [tensor_of(session, id_) for id_ in ids]
         except TensordError as error:
-            session.answer(request, denial(session, error, 0, "publish"))
+            self.deny(session, error, request, 0, "publish")
             return
         for name, tensor in zip(given, tensors, strict=True):
             tensor.holders += 1
@@ -409,7 +470,7 @@ class SerialEngine:
             tensors = self.named(wanted)
             check_new(session, ids)
         except TensordError as error:
-            session.answer(request, denial(session, error, 0, "lookup"))
+            self.deny(session, error, request, 0, "lookup")
             return
         if snapshot:
             tensors = [twin(tensor, tensor.home) for tensor in tensors]
@@ -422,12 +483,12 @@ class SerialEngine:
         """Names go, all or none."""
         given, request = message
         try:
-            for tensor in self.named(given):
+            for tensor in self.named(tuple(dict.fromkeys(given))):
                 tensor.holders -= 1
         except TensordError as error:
-            session.answer(request, denial(session, error, 0, "unpublish"))
+            self.deny(session, error, request, 0, "unpublish")
             return
-        for name in given:
+        for name in dict.fromkeys(given):
             del self.names[name]
         session.reply(request, None, None)
 
@@ -437,13 +498,20 @@ class SerialEngine:
 
     def named(self, wanted: Sequence[str]) -> list[SerialTensor]:
         """The tensors behind names; MetadataError if one is missing."""
-        if any(name not in self.names for name in wanted):
-            raise MetadataError("no tensor is published under such a name")
+        missing = [name for name in wanted if name not in self.names]
+        if missing:
+            known = ", ".join(sorted(self.names)) or "none"
+            raise MetadataError(f"no tensor is published as {', '.join(map(repr, missing))} (published: {known})")
         return [self.names[name] for name in wanted]
+
+    def check_kernel(self, op: str, device: str) -> None:
+        """MetadataError if there is no such device, or the op has no kernel there."""
+        if op in self.check_device(device):
+            raise MetadataError(f"{op} has no kernel on {device}", op=op)
 
     def check_device(self, device: str) -> frozenset[str]:
         """The ops that the device lacks; MetadataError if there is no such device."""
         missing = self.devices.get(device)
         if missing is None:
-            raise MetadataError(f"there is no device {device!r}")
+            raise MetadataError(f"there is no device {device!r}; there are {', '.join(self.devices)}")
         return missing

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ...interpreter.errors import ProtocolError, TensordError, kernel_error
+from ...interpreter.errors import DeviceMemoryError, ProtocolError, TensordError, kernel_error
 from ...interpreter.schema.infer import infer_once
 from ...interpreter.schema.opdef import FrozenAttributes, OpDef, OutputMetas
 from ...interpreter.schema.promotion import check_scalars
@@ -22,7 +22,7 @@ Errors: TypeAlias = tuple[TensordError, ...]
 
 
 class Value:
-    """What a tensor, a link of a chain or an answer may be: see the module."""
+    """A tensor's value, a link of a chain, or an answer: `array`, or None and the `errors` that it is instead."""
 
     __slots__ = ("array", "errors")
 
@@ -31,8 +31,13 @@ class Value:
         self.errors = errors
 
     def add(self, error: TensordError) -> None:
-        """It may be this error, too."""
+        """One error more."""
         self.errors = (*self.errors, error)
+
+    @property
+    def first(self) -> TensordError:
+        """The first of its errors in program order."""
+        return min(self.errors, key=lambda error: error.instruction or 0)
 
 
 class SerialTensor:
@@ -74,7 +79,7 @@ class Signature:
 
 
 class SerialSession:
-    """One client's side: ids, signatures, locations, and what its requests were or may have been answered."""
+    """One client's side: ids, signatures, locations, cancellation."""
 
     def __init__(self, id_: int, reply: ReplySink) -> None:
         self.id = id_
@@ -86,14 +91,11 @@ class SerialSession:
         self.newest = 0
         self.generation = 0
         self.cancelled: TensordError | None = None
-        self.answers: dict[int, Value] = {}
+        self.errors = 0
 
     def answer(self, request: int, value: Value) -> None:
-        """Reply, and keep the value with everything else that it may be."""
-        if request:
-            self.answers[request] = Value(value.array, value.errors)
-        error = None if value.array is not None else value.errors[0]
-        self.reply(request, value.array, error)
+        """Reply with the value, or with the first of its errors."""
+        self.reply(request, value.array, None if value.array is not None else value.first)
 
 
 def infer(signature: Signature, operands: Sequence[Any], targets: Sequence[SerialTensor]) -> OutputMetas:
@@ -112,25 +114,32 @@ def compute(signature: Signature, operands: Sequence[Any], metas: OutputMetas) -
     results = [np.empty(meta.shape, meta.dtype) for meta in metas if meta is not None]
     returned = op.bind(np, len(inputs), dict(attributes))(*inputs, *results)
     if op.dynamic:
-        return list(returned)
+        return [made if isinstance(made, BaseException) else np.array(made, order="C") for made in returned]
     failures = returned if isinstance(returned, (list, tuple)) else [None] * len(results)
     return [f if isinstance(f, BaseException) else made for f, made in zip(failures, results, strict=True)]
 
 
-def settle(session: SerialSession, signature: Signature, made: Any, errors: Errors, location: int) -> Value:
-    """One result of a kernel: an array, or the exception in its place."""
-    if isinstance(made, BaseException):
-        return Value(None, (*errors, describe(session, signature, made, location)))
-    return Value(np.array(made, order="C"), errors)
+def settle(made: Any, errors: Errors) -> Value:
+    """One result of a kernel: an array, or the error in its place."""
+    return Value(None, (*errors, made)) if isinstance(made, TensordError) else Value(made, errors)
 
 
-def describe(session: SerialSession, signature: Signature, error: BaseException, location: int) -> TensordError:
-    """An error with op and location."""
+def describe(
+    session: SerialSession, error: BaseException, op: str, attributes: FrozenAttributes, location: int, number: int
+) -> TensordError:
+    """What a kernel or a callback raised, with op, location and number."""
     where = session.locations.get(location)
     if isinstance(error, TensordError):
-        error.op, error.location = error.op or signature.op.name, error.location or where
-        return error
-    return kernel_error(error, f"{signature.op.name}: {error}", op=signature.op.name, location=where)
+        error.op, error.location = error.op or op, error.location or where
+        error.instruction = error.instruction or number
+        return error.with_traceback(None)  # whose frames would keep the operands
+    message = f"{op}{f' {dict(attributes)}' if attributes else ''}: {type(error).__name__}: {error}"
+    if isinstance(error, MemoryError):
+        described: TensordError = DeviceMemoryError(message, op=op, location=where, instruction=number)
+    else:
+        described = kernel_error(error, message, op=op, location=where, instruction=number)
+    described.__cause__ = error.with_traceback(None)
+    return described
 
 
 def denial(session: SerialSession, error: TensordError, location: int, what: str) -> Value:
@@ -167,7 +176,8 @@ def tensor_of(session: SerialSession, id_: int) -> SerialTensor:
     """The tensor behind an id."""
     tensor = session.tensors.get(id_)
     if tensor is None:
-        raise ProtocolError(f"tensor {id_!r} is not there")
+        state = "was released" if 0 < id_ <= session.newest else "was never defined"
+        raise ProtocolError(f"tensor {id_!r} {state}")
     return tensor
 
 
@@ -187,4 +197,4 @@ def define(session: SerialSession, id_: int, tensor: SerialTensor) -> None:
 def refuse_cancelled(session: SerialSession) -> None:
     """Between cancel and restart everything becomes a cancellation error."""
     if session.cancelled is not None:
-        raise session.cancelled
+        raise session.cancelled.reraisable()

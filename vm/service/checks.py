@@ -11,7 +11,8 @@ from typing import Any, Final, TypeAlias
 
 from ...interpreter.errors import MetadataError
 from ...interpreter.wire.addresses import parse
-from ...streams.catalogue import check_devices, parse_size
+from ...streams.catalogue import check_devices
+from ...streams.options import parse_size
 
 Check: TypeAlias = Callable[[object], Any]
 

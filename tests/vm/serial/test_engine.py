@@ -22,6 +22,7 @@ from tensord.interpreter.wire.messages import (
     encode_message,
 )
 from tensord.vm.serial.engine import SerialEngine
+from tensord.vm.serial.oracle import Oracle
 
 
 class Client:
@@ -99,7 +100,8 @@ def test_an_integer_has_to_fit_a_dtype_that_the_client_did_not_know(client: Clie
         client.fetch(2)
 
 
-def test_cancel_leaves_open_what_was_pending_but_not_what_others_hold(client: Client) -> None:
+def test_to_the_oracle_cancel_leaves_open_what_was_pending_but_not_what_others_hold() -> None:
+    client = Client(Oracle({"cpu:0": ()}))
     client.upload(1, [1.0])
     client.upload(2, [2.0])
     client.send(Publish(("name",), (2,), 1))

@@ -1,0 +1,47 @@
+"""What the transports to machines in this process have in common: requests, replies, memory."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...interpreter.concurrency.interrupts import SHIELD
+from ...interpreter.errors import ConnectionLost, TensordError
+from ...interpreter.types.meta import Meta
+from ..transport.interface import Reply
+
+
+class InProcessTransport:
+    """The part of a session's connection that does not depend on the machine."""
+
+    def __init__(self, devices: Mapping[str, frozenset[str]], inline_work: int) -> None:
+        self.devices = dict(devices)
+        self.inline_work = inline_work
+        self.maps = self.eager = False
+        self.shield = SHIELD
+        self._replies: dict[int, Reply] = {}
+        self._numbers = itertools.count(1)
+
+    def new_array(self, meta: Meta) -> NDArray[Any]:
+        """Plain memory; the machine adopts it."""
+        return np.empty(meta.shape, meta.dtype)
+
+    def request(self) -> tuple[int, Reply]:
+        """A new request."""
+        number, reply = next(self._numbers), Reply()
+        self._replies[number] = reply
+        return number, reply
+
+    def _answer(self, request: int, value: object, error: TensordError | None) -> None:
+        reply = self._replies.pop(request, None)
+        if reply is not None:
+            reply.set(value, error)
+
+    def _lose_replies(self) -> None:
+        """Nobody answers them any more."""
+        for reply in list(self._replies.values()):
+            reply.set(None, ConnectionLost("the session was closed"))

@@ -1,0 +1,101 @@
+"""Machines in this process: the place where the client reaches into `vm`.
+
+"local" makes a machine of its own for the session; "local:NAME" shares one machine by name within the process, so
+that several sessions can share tensors. A machine is of one of two engines:
+
+- "vm", the virtual machine;
+- "serial", which executes every op at once, in program order: docs/serial.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+from ...interpreter.errors import MetadataError
+from ...vm.machine import VirtualMachine
+from ...vm.serial.machine import SerialMachine
+from ..forks import FORKS, ProcessLock
+from .serial_transport import SerialTransport
+from .transport import EmbeddedTransport
+
+Specs: TypeAlias = Sequence[str | Mapping[str, object]]
+Machine: TypeAlias = VirtualMachine | SerialMachine
+Local: TypeAlias = EmbeddedTransport | SerialTransport
+
+
+class Shared:
+    """A machine that sessions share by name: what it was made with, and how many sessions it has."""
+
+    __slots__ = ("devices", "engine", "machine", "sessions")
+
+    def __init__(self, machine: Machine, devices: list[str | Mapping[str, object]], engine: str) -> None:
+        self.machine = machine
+        self.devices = devices
+        self.engine = engine
+        self.sessions = 0
+
+
+_shared: dict[str, Shared] = {}
+_shared_lock = ProcessLock()
+FORKS.anew.append(_shared.clear)  # a child does not have the threads of its parent's machines
+
+
+def connect_local(
+    address: str, devices: Specs | None, *, engine: str | None, usual: str, tracing: bool, strict: bool
+) -> Local:
+    """A session on a machine of its own ("local"), or on the process's machine of that name ("local:NAME").
+
+    `engine` is what the caller asked for, `usual` what a new machine has if that is None.
+    """
+    name = address.partition(":")[2]
+    if not name:
+        machine = new_machine(devices, engine or usual, tracing=tracing)
+        return transport_to(machine, machine.close, strict=strict)
+    with _shared_lock:
+        found = _shared.get(name)
+        if found is None:
+            machine = new_machine(devices, engine or usual, tracing=tracing)
+            found = _shared[name] = Shared(machine, list(devices or ()), engine or usual)
+        else:
+            check_same(address, found, devices, engine)
+        found.sessions += 1
+    return transport_to(found.machine, lambda: leave(name), strict=strict)
+
+
+def new_machine(devices: Specs | None, engine: str, *, tracing: bool) -> Machine:
+    """A machine of that engine. The serial one keeps no trace in any case."""
+    return SerialMachine(devices or ()) if engine == "serial" else VirtualMachine(devices or (), tracing=tracing)
+
+
+def transport_to(machine: Machine, release: Callable[[], object], *, strict: bool) -> Local:
+    """A session's connection to a machine; `release` is called when the session has ended."""
+    if isinstance(machine, SerialMachine):
+        return SerialTransport(machine, release, strict=strict)
+    return EmbeddedTransport(machine, release, strict=strict)
+
+
+def check_same(address: str, found: Shared, devices: Specs | None, engine: str | None) -> None:
+    """MetadataError if a shared machine is asked for with other devices, or another engine, than it has."""
+    if devices is not None and found.devices != list(devices):
+        known = ", ".join(map(str, found.devices)) or "cpu:0"
+        raise MetadataError(f"the machine {address!r} exists already, with devices {known}; leave devices= out")
+    if engine is not None and found.engine != engine:
+        raise MetadataError(
+            f'the machine {address!r} exists already, with engine="{found.engine}"; leave engine= out, or choose '
+            "another name"
+        )
+
+
+def leave(name: str) -> None:
+    """One session less on a shared machine; the machine is closed with the last one.
+
+    A kernel that hangs costs its thread; the virtual machine's log says so.
+    """
+    with _shared_lock:
+        found = _shared[name]
+        found.sessions -= 1
+        if found.sessions:
+            return
+        del _shared[name]
+    found.machine.close()

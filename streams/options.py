@@ -1,0 +1,203 @@
+"""Options of devices: what a value may be, and what it means. Declared once, at the fields of the options classes.
+
+A field's annotation carries an `Option`, which names the unit, reads a value from outside, and says what it is for:
+
+    memory: Annotated[int, MEMORY] = GIB
+
+`read_options` makes the class from a table with it; `rows` describes it, for docs/devices.md. A default that depends on
+the machine is described by a text behind the option: `Annotated[int, MEMORY, "all of the machine's"]`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, fields
+from typing import Any, Final, TypeVar, get_type_hints
+
+from ..interpreter.errors import MetadataError
+from ..interpreter.schema.opdef import find
+from .faults import Fault
+
+Options = TypeVar("Options")
+
+_UNITS: Final = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+_SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]iB|B|)\s*")
+_MOST: Final = 1024  # streams, threads
+_HOUR: Final = 3600  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """`unit`: what values there are, for people. `read`: a checked value from one given by a user, or TypeError,
+    ValueError or OverflowError with what it must be. `meaning`: what it is for."""
+
+    unit: str
+    read: Callable[[object], Any]
+    meaning: str
+
+
+def read_options(device: str, kind: type[Options], table: Mapping[str, object]) -> Options:
+    """The options of a device from a table; MetadataError names the device, the option and what is wrong."""
+    known = options_of(kind)
+    checked = {}
+    for key, value in table.items():
+        if key not in known:
+            raise MetadataError(f"device {device!r} has no option {key!r} (known: {', '.join(known)})")
+        try:
+            checked[key] = known[key].read(value)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise MetadataError(f"device {device!r}, option {key!r}: {error}") from None
+    return kind(**checked)
+
+
+def options_of(kind: type[Any]) -> dict[str, Option]:
+    """The options that a class declares, in its order. TypeError for a field that is declared as none."""
+    found = {}
+    for field, declared in _declared(kind):
+        option = next((each for each in declared if isinstance(each, Option)), None)
+        if option is None:
+            raise TypeError(f"{kind.__name__}.{field.name} is not declared as an option")
+        found[field.name] = option
+    return found
+
+
+def defaults_of(kind: type[Any]) -> dict[str, str]:
+    """Option -> its default, for people."""
+    return {field.name: _default(field, declared) for field, declared in _declared(kind)}
+
+
+def rows(kinds: Mapping[str, type[Any]]) -> list[tuple[str, ...]]:
+    """A table of all options: name, unit, the default on each kind of device ("-" where there is none), meaning."""
+    options: dict[str, Option] = {}
+    for kind in kinds.values():
+        for name, option in options_of(kind).items():
+            if options.setdefault(name, option) is not option:
+                raise TypeError(f"the option {name!r} is declared in two ways")
+    defaults = [defaults_of(kind) for kind in kinds.values()]
+    return [
+        (f"`{name}`", option.unit, *(of_kind.get(name, "-") for of_kind in defaults), option.meaning)
+        for name, option in options.items()
+    ]
+
+
+def _declared(kind: type[Any]) -> list[tuple[Field[Any], tuple[Any, ...]]]:
+    hints = get_type_hints(kind, include_extras=True)
+    return [(field, getattr(hints[field.name], "__metadata__", ())) for field in fields(kind)]
+
+
+def _default(field: Field[Any], declared: Sequence[Any]) -> str:
+    told = next((each for each in declared if isinstance(each, str)), None)
+    if told is not None:
+        return told
+    value = field.default
+    if value is MISSING:
+        raise TypeError(f"the default of {field.name} depends on the machine: say in words what it is")
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return _size(value)
+    return "none" if not value else ", ".join(map(str, value))
+
+
+def _size(value: float) -> str:
+    unit, size = next(((u, n) for u, n in reversed(_UNITS.items()) if n > 1 and value >= n), ("", 1))
+    return f"{value / size:g} {unit}".strip()
+
+
+# -- reading values ----------------------------------------------------------------------------------------------------
+
+
+def parse_size(value: object) -> int:
+    """Bytes, from a number or a string such as "64MiB"; ValueError for anything else, and below 0."""
+    if isinstance(value, str) and (match := _SIZE.fullmatch(value)):
+        return int(float(match[1]) * _UNITS[match[2]])
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < float("inf"):
+        return int(value)
+    raise ValueError('a size is a number of bytes or a string such as "64MiB"')
+
+
+def count(low: int, meaning: str) -> Option:
+    """A whole number from `low` on."""
+
+    def read(value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= _MOST:
+            raise ValueError(f"must be a whole number from {low} to {_MOST}, not {value!r}")
+        return value
+
+    return Option(f"{low} to {_MOST}", read, meaning)
+
+
+def seconds(meaning: str) -> Option:
+    """A span of time."""
+
+    def read(value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= _HOUR:
+            raise ValueError(f"must be a number of seconds from 0 to {_HOUR}, not {value!r}")
+        return float(value)
+
+    return Option(f"seconds, 0 to {_HOUR}", read, meaning)
+
+
+def flag(meaning: str) -> Option:
+    """True or false."""
+
+    def read(value: object) -> bool:
+        if not isinstance(value, bool):
+            raise TypeError(f"must be true or false, not {value!r}")
+        return value
+
+    return Option("true or false", read, meaning)
+
+
+def _memory(value: object) -> int:
+    if (nbytes := parse_size(value)) < 1:
+        raise ValueError("must be one byte at the least")
+    return nbytes
+
+
+def _rate(value: object) -> float:
+    try:
+        return 0.0 if value is None else float(parse_size(value))
+    except ValueError:
+        raise ValueError('a bandwidth is a number of bytes per second or a string such as "10GiB"') from None
+
+
+def _ops(value: object) -> frozenset[str]:
+    if isinstance(value, str) or not isinstance(value, (list, tuple, set, frozenset)):
+        raise TypeError(f"must be a list of ops, not {value!r}")
+    if not all(isinstance(op, str) for op in value):
+        raise TypeError(f"must be a list of names, not {value!r}")
+    from ..interpreter import ops  # noqa: F401 - fills the registry
+
+    try:
+        return frozenset(find(op).name for op in value)
+    except MetadataError as error:
+        raise ValueError(error.message) from None
+
+
+def _faults(value: object) -> tuple[Fault, ...]:
+    if not isinstance(value, (list, tuple)):
+        raise TypeError(f"must be a list of faults, not {value!r}")
+    return tuple(Fault.of(fault) for fault in value)
+
+
+# -- options that several kinds of devices have ------------------------------------------------------------------------
+
+MEMORY: Final = Option("bytes, 1 or more", _memory, "what may be allocated")
+CACHE: Final = Option(
+    "bytes", parse_size, "freed memory that is kept for reuse, at most; given up first when memory gets short"
+)
+COMPUTE_STREAMS: Final = count(1, "compute streams")
+MISSING_OPS: Final = Option(
+    "list of ops", _ops, "ops without a kernel here: they are composed of others or fall back to a cpu device"
+)
+PEER: Final = flag(
+    "transfers straight to and from other devices of the kind that have it too, where the hardware can; else through "
+    "the host"
+)
+LATE_ERRORS: Final = flag("an op's error may surface after later ops were executed, as on a GPU")
+FAULTS: Final = Option("list of faults", _faults, "armed from the start, see below")
+BANDWIDTH: Final = Option(
+    "bytes per second", _rate, "of one transfer; 0: unlimited. A transfer of n bytes takes `latency + n / bandwidth`"
+)

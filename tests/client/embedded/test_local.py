@@ -1,0 +1,145 @@
+"""Machines in this process: which engine they have, and what is refused."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import tensord as td
+from tensord.client.embedded import local
+from tensord.client.embedded.serial_transport import SerialTransport
+from tensord.client.embedded.transport import EmbeddedTransport
+from tensord.client.session import Session
+
+from ...puppet import eventually
+
+VM, SERIAL = EmbeddedTransport, SerialTransport
+NAME = "local:engines"
+
+
+@pytest.fixture
+def connect(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Iterator[Callable[..., Session]]:
+    """td.connect; no daemon runs, and the environment says nothing. What it opens is closed."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.delenv("TENSORD_ENGINE", raising=False)
+    monkeypatch.delenv("TENSORD_ADDRESS", raising=False)
+    opened: list[Session] = []
+
+    def connect(*arguments: Any, **options: Any) -> Session:
+        opened.append(td.connect(*arguments, **options))
+        return opened[-1]
+
+    yield connect
+    for session in opened:
+        session.close()
+
+
+@pytest.mark.parametrize(
+    ("environment", "arguments", "options", "kind"),
+    [
+        (None, ["local"], {}, VM),
+        (None, ["local"], {"engine": "vm"}, VM),
+        (None, ["local"], {"engine": "serial"}, SERIAL),
+        (None, [], {"engine": "serial"}, SERIAL),
+        ("", ["local"], {}, VM),
+        ("serial", ["local"], {}, SERIAL),
+        ("serial", [NAME], {}, SERIAL),
+        ("serial", [], {}, SERIAL),
+        ("serial", [], {"devices": ["cpu:0"]}, SERIAL),
+        ("serial", ["local"], {"engine": "vm"}, VM),
+        ("vm", ["local"], {"engine": "serial"}, SERIAL),
+    ],
+)
+def test_the_engine_is_that_of_the_call_else_that_of_the_environment(
+    connect, monkeypatch, environment, arguments, options, kind
+):
+    if environment is not None:
+        monkeypatch.setenv("TENSORD_ENGINE", environment)
+    session = connect(*arguments, **options)
+    assert type(session._transport) is kind
+    assert (session.asarray([1.0]) + 1).tolist() == [2.0]
+
+
+@pytest.mark.parametrize("engine", ["naive", "", "VM", None.__class__, 3])
+def test_what_is_no_engine_is_refused(connect, engine):
+    with pytest.raises(td.MetadataError, match='engine= is "vm" or "serial", not'):
+        connect("local", engine=engine)
+
+
+def test_what_is_no_engine_in_the_environment_is_refused(connect, monkeypatch):
+    monkeypatch.setenv("TENSORD_ENGINE", "naive")
+    with pytest.raises(td.MetadataError, match=r'\$TENSORD_ENGINE is "vm" or "serial", not \'naive\''):
+        connect("local")
+
+
+@pytest.mark.parametrize("engine", ["vm", "serial"])
+@pytest.mark.parametrize("address", ["ipc:///tmp/nobody", "tcp://127.0.0.1:9"])
+def test_a_daemon_has_its_own_engine(connect, address, engine):
+    with pytest.raises(td.MetadataError, match="engine= is for machines of this process"):
+        connect(address, engine=engine)
+
+
+def test_the_environment_names_no_engine_for_a_daemon_that_the_program_addresses(connect, monkeypatch, tmp_path):
+    monkeypatch.setenv("TENSORD_ENGINE", "serial")
+    with pytest.raises(td.ConnectionLost):
+        connect(f"ipc://{tmp_path}/nobody")
+
+
+def test_an_engine_and_a_daemon_in_the_environment_contradict_each_other(connect, monkeypatch, tmp_path):
+    monkeypatch.setenv("TENSORD_ENGINE", "serial")
+    monkeypatch.setenv("TENSORD_ADDRESS", f"ipc://{tmp_path}/nobody")
+    with pytest.raises(td.MetadataError, match=r"TENSORD_ENGINE=serial .*TENSORD_ADDRESS .*unset one of the two"):
+        connect()
+    with pytest.raises(td.MetadataError, match="unset one of the two"):
+        td.array_api._connect()
+    assert type(connect("local")._transport) is SERIAL
+    monkeypatch.setenv("TENSORD_ADDRESS", "local:addressed")
+    assert type(connect()._transport) is SERIAL
+
+
+@pytest.mark.parametrize(("first", "second"), [("vm", "serial"), ("serial", "vm")])
+def test_a_shared_machine_has_one_engine(connect, first, second):
+    one = connect(NAME, engine=first)
+    with pytest.raises(td.MetadataError, match=f'{NAME}.* exists already, with engine="{first}"; leave engine= out'):
+        connect(NAME, engine=second)
+    with pytest.raises(td.MetadataError, match=r"exists already, with devices cpu:0; leave devices= out"):
+        connect(NAME, devices=["cpu:1"])
+    other = connect(NAME)
+    one.publish("x", one.asarray([1.0]))
+    assert other.lookup("x").tolist() == [1.0]
+    assert type(other._transport) is type(one._transport)
+
+
+def test_the_environment_does_not_contradict_a_shared_machine(connect, monkeypatch):
+    connect(NAME, engine="vm")
+    monkeypatch.setenv("TENSORD_ENGINE", "serial")
+    assert type(connect(NAME)._transport) is VM
+
+
+def test_a_shared_serial_machine_ends_with_its_last_session(connect):
+    one, other = connect(NAME, engine="serial"), connect(NAME)
+    machine = one._transport.machine
+    one.close()
+    assert not machine.closed
+    other.close()
+    assert machine.closed
+    assert NAME.partition(":")[2] not in local._shared
+    with pytest.raises(td.ConnectionLost):
+        other.names()
+
+
+def test_a_dropped_session_is_closed(connect):
+    keeper = connect(NAME, engine="serial")
+    machine = keeper._transport.machine
+    dropped = td.connect(NAME)
+    del dropped
+    gc.collect()
+    eventually(lambda: len(machine.engine.sessions) == 1)
+
+
+def test_strict_and_tracing_change_nothing_on_the_serial_engine(connect):
+    s = connect("local", devices=["cpu:0", "sim:0"], engine="serial", strict=True, tracing=False)
+    assert (s.asarray([1.0]) + s.asarray([1.0], device="sim:0")).tolist() == [2.0]

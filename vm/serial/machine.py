@@ -1,0 +1,142 @@
+"""The serial machine: the serial engine in this process, for sessions that choose it in place of the virtual machine.
+
+Theory of operation. There is no thread and no queue: the thread that hands a message over executes it, under `lock`,
+and its answer is there when `submit` returns. So nobody ever waits for anything but the lock.
+
+Guarantees. One thread at a time touches the engine. Messages of one batch run in their order; batches of several
+threads run one after the other. Ctrl-C is kept back while a message is executed, as in the virtual machine. A callback,
+or a signal handler on the thread that executes, may neither submit nor wait: ProtocolError. Ops that a callback issues
+are sent when the batch is over (`later`). Both may cancel: a cancellation only leaves word in `cancellations`, and the
+holder of the lock sees to it between two messages, or looks once more after it has let go.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+
+from ...interpreter.concurrency.interrupts import SHIELD, ShieldedLock
+from ...interpreter.errors import ConnectionLost, ProtocolError, TensordError
+from ...interpreter.schema.opdef import lacking
+from ...interpreter.wire.messages import Message, Query
+from ...streams.blas import BLAS
+from ...streams.catalogue import check_devices
+from ..model.session import ReplySink
+from .engine import SerialEngine
+from .questions import ERRORS_KEPT, About, answer
+from .values import SerialSession
+
+
+class SerialMachine:
+    """Executes each message at once. Its devices are names: every op runs on NumPy, in this process's memory.
+
+    `devices`: as for the virtual machine, checked by the same code. Two of their options mean something: `missing`,
+    so that handlers do what they do there, and `blas_threads`, since it changes the last bits of a matrix product.
+    """
+
+    def __init__(self, devices: Sequence[str | Mapping[str, object]]) -> None:
+        options = {name: chosen for name, (_, chosen) in check_devices(devices).items()}
+        self.devices: dict[str, frozenset[str]] = {
+            name: chosen.missing | lacking(np) for name, chosen in options.items()
+        }
+        self.engine = engine = SerialEngine(self.devices)
+        engine.report = self.report
+        engine.handlers[Query] = self.query
+        self.recent_errors: deque[TensordError] = deque(maxlen=ERRORS_KEPT)
+        self.about = About(options, lambda: list(self.recent_errors))
+        self.lock = ShieldedLock()
+        self.cancellations: deque[SerialSession] = deque()
+        self.later: deque[Callable[[], object]] = deque()  # to be called when nothing is executed
+        self.closed = False
+        self._asked_blas = [threads for chosen in options.values() if (threads := getattr(chosen, "blas_threads", 0))]
+        for threads in self._asked_blas:
+            BLAS.ask(threads)
+        SHIELD.install()
+
+    # -- sessions --------------------------------------------------------------------------------------------------
+
+    def attach(self, reply: ReplySink, *, strict: bool = False) -> SerialSession:
+        """A new session."""
+        with self.inside():
+            return self.engine.open_session(reply, strict=strict)
+
+    def detach(self, session: SerialSession) -> None:
+        """End a session: its tensors are released."""
+        with self.inside():
+            self.engine.close(session)
+
+    def submit(self, session: SerialSession, messages: Sequence[Message]) -> None:
+        """Execute a batch."""
+        if self.closed:
+            raise ConnectionLost("the serial machine is closed")
+        with self.inside():
+            for message in messages:
+                self.engine.receive(session, (message,))
+                self.take_cancellations()
+        while self.later:
+            self.later.popleft()()
+
+    def cancel(self, session: SerialSession) -> None:
+        """Refuse what the session sends until it is restarted. Waits for nobody: what runs now finishes."""
+        self.cancellations.append(session)
+        self.look_again()
+
+    def executes_here(self) -> bool:
+        """Is this thread executing a message, further up its stack?"""
+        return self.lock.owner == threading.get_ident()
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """Touch the engine."""
+        if self.executes_here():
+            raise ProtocolError("a side effect's callback, or a signal handler there, may neither submit nor wait")
+        try:
+            with self.lock:
+                self.take_cancellations()
+                yield
+        finally:
+            self.look_again()
+
+    def take_cancellations(self) -> None:
+        """Cancel the sessions of which word was left; holding the lock."""
+        while self.cancellations:
+            self.engine.cancel(self.cancellations.popleft())
+
+    def look_again(self) -> None:
+        """See to word that came in while the lock was held, unless another thread, or this one, holds it again."""
+        while self.cancellations and not self.lock.locked():
+            with self.lock:
+                self.take_cancellations()
+
+    # -- looking inside --------------------------------------------------------------------------------------------
+
+    def report(self, _session: SerialSession, error: TensordError) -> None:
+        """Keep the newest errors."""
+        self.recent_errors.append(error)
+
+    def query(self, session: SerialSession, message: Query) -> None:
+        """What a session asks about the machine."""
+        what, arguments, request = message
+        try:
+            found = answer(self.engine, session, what, arguments, self.about)
+        except TensordError as error:
+            self.engine.deny(session, error, request, 0, "query")
+            return
+        session.reply(request, found, None)
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End every session. Takes no time: nothing is left to do."""
+        if self.closed:
+            return
+        for session in list(self.engine.sessions.values()):
+            self.detach(session)
+        self.closed = True
+        for threads in self._asked_blas:
+            BLAS.drop(threads)
+        SHIELD.remove()

@@ -1,0 +1,67 @@
+"""The serial engine as the oracle of the engine: it says of each value everything that it may be.
+
+Timing decides some things that program order leaves open:
+
+- Which of several poisoned operands dooms an instruction depends on which is known first. So all of a value's `errors`
+  are possible.
+- `cancel` adds a cancellation error to everything that only the cancelled session holds, and to its earlier requests:
+  what was pending may have been cancelled, what ran has finished. Other sessions notice nothing. A value may therefore
+  have an array and errors.
+
+A fault of the serial engine itself is raised, not told to a session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..model.session import ReplySink
+from .engine import SerialEngine
+from .values import Errors, SerialSession, Value
+
+
+class OracleSession(SerialSession):
+    """A session that keeps what its requests were, or may have been, answered."""
+
+    def __init__(self, id_: int, reply: ReplySink) -> None:
+        super().__init__(id_, reply)
+        self.answers: dict[int, Value] = {}
+
+    def answer(self, request: int, value: Value) -> None:
+        """Reply, and keep the value with everything else that it may be."""
+        if request:
+            self.answers[request] = Value(value.array, value.errors)
+        super().answer(request, value)
+
+
+class Oracle(SerialEngine):
+    """The serial engine, with everything that timing may make of a program."""
+
+    def new_session(self, id_: int, reply: ReplySink) -> OracleSession:
+        """One with its answers."""
+        return OracleSession(id_, reply)
+
+    def refuse(self, _session: SerialSession, _message: Sequence[Any], failure: Exception) -> None:
+        """A test sends what is in order."""
+        raise failure
+
+    def cancel(self, session: SerialSession, why: str = "the session was cancelled") -> None:
+        """As the serial engine; what the session sent before may have been cancelled, too."""
+        super().cancel(session, why)
+        error = session.cancelled
+        if error is None or not isinstance(session, OracleSession):
+            raise TypeError("a session of this oracle, which is cancelled now")
+        own: dict[int, int] = {}
+        for tensor in session.tensors.values():
+            own[id(tensor)] = own.get(id(tensor), 0) + 1
+        for tensor in {id(t): t for t in session.tensors.values()}.values():
+            if tensor.holders == own[id(tensor)]:
+                tensor.value.add(error)
+                tensor.meta_errors = (*tensor.meta_errors, error) if tensor.meta_pending else ()
+        for value in (*session.chains.values(), *session.answers.values()):
+            value.add(error)
+
+    def mark(self, link: Value, errors: Errors, *, stopped: bool) -> None:
+        """Which of them stops a chain is open, as for any other value."""
+        link.array, link.errors = None if stopped else link.array, errors

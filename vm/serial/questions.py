@@ -1,0 +1,277 @@
+"""What a session may ask about a serial machine: the questions of the virtual machine, as far as there is an answer.
+
+The answers have the virtual machine's layout, so that a program which reads them runs on both. What is about streams,
+transfers, queues and memory limits is empty or zero: there are none.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
+from inspect import signature
+from typing import TYPE_CHECKING, Any, Final
+
+from ...interpreter.errors import ProtocolError, TensordError
+from ..reporting.device_rows import plain
+from ..reporting.questions import MOST, Client, resident_memory
+from .values import SerialSession, SerialTensor
+
+if TYPE_CHECKING:
+    from .engine import SerialEngine
+
+ERRORS_KEPT: Final = 20
+
+
+class About:
+    """What a machine knows of itself and its engine does not: the devices' options, the newest errors, its age."""
+
+    def __init__(self, options: Mapping[str, Any], errors: Callable[[], Sequence[TensordError]]) -> None:
+        self.options = options
+        self.errors = errors
+        self.started = time.time()
+
+    @property
+    def age(self) -> float:
+        """Seconds since the machine was made."""
+        return max(0.0, time.time() - self.started)
+
+
+def answer(engine: SerialEngine, session: SerialSession, what: object, arguments: object, about: About) -> Any:
+    """The answer to one question. ProtocolError for one that the serial machine cannot answer."""
+    asked = _ANSWERS.get(what) if type(what) is str else None
+    if asked is None:
+        raise ProtocolError(f"no question is called {what!r:.40}; there are {', '.join(_ANSWERS)}")
+    if not isinstance(arguments, list | tuple):
+        raise ProtocolError(f"the arguments of {what} are a list")
+    try:
+        signature(asked).bind(engine, session, about, *arguments)
+    except TypeError as error:
+        raise ProtocolError(f"{what}: these arguments do not fit ({error})") from None
+    return asked(engine, session, about, *arguments)
+
+
+# -- the questions -----------------------------------------------------------------------------------------------------
+
+
+def _trace(_engine: SerialEngine, _session: SerialSession, _about: About, *_: object) -> Any:
+    raise ProtocolError(
+        'engine="serial" keeps no trace, since it schedules nothing: connect with engine="vm" to trace a program'
+    )
+
+
+def _stats(engine: SerialEngine, session: SerialSession, about: About) -> dict[str, Any]:
+    held = memory_by_device(engine)
+    return {
+        "engine": "serial",
+        "instructions": engine.ids,
+        "retired": engine.ids,
+        "failed": engine.failed,
+        "live": 0,
+        "pending": 0,
+        "by_status": {},
+        "infer_misses": 0,
+        "devices": {
+            name: {"allocated": nbytes, "planned": 0, "limit": 0, "waiting_for_memory": 0, "queued": {}}
+            for name, nbytes in held.items()
+        },
+        "transfers": {name: {} for name in engine.devices},
+        "names": sorted(engine.names),
+        "hung": [],
+        "recent_errors": [f"{type(error).__name__}: {error}" for error in about.errors()],
+        "session": {
+            "id": session.id,
+            "tensors": len(session.tensors),
+            "live": 0,
+            "errors": session.errors,
+            "cancelled": session.cancelled is not None,
+        },
+    }
+
+
+def _residency(_engine: SerialEngine, session: SerialSession, _about: About, id_: object) -> dict[str, str]:
+    tensor = session.tensors.get(_natural("id", id_))
+    if tensor is None:
+        raise ProtocolError(f"tensor {id_} was released")
+    return residency(tensor)
+
+
+def residency(tensor: SerialTensor) -> dict[str, str]:
+    """The home device to "valid", or to "poisoned" where there is an error in place of a value."""
+    return {tensor.home: "poisoned" if tensor.value.array is None else "valid"}
+
+
+def _status(engine: SerialEngine, _session: SerialSession, about: About) -> dict[str, Any]:
+    return {
+        "version": version("tensord"),
+        "engine": "serial",
+        "pid": os.getpid(),
+        "address": "local",
+        "uptime": about.age,
+        "memory": resident_memory(),
+        "devices": {
+            name: {"used": nbytes, "limit": 0, "cached": 0, "lost": ""}
+            for name, nbytes in memory_by_device(engine).items()
+        },
+        "sessions": len(engine.sessions),
+        "tensors": sum(len(session.tensors) for session in engine.sessions.values()),
+        "names": len(engine.names),
+        "instructions": {
+            "admitted": engine.ids,
+            "live": 0,
+            "pending": 0,
+            "retired": engine.ids,
+            "failed": engine.failed,
+        },
+        "transfers": {name: {} for name in engine.devices},
+        "hung": [],
+        "recent_errors": [_error(error) for error in about.errors()],
+        "trace": {"enabled": False, "records": 0, "capacity": 0, "dropped": 0},
+    }
+
+
+def _sessions(engine: SerialEngine, session: SerialSession, about: About) -> list[dict[str, Any]]:
+    client = Client("", os.getpid(), os.getuid(), "local", about.age)._asdict()
+    return [
+        {
+            "id": one.id,
+            **client,
+            "tensors": len(one.tensors),
+            "bytes": sum(nbytes_of(tensor) for tensor in one.tensors.values()),
+            "live": 0,
+            "errors": one.errors,
+            "cancelled": one.cancelled is not None,
+            "names": 0,
+            "quota": 0,
+            "payload": 0,
+            "strict": False,
+            "asks": one is session,
+        }
+        for one in engine.sessions.values()
+    ]
+
+
+def _tensors(
+    engine: SerialEngine,
+    _session: SerialSession,
+    _about: About,
+    limit: object = 50,
+    session: object = 0,
+    device: object = "",
+) -> list[dict[str, Any]]:
+    most, only = min(_natural("limit", limit), MOST), _natural("session", session)
+    if type(device) is not str or (device and device not in engine.devices):
+        raise ProtocolError(f"there is no device {device!r:.40}; there are {', '.join(engine.devices)}")
+    if only and only not in engine.sessions:
+        raise ProtocolError(f"there is no session {only}; there are {', '.join(map(str, list(engine.sessions)[:10]))}")
+    found = [row for row in _rows(engine, only) if device in ("", row["home"])]
+    return sorted(found, key=lambda row: (row["storage_bytes"], row["session"], row["id"]), reverse=True)[:most]
+
+
+def _rows(engine: SerialEngine, only: int) -> list[dict[str, Any]]:
+    """Every handle, and every named tensor that nobody has a handle to; or the handles of one session."""
+    named: dict[SerialTensor, list[str]] = {}
+    for name in sorted(engine.names):
+        named.setdefault(engine.names[name], []).append(name)
+    sessions = [engine.sessions[only]] if only else list(engine.sessions.values())
+    handles = [(one.id, id_, tensor) for one in sessions for id_, tensor in one.tensors.items()]
+    if not only:
+        held = {tensor for _, _, tensor in handles}
+        handles += [(0, 0, tensor) for tensor in named if tensor not in held]
+    return [_row(session, id_, tensor, named.get(tensor, [])) for session, id_, tensor in handles]
+
+
+def _row(session: int, id_: int, tensor: SerialTensor, names: list[str]) -> dict[str, Any]:
+    value = tensor.value
+    return {
+        "session": session,
+        "id": id_,
+        "names": names,
+        **_shape(tensor),
+        "view": False,
+        "storage": 0,
+        "storage_bytes": nbytes_of(tensor),
+        "sharers": 1,
+        "version": 0,
+        "error": "" if value.array is not None else f"{type(value.first).__name__}: {value.first}",
+    }
+
+
+def _shape(tensor: SerialTensor) -> dict[str, Any]:
+    meta = tensor.meta
+    return {
+        "shape": None if meta is None else list(meta.shape),
+        "dtype": None if meta is None else meta.dtype.name,
+        "bytes": None if meta is None else meta.nbytes,
+        "home": tensor.home,
+        "residency": residency(tensor),
+        "holders": tensor.holders,
+    }
+
+
+def _names(engine: SerialEngine, _session: SerialSession, _about: About, limit: object = MOST) -> list[dict[str, Any]]:
+    chosen = sorted(engine.names)[: min(_natural("limit", limit), MOST)]
+    return [{"name": name, **_shape(engine.names[name])} for name in chosen]
+
+
+def _devices(engine: SerialEngine, _session: SerialSession, about: About) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": name,
+            "options": plain(about.options[name]),
+            "memory": {"used": nbytes, "planned": 0, "limit": 0, "cached": 0, "waiting": 0},
+            "lost": "",
+            "streams": [],
+            "transfers": {},
+            "peers": [],
+            "missing": sorted(engine.devices[name]),
+        }
+        for name, nbytes in memory_by_device(engine).items()
+    ]
+
+
+# -- plain values ------------------------------------------------------------------------------------------------------
+
+
+def memory_by_device(engine: SerialEngine) -> dict[str, int]:
+    """Bytes of the tensors whose home is there."""
+    tensors = [tensor for session in engine.sessions.values() for tensor in session.tensors.values()]
+    found = dict.fromkeys(engine.devices, 0)
+    for tensor in {*tensors, *engine.names.values()}:
+        found[tensor.home] += nbytes_of(tensor)
+    return found
+
+
+def nbytes_of(tensor: SerialTensor) -> int:
+    """Bytes of its value; 0 where there is an error in its place."""
+    array = tensor.value.array
+    return 0 if array is None else int(array.nbytes)
+
+
+def _error(error: TensordError) -> dict[str, Any]:
+    return {
+        "type": type(error).__name__,
+        "message": error.message,
+        "op": error.op,
+        "instruction": error.instruction,
+        "location": error.location,
+    }
+
+
+def _natural(name: str, value: object) -> int:
+    if type(value) is not int or not 0 <= value < 1 << 63:
+        raise ProtocolError(f"{name} is {value!r:.40}, not a natural number")
+    return value
+
+
+_ANSWERS: dict[str, Callable[..., Any]] = {
+    "stats": _stats,
+    "residency": _residency,
+    "trace": _trace,
+    "status": _status,
+    "sessions": _sessions,
+    "tensors": _tensors,
+    "devices": _devices,
+    "names": _names,
+}
