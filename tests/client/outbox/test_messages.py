@@ -32,7 +32,7 @@ def everything(session: Session) -> None:
     assert x.residency() == {"cpu:0": "valid"}
     session.cancel()
     session.restart()
-    session.effect(lambda _array: None, y)
+    session.effect(lambda _array: None, y, chain=session.chain())
     session.check_chain()
     del y
     session.sync()
