@@ -10,7 +10,7 @@ admission or placement left with it tells whoever asked.
     release_finished    completions reported by streams: retire, release successors
     retire_doomed       what will not run, once its own edges are satisfied
     handle_pending      a bounded window of received messages: admit
-    dispatch            reserve memory, bind operands, hand to streams
+    dispatch_ready      reserve memory, bind operands, hand to streams
     flush               one batch per stream
 
 Every method is called by one thread at a time: the one that drives the virtual machine. Streams report to `finished`,
@@ -87,18 +87,21 @@ class Engine:
 
     def schedule(self) -> bool:
         """One pass; False if there was nothing to do."""
-        scheduler = self.scheduler
-        if not (self.pending or scheduler.busy):
+        scheduler, dispatcher = self.scheduler, self.scheduler.dispatcher
+        if not (self.finished or self.pending or dispatcher.ready or dispatcher.doomed):
             return False
         scheduler.stamp(scheduler.clock())
         if self.finished:
             scheduler.release_finished()
             abandon_lost(self.devices.values(), self.directory.storages, scheduler.doom)
-        scheduler.retire_doomed()
+        if dispatcher.doomed:
+            scheduler.retire_doomed()
         if self.pending:
             self.handle_pending()
-        scheduler.dispatch()
-        scheduler.flush()
+        if dispatcher.ready or dispatcher.refills:
+            dispatcher.dispatch_ready()
+        if dispatcher.batches:
+            dispatcher.flush()
         return True
 
     def handle_pending(self) -> None:

@@ -144,7 +144,7 @@ class Harness:
                 fed = front.feed(self.bare.clock)
                 self.bare.drain()
                 if self.engine.scheduler.dispatcher.batches:
-                    self.engine.scheduler.flush()
+                    self.engine.scheduler.dispatcher.flush()
                 front.grant()
                 front.flush()
                 front.unstick()

@@ -78,6 +78,8 @@ class Admission:
         self.cancellation = Cancellation(scheduler, residency, names, directory)
         self.exports = exports = Exports(scheduler, residency, rejection)
         self.inline = inline = Inline(scheduler, residency, names)
+        self._run_inline = inline.call
+        self._ready = scheduler.dispatcher.ready
         self.calls = calls = Calls(scheduler, residency, infer, names, rejection)
         self.accesses = accesses = Accesses(scheduler, residency, inline, exports, rejection)
         self.handlers: dict[type[NamedMessage], Handler] = {
@@ -106,23 +108,19 @@ class Admission:
     def take(self, session: VmSession, array: Sequence[Any]) -> None:
         """Admit one message, and dispatch what that made ready: at once, so that the next one may find it done."""
         try:
-            if array[0] == CALL and self.inline.call(session, array):
+            if array[0] == CALL and self._run_inline(session, array):
                 return
-            self.handle(session, array)
+            message = decode_message(array)
+            self.handlers[type(message)](session, message)
         except Exception as error:  # nothing that a client sends may stop the others
             self.rejection.refuse(session, array, error)
-        self._dispatch()
+        self._finish()
 
-    def _dispatch(self) -> None:
-        scheduler = self.scheduler
-        scheduler.bound.clear()
-        if scheduler.dispatcher.ready:
-            scheduler.dispatcher.dispatch_ready()
-
-    def handle(self, session: VmSession, array: Sequence[Any]) -> None:
-        """Admit one message the long way; ProtocolError, and nothing changed, if the array is damaged."""
-        message = decode_message(array)
-        self.handlers[type(message)](session, message)
+    def _finish(self) -> None:
+        """The message is admitted."""
+        self.scheduler.bound.clear()
+        if self._ready:
+            self.scheduler.dispatcher.dispatch_ready()
 
     def atomic(self, session: VmSession, message: Atomic) -> None:
         """Admit a group with none of another session's messages in between: every one of them, or none."""
@@ -138,7 +136,7 @@ class Admission:
             self.handlers[type(message)](session, message)
         except Exception as error:
             self.rejection.refuse(session, encode_message(message), error)
-        self._dispatch()
+        self._finish()
 
     def restart(self, session: VmSession, message: Restart) -> None:
         """Take the session's instructions again, unless it was cancelled since this was sent."""

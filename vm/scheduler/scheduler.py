@@ -3,8 +3,8 @@
     admit               build edges, account for memory; ready if nothing stands in the way
     release_finished    completions reported by streams: retire, release successors
     retire_doomed       what will not run, once its own edges are satisfied
-    dispatch_ready      reserve memory, bind operands, hand to streams (`dispatch`)
-    flush               one batch per stream
+
+What is ready goes to streams by its `dispatcher`.
 
 Every method is called by one thread at a time: the one that drives the engine. Streams append what they have executed
 to `finished`, a deque, from their own threads.
@@ -93,17 +93,6 @@ class Scheduler:
             instruction = doomed.popleft()
             if not instruction.retired:
                 self.retire(instruction)
-
-    def dispatch(self) -> None:
-        """Dispatch what is ready."""
-        dispatcher = self.dispatcher
-        if dispatcher.ready or dispatcher.refills:
-            dispatcher.dispatch_ready()
-
-    def flush(self) -> None:
-        """Hand each stream its batch."""
-        if self.dispatcher.batches:
-            self.dispatcher.flush()
 
     # -- admission -------------------------------------------------------------------------------------------------
 

@@ -116,7 +116,7 @@ class Loop:
         while engine.schedule():
             pass
         if engine.scheduler.dispatcher.batches:
-            engine.scheduler.flush()
+            engine.scheduler.dispatcher.flush()
         if front.owing:
             front.grant()
         if front.dirty or front.freed:
