@@ -77,9 +77,7 @@ class Inline:
         if not device.compute[0].inline or len(inputs) != len(plan.metas) or len(outputs) != 1:
             return False
         output = outputs[0]
-        if type(output) is not int or type(released) is not int or type(location) is not int:
-            return False
-        if (output | released | location) >> 63:  # one of them is negative, or too large
+        if type(output) is not int or (output | released | location) >> 63:  # negative, too large, or a TypeError
             return False
         tensors = session.tensors
         bound = (bind_two if plan.two else bind_operands)(device, tensors, inputs, plan.metas)
@@ -146,7 +144,7 @@ class Inline:
                 or copy.readers
                 or len(storage.copies) != 1  # the copy is handed on as it is, so it must be all that there is
                 or storage.views
-                or copy in device.replicas
+                or (device.replicas and copy in device.replicas)
                 or inputs.count(inputs[position]) != 1
                 or (storage.account is not account and account.bytes + storage.nbytes > account.limit)
             ):
@@ -166,7 +164,8 @@ class Inline:
             tensors[output] = tensor
             session.newest = output
             arguments.append(buffer.array if buffer.meta is meta else device.backend.bind(buffer, meta))
-            traced += (copy.id, 1)
+            traced.append(copy.id)
+            traced.append(1)
             return 1 << position
         return 0
 
@@ -199,7 +198,8 @@ class Inline:
         session.tensors[output] = Tensor(meta, Storage(nbytes, device, copy, account), device)
         session.newest = output
         arguments.append(buffer.array if buffer.meta is meta else backend.bind(buffer, meta))
-        traced += (number, 1)
+        traced.append(number)
+        traced.append(1)
         return True
 
     def keep_failure(
