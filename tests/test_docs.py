@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import subprocess
 import sys
 import tomllib
@@ -41,6 +42,13 @@ def table_rows(heading: str) -> dict[str, list[str]]:
 def test_the_list_of_ops_is_current():
     """If not: .venv/bin/python docs/make_ops.py > docs/ops.md."""
     assert run("docs/make_ops.py") == (ROOT / "docs/ops.md").read_text()
+
+
+def test_the_life_of_an_instruction_is_drawn_from_its_table():
+    """If not: .venv/bin/python docs/make_life.py."""
+    page = (ROOT / "docs/architecture.md").read_text()
+    assert runpy.run_path(str(ROOT / "docs/make_life.py"))["renewed"](page) == page
+    assert "stateDiagram-v2" in page
 
 
 def test_every_op_has_one_row_of_five_cells():

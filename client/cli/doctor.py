@@ -6,15 +6,19 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
-from ...interpreter.errors import TensordError
-from .ask import Address, Json, print_json
+from ...interpreter.errors import ConnectionLost, TensordError
+from .ask import Address, Json, ask, print_json
 from .doctor_checks import SYSTEM, Finding, Level, fail, installed, note, ok, warn
 from .doctor_gpu import check_gpu
 from .figures import duration, plural
+
+Deep = Annotated[
+    bool, typer.Option("--deep", help="Check a running daemon's invariants, too; it serves nobody meanwhile.")
+]
 
 
 def add(app: typer.Typer) -> None:
@@ -22,14 +26,17 @@ def add(app: typer.Typer) -> None:
     app.command()(doctor)
 
 
-def doctor(address: Address = None, as_json: Json = False) -> None:
+def doctor(address: Address = None, as_json: Json = False, deep: Deep = False) -> None:
     """Find the usual troubles, and say what to do.
 
     Exits with 1 if something is wrong; warnings alone do not count.
 
     Example: tensord doctor
+    Example: tensord doctor --deep
     """
     findings = list(examine(address))
+    if deep:
+        findings += _guarded("invariants", lambda: check_invariants(address))
     if as_json:
         print_json([finding._asdict() for finding in findings])
     else:
@@ -60,6 +67,20 @@ def _show(findings: list[Finding]) -> None:
     wrong = sum(finding.level is Level.FAIL for finding in bad)
     verdict = f"{plural(wrong, 'problem')}, {plural(len(bad) - wrong, 'warning')}" if bad else "nothing is wrong"
     print_table(("", "check", "found", "what to do"), rows, caption=verdict, folded=("found", "what to do"))
+
+
+def check_invariants(address: str | None) -> Iterator[Finding]:
+    """What has to be true of a daemon's tensors, memory and instructions at any moment, counted anew."""
+    try:
+        found = ask(address, "invariants")
+    except ConnectionLost:
+        yield note("invariants", "no daemon answers, so there is nothing to check")
+        return
+    over = f"{plural(found['tensors'], 'tensor')} and {plural(found['instructions'], 'live instruction')}"
+    for text in found["violations"]:
+        yield fail("invariants", text, "please report this, with `tensord trace dump -o FILE`")
+    if not found["violations"]:
+        yield ok("invariants", f"{found['rules']} rules hold, checked over {over}")
 
 
 # -- the daemon and its socket -----------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...interpreter.errors import ProtocolError, TensordError
 from ..tracing.flat import Where
 from .device_rows import cached, describe, lost, plain, transfers
+from .invariants import CHECKS, violations
 from .live_trace import trace_parts
 from .statistics import residency_of, statistics
 from .tensor_rows import shape_of, tensor_slices
@@ -192,6 +193,16 @@ def _devices(engine: Engine, _session: VmSession, about: About) -> list[dict[str
     return [describe(engine, device, about.where) for device in engine.devices.values()]
 
 
+def _invariants(engine: Engine, _session: VmSession, _about: About) -> dict[str, Any]:
+    """Takes time in proportion to what is there, and nobody else is served meanwhile."""
+    return {
+        "rules": len(CHECKS),
+        "tensors": sum(len(one.tensors) for one in engine.directory.sessions.values()),
+        "instructions": len(engine.live),
+        "violations": violations(engine),
+    }
+
+
 # -- plain values ------------------------------------------------------------------------------------------------------
 
 
@@ -241,4 +252,5 @@ _ANSWERS: dict[str, Callable[..., Any]] = {
     "tensors": _tensors,
     "devices": _devices,
     "names": _names,
+    "invariants": _invariants,
 }

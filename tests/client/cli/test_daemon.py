@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tensord.client.cli import doctor
 from tensord.vm.tracing.analysis.trace import Trace
 
 from ...daemon import Daemon
@@ -106,6 +107,26 @@ class TestTables:
     def test_tensors(self, daemon):
         named = next(row for row in asked(daemon, "tensors") if row["names"] == ["weights"])
         assert named["residency"] == {"cpu:0": "valid", "sim:0": "valid"}
+
+
+class TestDoctor:
+    def test_a_daemon_at_work_keeps_its_invariants(self, daemon):
+        with daemon.connect() as session:
+            kept = [session.asarray(np.ones(n)) for n in range(1, 20)]
+            session.publish("w", kept[0])
+            found = {one["check"]: one for one in asked(daemon, "doctor", "--deep")}
+        assert found["invariants"]["level"] == "ok"
+        assert "20 tensors" in found["invariants"]["message"] or "19 tensors" in found["invariants"]["message"]
+
+    def test_a_broken_invariant_is_a_problem(self, monkeypatch):
+        answer = {"rules": 15, "tensors": 1, "instructions": 0, "violations": ["memory_adds_up: a byte is missing"]}
+        monkeypatch.setattr(doctor, "ask", lambda *_: answer)
+        (finding,) = doctor.check_invariants(None)
+        assert (finding.level, finding.message) == ("fail", "memory_adds_up: a byte is missing")
+
+    def test_without_a_daemon_there_is_nothing_to_check(self, tmp_path):
+        (finding,) = doctor.check_invariants(f"ipc://{tmp_path}/none")
+        assert finding.level == "note"
 
 
 class TestTrace:
