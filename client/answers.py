@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
 from ..interpreter.types.meta import Meta
-from ..interpreter.wire.messages import FETCH, QUERY, SYNC, WAIT
+from ..interpreter.wire.messages import Fetch, Query, Sync, Wait
 from ..interpreter.wire.segments import SHARED_FROM
-from .outbox.outbox import Outbox
+from .outbox.outbox import Build, Outbox
 from .transport.interface import Reply
 
 if TYPE_CHECKING:
@@ -34,13 +34,13 @@ class Answers:
         replies = self._outbox.ask_all([self._fetching(tensor) for tensor in tensors])
         return [self._fetched(tensor, reply) for tensor, reply in zip(tensors, replies, strict=True)]
 
-    def _fetching(self, tensor: Tensor) -> Callable[[int, int], list[Any]]:
+    def _fetching(self, tensor: Tensor) -> Build:
         """What asks for the value. A large one is read where the daemon has it: an *export*, with an id of its own."""
         outbox, meta = self._outbox, tensor._meta
         exports = outbox.transport.maps and type(meta) is Meta and meta.nbytes >= SHARED_FROM
 
-        def build(request: int, location: int) -> list[Any]:
-            return [FETCH, tensor._id, request, location, outbox.new_id() if exports else 0]
+        def build(request: int, location: int) -> Fetch:
+            return Fetch(tensor._id, request, location, outbox.new_id() if exports else 0)
 
         return build
 
@@ -52,7 +52,7 @@ class Answers:
 
     def ask_ready(self, tensor: Tensor) -> Reply:
         """Ask to be told when the tensor is ready. Does not wait."""
-        return self._outbox.ask(lambda request, at: [WAIT, (tensor._id,), request, at])
+        return self._outbox.ask(lambda request, at: Wait((tensor._id,), request, at))
 
     def await_ready(self, tensor: Tensor, timeout: float | None) -> Any:
         """Wait until the tensor is ready: its meta and home, as the wire says them."""
@@ -60,9 +60,9 @@ class Answers:
 
     def query(self, what: str, *arguments: Any) -> Any:
         """What the machine says about itself; waits."""
-        build = lambda request, _: [QUERY, what, arguments, request]  # noqa: E731 - one line of a question
-        return self._outbox.await_reply(self._outbox.ask(build, located=False))
+        reply = self._outbox.ask(lambda request, _: Query(what, arguments, request), located=False)
+        return self._outbox.await_reply(reply)
 
     def sync(self, timeout: float | None) -> None:
         """Wait until everything issued before has ended, well or not."""
-        self._outbox.await_reply(self._outbox.ask(lambda request, at: [SYNC, request, at]), timeout)
+        self._outbox.await_reply(self._outbox.ask(Sync), timeout)

@@ -23,7 +23,7 @@ from ..interpreter.ops.random import check_seed
 from ..interpreter.schema.opdef import FrozenAttributes, OpDef, find
 from ..interpreter.schema.promotion import WIRE_INTEGERS, check_scalars
 from ..interpreter.types.meta import Meta, OperandMeta, Scalar
-from ..interpreter.wire.messages import CALL, TO_DEVICE
+from ..interpreter.wire.messages import CALL, ToDevice, encode_message
 from .checks import device_of, own
 from .handlers import DEFAULT_HANDLER, Handler, Invocation
 from .locations import located, user_frame
@@ -207,7 +207,7 @@ class Calls:
         outbox = self._outbox
         with outbox.lock:
             id_, location = outbox.new_id(), outbox.locations.number(user_frame(1))
-            outbox.messages.append([TO_DEVICE, tensor._id, id_, home, location])
+            outbox.messages.append(encode_message(ToDevice(tensor._id, id_, home, location)))
         outbox.appended()
         return Tensor(session, id_, tensor._meta, home)
 

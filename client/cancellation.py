@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from ..interpreter.wire.messages import RESTART
+from ..interpreter.wire.messages import Restart, encode_message
 from .outbox.outbox import Outbox
 
 
@@ -32,7 +32,7 @@ class Cancellation:
         """Take instructions again. The message says of how many cancellations it knows: a later one stays."""
         with self._outbox.lock:
             self._outbox.refuse_inside()
-            self._outbox.messages.append([RESTART, self._cancels])
+            self._outbox.messages.append(encode_message(Restart(self._cancels)))
             with self._lock:
                 self.era += 1
         self._outbox.flush()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ..interpreter.errors import MetadataError, ProtocolError
 from ..interpreter.wire.forms import shown
-from ..interpreter.wire.messages import CHAIN, EFFECT
+from ..interpreter.wire.messages import Chain, Effect, encode_message
 from .locations import located, user_frame
 from .outbox.outbox import Outbox
 
@@ -25,7 +25,7 @@ class Effects:
         """A new chain."""
         with self._outbox.lock:
             id_ = self._outbox.new_id()
-            self._outbox.messages.append([CHAIN, id_])
+            self._outbox.messages.append(encode_message(Chain(id_)))
             self._chains.add(id_)
         return id_
 
@@ -36,13 +36,13 @@ class Effects:
         known = self._known(chain)
         with self._outbox.lock:
             location = self._outbox.locations.number(user_frame(1))
-            self._outbox.messages.append([EFFECT, ids, known, callback, 0, location])
+            self._outbox.messages.append(encode_message(Effect(ids, known, callback, 0, location)))
         self._outbox.appended()
 
     def check(self, chain: int | None) -> None:
         """Wait for a chain; raises the error that stopped it."""
         known = self._known(chain)
-        self._outbox.await_reply(self._outbox.ask(lambda request, at: [EFFECT, (), known, nothing, request, at]))
+        self._outbox.await_reply(self._outbox.ask(lambda request, at: Effect((), known, nothing, request, at)))
 
     def _known(self, chain: int | None) -> int:
         if chain is not None and (type(chain) is not int or chain not in self._chains):

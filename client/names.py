@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..interpreter.errors import MetadataTypeError
-from ..interpreter.wire.messages import LOOKUP, NAMES, PUBLISH, UNPUBLISH
+from ..interpreter.wire.messages import ListNames, Lookup, Publish, Unpublish
 from .locations import located
 from .outbox.outbox import Outbox
 from .reading import expose
@@ -26,16 +26,16 @@ class Names:
         names, ids = listed_names(tuple(tensors)), tuple(tensor._id for tensor in tensors.values())
         for tensor in tensors.values():
             expose(tensor)
-        self._outbox.tell(lambda request: [PUBLISH, names, ids, request])
+        self._outbox.tell(lambda request: Publish(names, ids, request))
 
     def lookup(self, given: Sequence[str], *, snapshot: bool) -> list[tuple[int, Any, str]]:
         """New ids for the tensors of these names, taken at once; the meta and home of each, as the wire says them."""
         names = listed_names(given)
         ids: list[int] = []
 
-        def build(request: int, _location: int) -> list[Any]:
+        def build(request: int, _location: int) -> Lookup:
             ids.extend(self._outbox.new_id() for _ in names)
-            return [LOOKUP, names, tuple(ids), request, snapshot]
+            return Lookup(names, tuple(ids), request, snapshot)
 
         found = self._outbox.await_reply(self._outbox.ask(build, located=False))
         return [(id_, meta, home) for id_, (meta, home) in zip(ids, found, strict=True)]
@@ -43,11 +43,11 @@ class Names:
     def unpublish(self, names: Sequence[str]) -> None:
         """Take names away."""
         plain = listed_names(names)
-        self._outbox.tell(lambda request: [UNPUBLISH, plain, request])
+        self._outbox.tell(lambda request: Unpublish(plain, request))
 
     def all(self) -> list[str]:
         """Every name under which something is published, sorted."""
-        return list(self._outbox.await_reply(self._outbox.ask(lambda request, _: [NAMES, request], located=False)))
+        return list(self._outbox.await_reply(self._outbox.ask(lambda request, _: ListNames(request), located=False)))
 
 
 def listed_names(names: Any) -> tuple[str, ...]:

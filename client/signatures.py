@@ -9,7 +9,7 @@ from ..interpreter.schema.infer import InferCache
 from ..interpreter.schema.opdef import FrozenAttributes, OpDef
 from ..interpreter.schema.targets import check_targets
 from ..interpreter.types.meta import Meta, OperandMeta
-from ..interpreter.wire.messages import SIGNATURE, encode_meta
+from ..interpreter.wire.messages import Signature, encode_message, encode_meta
 from .outbox.outbox import Outbox
 
 KNOWN = 4096  # signatures a session knows at a time
@@ -68,7 +68,7 @@ class Signatures:
         self._outbox.scalars[number] = tuple(isinstance(meta, type) for meta in metas)
         wire = None if targets is None else tuple(encode_meta(meta) for meta in targets)
         encoded = tuple(encode_meta(meta) for meta in metas)
-        self._outbox.messages.append([SIGNATURE, number, op.name, attributes, encoded, device, wire])
+        self._outbox.messages.append(encode_message(Signature(number, op.name, attributes, encoded, device, wire)))
         entry = Entry(number, outputs, device, heavy=self._is_heavy(key, outputs), integers=int in metas)
         self.alias(key, entry)
         return entry

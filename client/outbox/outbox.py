@@ -21,11 +21,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from queue import SimpleQueue
 from time import monotonic
-from typing import Any
+from typing import Any, TypeAlias
 
 from ...interpreter.errors import ConnectionLost, ProtocolError, TensordError
 from ...interpreter.wire.limits import Limits
-from ...interpreter.wire.messages import ATOMIC, LOCATION, RELEASE
+from ...interpreter.wire.messages import RELEASE, Atomic, Location, NamedMessage, encode_message
 from ..forks import FORKS
 from ..locations import Locations, describe, user_frame
 from ..transport.interface import FORKED, ClosedTransport, Reply
@@ -36,6 +36,9 @@ BATCH = 256
 GROWTH = 8
 PROMPT = 0.0005  # seconds after which a question is no longer asked right after what was issued
 LONGEST = Limits().text  # characters of a location
+
+# A question, from its request and the number of the user's line.
+Build: TypeAlias = Callable[[int, int], NamedMessage]
 
 
 class Outbox:
@@ -138,7 +141,7 @@ class Outbox:
                 self._add_releases(batch)
             if self.locations.unsent:
                 sites, self.locations.unsent = self.locations.unsent, []
-                batch[:0] = [[LOCATION, number, text[-LONGEST:]] for number, text in sites]
+                batch[:0] = [encode_message(Location(number, text[-LONGEST:])) for number, text in sites]
             if batch:
                 try:
                     self.transport.send(batch)
@@ -177,7 +180,7 @@ class Outbox:
         releases = [message for message in group if message[0] == RELEASE]
         inside = [message for message in group if message[0] != RELEASE]
         self._riding = True
-        self.messages = [[ATOMIC, inside], *releases] if inside else releases
+        self.messages = [encode_message(Atomic(inside)), *releases] if inside else releases
         self.send()
 
     def _add_releases(self, batch: list[list[Any]]) -> None:
@@ -204,20 +207,20 @@ class Outbox:
         self._seen_flushes = self._flushes
         return True
 
-    def tell(self, build: Callable[[int], list[Any]]) -> None:
+    def tell(self, build: Callable[[int], NamedMessage]) -> None:
         """Send a message and wait for its answer; inside an atomic block neither."""
         with self.lock:
             if self._depth:
-                self.messages.append(build(0))
+                self.messages.append(encode_message(build(0)))
                 return
             reply = self.ask(lambda request, _: build(request), located=False)
         self.await_reply(reply)
 
-    def ask(self, build: Callable[[int, int], list[Any]], *, located: bool = True) -> Reply:
+    def ask(self, build: Build, *, located: bool = True) -> Reply:
         """Send a message that asks for a reply, behind everything unsent. `build` gets request and location, if any."""
         return self.ask_all([build], located=located)[0]
 
-    def ask_all(self, builds: Sequence[Callable[[int, int], list[Any]]], *, located: bool = True) -> list[Reply]:
+    def ask_all(self, builds: Sequence[Build], *, located: bool = True) -> list[Reply]:
         """`ask` several things at once."""
         replies: list[Reply] = []
         expects = self._expects or monotonic() - self._left < PROMPT
@@ -226,7 +229,7 @@ class Outbox:
             location = self.locations.number(user_frame(3)) if located else 0
             for build in builds:
                 number, reply = self.transport.request()
-                self.messages.append(build(number, location))
+                self.messages.append(encode_message(build(number, location)))
                 replies.append(reply)
         self.flush(patient=False)  # a question needs no credit
         self.limit = self._first

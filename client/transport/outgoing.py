@@ -12,19 +12,29 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...interpreter.errors import MetadataError
+from ...interpreter.wire.forms import name_own
 from ...interpreter.wire.frames import BATCH, INLINE_ARRAY, MAPPED_ARRAY
-from ...interpreter.wire.messages import ATOMIC, CALL, EFFECT, FETCH, LOCATION, SIGNATURE, UPLOAD, Message
+from ...interpreter.wire.messages import (
+    CALL,
+    SIGNATURE,
+    Atomic,
+    Effect,
+    Fetch,
+    Location,
+    Message,
+    Upload,
+    encode_message,
+)
 from .link import Link
 from .segments import UploadSegments
 
 TINY = 128  # bytes of an upload in a group up to which it travels in the header: a group cannot be halved
-EXPORTED = 5  # fields of a FETCH, the last of which is the id of the export
 
 
 class SideEffect(NamedTuple):
     """A side effect that was sent: its callback and chain, the request that waits for the chain, the user's line."""
 
-    callback: Callable[..., None]
+    callback: Callable[..., Any]
     chain: int
     request: int
     location: str | None
@@ -83,21 +93,21 @@ class Outgoing:
         self._send(ready, uploads, payloads)
 
     def _replace(self, message: Message, position: int, inner: int, uploads: list[Any], payloads: list[Any]) -> Message:
-        kind = message[0]
-        if kind == UPLOAD:
-            array = message[5]
-            uploads.append([position, inner, self._place(array, payloads, TINY if inner >= 0 else INLINE_ARRAY)])
-            self.sent_bytes += array.nbytes
-            return [*message[:5], None, message[6]]
-        if kind == EFFECT:
-            return self._keep_callback(message)
-        if kind == FETCH and len(message) == EXPORTED and message[4]:
-            self.exports[message[2]] = message[4]
-        elif kind == LOCATION:
-            self._locations[message[1]] = message[2]
-        elif kind == ATOMIC:
-            group = [self._replace(one, position, i, uploads, payloads) for i, one in enumerate(message[1])]
-            return [ATOMIC, group]
+        named = name_own(message)
+        if type(named) is Upload:
+            place = self._place(named.payload, payloads, TINY if inner >= 0 else INLINE_ARRAY)
+            uploads.append([position, inner, place])
+            self.sent_bytes += named.payload.nbytes
+            return encode_message(named._replace(payload=None))
+        if type(named) is Effect:
+            return self._keep_callback(named)
+        if type(named) is Fetch and named.export:
+            self.exports[named.request] = named.export
+        elif type(named) is Location:
+            self._locations[named.number] = named.text
+        elif type(named) is Atomic:
+            group = [self._replace(one, position, i, uploads, payloads) for i, one in enumerate(named.messages)]
+            return encode_message(Atomic(group))
         return message
 
     def _place(self, array: np.ndarray[Any, Any], payloads: list[Any], inline: int) -> Any:
@@ -112,11 +122,12 @@ class Outgoing:
         payloads.append(array.reshape(-1).view(np.uint8))
         return len(payloads) - 1
 
-    def _keep_callback(self, message: Message) -> Message:
-        kind, ids, chain, callback, request, location = message
+    def _keep_callback(self, effect: Effect) -> Message:
         number = self._new_request()
-        self.effects[number] = SideEffect(callback, chain, request, self._locations.get(location))
-        return [kind, ids, chain, None, number, location]
+        where = self._locations.get(effect.location)
+        callback = effect.callback or nothing
+        self.effects[number] = SideEffect(callback, effect.chain, effect.request, where)
+        return encode_message(effect._replace(callback=None, request=number))
 
     def _send(self, messages: list[Message], uploads: list[Any], payloads: list[Any]) -> None:
         """Send them as one batch, or as several if they are too many for one, or their header is too large."""
@@ -165,3 +176,7 @@ class Outgoing:
         for number, _, frames in self.batches:
             if number > received:
                 self._link.send_frames(frames)
+
+
+def nothing(*_values: Any) -> None:
+    """The callback of an effect that only asks whether its chain is whole."""

@@ -12,7 +12,6 @@ from enum import Enum, auto
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..types.meta import MAX_NDIM
 
@@ -170,7 +169,7 @@ LocationText: TypeAlias = Annotated[str, Field(is_text, limit=Limit("text", "loc
 Names: TypeAlias = Annotated[Sequence[str], Field(is_texts)]
 Flag: TypeAlias = Annotated[bool, Field(is_flag)]
 Shape: TypeAlias = Annotated[Sequence[int], Field(is_shape)]
-Payload: TypeAlias = Annotated[NDArray[Any], Field(is_array)]
+Payload: TypeAlias = Annotated[Any, Field(is_array)]  # an array; None where it travels beside its message
 Callback: TypeAlias = Annotated[Callable[..., Any] | None, Field(is_callback)]
 Attributes: TypeAlias = Annotated[Sequence[Any] | Mapping[str, Any], Field(is_collection)]
 Metas: TypeAlias = Annotated[Sequence[Any], Field(is_sequence)]

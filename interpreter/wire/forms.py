@@ -125,6 +125,11 @@ def name_fields(array: Any, declaration: type[Named]) -> Named | None:
     return new(declaration, array[1:])
 
 
+def name_own(array: Any) -> NamedMessage | None:
+    """A message of this process by name, unchecked; None if it has not as many fields as its kind."""
+    return name_fields(array, DECLARATIONS[array[0]]) if has_kind(array) else None
+
+
 def shown(value: Any) -> str:
     """A value from outside, short enough for a message."""
     plain = value.bit_length() <= 128 if isinstance(value, int) else isinstance(value, str | float | bytes)

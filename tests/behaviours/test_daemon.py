@@ -21,6 +21,7 @@ import zmq
 
 import tensord as td
 from tensord.client.session import Session
+from tensord.interpreter.wire.messages import Fetch
 
 from ..daemon import Daemon
 from ..puppet import PATIENCE, Failed, Puppet, cut, eventually, paused
@@ -415,7 +416,7 @@ def test_sigterm_lets_what_is_pending_finish(slow):
         x = session.asarray(np.zeros(4), device="sim:0")
         for _ in range(10):
             x = x + 1.0
-        reply = session._outbox.ask(lambda request, at: [3, x._id, request, at, 0])
+        reply = session._outbox.ask(lambda request, at: Fetch(x._id, request, at, 0))
         eventually(lambda: has_arrived(session, idle))
         assert daemon.stop() == 0
         assert session._outbox.await_reply(reply).tolist() == [10.0] * 4
@@ -433,7 +434,7 @@ def test_sigterm_cancels_what_does_not_finish_in_time(slow):
         x = session.asarray(np.zeros(4), device="sim:0")
         for _ in range(1000):
             x = x + 1.0
-        reply = session._outbox.ask(lambda request, at: [3, x._id, request, at, 0])
+        reply = session._outbox.ask(lambda request, at: Fetch(x._id, request, at, 0))
         eventually(lambda: has_arrived(session, observer))
         daemon.signal(signal.SIGTERM)
         with pytest.raises(td.CancelledError):

@@ -13,7 +13,7 @@ import pytest
 import tensord as td
 from tensord.client import signatures
 from tensord.client.locations import Locations
-from tensord.interpreter.wire.messages import FETCH
+from tensord.interpreter.wire.messages import Fetch
 
 WAIT = 10.0
 
@@ -49,7 +49,7 @@ def test_an_old_reader_keeps_its_dtype_when_the_tensor_is_handed_down(sim_sessio
     device.hold("compute")
     old = sim_session.call("add", [a, b], device="sim:0")[0]
     named = old._id
-    reply = sim_session._outbox.ask(lambda request, location: [FETCH, named, request, location, 0])
+    reply = sim_session._outbox.ask(lambda request, location: Fetch(named, request, location, 0))
     sim_session.call("add", [a, a], out=[old], device="cpu:0")
     new = sim_session.call("astype", [old], {"dtype": "int32"}, device="cpu:0")[0]
     del old

@@ -16,6 +16,7 @@ import pytest
 
 import tensord as td
 from tensord.client import operators
+from tensord.interpreter.wire.messages import Fetch
 
 from ..behaviours.looking_inside import WAIT, address, assert_sound, held, machine_of, ones, records, transfers
 from ..behaviours.made_ops import here, make_op, raising
@@ -136,7 +137,7 @@ def test_numpy_sees_its_place_in_program_order(session):
     x = session.asarray(ones(4))
     with held(session, "cpu:0", "compute"):
         y = x * 2.0
-        before = y._session._outbox.ask(lambda request, at: [3, y._id, request, at, 0])
+        before = y._session._outbox.ask(lambda request, at: Fetch(y._id, request, at, 0))
         y += 1.0
     np.testing.assert_array_equal(session._outbox.await_reply(before), ones(4, value=2))
     np.testing.assert_array_equal(y.numpy(), ones(4, value=3))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tensord.interpreter.errors import ProtocolError
+from tensord.interpreter.wire.messages import Sync
 from tensord.vm.reporting import live_trace, locations
 from tensord.vm.reporting.live_trace import SLICE, trace_parts
 from tensord.vm.reporting.locations import Places
@@ -61,7 +62,7 @@ def test_slices_are_bounded_and_long_lists_of_edges_are_cut(machine, sim_session
     x = sim_session.asarray(np.zeros(4), device="sim:0")
     results = [x + 1 for _ in range(SLICE)]
     sim_session._outbox.flush()
-    done = sim_session._outbox.ask(lambda request, at: [5, request, at])  # a sync: an edge from every one of them
+    done = sim_session._outbox.ask(Sync)  # a sync: an edge from every one of them
     slices = list(trace_parts(machine.engine, Places(machine.engine)))
     device.resume("compute")
     assert len(slices) >= 2
