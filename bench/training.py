@@ -21,15 +21,17 @@ def cross_entropy(logits: Floats, labels: NDArray[np.int64]) -> np.float32:
     """Mean over the batch."""
     shifted = logits - logits.max(axis=1, keepdims=True)
     chosen = shifted[np.arange(len(labels)), labels]
-    return (np.log(np.exp(shifted).sum(axis=1)) - chosen).mean()
+    loss: np.float32 = (np.log(np.exp(shifted).sum(axis=1)) - chosen).mean()
+    return loss
 
 
 def cross_entropy_grad(logits: Floats, labels: NDArray[np.int64]) -> Floats:
     """Gradient of the mean with respect to the logits."""
     exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
-    gradient = exponentials / exponentials.sum(axis=1, keepdims=True)
+    gradient: Floats = exponentials / exponentials.sum(axis=1, keepdims=True)
     gradient[np.arange(len(labels)), labels] -= 1
-    return gradient / np.float32(len(labels))
+    mean: Floats = gradient / np.float32(len(labels))
+    return mean
 
 
 def forward(layers: Parameters, images: Floats) -> tuple[list[Floats], Floats]:

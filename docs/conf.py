@@ -73,7 +73,10 @@ def draw_diagrams(_app: Sphinx, document: nodes.document) -> None:
     for block in list(document.findall(nodes.literal_block)):
         if block.get("language") == "mermaid":
             drawing = mermaidx.render(block.astext()).svg()
-            own = drawing.replace(IDENTITY.search(drawing)[1], f"diagram-{next(DIAGRAMS)}")  # two may be on one page
+            identity = IDENTITY.search(drawing)
+            if identity is None:
+                raise ValueError("a drawing has no identity")
+            own = drawing.replace(identity[1], f"diagram-{next(DIAGRAMS)}")  # two may be on one page
             block.replace_self(nodes.raw("", f"<div>{own}</div>", format="html"))
 
 

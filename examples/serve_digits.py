@@ -107,7 +107,7 @@ def step(
 ) -> td.Tensor:
     """One step of SGD, of which others see all or nothing."""
     with network.session.atomic():
-        loss = network.step(images, labels, rate)
+        loss: td.Tensor = network.step(images, labels, rate)
         served[STEP] += 1
         network.session.call("stack", fingerprint(network), out=[served[FINGERPRINT]])
     return loss

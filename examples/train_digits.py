@@ -152,7 +152,7 @@ class Network:
         """Share of the images that the network reads correctly; one number comes back from the device."""
         _, logits = self.forward(self.put(images))
         right = self.op("sum", self.op("argmax", logits, axis=1) == self.put(labels))
-        return float(right.item()) / len(labels)
+        return float(right.numpy()) / len(labels)
 
     def download(self) -> dict[str, NDArray[np.float32]]:
         """The parameters, back on the host."""
@@ -198,7 +198,8 @@ def save_trace(session: td.Session, step: set[int], out: Path) -> int:
     (out / "step.mmd").write_text(to_mermaid(graph))
     (out / "timeline.json").write_text(to_chrome(trace))
     trace.save(out / "trace.jsonl")
-    return max(shown)
+    last: int = max(shown)
+    return last
 
 
 def print_transfers(device: str, transfers: dict[str, Any], console: Console) -> None:
@@ -235,7 +236,7 @@ def run(session: td.Session, options: argparse.Namespace, console: Console) -> N
     train(network, digits, options.epochs, rng)
     step = step_on_record(network, digits, rng)
     accuracy = network.accuracy(digits.test_images, digits.test_labels)
-    weights = network.download()
+    weights: dict[str, Any] = network.download()
     seconds = time.perf_counter() - started
     console.print(f"test accuracy {accuracy:.2%} on {options.device}, {options.epochs} epochs in {seconds:.1f} s")
     print_transfers(options.device, session.stats()["transfers"], console)

@@ -185,7 +185,8 @@ class Reference:
         """Of layer norm, from what `standardised` gave."""
         gradients[f"{name}.weight"], gradients[f"{name}.bias"] = (dy * standard).sum((0, 1)), dy.sum((0, 1))
         g = dy * self.parameters[f"{name}.weight"]
-        return scale * (g - g.mean(-1, keepdims=True) - standard * (g * standard).mean(-1, keepdims=True))
+        dx: Array = scale * (g - g.mean(-1, keepdims=True) - standard * (g * standard).mean(-1, keepdims=True))
+        return dx
 
 
 def standardised(x: Array) -> tuple[Array, Array]:
@@ -198,7 +199,8 @@ def causal_shares(q: Array, k: Array) -> Array:
     """Softmax of the scores of each query with the keys up to it."""
     scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
     powers = np.exp(scores - scores.max(-1, keepdims=True)) * np.tri(q.shape[-2])
-    return powers / powers.sum(-1, keepdims=True)
+    shares: Array = powers / powers.sum(-1, keepdims=True)
+    return shares
 
 
 def attention_grad(dy: Array, q: Array, k: Array, v: Array, shares: Array) -> tuple[Array, Array, Array]:

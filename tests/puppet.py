@@ -179,9 +179,11 @@ def executed(code: str, names: dict[str, Any]) -> tuple[str | None, Any]:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         tree = ast.parse(code)
         value = None
-        last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+        last = tree.body[-1] if tree.body else None
+        if isinstance(last, ast.Expr):
+            tree.body.pop()
         exec(compile(tree, "<told>", "exec"), names)  # noqa: S102 - that is what it is for
-        if last is not None:
+        if isinstance(last, ast.Expr):
             value = eval(compile(ast.Expression(last.value), "<told>", "eval"), names)  # noqa: S307
     except BaseException as error:  # Ctrl-C, too, is an answer
         return type(error).__name__, traceback.format_exc()

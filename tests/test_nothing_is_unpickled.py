@@ -24,16 +24,20 @@ LOADERS = {f"{module}.load" for module in ("np", "numpy", "cp", "cupy")}
 def faults(tree: ast.AST) -> Iterator[str]:
     """What is not allowed in a source."""
     for node in ast.walk(tree):
-        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.Import):
+            yield from imports(node, [alias.name for alias in node.names])
         if isinstance(node, ast.ImportFrom) and not node.level:
-            names = [node.module or ""]
-        yield from (f"line {node.lineno} imports {name}" for name in names if name.partition(".")[0] in MODULES)
+            yield from imports(node, [node.module or ""])
         if isinstance(node, ast.Attribute) and node.attr in METHODS:
             yield f"line {node.lineno} uses {node.attr}"
         if isinstance(node, ast.Call) and ast.unparse(node.func) in LOADERS and not refuses_pickles(node):
             yield f"line {node.lineno} calls {ast.unparse(node.func)} without allow_pickle=False"
         if isinstance(node, ast.Call) and ast.unparse(node.func) in {"__import__", "importlib.import_module"}:
-            yield from (f"line {node.lineno} imports {a.value}" for a in node.args[:1] if value_of(a) in MODULES)
+            yield from (f"line {node.lineno} imports {value_of(a)}" for a in node.args[:1] if value_of(a) in MODULES)
+
+
+def imports(node: ast.stmt, names: list[str]) -> Iterator[str]:
+    return (f"line {node.lineno} imports {name}" for name in names if name.partition(".")[0] in MODULES)
 
 
 def value_of(node: ast.expr) -> object:

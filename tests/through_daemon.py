@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -113,7 +114,7 @@ class Daemons:
         for daemon in dict.fromkeys(daemon for daemon, _ in sessions):
             with daemon.connect() as last:
                 last.unpublish(*last.names())
-                eventually(lambda last=last: is_empty(last))
+                eventually(partial(is_empty, last))
         if self.alone:
             self.close()
 

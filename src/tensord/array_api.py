@@ -6,7 +6,15 @@ process. Another session's functions are its `xp`.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from .client.array_api.namespace import become_default
 
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """The standard's names, of which type checkers see nothing."""
+
+
 become_default(__name__)
-del annotations, become_default  # it has the standard's names, and no others
+del TYPE_CHECKING, Any, annotations, become_default  # it has the standard's names, and no others

@@ -226,7 +226,7 @@ def test_what_the_data_do_wrong_is_raised_at_the_wait_with_the_line_of_the_call(
         with pytest.raises(td.KernelError) as caught:
             poisoned.numpy()
         assert isinstance(caught.value, kind)
-        assert "test_array_api.py" in caught.value.location
+        assert "test_array_api.py" in (caught.value.location or "")
     np.testing.assert_array_equal(beside.numpy(), MATRIX + 1)
     assert_sound(sim_session)
 
@@ -301,7 +301,7 @@ def test_what_is_forbidden_raises_at_the_call_and_nothing_is_sent(session, name)
     with pytest.raises(td.TensordError) as caught:
         call(session.xp, x)
     assert isinstance(caught.value, kind)
-    assert "test_array_api.py" in caught.value.location
+    assert "test_array_api.py" in (caught.value.location or "")
     assert session.stats()["session"]["errors"] == before
     np.testing.assert_array_equal(x.numpy(), MATRIX)
 

@@ -583,7 +583,7 @@ def test_a_killed_daemon_ends_the_wait_for_credit(start):
                 window = session._transport._window
                 eventually(lambda: session._transport._outgoing.sent > window)
                 daemon.kill()
-                daemon.signal = lambda _number: None  # type: ignore[method-assign]
+                daemon.signal = lambda _number: None
         assert [type(error) for error in told] == [td.ConnectionLost]
 
 

@@ -19,6 +19,7 @@ from tensord.vm import engine as engine_module
 from tensord.vm import machine as machine_module
 from tensord.vm.engine import Engine
 from tensord.vm.model.instruction import Instruction
+from tensord.vm.tracing.ring import Ring
 
 from .looking_inside import WAIT, assert_sound, device_of, held, machine_of, ones, records, until
 from .made_ops import make_gate, make_op, raising
@@ -123,7 +124,7 @@ def test_a_long_pending_list_does_not_delay_what_finished():
         finished.extend(tasks)
         reported.set()
 
-    devices = open_devices(["cpu:0"], sink)
+    devices: dict[str, Any] = {**open_devices(["cpu:0"], sink)}
     try:
         devices["cpu:0"].hold("compute")
         engine = Engine(devices, lambda: 0)
@@ -152,7 +153,12 @@ def test_a_long_pending_list_does_not_delay_what_finished():
 def test_two_reads_of_one_tensor_run_side_by_side(make_session, monkeypatch):
     """Behaviour 4: read-read; each kernel here only ends once the other one has started."""
     meeting = threading.Barrier(2)
-    make_op(monkeypatch, "meet", lambda _xp, inputs, outputs, _: (meeting.wait(WAIT), np.copyto(outputs[0], inputs[0])))
+
+    def meet(_xp: Any, inputs: Any, outputs: Any, _: Any) -> None:
+        meeting.wait(WAIT)
+        np.copyto(outputs[0], inputs[0])
+
+    make_op(monkeypatch, "meet", meet)
     session = make_session(devices=[THREE_WORKERS])
     x = session.asarray(ones(4))
     left, right = session.call("meet", [x])[0], session.call("meet", [x])[0]
@@ -281,7 +287,7 @@ def test_a_long_run_of_independent_ops_leaves_no_growing_structure(session):
             x + float(n)
         session.sync()
         engine = machine.engine
-        assert len(engine.ring.entries) <= engine_module.Ring().entries.maxlen
+        assert len(engine.ring.entries) <= (Ring().entries.maxlen or 0)
         queues = (
             engine.live,
             engine.pending,
@@ -321,7 +327,12 @@ def test_a_chain_reaches_its_stream_as_one_batch(make_session, monkeypatch, devi
     (stream,) = [s for s in device_of(session, device).compute if s.name.endswith("compute0")]
     batches: list[int] = []
     submit = stream.submit
-    monkeypatch.setattr(stream, "submit", lambda tasks: (batches.append(len(tasks)), submit(tasks)))
+
+    def note(tasks: Any) -> None:
+        batches.append(len(tasks))
+        submit(tasks)
+
+    monkeypatch.setattr(stream, "submit", note)
     with held(session, device, "compute"):
         for _ in range(100):
             x += y

@@ -54,7 +54,7 @@ def test_an_error_reaches_what_depends_on_it_and_nothing_else(make_session, monk
         raised.append(caught.value)
     (origin,) = records(session, "boom")
     assert {(e.op, e.instruction, e.location) for e in raised} == {("boom", origin.id, raised[0].location)}
-    assert line in raised[0].location
+    assert line in (raised[0].location or "")
     assert isinstance(raised[0].__cause__, ZeroDivisionError)
     session.sync()
     assert len(told) == 1
@@ -115,7 +115,7 @@ def test_an_op_may_fail_in_one_of_its_results(session, reports, monkeypatch, at_
     for tensor in (bad, after_bad):
         with pytest.raises(td.KernelError, match="no second result") as caught:
             tensor.numpy()
-        assert line in caught.value.location
+        assert line in (caught.value.location or "")
         assert caught.value.op == "half"
     assert len(reports) == 1
     assert_sound(session)
@@ -177,7 +177,7 @@ def test_a_failed_write_in_place_poisons(session, monkeypatch):
     np.testing.assert_array_equal(before.numpy(), ones(4, value=2))
     with pytest.raises(td.KernelError, match="boom") as caught:
         x.wait(WAIT)
-    assert line in caught.value.location
+    assert line in (caught.value.location or "")
     assert x.error is not None
     assert x.error.op == "boom"
     assert_sound(session)
@@ -372,7 +372,7 @@ def test_an_error_in_a_chain_stops_what_follows_in_it(session, monkeypatch, caus
     assert seen == ["before"]
     if cause != "refused":
         assert isinstance(caught.value, td.KernelError)
-        assert line in caught.value.location
+        assert line in (caught.value.location or "")
     else:
         assert type(caught.value) is td.ProtocolError
     fresh = session.chain()
@@ -503,7 +503,7 @@ def test_a_fault_of_a_stream_is_an_error_like_a_kernels(session, reports):
     y, line = session.call("exp", [x])[0], here()
     with pytest.raises(td.KernelError, match="injected") as caught:
         (y + x).wait(WAIT)
-    assert line in caught.value.location
+    assert line in (caught.value.location or "")
     assert caught.value.op == "exp"
     assert caught.value.instruction == records(session, "exp")[0].id
     assert len(reports) == 1

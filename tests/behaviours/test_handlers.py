@@ -57,7 +57,7 @@ def test_what_the_last_handler_does_not_support_names_op_and_device(make_session
     with pytest.raises(td.MetadataError, match=f"{missing}.* sim:0") as caught:
         session.call(missing, [x])
     assert caught.value.op == missing
-    assert here(-2) in caught.value.location
+    assert here(-2) in (caught.value.location or "")
     np.testing.assert_array_equal((x + x).numpy(), ones(4, value=2))
     assert_sound(session)
 
@@ -147,7 +147,7 @@ def test_the_logging_handler_raises_only_what_the_op_raises(session):
     x = session.asarray([1, 2])
     with pytest.raises(td.MetadataError) as caught:
         x + session.asarray([1, 2, 3])
-    assert here(-1) in caught.value.location
+    assert here(-1) in (caught.value.location or "")
     assert out.getvalue() == "[1] add(int64[2] on cpu:0: [1 2], int64[3] on cpu:0: [1 2 3])\n"
     assert_sound(session)
 

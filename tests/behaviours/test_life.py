@@ -184,7 +184,7 @@ def stuck(session, monkeypatch) -> Any:
     until(session, lambda: len(inner.live) > 64 and machine.waiting.role.locked())
     assert thread.is_alive()
     yield thread, made, ended, x
-    machine.devices["cpu:0"].resume("compute")
+    device_of(session, "cpu:0").resume("compute")
     thread.join(WAIT)
     assert not thread.is_alive()
 
@@ -221,7 +221,7 @@ def test_who_waits_for_credit_can_close(session, stuck, monkeypatch):
 
     def detach_and_go_on(inner: Any) -> None:
         detach(inner)
-        machine.devices["cpu:0"].resume("compute")  # or close would have to give up on the stream first
+        device_of(session, "cpu:0").resume("compute")  # or close would have to give up on the stream first
 
     monkeypatch.setattr(machine, "detach", detach_and_go_on)
     session.close()

@@ -162,6 +162,7 @@ def test_an_input_that_somebody_else_holds_keeps_its_memory(make_session, device
     second.wait(WAIT)
     assert address(s, second, device) != before
     kept = s.lookup("kept") if who == "name" else other
+    assert kept is not None
     np.testing.assert_array_equal(kept.numpy(), ones(10 if who == "view" else KIB, value=2.0))
     np.testing.assert_allclose(second.numpy(), np.exp(ones(KIB, value=2.0)))
     if who == "name":
@@ -537,14 +538,12 @@ def test_counters_are_exact_after_a_mixed_program(make_session):
     s.sync(WAIT)
     engine = machine_of(s).engine
     until(s, lambda: not engine.live)
-    for device in engine.devices.values():
-        assert (device.backend.allocated, device.planned, device.unreserved_bytes, device.unknown) == (0, 0, 0, 0), (
-            device
-        )
-        assert not device.waiting
-        assert not device.live
-        assert not any(device.reusable.values())
-        assert all(stream.queued == 0 for stream in device.backend.streams)
+    for state in engine.devices.values():
+        assert (state.backend.allocated, state.planned, state.unreserved_bytes, state.unknown) == (0, 0, 0, 0), state
+        assert not state.waiting
+        assert not state.live
+        assert not any(state.reusable.values())
+        assert all(stream.queued == 0 for stream in state.backend.streams)
     assert s.trace().verify() == []
 
 

@@ -18,7 +18,7 @@ from .made_ops import here
 FLOATS, MATRIX = ((4,), "float32"), ((2, 3), "float32")
 
 # op, operands as metas, attributes, what the message says
-WRONG = [
+WRONG: list[tuple[str, list[Any], dict[str, Any], str]] = [
     ("add", [FLOATS, ((3,), "float32")], {}, "do not broadcast"),
     ("matmul", [MATRIX, MATRIX], {}, "matmul"),
     ("bitwise_and", [FLOATS, FLOATS], {}, "not defined for float32"),
@@ -47,7 +47,7 @@ def test_a_wrong_call_raises_in_the_callers_line_before_anything_is_sent(session
     before = (machine.engine.scheduler.ids, session._outbox.ids, len(session._outbox.messages))
     with pytest.raises(td.MetadataError, match=text) as caught:
         session.call(op, tensors, attributes, device=device)
-    assert here(-1) in caught.value.location
+    assert here(-1) in (caught.value.location or "")
     assert op in str(caught.value) or device in str(caught.value)
     session.flush()
     assert (machine.engine.scheduler.ids, session._outbox.ids, len(session._outbox.messages)) == before
@@ -121,7 +121,7 @@ def test_asking_for_a_pending_shape_raises_what_went_wrong(session):
     found, line = session.call("unique_values", [session.asarray([1, 2])])[0], here()
     with pytest.raises(td.KernelError, match="injected") as caught:
         _ = found.shape
-    assert line in caught.value.location
+    assert line in (caught.value.location or "")
     assert caught.value.op == "unique_values"
 
 
@@ -155,13 +155,13 @@ def test_errors_are_synchronous_again_once_the_meta_is_known(session, learn):
         good = found + 1
     with pytest.raises(td.MetadataError, match="do not broadcast") as late:
         bad.numpy()
-    assert line in late.value.location
+    assert line in (late.value.location or "")
     assert late.value.op == "add"
     np.testing.assert_array_equal(good.numpy(), [2, 3, 4])
     learn(found)
     with pytest.raises(td.MetadataError, match="do not broadcast") as at_once:
         found + wrong
-    assert here(-1) in at_once.value.location
+    assert here(-1) in (at_once.value.location or "")
     assert session.stats()["session"]["errors"] == 1
     assert_sound(session)
 
@@ -192,7 +192,7 @@ def test_an_integer_that_a_pending_dtype_does_not_hold_is_the_error_that_it_is_a
     with pytest.raises(td.MetadataError, match="does not fit") as late:
         bad.numpy()
     assert isinstance(late.value, OverflowError)
-    assert "test_metadata.py" in late.value.location
+    assert "test_metadata.py" in (late.value.location or "")
     with pytest.raises(td.MetadataError, match="does not fit") as at_once:
         compute(sim_session, known)
     assert str(late.value).split(" [")[0] == str(at_once.value).split(" [")[0]

@@ -225,6 +225,8 @@ def test_a_result_of_the_device_takes_the_device_s_memory(sim_session):
     y = x + 1.0
     y.wait(WAIT)
     assert address(s, x, "sim:0") != address(s, y, "sim:0")
-    raw = copies_of(s, y)["sim:0"].buffer.raw
+    buffer = copies_of(s, y)["sim:0"].buffer
+    assert buffer
+    raw = buffer.raw
     assert (type(raw).__name__, raw.owner) == ("SimMemory", "sim:0")
     assert_sound(s)

@@ -221,7 +221,7 @@ def test_strict_placement_rejects_without_touching_the_target(make_session):
 def test_the_payload_of_an_upload_is_dropped_once_it_is_there(sim_session, monkeypatch):
     """Uploads go straight to the home: once they are there, nothing on the host refers to the bytes any more."""
     s = sim_session
-    payloads = []
+    payloads: list[weakref.ref[np.ndarray]] = []
     send = s._transport.send
 
     def watch(messages):

@@ -31,7 +31,7 @@ NOBODY = "ipc:///tmp/tensord-nobody/socket"  # nobody listens there
 def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Session]]:
     """The default sessions that were opened here; at the end of a test there is none, as before."""
     sessions: list[Session] = []
-    connect = namespace.connect
+    connect = vars(namespace)["connect"]
 
     def noted(address: str | None) -> Session:
         sessions.append(connect(address))
@@ -147,7 +147,7 @@ def test_it_is_where_the_environment_says(daemon, monkeypatch, opened):
 
 def test_threads_that_need_it_first_get_the_same_one(xp, opened, monkeypatch):
     """Whoever opens it is held up until all the others want it, too."""
-    connect, wanted, all_want = namespace.connect, threading.Semaphore(0), threading.Event()
+    connect, wanted, all_want = vars(namespace)["connect"], threading.Semaphore(0), threading.Event()
 
     def slow(address: str | None) -> Session:
         for _ in range(THREADS):

@@ -25,7 +25,12 @@ def sent(session: Session, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     session.flush()
     messages: list[Any] = []
     send: Callable[[Any], None] = session._transport.send
-    monkeypatch.setattr(session._transport, "send", lambda batch: (messages.extend(batch), send(batch))[1])
+
+    def note(batch: Any) -> None:
+        messages.extend(batch)
+        send(batch)
+
+    monkeypatch.setattr(session._transport, "send", note)
     return messages
 
 

@@ -129,7 +129,7 @@ def test_sync_waits_for_the_transfers_that_were_asked_for(make_session):
 
 
 def test_a_callback_may_keep_its_arrays(session):
-    kept = []
+    kept: list[np.ndarray] = []
     z = session.asarray(np.arange(4.0)) * 1
     session.effect(kept.append, z)
     session.check_chain()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ def floats(shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
 
 
 # By function: operands, keyword arguments, shapes of the results.
-CALLS = {
+CALLS: dict[str, tuple[list[Any], dict[str, Any], list[Any]]] = {
     "relu": ([ROWS], {}, [ROWS]),
     "relu_grad": ([ROWS, ROWS], {}, [ROWS]),
     "sigmoid": ([ROWS], {}, [ROWS]),
@@ -184,4 +185,5 @@ def test_a_device_without_the_kernel_composes_the_same(name, make_session):
     assert not session.supports(find(name), "sim:0")
     results = [getattr(nn, name)(*(session.asarray(o, home) for o in operands)) for home in session.devices]
     assert results[1].device == "sim:0"
-    np.testing.assert_allclose(*(result.numpy() for result in results), rtol=1e-6)
+    expected, found = (result.numpy() for result in results)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)

@@ -7,6 +7,7 @@ import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import pytest
@@ -90,7 +91,7 @@ def test_after_a_write_pieces_are_new_and_those_taken_before_are_old(session, wa
     assert [piece.numpy().tolist() for piece in known] == [0.0, 1.0, [3.0, 4.0, 5.0]]
 
 
-def put(array: np.ndarray, index: object) -> np.ndarray:
+def put(array: np.ndarray, index: Any) -> np.ndarray:
     """A copy with sevens there."""
     array = array.copy()
     array[index] = 7.0
@@ -176,7 +177,7 @@ def test_a_piece_that_was_taken_while_a_thread_wrote_is_what_the_machine_has(ses
     assert [x[i].item() for i in range(3)] == [0.0] * 3
     operate = Calls.operate_one
 
-    def write_first(*arguments: object) -> td.Tensor:
+    def write_first(*arguments: Any) -> td.Tensor:
         session.call("add", [x, 1.0], out=[x])
         return operate(*arguments)
 

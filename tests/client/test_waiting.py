@@ -140,7 +140,7 @@ def test_ctrl_c_in_a_wait_leaves_the_session_usable(session, wait):
     def interrupt() -> None:
         while machine.waiting.leader is None:  # until it sleeps
             never.wait(0.001)
-        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
     thread.start()
@@ -186,7 +186,7 @@ def test_a_signal_handler_may_wait_on_the_thread_that_waits(session):
     def interrupt() -> None:
         while machine.waiting.leader is None:  # until it sleeps
             never.wait(0.001)
-        signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
 
     before = signal.signal(signal.SIGUSR1, handle)
     thread = threading.Thread(target=interrupt)

@@ -52,8 +52,8 @@ def _special(dtype: str) -> np.ndarray:
     if kind in "iu":
         limits = np.iinfo(dtype)
         return np.append(ordinary, np.array([limits.min, limits.max, limits.min + 1, limits.max - 1], dtype))
-    limits = np.finfo(dtype)
-    extremes = [limits.max, limits.min, limits.smallest_normal, limits.smallest_subnormal, -0.0, np.inf, -np.inf]
+    real = np.finfo(dtype)
+    extremes = [real.max, real.min, real.smallest_normal, real.smallest_subnormal, -0.0, np.inf, -np.inf]
     reals = np.array([*extremes, np.nan, np.nan, -0.0, -np.inf, 0.0, 1.0, np.pi])
     return np.append(ordinary, (reals if kind == "f" else _complex(reals, np.roll(reals, 4))).astype(dtype))
 
@@ -115,7 +115,7 @@ def part_of(draw: Any, whole: Shape, *, missing: bool = True) -> Shape:
 
 @cache
 @st.composite
-def some(draw: Any, **options: Any) -> dict[str, Any]:
+def some(draw: Any, /, **options: Any) -> dict[str, Any]:
     """Keyword arguments, each of which is left out one time in four."""
     chances = draw(st.integers(0, 4 ** len(options) - 1))
     return {name: draw(each) for place, (name, each) in enumerate(options.items()) if chances >> 2 * place & 3 != 3}

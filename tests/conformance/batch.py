@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,11 @@ from .special import PARTS, Case, column, complex_column, failures
 Check = Callable[[np.ndarray], Iterable[str]]
 # Vector instructions take several elements at a time, and what is left over alone: both see every case.
 COPIES = 3
+
+
+def failure_alone(case: Case, found: np.ndarray) -> list[str]:
+    """What of the one result is not as expected."""
+    return failures([case], found[None])
 
 
 class Batch:
@@ -60,7 +66,7 @@ class Batch:
             self.expect(f"{label}, step {step}", function(*operands), check)
         for case in {each.line: each for each in reversed(cases)}.values():
             alone = [self.tensor(each[0]) for each in columns([case], dtype)]
-            self.expect(f"{label}, alone", function(*alone), lambda found, case=case: failures([case], found[None]))
+            self.expect(f"{label}, alone", function(*alone), partial(failure_alone, case))
 
     def scalars(self, function: Callable[..., Tensor], cases: list[Case], dtype: str, position: int) -> None:
         """Call the function of two real numbers with Python's in one place."""
@@ -71,7 +77,7 @@ class Batch:
             operands: list[Any] = [self.tensor(each) for each in columns(group, dtype)]
             operands[position] = group[0].operands[position]
             label = f"{function.__name__} with a scalar, {dtype}"
-            self.expect(label, function(*operands), lambda found, group=group: failures(group, found))
+            self.expect(label, function(*operands), partial(failures, group))
 
 
 def awake(session: Session) -> Session:

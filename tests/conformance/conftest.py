@@ -17,6 +17,7 @@ import tensord
 from tensord.client.session import Session
 
 from ..conftest import assert_empty, machine_of
+from .calls import Call
 from .judge import Entry, check
 
 EXAMPLES = int(os.environ.get("TENSORD_CONFORMANCE_EXAMPLES", "25"))
@@ -64,7 +65,7 @@ def conforms(session: Session) -> Callable[..., None]:
     def run(name: str, entry: Entry, times: int = 1) -> None:
         @settings(max_examples=times * EXAMPLES, suppress_health_check=list(HealthCheck))
         @given(devices, entry.calls)
-        def holds(device: str, made: object) -> None:
+        def holds(device: str, made: Call) -> None:
             check(session, device, name, entry, made)
 
         holds()

@@ -6,6 +6,7 @@ A rule is asked about a call, and says what is wrong with it, if anything: an er
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -39,9 +40,10 @@ def missing_axis(made: Call) -> Exception | None:
 
 def mixing(made: Call, places: Places) -> Exception | None:
     """Tensors and Python scalars there have no common dtype by the standard's tables; or there is no tensor at all."""
-    given = {**dict(enumerate(made.args)), **made.kwargs}
+    given: dict[Any, Any] = {**dict(enumerate(made.args)), **made.kwargs}
     flat = leaves([given[place] for place in places if place in given])
-    dtypes = [getattr(each, "dtype", each) for each in flat if isinstance(each, np.ndarray | np.dtype)]
+    typed = [each for each in flat if isinstance(each, np.ndarray | np.dtype)]
+    dtypes = [each if isinstance(each, np.dtype) else each.dtype for each in typed]
     kinds = {dtype.kind for dtype in dtypes}
     scalars = [type(each) for each in flat if type(each) in TAKES]
     if flat and not any(isinstance(each, np.ndarray | np.dtype) for each in leaves(list(made.args))):

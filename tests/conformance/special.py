@@ -31,7 +31,7 @@ import itertools
 import math
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -212,7 +212,7 @@ def complex_column(cases: Iterable[Case], position: int, dtype: str) -> np.ndarr
     return join([c.operands[2 * position : 2 * position + 2] for c in cases], dtype)
 
 
-def join(parts: list[tuple[float, ...]], dtype: str) -> np.ndarray:
+def join(parts: Sequence[tuple[float, ...]], dtype: str) -> np.ndarray:
     """Complex numbers of these parts; adding them up would spread NaN and lose the sign of zeros."""
     return np.array(parts, PARTS[dtype]).reshape(-1, 2).view(dtype)[:, 0]
 

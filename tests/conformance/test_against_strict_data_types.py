@@ -68,6 +68,11 @@ def limits(names: str) -> Any:
     return of
 
 
+def dtype_of(value: Any) -> Any:
+    """The dtype of an array, or one as it is."""
+    return getattr(value, "dtype", value)
+
+
 def plain(value: Any) -> Any:
     """NumPy's scalars as Python's."""
     return value.item() if isinstance(value, np.ndarray) else value
@@ -75,7 +80,7 @@ def plain(value: Any) -> Any:
 
 DATA_TYPES = {
     "astype": Entry(astype(), forbids=loses_a_part),
-    "can_cast": Entry(about(ALL, dtypes), text=lambda x, to: np.can_cast(getattr(x, "dtype", x), to)),
+    "can_cast": Entry(about(ALL, dtypes), text=lambda x, to: np.can_cast(dtype_of(x), to)),
     "finfo": Entry(
         about(FLOATING),
         numpy=lambda x: np.finfo(getattr(x, "dtype", x)),

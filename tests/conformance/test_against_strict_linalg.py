@@ -62,7 +62,7 @@ def matrices(draw: Any, make: Any = normal, *, square: bool = False, least: int 
 
 
 @st.composite
-def of_matrices(draw: Any, given: Any, **options: Any) -> Call:
+def of_matrices(draw: Any, /, given: Any, **options: Any) -> Call:
     return Call((draw(given),), draw(some(**options)))
 
 

@@ -223,7 +223,7 @@ def negative(made: Call) -> Exception | None:
     return ValueError("negative") if min(made.args[1], default=0) < 0 else None
 
 
-def unique(**options: bool) -> Any:
+def unique(**options: Any) -> Any:
     """What NumPy gives, every NaN being one of its own."""
 
     def of_tensor(x: np.ndarray) -> Any:

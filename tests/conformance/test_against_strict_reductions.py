@@ -19,7 +19,7 @@ dtypes = st.none() | st.sampled_from(ALL).map(np.dtype)
 
 
 @st.composite
-def reduction(draw: Any, axis: Any = reduced_axes, **options: Any) -> Call:
+def reduction(draw: Any, /, axis: Any = reduced_axes, **options: Any) -> Call:
     x = draw(arrays())
     return Call((x,), draw(some(axis=axis(x.ndim), keepdims=flags, **options)))
 
@@ -29,7 +29,7 @@ def one_axis(ndim: int) -> st.SearchStrategy[int | None]:
 
 
 @st.composite
-def along(draw: Any, axis: Any = axis_of, least: int = 0, **options: Any) -> Call:
+def along(draw: Any, /, axis: Any = axis_of, least: int = 0, **options: Any) -> Call:
     """Calls of what works along one axis."""
     x = draw(arrays(shape=shapes(least)))
     return Call((x,), draw(some(axis=axis(x.ndim), **options)))

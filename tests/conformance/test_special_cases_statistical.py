@@ -6,6 +6,7 @@ Rows are (what is reduced, the result), results of real numbers with the sign of
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from .special import COMPLEX, PARTS, REAL, join
 
 INF, NAN = math.inf, math.nan
 
-REAL_ROWS = {
+REAL_ROWS: dict[str, list[tuple[list[float], Any]]] = {
     # As additions one after the other.
     "sum": [
         ([], 0.0),
@@ -121,7 +122,7 @@ COMPLEX_ROWS = {
         ([(NAN, INF), (1.0, 3.0)], (NAN, INF)),
     ],
 }
-COMPLEX_TRUTHS = {
+COMPLEX_TRUTHS: dict[str, list[tuple[list[tuple[float, float]], int]]] = {
     "all": [([], True), ([(0.0, NAN), (INF, 0.0)], True), ([(-0.0, 0.0)], False), ([(0.0, 1.0)], True)],
     "any": [([], False), ([(0.0, 0.0), (-0.0, -0.0)], False), ([(0.0, NAN)], True), ([(0.0, -1.0)], True)],
     "count_nonzero": [([(0.0, 1.0), (1.0, 0.0), (0.0, -0.0), (NAN, 0.0)], 3)],

@@ -45,6 +45,8 @@ def test_arrays_are_refused_as_what_they_are(name, session):
 def test_arrays_are_refused_on_either_side_of_an_operator(name, session):
     array = np.ones((2, 2), "int8")
     x = session.asarray(array)
+    operates = OPERATORS[name].operates
+    assert operates
     for operands in ((x, array), (array, x)):
         with pytest.raises(TypeError):
-            OPERATORS[name].operates(*operands)
+            operates(*operands)

@@ -112,6 +112,8 @@ def test_the_commands_that_it_prints_work_and_its_trace_verifies(runs, device):
 def test_the_serial_engine_learns_the_same_bit_for_bit():
     """A few steps on cpu:0: what the scheduler may do side by side changes nothing."""
     spec = importlib.util.spec_from_file_location("train_digits", ROOT / "examples" / "train_digits.py")
+    assert spec
+    assert spec.loader
     example = importlib.util.module_from_spec(spec)
     sys.modules["train_digits"] = example  # where its dataclasses look for themselves
     try:

@@ -33,7 +33,14 @@ from .programs import CLIENTS, Writer
 
 LARGEST_HEADER = 1 << 30
 LONGEST_MESSAGE = 1000
-LIMITS = {"header": 1 << 16, "window": 64, "window_bytes": 1 << 20, "batch": 64, "tensors": 64, "bytes": 1 << 23}
+LIMITS: dict[str, Any] = {
+    "header": 1 << 16,
+    "window": 64,
+    "window_bytes": 1 << 20,
+    "batch": 64,
+    "tensors": 64,
+    "bytes": 1 << 23,
+}
 PASSES = 100_000  # of the engine, for one message: more means that it does not come to an end
 SUM = 42.0  # what the neighbour computes
 
@@ -91,7 +98,7 @@ class Harness:
         self.lobby.departed = self.places.ended
         self.cut: list[tuple[Any, int]] = []
         self.front = Front(self.engine, self.lobby, lambda door, fd: self.cut.append((door, fd)))
-        self.door = FakeDoor(local=local)
+        self.door: Any = FakeDoor(local=local)
         self.encoder = Encoder()
         self.neighbours = 0
 

@@ -57,7 +57,7 @@ USUAL: Final = ("add", "add", "multiply", "negative", "sum", "matmul", "ones", "
 NAMES: Final = ("x", "y", "weights")
 QUESTIONS: Final = ("stats", "residency", "trace", "status", "sessions", "tensors", "devices", "names")
 INTEGERS: Final = (-(2**63), -(2**31), -2, -1, 0, 1, 2, 3, 255, 256, 2**31, 2**32, 2**63 - 1, 2**63, 2**64 - 1)
-STRANGE: Final = (
+STRANGE: Final[tuple[Any, ...]] = (
     None,
     True,
     False,
@@ -207,7 +207,9 @@ class Writer:
         rnd = self.rnd
         client.number += 1
         number = client.number if rnd.random() < 0.98 else rnd.choice(INTEGERS)
-        messages, uploads, payloads = [], [], []
+        messages: list[Any] = []
+        uploads: list[Any] = []
+        payloads: list[Any] = []
         for position in range(rnd.randint(1, 6)):
             message = self.message(client)
             messages.append(message)
@@ -288,7 +290,8 @@ class Writer:
     def upload(self, client: Client) -> Upload:
         """Bytes, which `batch` puts somewhere."""
         meta = self.meta(client)
-        return Upload(self.new(client, meta), meta[0], meta[1], "cpu:0", None, self.rnd.randint(0, 2))
+        payload: Any = None
+        return Upload(self.new(client, meta), meta[0], meta[1], "cpu:0", payload, self.rnd.randint(0, 2))
 
     def fetch(self, client: Client) -> Fetch:
         """A fetch, with or without an export."""

@@ -2,6 +2,7 @@
 
 import threading
 from contextlib import nullcontext
+from functools import partial
 
 import pytest
 
@@ -54,6 +55,8 @@ class FakeRaw:
 class FakeGpu:
     """A device with a launcher, one compute and one copy stream; `done`: whether work ends at once."""
 
+    lost: BaseException | None
+
     def __init__(self, name, reports, *, done=True):
         self.name, self.lost, self.done, self.broken = name, None, done, None
         self.launcher = Launcher(self, lambda: FakeEvent(self))
@@ -94,8 +97,9 @@ def launched(*tasks):
 
 
 def test_tasks_are_launched_and_reported_in_order(gpu, reports):
-    device, ran = gpu(), []
-    tasks = [FakeTask(i, lambda i=i: ran.append(i)) for i in range(300)]
+    device = gpu()
+    ran: list[int] = []
+    tasks = [FakeTask(i, partial(ran.append, i)) for i in range(300)]
     for start in range(0, 300, 50):
         device.compute.submit(tasks[start : start + 50])
     assert reports.wait(300) == ran == list(range(300))

@@ -28,7 +28,8 @@ pytestmark = pytest.mark.skipif(not available(), reason="no sealed memory files 
 LARGE = Meta.of((SHARED_FROM // 4,), "float32")
 
 
-def block_of(device: Any, buffer: Any) -> Segment | None:
+def block_of(device: Any, buffer: Any) -> Any:
+    """The segment that it lies in, if it lies in one."""
     return segment_of(device.bind(buffer, Meta.of((buffer.nbytes,), "uint8")))
 
 

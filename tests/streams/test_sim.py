@@ -1,6 +1,7 @@
 """The simulated accelerator: private memory, events between streams, added time."""
 
 import threading
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -89,8 +90,8 @@ def test_a_source_may_be_submitted_after_its_dependent(open_device, reports):
 def test_streams_that_wait_for_each_other_in_turn_end(open_device, reports):
     device = open_device(compute_streams=2)
     one, two = device.compute
-    order = []
-    tasks = [FakeTask(i, lambda i=i: order.append(i)) for i in range(200)]
+    order: list[int] = []
+    tasks = [FakeTask(i, partial(order.append, i)) for i in range(200)]
     for previous, task in pairwise(tasks):
         task.event_sources = [previous]
     one.submit(tasks[::2])

@@ -3,6 +3,7 @@
 import gc
 import threading
 import weakref
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,8 +16,8 @@ DEVICES = pytest.mark.parametrize("name", ["cpu:0", "sim:0"])
 @DEVICES
 def test_tasks_execute_and_are_reported_in_order(open_device, reports, name):
     stream = open_device(name).compute[0]
-    ran = []
-    tasks = [FakeTask(i, lambda i=i: ran.append(i)) for i in range(1000)]
+    ran: list[int] = []
+    tasks = [FakeTask(i, partial(ran.append, i)) for i in range(1000)]
     for start in range(0, 1000, 64):
         stream.submit(tasks[start : start + 64])
     assert reports.wait(1000) == ran == list(range(1000))

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -156,7 +157,7 @@ class TestTop:
         def interrupt(_seconds: float) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(cli_top.time, "sleep", interrupt)
+        monkeypatch.setattr(time, "sleep", interrupt)
         assert run("top", "--address", address)[::2] == (0, "")
 
     def test_rates_are_differences(self):
@@ -167,7 +168,7 @@ class TestTop:
 
         now = look(12.0, 1_100, {1: 50, 2: 400, 3: 7}, 300)
         found = cli_top.rates(look(10.0, 100, {1: 50, 2: 200}, 100), now)
-        assert found == (500.0, {1: 0.0, 2: 100.0, 3: 0.0}, {"sim:0": 100.0})
+        assert found == cli_top.Rates(500.0, {1: 0.0, 2: 100.0, 3: 0.0}, {"sim:0": 100.0})
         assert [one["id"] for one in cli_top._busiest(now.sessions, found)] == [2, 1, 3]
 
 

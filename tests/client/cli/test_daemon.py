@@ -36,7 +36,8 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
 @pytest.fixture
 def busy(daemon: Daemon) -> Iterator[Any]:
     """A session that has done something."""
-    with daemon.connect() as session:
+    with daemon.connect() as connected:
+        session: Any = connected  # it keeps what it has done
         session.weights = session.asarray(np.ones((64, 64), np.float32))
         session.publish("weights", session.weights)
         session.there = session.weights.to_device("sim:0") @ session.weights.to_device("sim:0")
@@ -194,6 +195,7 @@ class TestTheEnd:
 
     def test_top_leaves_cleanly_on_ctrl_c(self, daemon):
         with start(daemon, "top", "--json", "--interval", "0.1") as watching:
+            assert watching.stdout
             assert json.loads(watching.stdout.readline())["status"]["pid"] == daemon.pid
             watching.send_signal(signal.SIGINT)
             _, err = watching.communicate(timeout=PATIENCE)

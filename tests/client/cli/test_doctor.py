@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import resource
 import socket
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,7 +52,7 @@ def held(address: str, pid: str = ""):
         yield
 
 
-STATUS = {
+STATUS: dict[str, Any] = {
     "pid": 1,
     "uptime": 5.0,
     "sessions": 1,
@@ -113,7 +115,7 @@ class TestDirectoryAndSocket:
         assert findings(f"ipc://{home}/other")["directory"].level is Level.WARN
 
     def test_a_wrong_owner(self, home, monkeypatch):
-        monkeypatch.setattr(cli_doctor.os, "getuid", lambda: 12345)
+        monkeypatch.setattr(os, "getuid", lambda: 12345)
         (found,) = cli_doctor.check_directory(home, default=True)
         assert found.level is Level.FAIL
         assert "not to us (12345)" in found.message
@@ -201,10 +203,10 @@ class TestGpu:
         ) -> None:
             there = cupy or {}
             monkeypatch.setattr(doctor_gpu, "nvidia_cards", lambda: cards)
-            monkeypatch.setattr(doctor_gpu.Path, "glob", lambda _self, _pattern: map(Path, nodes))
+            monkeypatch.setattr(Path, "glob", lambda _self, _pattern: map(Path, nodes))
             monkeypatch.setattr(doctor_gpu, "driver_version", lambda: driver)
             monkeypatch.setattr(doctor_gpu, "installed", there.get)
-            monkeypatch.setattr(doctor_gpu.os, "access", lambda path, _mode: "closed" not in str(path))
+            monkeypatch.setattr(os, "access", lambda path, _mode: "closed" not in str(path))
             monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
         return make
@@ -222,7 +224,7 @@ class TestGpu:
 
     def test_device_files_that_are_closed_to_us(self, machine, monkeypatch):
         machine(1, ["/dev/nvidia0"], cupy={"cupy-cuda12x": "13"})
-        monkeypatch.setattr(doctor_gpu.os, "access", lambda *_: False)
+        monkeypatch.setattr(os, "access", lambda *_: False)
         assert self.found()[0] == ("gpu", "no permission to use /dev/nvidiactl, /dev/nvidia0")
 
     def test_no_cupy(self, machine):
@@ -258,7 +260,7 @@ class TestGpu:
 class TestSystem:
     def test_few_open_files(self, monkeypatch):
         monkeypatch.setattr(
-            doctor_checks.resource,
+            resource,
             "getrlimit",
             lambda which: (256, 8192) if which == resource.RLIMIT_NOFILE else (-1, -1),
         )
@@ -269,7 +271,7 @@ class TestSystem:
         def refuse(*_: object) -> int:
             raise OSError(38, "Function not implemented")
 
-        monkeypatch.setattr(doctor_checks.os, "memfd_create", refuse)
+        monkeypatch.setattr(os, "memfd_create", refuse)
         (found,) = doctor_checks.check_memory_files()
         assert found.level is Level.WARN
         assert "not implemented" in found.message
@@ -286,7 +288,7 @@ class TestSystem:
 
     def test_memory_and_swap_in_use(self, monkeypatch):
         text = "MemTotal: 1000 kB\nMemAvailable: 10 kB\nSwapTotal: 1000 kB\nSwapFree: 100 kB\n"
-        monkeypatch.setattr(doctor_checks.Path, "read_text", lambda _: text)
+        monkeypatch.setattr(Path, "read_text", lambda _: text)
         assert [(one.check, str(one.level)) for one in doctor_checks.check_memory()] == [
             ("memory", "warn"),
             ("swap", "warn"),
@@ -295,7 +297,7 @@ class TestSystem:
     def test_blas_threads(self, monkeypatch):
         for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
             monkeypatch.delenv(name, raising=False)
-        monkeypatch.setattr(doctor_checks.os, "sched_getaffinity", lambda _: {0, 1})
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
         (found,) = doctor_checks.check_blas()
         assert found.level is Level.NOTE
         monkeypatch.setenv("OMP_NUM_THREADS", "1")

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import types
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ def without_cupy(monkeypatch):
 @pytest.fixture
 def cupy(monkeypatch):
     """An array module that has elementwise functions and little else."""
-    made = types.ModuleType("cupy")
+    made: Any = types.ModuleType("cupy")
     made.add, made.take, made.linalg = np.add, np.take, types.SimpleNamespace(svd=np.linalg.svd)
     monkeypatch.setitem(sys.modules, "cupy", made)
     return made

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 
 import pytest
 
@@ -133,7 +134,7 @@ class TestRecord:
 
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
     def test_signals_end_it_with_a_whole_file(self, run, address, tmp_path, number, monkeypatch):
-        monkeypatch.setattr(cli_record.time, "sleep", lambda _seconds: os.kill(os.getpid(), number))
+        monkeypatch.setattr(time, "sleep", lambda _seconds: os.kill(os.getpid(), number))
         before = signal.getsignal(number)
         path = tmp_path / "x.trace"
         code, out, err = run("trace", "record", "-o", path, "--address", address)

@@ -8,6 +8,7 @@ import stat
 import sys
 import types
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -69,9 +70,14 @@ def test_wrong_options_are_one_line(command, options, told):
 
 
 def test_serve_runs_the_daemon_and_leaves_with_its_status(command, monkeypatch):
-    seen = []
-    daemon = types.ModuleType("tensord.vm.service.daemon")
-    daemon.run = lambda config: seen.append(config) or len(seen) - 1
+    seen: list[Config] = []
+    daemon: Any = types.ModuleType("tensord.vm.service.daemon")
+
+    def run(config: Config) -> int:
+        seen.append(config)
+        return len(seen) - 1
+
+    daemon.run = run
     monkeypatch.setitem(sys.modules, daemon.__name__, daemon)
     command("serve")
     assert seen == [Config()]
@@ -88,6 +94,7 @@ def test_keygen_says_what_belongs_where_and_it_fits(command, tmp_path):
     (tmp_path / "tensord.toml").write_text("\n".join(line.strip() for line in settings.splitlines()))
     security = load(tmp_path / "tensord.toml").security
     assert (security.server_secret, security.allow) == (directory / "server.key_secret", directory / "allowed_clients")
+    assert security.server_secret
     assert stat.S_IMODE(security.server_secret.stat().st_mode) == 0o600
     text = command(f"keygen {directory} --name alice")
     assert f"export TENSORD_KEYS={directory / 'alice.key_secret'}" in text

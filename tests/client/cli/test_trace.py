@@ -5,6 +5,7 @@ import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,6 +89,8 @@ class TestRoot:
         command = [sys.executable, "-c", program, "trace", "timeline", str(path)]
         pipe = subprocess.PIPE
         with subprocess.Popen(command, stdout=pipe, stderr=pipe) as process:  # noqa: S603 - our own interpreter
+            assert process.stdout
+            assert process.stderr
             assert process.stdout.read(10)
             process.stdout.close()
             assert process.stderr.read() == b""
@@ -254,7 +257,7 @@ class TestWhyAndShow:
 
     def test_show_says_what_runs_and_who_stands_behind_it(self, run, tmp_path):
         path = tmp_path / "hung.trace"
-        live = {"status": "DISPATCHED", "stream": "cpu:0/compute0", "received": 5, "ready": 5}
+        live: dict[str, Any] = {"status": "DISPATCHED", "stream": "cpu:0/compute0", "received": 5, "ready": 5}
         Trace([record(1, started=1_000, **live), record(2, **live)], taken=3_000_001_000).save(path)
         out = run("trace", "show", path)[1]
         assert "RUNNING" in out

@@ -38,9 +38,22 @@ def everything(session: Session) -> None:
     session.sync()
 
 
+NOTHING: Any = None  # where a payload was
+
+
+def noting(sent: list[Any], send: Callable[[Any], None]) -> Callable[[Any], None]:
+    """`send`, of which all messages are kept."""
+
+    def both(messages: Any) -> None:
+        sent.extend(messages)
+        send(messages)
+
+    return both
+
+
 def plain(message: Any) -> Any:
     """A message of a group, without what stays in the process."""
-    return message._replace(payload=None) if type(message) is Upload else message
+    return message._replace(payload=NOTHING) if type(message) is Upload else message
 
 
 def frozen(value: Any) -> Any:
@@ -52,14 +65,14 @@ def test_messages_survive_msgpack(sim_session: Session) -> None:
     sent: list[Any] = []
     transport = sim_session._transport
     send: Callable[[Any], None] = transport.send
-    transport.send = lambda messages: (sent.extend(messages), send(messages))[1]
+    transport.send = noting(sent, send)
     everything(sim_session)
     transport.send = send
     assert {message[0] for message in sent} == {int(kind) for kind in MessageKind}
     for array in sent:
         message = decode_message(array)
         if type(message) is Upload:
-            message = message._replace(payload=None)
+            message = message._replace(payload=NOTHING)
         if type(message) is Effect:
             message = message._replace(callback=None)
         if type(message) is Atomic:
@@ -73,7 +86,7 @@ def test_complex_scalars_travel_as_the_codec_extends_msgpack(session: Session) -
     sent: list[Any] = []
     transport = session._transport
     send: Callable[[Any], None] = transport.send
-    transport.send = lambda messages: (sent.extend(messages), send(messages))[1]
+    transport.send = noting(sent, send)
     y = session.asarray(np.ones(2, np.complex64)) * (1 + 2j)
     assert y.tolist() == [1 + 2j] * 2
     transport.send = send
@@ -88,7 +101,7 @@ def test_a_handle_dropped_before_its_last_use_left_rides_on_it(session: Session)
     transport = session._transport
     send: Callable[[Any], None] = transport.send
     x = session.asarray(np.ones(4))
-    transport.send = lambda messages: (sent.extend(messages), send(messages))[1]
+    transport.send = noting(sent, send)
     with session._outbox.lock:  # nothing leaves because time has passed
         session._outbox.limit = 256
         y = x + 1

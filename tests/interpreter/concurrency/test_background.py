@@ -135,9 +135,12 @@ def test_it_may_end_itself(world: World) -> None:
 def test_without_a_sleep_of_its_own_it_sleeps_on_its_bell() -> None:
     looked = threading.Semaphore(0)
     errors: list[Exception] = []
-    background = Background(
-        "test", look_around=lambda: bool(looked.release()), pause=lambda _awake: None, failed=errors.append
-    )
+
+    def look() -> bool:
+        looked.release()
+        return False
+
+    background = Background("test", look_around=look, pause=lambda _awake: None, failed=errors.append)
     background.start()
     for _ in range(3):
         background.ring()

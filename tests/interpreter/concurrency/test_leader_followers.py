@@ -213,7 +213,11 @@ def test_a_follower_that_is_listed_after_the_leader_left_does_not_sleep(post: Le
             release.join(WAIT)
         return "a" in post.boxes
 
-    release = threading.Timer(0, lambda: (post.waiting.role.release(), post.bring("a")))
+    def leave() -> None:
+        post.waiting.role.release()
+        post.bring("a")
+
+    release = threading.Timer(0, leave)
     assert post.waiting.wait(has, WAIT)
 
 
@@ -334,7 +338,7 @@ def test_ctrl_c_while_a_follower_sleeps_leaves_no_follower(post: Letters) -> Non
     leader = leader_of(post, "a")
 
     def interrupt() -> None:
-        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     looks: list[int] = []
 
@@ -361,7 +365,7 @@ def test_a_signal_handler_on_the_thread_that_leads_may_wait(post: Letters) -> No
 
     def interrupt() -> None:
         assert post.asleep.acquire(timeout=WAIT)
-        signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
 
     before = signal.signal(signal.SIGUSR1, handle)
     thread = threading.Thread(target=interrupt)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import hypothesis.extra.numpy as hnp
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from tensord.interpreter.types.meta import DTYPES, Meta
 
 SHAPES = hnp.array_shapes(min_dims=1, max_dims=3, min_side=0, max_side=4)
 DTYPE = st.sampled_from(sorted(DTYPES))
-FUNCTIONS = {"cumulative_sum": np.cumsum, "cumulative_prod": np.cumprod}
+FUNCTIONS: dict[str, Callable[..., np.ndarray]] = {"cumulative_sum": np.cumsum, "cumulative_prod": np.cumprod}
 INITIAL = {"cumulative_sum": 0, "cumulative_prod": 1}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import hypothesis.extra.numpy as hnp
 import numpy as np
@@ -227,7 +228,8 @@ def strided(draw):
     steps = [draw(st.sampled_from([1, 2, -1])) for _ in shape]
     sizes = [abs(step) * shape[a] for step, a in zip(steps, order, strict=True)]
     storage = np.arange(np.prod(sizes, dtype=int))
-    sliced = storage.reshape(sizes)[(*(slice(None, None, step) for step in steps), ...)]
+    index: Any = (*(slice(None, None, step) for step in steps), ...)
+    sliced = storage.reshape(sizes)[index]
     return sliced.transpose(np.argsort(np.array(order, dtype=int))), storage
 
 
@@ -238,9 +240,13 @@ def test_diagonal_as_a_view_and_as_a_copy(evaluate, assert_same, case, offset):
     assert_same(evaluate("diagonal", x, offset=offset), expected)
     op, meta = find("diagonal"), Meta.of(x.shape, x.dtype)
     (out,) = infer_once(op, (meta,), op.freeze({"offset": offset}))
+    assert out
+    assert op.view
     base = storage.__array_interface__["data"][0]
     start = x.__array_interface__["data"][0] - base if x.size else 0
-    begin, strides = op.view(meta, (start, x.strides), out, {"offset": offset})
+    layout = op.view(meta, (start, x.strides), out, {"offset": offset})
+    assert layout
+    begin, strides = layout
     assert 0 <= begin <= storage.nbytes
     first = storage.view(np.uint8)[begin : begin + 8].view(x.dtype) if out.size else storage
     assert_same(as_strided(first, out.shape, strides), expected)
@@ -276,6 +282,7 @@ def test_any_memory_layout_does(name, attributes):
     frozen = dict(op.freeze(attributes))
     x = np.random.default_rng(0).normal(size=(4, 3, 3))
     (out,) = op.infer((Meta.of(x.shape, x.dtype),), frozen)
+    assert out
     expected, spread = np.empty(out.shape), np.empty((*out.shape, 2))[..., 1]
     loose = np.asfortranarray(np.repeat(x, 2, 0))[::2]
     loose.flags.writeable = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ ELSEWHERE = types.SimpleNamespace(
     asarray=np.asarray, take=lambda x, order, axis, out: out.__setitem__(..., np.take(x, order, axis))
 )
 # An op that draws, with attributes that make it draw something of shape (4, 3), or (12,).
-DRAWS = [
+DRAWS: list[tuple[str, dict[str, Any]]] = [
     *(("uniform", {"shape": (4, 3), "dtype": dtype}) for dtype in sorted(kinds.REAL_FLOATING)),
     *(("normal", {"shape": (4, 3), "dtype": dtype}) for dtype in sorted(kinds.FLOATING)),
     *(("integers", {"low": 0, "high": 100, "shape": (4, 3), "dtype": dtype}) for dtype in sorted(kinds.INTEGER)),
@@ -68,6 +69,7 @@ def test_layout_and_device_do_not_matter(name, attributes, evaluate, assert_same
     op = find(name)
     frozen = op.freeze(attributes)
     (meta,) = infer_once(op, (int, int), frozen)
+    assert meta
     for stream in ((7,), (7, 3)):
         expected = evaluate(name, *stream, **attributes)
         strided = np.empty((2, *meta.shape[::-1]), meta.dtype).T[..., 0]

@@ -52,6 +52,7 @@ def overwrite_each_input(op, dtype, others, attributes, make):
             (out,) = infer_once(op, tuple(Meta.of(x.shape, x.dtype) for x in inputs), frozen)
         except MetadataError:
             continue
+        assert out
         if out.shape != inputs[position].shape or out.dtype.itemsize != inputs[position].dtype.itemsize:
             continue
         count += compare_in_place(op, inputs, position, out.dtype, dict(frozen))

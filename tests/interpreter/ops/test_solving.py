@@ -49,7 +49,7 @@ def assert_close(actual, expected):
 def slogdet(x):
     """Both results."""
     op = find("slogdet")
-    outputs = [np.full(m.shape, 7, m.dtype) for m in infer_once(op, (Meta.of(x.shape, x.dtype),), ())]
+    outputs = [np.full(m.shape, 7, m.dtype) for m in infer_once(op, (Meta.of(x.shape, x.dtype),), ()) if m]
     with np.errstate(all="ignore"):
         op.bind(np, 1, {})(x, *outputs)
     return outputs

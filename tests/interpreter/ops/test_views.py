@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import hypothesis.extra.numpy as hnp
 import numpy as np
 import pytest
@@ -25,7 +27,8 @@ def strided(draw, shapes=SHAPES):
     steps = [draw(st.sampled_from([1, 2, -1])) for _ in shape]
     storage = np.arange(np.prod([abs(step) * shape[a] for step, a in zip(steps, order, strict=True)], dtype=int))
     packed = storage.reshape([abs(step) * shape[a] for step, a in zip(steps, order, strict=True)])
-    sliced = packed[(*(slice(None, None, step) for step in steps), ...)]
+    index: Any = (*(slice(None, None, step) for step in steps), ...)
+    sliced = packed[index]
     return sliced.transpose(np.argsort(np.array(order, dtype=int))), storage
 
 
@@ -39,6 +42,8 @@ def through_layout(name, x, storage, attributes):
     frozen = op.freeze(attributes)
     meta = Meta.of(x.shape, x.dtype)
     (out,) = infer_once(op, (meta,), frozen)
+    assert out
+    assert op.view
     layout = op.view(meta, (offset_of(x, storage), x.strides), out, dict(frozen))
     if layout is None:
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +24,11 @@ def test_attributes_are_frozen_in_schema_order_with_defaults():
 
 
 def test_frozen_attributes_freeze_to_themselves():
-    for name, attributes in [("getitem", {"index": (0, slice(1, None), ...)}), ("arange", {"start": 1.5})]:
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("getitem", {"index": (0, slice(1, None), ...)}),
+        ("arange", {"start": 1.5}),
+    ]
+    for name, attributes in calls:
         frozen = find(name).freeze(attributes)
         assert find(name).freeze(dict(frozen)) == frozen
 
@@ -60,7 +65,7 @@ def test_a_ufunc_is_bound_as_it_is():
 
 
 def test_an_op_without_kernel_does_not_bind():
-    op = OpDef(name="hollow", inputs=1, infer=lambda metas, _: metas, summary="")
+    op = OpDef(name="hollow", inputs=1, infer=lambda _metas, _: (None,), summary="")
     with pytest.raises(MetadataError, match="hollow has no kernel"):
         op.bind(np, 1, {})
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+import socket
 
 import pytest
 
 from tensord.interpreter.errors import MetadataError
-from tensord.interpreter.wire import addresses
 from tensord.interpreter.wire.addresses import (
     default_address,
     find_daemon,
@@ -123,15 +123,15 @@ def test_loopback_is_what_only_this_machine_reaches(address, expected):
 
 
 def test_a_name_that_looks_like_loopback_is_judged_by_where_it_leads(monkeypatch):
-    monkeypatch.setattr(addresses.socket, "getaddrinfo", lambda *_, **__: [(2, 1, 6, "", ("192.0.2.1", 0))])
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(2, 1, 6, "", ("192.0.2.1", 0))])
     assert not is_loopback("tcp://localhost:1")
 
 
 def test_an_unknown_host_is_an_error_that_names_it(monkeypatch):
     def unknown(*_, **__):
-        raise addresses.socket.gaierror(-2, "Name or service not known")
+        raise socket.gaierror(-2, "Name or service not known")
 
-    monkeypatch.setattr(addresses.socket, "getaddrinfo", unknown)
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
     with pytest.raises(MetadataError, match="nowhere"):
         is_loopback("tcp://nowhere:1")
 

@@ -147,7 +147,7 @@ def test_a_group_holds_named_messages_and_calls_that_stay_arrays() -> None:
 
 
 def test_fields_get_names_before_they_are_checked_if_kind_and_number_are_right() -> None:
-    upload = name_fields((2, 3, "shape", 5, None, None, 0), Upload)
+    upload: Any = name_fields((2, 3, "shape", 5, None, None, 0), Upload)
     assert upload is not None
     assert upload.shape == "shape"
     assert name_fields((2, 3, "shape"), Upload) is None

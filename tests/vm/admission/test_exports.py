@@ -547,18 +547,22 @@ class Held:
         self.open: dict[tuple[Any, int], int] = {}  # (session, request) -> export
         self.ids = 0
         self.in_place = 0
-        fetch, wind_up, check_new = accesses.Accesses.fetch, scheduler.Machine.wind_up, accesses.check_new
+        fetch, wind_up, check_new = accesses.Accesses.fetch, scheduler.Machine.wind_up, vars(accesses)["check_new"]
         monkeypatch.setattr(exports, "SHARED_FROM", 0)
         monkeypatch.setattr(scheduler, "CpuOptions", functools.partial(CpuOptions, shared=True))
         monkeypatch.setattr(accesses, "check_new", lambda s, ids: ids[0] < 0 or check_new(s, ids))
         monkeypatch.setattr(accesses.Accesses, "fetch", lambda *args: self.fetch(fetch, *args))
-        monkeypatch.setattr(scheduler.Machine, "wind_up", lambda machine: (self.check(), wind_up(machine)))
+        monkeypatch.setattr(scheduler.Machine, "wind_up", lambda machine: self.wind_up(wind_up, machine))
         start = scheduler.Machine.__init__
         monkeypatch.setattr(scheduler.Machine, "__init__", lambda machine, *args: self.begin(start, machine, *args))
 
     def begin(self, start: Any, machine: Any, *args: Any) -> None:
         self.machine = machine
         start(machine, *args)
+
+    def wind_up(self, wind_up: Any, machine: Any) -> None:
+        self.check()
+        wind_up(machine)
 
     def fetch(self, fetch: Any, handler: Any, session: Any, message: Any) -> None:
         if not hasattr(session.reply, "held"):

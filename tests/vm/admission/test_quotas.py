@@ -250,7 +250,7 @@ def nested(levels: int) -> Any:
 def test_a_signature_nested_too_deeply_is_the_error_of_each_call_that_uses_it(bare: Bare, field: int) -> None:
     client = bare.client(nesting=8)
     for levels, error in ((100_000, QuotaError), (9, QuotaError), (8, (MetadataError, ProtocolError))):
-        fields = [(), (((1,), "float64"),), None]
+        fields: list[Any] = [(), (((1,), "float64"),), None]
         fields[field] = nested(levels)
         number = client.signature("negative", fields[1], fields[0], fields[2])
         x = client.upload([1.0])

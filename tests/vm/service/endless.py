@@ -40,7 +40,7 @@ def send(path: str, part: int) -> None:
 class Receiver:
     """One ROUTER that echoes, its guard, and what was seen."""
 
-    def __init__(self, context: zmq.Context, address: str, limit: int) -> None:
+    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], address: str, limit: int) -> None:
         self.guard = MemoryGuard(limit)
         self.router = context.socket(zmq.ROUTER)
         self.router.linger = 0
@@ -67,7 +67,7 @@ class Receiver:
                     settle -= 1
                     self.after.append(resident_memory())
 
-    def turn(self, ready: zmq.Socket) -> None:
+    def turn(self, ready: zmq.Socket[bytes]) -> None:
         if ready is self.monitor:
             event = recv_monitor_message(self.monitor)
             tell = self.guard.accepted if event["event"] == zmq.EVENT_ACCEPTED else self.guard.closed
@@ -83,7 +83,7 @@ class Receiver:
         self.router.close()
 
 
-def ask(context: zmq.Context, address: str, stop: threading.Event, answered: list[int]) -> None:
+def ask(context: zmq.Context[zmq.Socket[bytes]], address: str, stop: threading.Event, answered: list[int]) -> None:
     """An honest client: one question after the other."""
     with context.socket(zmq.DEALER) as client:
         client.linger, client.rcvtimeo = 0, 5000

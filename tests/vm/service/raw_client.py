@@ -126,7 +126,7 @@ class RawClient:
 
     def receive(self, timeout: float = PATIENCE) -> tuple[list[Any], list[bytes]]:
         """The next message; Refused if that is what it says, Gone if the connection has ended."""
-        ready = dict(self.poller.poll(timeout * 1000))
+        ready = dict(self.poller.poll(int(timeout * 1000)))
         if self.socket in ready:
             frames = self.socket.recv_multipart(zmq.NOBLOCK)
             header = unpack(frames[0])

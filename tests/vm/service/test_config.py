@@ -6,6 +6,7 @@ import re
 import tomllib
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,7 +45,8 @@ def test_the_example_names_every_key_and_explains_it():
 
 
 def test_every_setting_is_checked():
-    for kind in (Config, *TABLES.values()):
+    kinds: list[type[Any]] = [Config, *TABLES.values()]
+    for kind in kinds:
         checked = {name for name, _ in settings(kind)}
         assert checked == {field.name for field in fields(kind)} - (set(TABLES) if kind is Config else set())
 

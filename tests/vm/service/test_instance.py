@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,7 @@ def holder(address):
     """Another process that has the address; ends when its stdin is closed."""
     command = [sys.executable, "-c", HOLD, address]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
+        assert process.stdout
         assert process.stdout.readline() == "held\n"
         yield process
         process.kill()
@@ -112,7 +115,7 @@ def test_a_directory_for_everybody_is_refused_without_advice_to_close_it(tmp_pat
 def test_the_directory_of_somebody_else_is_refused(tmp_path, monkeypatch):
     tmp_path.chmod(0o700)
     mine = os.getuid()
-    monkeypatch.setattr(module.os, "getuid", lambda: mine + 1)
+    monkeypatch.setattr(os, "getuid", lambda: mine + 1)
     with pytest.raises(StartError, match=f"belongs to uid {mine}"):
         make_private(tmp_path)
     link = tmp_path / "link"
@@ -129,21 +132,24 @@ def test_what_cannot_be_made_says_what_to_do(tmp_path):
 def test_a_lock_on_a_file_that_was_unlinked_meanwhile_is_not_taken_for_the_address(address, monkeypatch):
     """The unlink race: between open and flock, the former owner removes the file and somebody else makes a new one."""
     first = Instance(address)
-    take, seen = module._take, []
+    assert first.lock
+    lock, take = first.lock, module._take
+    seen: list[int] = []
 
     def overtaken(descriptor, named):
         if not seen:
             first.close()
-            first.lock.touch(0o600)
+            lock.touch(0o600)
         seen.append(os.fstat(descriptor).st_ino)
         return take(descriptor, named)
 
     monkeypatch.setattr(module, "_take", overtaken)
     with Instance(address) as second:
         assert len(seen) == 2
-        assert second.lock.stat().st_ino == seen[-1]
+        assert second.lock == lock
+        assert lock.stat().st_ino == seen[-1]
         assert pid_of(address) == os.getpid()
-    assert not second.lock.exists()
+    assert not lock.exists()
 
 
 def test_somebody_who_only_looks_is_not_taken_for_a_daemon(address, monkeypatch):
@@ -151,16 +157,18 @@ def test_somebody_who_only_looks_is_not_taken_for_a_daemon(address, monkeypatch)
     lock = Path(f"{address.removeprefix('ipc://')}.lock")
     lock.touch(0o600)
     looker = os.open(lock, os.O_RDONLY)
-    module.fcntl.flock(looker, module.fcntl.LOCK_SH)
-    monkeypatch.setattr(module.time, "sleep", lambda _seconds: os.close(looker))
+    fcntl.flock(looker, fcntl.LOCK_SH)
+    monkeypatch.setattr(time, "sleep", lambda _seconds: os.close(looker))
     Instance(address).close()
 
 
 def test_a_leaving_daemon_does_not_remove_the_lock_of_another(address):
     first = Instance(address)
+    assert first.lock
     first.lock.unlink()  # somebody tidied up
     with Instance(address) as second:
         first.close()
+        assert second.lock
         assert second.lock.exists()
         assert pid_of(address) == os.getpid()
 
@@ -168,6 +176,7 @@ def test_a_leaving_daemon_does_not_remove_the_lock_of_another(address):
 def test_tcp_is_locked_in_the_runtime_directory(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     with Instance("tcp://localhost:7700") as held:
+        assert held.lock
         assert held.lock.parent == tmp_path / "tensord"
         with pytest.raises(StartError, match=f"process {os.getpid()}"):
             Instance("tcp://127.0.0.1:7700")

@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import sys
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def lines(text: str) -> list[dict]:
+def lines(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
@@ -72,9 +73,10 @@ def test_a_level_hides_what_is_below(capsys):
 
 @pytest.mark.parametrize("form", ["console", "json"])
 def test_tracebacks_and_the_logs_of_libraries_arrive(form, capsys):
+    empty: dict[str, int] = {}
     with logging_to(form=form):
         try:
-            {}["gone"]
+            empty["gone"]
         except KeyError:
             log.exception("it failed")
         logging.getLogger("a.library").warning("from %s", "elsewhere")

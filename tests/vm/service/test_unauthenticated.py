@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from tensord.vm.service.unauthenticated import Strangers
 
 from ...fuzz.harness import FakeDoor, Harness
@@ -12,7 +15,7 @@ class Door(FakeDoor):
 
     def __init__(self) -> None:
         super().__init__()
-        self.accepted: list = []
+        self.accepted: list[Callable[[int], None]] = []
         self.gone: list[int] = []
 
     def connect(self, fd: int) -> None:
@@ -28,10 +31,10 @@ class Door(FakeDoor):
             self.gone.append(fd)
 
 
-def scene(**limits: int) -> tuple[Harness, Door, Strangers]:
+def scene(**limits: Any) -> tuple[Harness, Door, Strangers]:
     harness = Harness(**limits)
-    harness.door = Door()
-    return harness, harness.door, Strangers(harness.lobby, [harness.door])
+    harness.door = door = Door()
+    return harness, door, Strangers(harness.lobby, [harness.door])
 
 
 def test_who_is_a_stranger_at_two_looks_is_cut() -> None:

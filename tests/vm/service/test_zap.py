@@ -277,7 +277,7 @@ def curve_daemon(key_files):
 
 
 def options_of(key_files, name):
-    names = {
+    names: dict[int, str] = {
         zmq.CURVE_SERVERKEY: "curve_serverkey",
         zmq.CURVE_PUBLICKEY: "curve_publickey",
         zmq.CURVE_SECRETKEY: "curve_secretkey",

@@ -79,6 +79,7 @@ def test_compositions_are_the_same_function(name, evaluate):
     def call(name, inputs, attributes=None):
         return [evaluate(name, *inputs, **(attributes or {}))]
 
+    assert op.compose
     (composed,) = op.compose(call, inputs, dict(op.freeze({})))
     close(evaluate(name, *inputs), composed, "float64")
 

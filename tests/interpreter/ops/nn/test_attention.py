@@ -25,7 +25,7 @@ def reference(q, k, v, mask=None, *, is_causal=False, scale=None):
     if mask is not None:
         scores = np.where(mask, scores, -np.inf) if mask.dtype == bool else scores + mask
     if is_causal:
-        scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)
+        scores = np.where(np.tri(*scores.shape[-2:], dtype=np.bool), scores, -np.inf)
     out = np.zeros((*q.shape[:-1], v.shape[-1]))
     for index in np.ndindex(scores.shape[:-1]):
         row = scores[index]
@@ -75,7 +75,7 @@ MASKS = {
 def test_gradients_are_what_differences_say(block, mask, front, attributes, monkeypatch):
     monkeypatch.setattr(blocks, "HOST", block)
     operands = [normal((*front, *shape), seed=i) / 3 for i, shape in enumerate([(3, 2), (4, 2), (4, 3)])]
-    operands += [] if MASKS[mask] is None else [MASKS[mask]]
+    operands += [given for given in [MASKS[mask]] if given is not None]
     check_gradients(NAME, operands, varied=3, count=4, **attributes)
 
 

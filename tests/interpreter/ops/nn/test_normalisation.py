@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -22,7 +24,7 @@ def rms_norm(x, weight=1.0, axis=-1, eps=1e-5):
 
 
 # Per op: formula, how many parameters.
-NORMS = {"layer_norm": (layer_norm, 2), "rms_norm": (rms_norm, 1)}
+NORMS: dict[str, tuple[Callable[..., np.ndarray], int]] = {"layer_norm": (layer_norm, 2), "rms_norm": (rms_norm, 1)}
 CASES = [(name, given) for name, (_, count) in NORMS.items() for given in range(count + 1)]
 
 

@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import json
 import random
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,7 @@ def same(one: Trace, other: Trace) -> bool:
     )
 
 
-def signed(lines: list) -> bytes:
+def signed(lines: list[Any]) -> bytes:
     """A file with a valid checksum, whatever its lines say."""
     body = b"".join((line if isinstance(line, bytes) else json.dumps(line).encode()) + b"\n" for line in lines)
     footer = {"records": max(0, len(lines) - 1), "sha256": hashlib.sha256(body).hexdigest()}

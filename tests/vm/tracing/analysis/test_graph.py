@@ -47,7 +47,7 @@ def trace():
     )
 
 
-def edges(graph: Graph) -> set[tuple]:
+def edges(graph: Graph) -> set[tuple[int, int, str, str]]:
     return {(edge.source, edge.target, edge.reason, edge.mark.value) for edge in graph.edges}
 
 

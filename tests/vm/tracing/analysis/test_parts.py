@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import msgpack
 import numpy as np
 import pytest
@@ -109,18 +112,17 @@ def test_lines_of_ended_sessions_are_known_while_their_records_are(make_session,
 
 
 def test_the_tables_of_ended_sessions_are_bounded(machine):
-    class Ended:
-        def __init__(self, id_: int, text: str) -> None:
-            self.id, self.locations = id_, {1: text}
+    def ended(id_: int, text: str) -> Any:
+        return SimpleNamespace(id=id_, locations={1: text})
 
     where = Places(machine.engine)
     for number in range(1000, 1000 + 2 * locations.ENDED):
-        where.ended(Ended(number, "here"))
+        where.ended(ended(number, "here"))
     known = [number for number in range(1000, 1000 + 2 * locations.ENDED) if where(number, 1)]
     assert known == list(range(1000 + locations.ENDED, 1000 + 2 * locations.ENDED))
-    where.ended(Ended(5000, "x" * (locations.TEXT + 1)))
+    where.ended(ended(5000, "x" * (locations.TEXT + 1)))
     assert where(5000, 1) == ""
-    where.ended(Ended(5001, "x" * locations.TEXT))
+    where.ended(ended(5001, "x" * locations.TEXT))
     assert where(5001, 1)
     assert not where(known[-1], 1)
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -11,11 +12,11 @@ from tensord.vm.tracing.analysis.trace import Trace
 from .trace_programs import random_trace, record
 
 
-def events(trace: Trace, **options) -> list[dict]:
+def events(trace: Trace, **options) -> list[dict[str, Any]]:
     return json.loads(to_chrome(trace, **options))["traceEvents"]
 
 
-def of(phase: str, found: list[dict]) -> list[dict]:
+def of(phase: str, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [event for event in found if event["ph"] == phase]
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,6 +34,11 @@ def trace():
     )
 
 
+def waits(trace: Trace, number: int, **options: Any) -> list[Any]:
+    """What the instruction waited for; each wait here has a story."""
+    return list(why(trace, number, **options).story.waits)
+
+
 def test_it_tells_what_an_instruction_waited_for_latest_first(trace):
     story = why(trace, 4).story
     assert [(wait.source, wait.waited, wait.critical) for wait in story.waits] == [(3, 8_870, True), (2, 1_170, False)]
@@ -41,17 +47,17 @@ def test_it_tells_what_an_instruction_waited_for_latest_first(trace):
 
 
 def test_it_follows_what_that_waited_for(trace):
-    slow = why(trace, 4).story.waits[0].story
+    slow = waits(trace, 4)[0].story
     assert [wait.source for wait in slow.waits] == [1]
 
 
 def test_an_instruction_is_told_once(trace):
-    slow, fast = why(trace, 4).story.waits
+    slow, fast = waits(trace, 4)
     assert slow.story.waits[0].story.told
     assert fast.story.told
     assert fast.story.waits[0].story.told
     again = Trace([*trace.records, ran(5, 140, 9_100, 9_200, (4, "RAW", 1), (3, "RAW", 2))])
-    first, second = why(again, 5).story.waits
+    first, second = waits(again, 5)
     assert first.story.told
     assert not second.story.told
 
@@ -62,8 +68,7 @@ def test_the_critical_path_goes_back_to_where_it_began(trace):
 
 
 def test_depth_limits_the_tree(trace):
-    story = why(trace, 4, depth=1).story
-    assert [wait.story.told for wait in story.waits] == [False, False]
+    assert [wait.story.told for wait in waits(trace, 4, depth=1)] == [False, False]
 
 
 def test_a_live_source_is_the_critical_one():
@@ -211,7 +216,7 @@ def test_an_engine_at_work_leaves_a_path_that_adds_up():
 class TestLive:
     @pytest.fixture
     def hung(self):
-        live = {"status": "DISPATCHED", "device": "sim:0", "stream": "sim:0/compute0"}
+        live: dict[str, Any] = {"status": "DISPATCHED", "device": "sim:0", "stream": "sim:0/compute0"}
         return Trace(
             [
                 record(1, op="hang", started=1_000, received=500, ready=600, dispatched=700, **live),

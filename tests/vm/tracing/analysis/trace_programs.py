@@ -4,7 +4,9 @@ ever edited, the whole history of a copy is searched backwards each time."""
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from tensord.interpreter.opcodes import Opcode
 from tensord.vm.tracing.analysis.trace import Trace
@@ -14,11 +16,15 @@ STREAMS = (("cpu:0", "compute"), ("sim:0", "compute"), ("sim:0", "h2d"), ("sim:1
 
 
 def record(
-    instruction: int, *operands: tuple[int, str], edges: tuple[tuple, ...] = (), ticks: tuple = (), **fields
+    instruction: int,
+    *operands: tuple[int, str],
+    edges: Sequence[tuple[Any, ...]] = (),
+    ticks: tuple[int, int] | None = None,
+    **fields: Any,
 ) -> Record:
     """A record with what matters given: operands as (copy, kind), edges as (source, reason, copy[, elided])."""
     admitted, erased = ticks or (2 * instruction, 0)
-    defaults = {
+    defaults: dict[str, Any] = {
         "id": instruction,
         "session": 1,
         "opcode": Opcode.CALL.value,
@@ -27,7 +33,7 @@ def record(
         "device": "cpu:0",
         "stream": "compute" if erased else "",
         "operands": tuple(OperandRecord(copy, kind, 0) for copy, kind in operands),
-        "edges": tuple(EdgeRecord(*edge) if len(edge) == 4 else EdgeRecord(*edge, False) for edge in edges),
+        "edges": tuple(EdgeRecord(*(edge if len(edge) == 4 else (*edge, False))) for edge in edges),
         "admitted": admitted,
         "erased": erased,
         "received": 0,
@@ -125,7 +131,12 @@ class Machine:
         times = [self.clock + self.rng.randrange(20) for _ in range(3)]
         ready, dispatched, started = sorted(times)
         one.finished = self.clock = max(times) + self.rng.randrange(1, 500)
-        stamped = {"ready": ready, "dispatched": dispatched, "started": started, "finished": one.finished}
+        stamped: dict[str, Any] = {
+            "ready": ready,
+            "dispatched": dispatched,
+            "started": started,
+            "finished": one.finished,
+        }
         if self.rng.random() < 0.1:
             one.record = one.record._replace(status="SKIPPED", error="KernelError: no")
         else:
