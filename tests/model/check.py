@@ -12,7 +12,7 @@ from tensord.vm.serial.values import Value
 
 from .ops import failing_ops
 from .programs import execute, random_program
-from .scheduler import Machine, Stuck
+from .scheduler import Machine, Stuck, Unsound
 from .steps import Encoder, Program
 
 Root = tuple[str, str | None, str | None]
@@ -53,7 +53,7 @@ def check_seed(seed: int) -> list[str]:
 def run_and_compare(program: Program, seed: int) -> list[str]:
     limits = tight_limits(program)
     expected = Expected(program)
-    machine = Machine(program, seed, limits)
+    machine = Machine(program, seed, limits, strict=True)
     try:
         machine.run(program.steps)
         problems = compare_answers(program, expected, machine)
@@ -61,6 +61,8 @@ def run_and_compare(program: Program, seed: int) -> list[str]:
         machine.wind_up()
     except Stuck as error:
         return [f"stuck: {error}"]
+    except Unsound as error:
+        return [f"unsound: {error}"]
     problems += [f"internal: {error}" for error in machine.errors if "could not be admitted" in str(error)]
     problems += [f"trace: {problem}" for problem in machine.trace().verify()]
     return problems + [f"left: {what}" for what in leftovers(machine)]
