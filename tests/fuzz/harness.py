@@ -1,6 +1,6 @@
 """The daemon's receiving path in process, without sockets or threads: frames go in, frames come out.
 
-Front, lobby and admission are the daemon's own; the door is a fake one that keeps what is sent, and the engine's
+Front, registry and admission are the daemon's own; the listener is a fake one that keeps what is sent, and the engine's
 streams execute when told to. `Harness.check` says whether what an attacker sent has done any harm.
 """
 
@@ -25,7 +25,7 @@ from tensord.vm.reporting.questions import About, answer
 from tensord.vm.service import front as front_module
 from tensord.vm.service.front import Front
 from tensord.vm.service.peer import Credentials
-from tensord.vm.service.registry import Lobby
+from tensord.vm.service.registry import ConnectionRegistry
 from tensord.vm.tracing.analysis.parts import read_parts
 
 from ..vm.bare_engine import Bare
@@ -60,8 +60,8 @@ class FakeFrame:
         return self.fd if name == zmq.SRCFD else f"localhost:{os.getuid()}:{os.getgid()}:{os.getpid()}"
 
 
-class FakeDoor:
-    """Takes the place of a door, and of its socket. `full`: identities that take nothing."""
+class FakeListener:
+    """Takes the place of a listener, and of its socket. `full`: identities that take nothing."""
 
     def __init__(self, *, local: bool = True) -> None:
         self.local = local
@@ -94,11 +94,13 @@ class Harness:
         )
         self.now = 0.0
         self.limits = Limits(**limits)
-        self.lobby = Lobby(self.engine, self.limits, lambda: self.now, lease=10.0, about={"version": "0", "pid": 1})
-        self.lobby.departed = self.places.ended
+        self.registry = ConnectionRegistry(
+            self.engine, self.limits, lambda: self.now, lease=10.0, about={"version": "0", "pid": 1}
+        )
+        self.registry.departed = self.places.ended
         self.cut: list[tuple[Any, int]] = []
-        self.front = Front(self.engine, self.lobby, lambda door, fd: self.cut.append((door, fd)))
-        self.door: Any = FakeDoor(local=local)
+        self.front = Front(self.engine, self.registry, lambda listener, fd: self.cut.append((listener, fd)))
+        self.listener: Any = FakeListener(local=local)
         self.encoder = Encoder()
         self.neighbours = 0
 
@@ -112,7 +114,7 @@ class Harness:
     def receive(self, identity: bytes, *frames: bytes, fd: int = 7) -> None:
         """A message arrives."""
         with patch.object(front_module, "unexpected", fail):
-            self.front.receive(self.door, [FakeFrame(identity, fd), *(FakeFrame(frame, fd) for frame in frames)])
+            self.front.receive(self.listener, [FakeFrame(identity, fd), *(FakeFrame(frame, fd) for frame in frames)])
 
     def say(self, identity: bytes, header: Any, *payloads: bytes) -> None:
         """A header that is encoded first."""
@@ -120,15 +122,15 @@ class Harness:
 
     def hello(self, identity: bytes, *, token: bytes | None = None, received: int = 0) -> tuple[Any, ...]:
         """Open a session; WELCOME."""
-        self.door.sent[identity].clear()
+        self.listener.sent[identity].clear()
         self.say(identity, [HELLO, VERSION, "fuzz", 1, host_identity(), False, token, received])
-        welcome = decode(self.door.sent[identity].pop(0)[0], LARGEST_HEADER)
+        welcome = decode(self.listener.sent[identity].pop(0)[0], LARGEST_HEADER)
         assert welcome[0] == WELCOME
         return welcome
 
     def headers(self, identity: bytes) -> Iterator[tuple[Any, ...]]:
         """What it was told since it last asked, decoded."""
-        sent, self.door.sent[identity] = self.door.sent[identity], []
+        sent, self.listener.sent[identity] = self.listener.sent[identity], []
         for frames in sent:
             yield decode(frames[0], LARGEST_HEADER)
 
@@ -161,7 +163,7 @@ class Harness:
 
     def disconnect(self, fd: int = 7) -> None:
         """The monitor says that a connection is gone."""
-        self.lobby.disconnected(self.door, fd)
+        self.registry.disconnected(self.listener, fd)
         self.turn()
 
     # -- what has to be true ---------------------------------------------------------------------------------------
@@ -191,15 +193,15 @@ class Harness:
         """A neighbour is served; after everybody has left nothing is kept, and the trace has no contradiction."""
         assert not any(session.answering for session in self.engine.directory.sessions.values())
         self.compute_beside()
-        for peer in list(self.lobby.sessions.values()):
-            self.lobby.end(peer, "the end of the test")
+        for peer in list(self.registry.sessions.values()):
+            self.registry.end(peer, "the end of the test")
         self.turn()
         self.engine.admission.names.unpublish(list(self.engine.directory.names))
         self.bare.drain()
         front, engine = self.front, self.engine
         kept = (
             *(front.fresh, front.busy, front.dirty, front.stuck, front.owing),
-            *(self.lobby.sessions, self.lobby.resumable, self.lobby.peers),
+            *(self.registry.sessions, self.registry.resumable, self.registry.peers),
             *(engine.live, engine.pending, engine.directory.sessions, engine.residency.exports),
         )
         assert not any(kept), f"something is kept: {[list(one) for one in kept]}"
@@ -226,13 +228,13 @@ def play(writer: Writer) -> Harness:
         elif step.what == "leave":
             harness.disconnect(fds[step.client])
         elif step.what == "deaf":
-            harness.door.full.add(step.client)
+            harness.listener.full.add(step.client)
         else:
-            harness.door.full.discard(step.client)
+            harness.listener.full.discard(step.client)
             harness.turn()
-        if (harness.door, step.client) not in harness.lobby.peers:
+        if (harness.listener, step.client) not in harness.registry.peers:
             writer.lost(step.client)
-    harness.door.full.clear()
+    harness.listener.full.clear()
     harness.turn()
     harness.check()
     return harness

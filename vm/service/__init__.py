@@ -1,11 +1,11 @@
-"""The daemon's service. What to read, in this order.
+"""The daemon's service: its files, in reading order.
 
-- `daemon`: the composition; what starts, and how it ends
-- `loop`: the one thread
-- `listener`, `listen_address`: an address that the daemon listens on, and what guards it
-- `peer`, `registry`: connections, and the registry of them; `unauthenticated`: those that have not said HELLO
-- `inbound`, `front`, `outbound`: frames to messages, whose turn it is, answers to frames
+- `daemon`: the composition, the order of startup and of shutdown
+- `loop`: the daemon's one thread
+- `listener`, `listen_address`: a socket that the daemon listens on; its address and socket options
+- `peer`, `registry`: one connection; the connection registry. `unauthenticated`: connections that have not said HELLO
+- `inbound`, `front`, `outbound`: frames to messages; fairness among connections; answers to frames
 - `config` (`config_text`, `checks`), `instance`, `logs`, `notify`, `errors`: files, locks, logs, systemd, failures
-- `zap`, `allowlist`: who may connect
-- `guard`: memory that nobody else bounds
+- `zap`, `allowlist`: authentication
+- `guard`: a bound on the memory of unfinished messages
 """

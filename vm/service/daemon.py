@@ -36,14 +36,14 @@ from .front import Front
 from .guard import PERIOD, MemoryGuard
 from .instance import Instance, private
 from .listen_address import Guards, guards
-from .listener import Door
+from .listener import Listener
 from .logs import logging_to
 from .loop import Loop
 from .notify import Notifier
 from .outbound import encode, try_send
-from .registry import Lobby
-from .unauthenticated import PERIOD as STRANGERS
-from .unauthenticated import Strangers
+from .registry import ConnectionRegistry
+from .unauthenticated import PERIOD as UNAUTHENTICATED_PERIOD
+from .unauthenticated import UnauthenticatedPeers
 
 SWITCH_INTERVAL = 1e-4
 LAST_WORDS = 0.1  # seconds for a refusal to leave before its connection is cut
@@ -111,31 +111,31 @@ class Service:
         self.zap = self.context.socket(zmq.REP)
         self.zap.linger = 0
         self.zap.bind(zap.ENDPOINT)
-        self.doors: list[Door] = []
+        self.listeners: list[Listener] = []
         try:
-            self.open_doors(keepers)
+            self.open_listeners(keepers)
         except BaseException:
             self.close_sockets()
             self.runtime.close(1.0)
             raise
-        self.lobby = lobby = Lobby(
+        self.registry = registry = ConnectionRegistry(
             self.runtime.engine,
             config.limits,
             time.monotonic,
             lease=config.lease,
             about={"version": version("tensord"), "pid": os.getpid()},
         )
-        lobby.departed = self.runtime.places.ended
-        self.cuts: deque[tuple[float, Door, int, int]] = deque()
-        self.front = Front(self.runtime.engine, lobby, self.end_connection)
-        self.loop = Loop(self.runtime.engine, self.front, self.doors)
+        registry.departed = self.runtime.places.ended
+        self.cuts: deque[tuple[float, Listener, int, int]] = deque()
+        self.front = Front(self.runtime.engine, registry, self.end_connection)
+        self.loop = Loop(self.runtime.engine, self.front, self.listeners)
         self.loop.watch_socket(self.zap, self.authenticate)
         self.guard = MemoryGuard(config.memory)
         self.front.heard = self.guard.heard
-        for door in self.doors:
-            door.accepted.append(self.guard.accepted)
-            door.disconnected += [self.guard.closed, partial(lobby.disconnected, door)]
-        self.strangers = Strangers(lobby, self.doors)
+        for listener in self.listeners:
+            listener.accepted.append(self.guard.accepted)
+            listener.disconnected += [self.guard.closed, partial(registry.disconnected, listener)]
+        self.unauthenticated = UnauthenticatedPeers(registry, self.listeners)
         self.describe()
         self.set_timers()
 
@@ -143,21 +143,23 @@ class Service:
         """Streams are made before the loop that they report to."""
         self.loop.sink(tasks)
 
-    def open_doors(self, keepers: Guards) -> None:
+    def open_listeners(self, keepers: Guards) -> None:
         """Listen on every address; a socket in the file system is this user's alone."""
-        for entrance in keepers.entrances:
+        for listen_address in keepers.addresses:
             try:
                 with private():
-                    door = Door(self.context, entrance, self.config.limits, heartbeat=self.config.heartbeat)
-                self.doors.append(door)
+                    listener = Listener(
+                        self.context, listen_address, self.config.limits, heartbeat=self.config.heartbeat
+                    )
+                self.listeners.append(listener)
             except zmq.ZMQError as error:
-                raise StartError(f"cannot listen on {entrance.address}: {error.strerror}") from None
+                raise StartError(f"cannot listen on {listen_address.address}: {error.strerror}") from None
 
     def set_timers(self) -> None:
         """What is done now and then."""
-        self.loop.every(LEASES, self.lobby.end_leases)
+        self.loop.every(LEASES, self.registry.end_leases)
         self.loop.every(LAST_WORDS, self.cut_connections)
-        self.loop.every(STRANGERS, self.strangers.look)
+        self.loop.every(UNAUTHENTICATED_PERIOD, self.unauthenticated.look)
         self.loop.every(self.runtime.watch_period, self.watch)
         self.loop.every(PERIOD, self.check_memory)
         if self.notifier.watchdog_period is not None:
@@ -166,20 +168,20 @@ class Service:
     def describe(self) -> None:
         """What `tensord status` tells of us."""
         about = self.runtime.about
-        about.address = " ".join(door.bound for door in self.doors)
+        about.address = " ".join(listener.bound for listener in self.listeners)
         about.client = self.client
 
     def client(self, session: int) -> Client | None:
         """Who is behind a session."""
-        peer = self.lobby.sessions.get(session)
+        peer = self.registry.sessions.get(session)
         if peer is None:
             return None
         return Client(
             peer.name,
             peer.credentials.pid,
             peer.credentials.uid,
-            "ipc" if peer.door.local else "tcp",
-            self.lobby.clock() - peer.since,
+            "ipc" if peer.listener.local else "tcp",
+            self.registry.clock() - peer.since,
             peer.state.value,
             len(peer.inbox),
             peer.consumed(),
@@ -193,7 +195,7 @@ class Service:
         gc.collect()
         gc.freeze()
         gc.set_threshold(*COLLECTOR)
-        addresses = ", ".join(door.bound for door in self.doors)
+        addresses = ", ".join(listener.bound for listener in self.listeners)
         log.info("serving", address=addresses, pid=os.getpid(), devices=list(self.runtime.devices))
         self.notifier.ready(f"serving on {addresses}")
         self.loop.run()
@@ -216,18 +218,18 @@ class Service:
 
     # -- connections that have to go -------------------------------------------------------------------------------
 
-    def end_connection(self, door: Door, fd: int) -> None:
+    def end_connection(self, listener: Listener, fd: int) -> None:
         """Cut a connection once what it was told has left."""
-        number = door.connections.get(fd)
+        number = listener.connections.get(fd)
         if number is not None:
-            self.cuts.append((time.monotonic() + LAST_WORDS, door, fd, number))
+            self.cuts.append((time.monotonic() + LAST_WORDS, listener, fd, number))
 
     def cut_connections(self) -> None:
         """Cut those that have had their last words."""
         now = time.monotonic()
         while self.cuts and self.cuts[0][0] <= now:
-            _, door, fd, number = self.cuts.popleft()
-            door.cut(fd, number)
+            _, listener, fd, number = self.cuts.popleft()
+            listener.cut(fd, number)
 
     def check_memory(self) -> None:
         """Cut those that make libzmq buffer without end."""
@@ -240,19 +242,21 @@ class Service:
         """Let what was admitted end, cancel the rest, say goodbye."""
         log.info("stopping", why=self.why, grace=self.config.grace)
         self.notifier.stopping(f"asked by {self.why}")
-        self.lobby.closing = True  # refuses who says HELLO. Unbinding would cut everybody: sessions die with a listener
+        self.registry.closing = (
+            True  # refuses who says HELLO. Unbinding would cut everybody: sessions die with a listener
+        )
         asked = self.asked
         self.turn_until(lambda: self.is_idle() or self.asked > asked, self.config.grace)
         if not self.is_idle():
-            for peer in list(self.lobby.sessions.values()):
+            for peer in list(self.registry.sessions.values()):
                 peer.inbox.clear()
                 if peer.session is not None:
                     self.runtime.engine.cancel(peer.session)
             self.turn_until(self.is_idle, CANCELLED)
         self.front.flush()
-        for peer in list(self.lobby.sessions.values()):
+        for peer in list(self.registry.sessions.values()):
             try_send(peer, [encode([GOODBYE, f"it was stopped by {self.why}"])])
-            self.lobby.end(peer, "the daemon ends")
+            self.registry.end(peer, "the daemon ends")
 
     def is_idle(self) -> bool:
         """Is everything done that was admitted, and everybody told?"""
@@ -282,7 +286,7 @@ class Service:
 
     def close_sockets(self) -> None:
         """Close every socket; what was sent has a moment to leave."""
-        for door in self.doors:
-            door.close()
+        for listener in self.listeners:
+            listener.close()
         self.zap.close()
         self.context.term()

@@ -1,12 +1,12 @@
-"""The socket front end: connections, what they send, what they are told. Used by the loop's thread alone.
+"""The socket front end: receives from connections and sends to them. Used by the loop's thread alone.
 
-A header is decoded and checked here; messages of a batch go to the peer's inbox as they are, and from there to
-admission, which checks each (`forms`). What is wrong with a header ends the connection with REFUSED; what is wrong with
-one message is refused there and ends nothing. What a peer sends beyond one large header waits as it came: decoded, a
-header may be ninety times its size.
+A header is decoded and checked here. The messages of a batch go unchecked to the peer's inbox, and from there to
+admission, which checks each (`forms`). A malformed header ends the connection with REFUSED; a malformed message is
+refused by admission and ends nothing. Batches beyond one large header wait undecoded: a decoded header may be ninety
+times its encoded size.
 
-Fairness. Each peer has its inbox. Those that had nothing to do until now are fed before those that still have, one
-quantum of time each; so a lone op overtakes a flood, and floods share. Source: the two lists of fq_codel (RFC 8290).
+Fairness. Each peer has its inbox. A peer whose inbox was empty is fed before those that have been busy, one quantum of
+time each; so a lone op overtakes a flood, and floods take turns. Source: the two lists of fq_codel (RFC 8290).
 """
 
 from __future__ import annotations
@@ -23,31 +23,33 @@ from ..engine import Engine
 from ..log import log
 from ..model.session import ReplySink
 from .inbound import decode_header, place_uploads, take_segment
-from .listener import Door
+from .listener import Listener
 from .outbound import acknowledge, encode, resend, send, send_answers, send_part, try_send
 from .peer import Answer, Peer, State, fields, session_of
-from .registry import LEAVES, Lobby
+from .registry import LEAVES, ConnectionRegistry
 
-QUANTUM_NS = 100_000  # of one peer, before the socket and the others are looked at again
-PATIENCE = 4  # windows that a peer may have unfinished before it is cut off
-PACKED = 64  # largest headers that a peer may have waiting in frames, beside what is decoded
+QUANTUM_NS = 100_000  # of one peer, before the socket and the other peers have their turn
+PATIENCE = 4  # windows that a peer may have unfinished before its connection is cut
+PACKED = 64  # headers of the largest size that a peer may have waiting undecoded
 QUEUED = frozenset({BATCH, SEGMENT})  # kinds whose order matters
-UNREAD = 64  # messages that wait for a peer's queue, from which its PINGs are not answered any more
+UNREAD = 64  # messages waiting for room in a peer's queue; from that many on its PING is refused
 
 
 class Front:
     """All connections of the daemon."""
 
-    def __init__(self, engine: Engine, lobby: Lobby, end_connection: Callable[[Door, int], None]) -> None:
+    def __init__(
+        self, engine: Engine, registry: ConnectionRegistry, end_connection: Callable[[Listener, int], None]
+    ) -> None:
         self.engine = engine
-        self.lobby = lobby
-        self.limits = limits = lobby.limits
-        self.end_connection = end_connection  # cut the connection with that fd, once what it was told has left
-        self.fresh: deque[Peer] = deque()  # have something to do, and had nothing before
-        self.busy: deque[Peer] = deque()  # still have
-        self.dirty: dict[Peer, None] = {}  # are to be told something
-        self.owing: dict[Peer, None] = {}  # have sent much since they were told how much of it was consumed
-        self.stuck: dict[Peer, bool] = {}  # do not take what they are told; True: and were taken out of the ring for it
+        self.registry = registry
+        self.limits = limits = registry.limits
+        self.end_connection = end_connection  # cuts the connection with that fd, once its last messages have left
+        self.fresh: deque[Peer] = deque()  # peers whose inbox was empty until now
+        self.busy: deque[Peer] = deque()  # peers with messages left after their quantum
+        self.dirty: dict[Peer, None] = {}  # peers with something to send to
+        self.owing: dict[Peer, None] = {}  # peers that have sent much since they were last granted credit
+        self.stuck: dict[Peer, bool] = {}  # peers that do not read; True: taken out of `fresh` and `busy` for that
         self.freed: deque[tuple[weakref.ref[Any], int]] = deque()  # (peer, upload segment); appended by any thread
         self.step, self.step_bytes = max(limits.window // 8, 1), max(limits.window_bytes // 8, 1)
         self.handlers: dict[int, Callable[[Peer, Sequence[Any], Sequence[Any]], None]] = {
@@ -59,28 +61,33 @@ class Front:
             SEGMENT: self.segment,
         }
         self.heard: Callable[[int], None] = lambda _fd: None  # a connection has completed a message
-        lobby.sink, lobby.tell, lobby.changed, lobby.forget = self.sink, self.tell, self.changed, self.forget
+        registry.sink, registry.tell, registry.changed, registry.forget = (
+            self.sink,
+            self.tell,
+            self.changed,
+            self.forget,
+        )
 
     # -- receiving -------------------------------------------------------------------------------------------------
 
-    def receive(self, door: Door, frames: Sequence[Any]) -> None:
-        """A ZeroMQ message: routing id, header, payloads."""
+    def receive(self, listener: Listener, frames: Sequence[Any]) -> None:
+        """Handle a ZeroMQ message: routing id, header, payloads."""
         identity = bytes(frames[0].buffer)
-        peer = self.lobby.peers.get((door, identity))
+        peer = self.registry.peers.get((listener, identity))
         try:
             if len(frames) < 2 or len(frames) > self.limits.frames + 2:
                 raise_too_many(frames, self.limits.frames)
             if peer is not None:
                 self.receive_from(peer, frames[1:])
-            elif not self.lobby.has_left(door, identity, frames[1]):
-                self.lobby.hello(door, identity, decode_header(frames[1], self.limits), frames[1])
+            elif not self.registry.has_left(listener, identity, frames[1]):
+                self.registry.hello(listener, identity, decode_header(frames[1], self.limits), frames[1])
         except TensordError as error:
-            self.refuse(door, identity, frames, error)
+            self.refuse(listener, identity, frames, error)
         except Exception as error:
-            self.refuse(door, identity, frames, unexpected(error))
+            self.refuse(listener, identity, frames, unexpected(error))
 
     def receive_from(self, peer: Peer, frames: Sequence[Any]) -> None:
-        """Header and payloads of somebody who has said HELLO."""
+        """Handle header and payloads of a peer that has said HELLO."""
         header = decode_header(frames[0], self.limits)
         kind = header[0]
         handler = self.handlers.get(kind)
@@ -95,7 +102,7 @@ class Front:
             peer.decoded += len(frames[0])
 
     def keep_packed(self, peer: Peer, frames: Sequence[Any]) -> None:
-        """Leave frames as they are for now: what is decoded is many times larger. QuotaError if these are too many."""
+        """Leave frames undecoded for now: decoded ones are many times larger. QuotaError if there are too many."""
         peer.packed.append(frames)
         peer.packed_bytes += len(frames[0])
         peer.packed_payload += sum(map(len, frames[1:]))
@@ -106,7 +113,7 @@ class Front:
             raise QuotaError(f"{peer.packed_payload} bytes of payloads unfinished; wait for credit")
 
     def unpack(self, peer: Peer) -> None:
-        """Everything that was decoded is admitted: take the next frames."""
+        """Take the next frames, now that every decoded message is admitted."""
         peer.decoded = 0
         while peer.packed and not peer.inbox:
             frames = peer.packed.popleft()
@@ -117,23 +124,25 @@ class Front:
                 self.handlers[header[0]](peer, header, frames[1:])
                 peer.decoded += len(frames[0])
             except TensordError as error:
-                self.refuse(peer.door, peer.identity, frames, error)
+                self.refuse(peer.listener, peer.identity, frames, error)
             except Exception as error:
-                self.refuse(peer.door, peer.identity, frames, unexpected(error))
+                self.refuse(peer.listener, peer.identity, frames, unexpected(error))
 
-    def refuse(self, door: Door, identity: bytes, frames: Sequence[Any], error: TensordError) -> None:
-        """Tell why, and end the connection."""
-        peer = self.lobby.peers.get((door, identity))
+    def refuse(self, listener: Listener, identity: bytes, frames: Sequence[Any], error: TensordError) -> None:
+        """Report the error to the peer, and end the connection."""
+        peer = self.registry.peers.get((listener, identity))
         log.warning("connection refused", error=str(error), peer=peer.name if peer else None)
-        stranger = peer or Peer(door, identity, door.credentials(frames[-1]), self.limits, self.lobby.clock())
-        try_send(stranger, [encode([REFUSED, type(error).__name__, error.message])])
+        addressee = peer or Peer(
+            listener, identity, listener.credentials(frames[-1]), self.limits, self.registry.clock()
+        )
+        try_send(addressee, [encode([REFUSED, type(error).__name__, error.message])])
         if peer is not None:
-            self.lobby.end(peer, error.message)
-        self.lobby.left(door, identity)
-        self.end_connection(door, stranger.credentials.fd)
+            self.registry.end(peer, error.message)
+        self.registry.left(listener, identity)
+        self.end_connection(listener, addressee.credentials.fd)
 
     def batch(self, peer: Peer, header: Sequence[Any], payloads: Sequence[Any]) -> None:
-        """BATCH: messages for the inbox. One that was resent and had arrived before is dropped."""
+        """BATCH: messages for the inbox. A resent batch that had arrived before is dropped."""
         _, number, messages, uploads = fields(header, 4)
         if not is_natural(number) or type(messages) is not tuple or type(uploads) is not tuple:
             raise ProtocolError("a BATCH is [1, number, messages, uploads]")
@@ -144,8 +153,8 @@ class Front:
         if len(messages) > self.limits.batch:
             raise ProtocolError(f"a batch of {len(messages)} messages; {self.limits.batch} are allowed")
         peer.batch = number
-        if self.lobby.closing:
-            return  # what was admitted is finished; the goodbye tells of the rest
+        if self.registry.closing:
+            return  # admitted instructions still finish; GOODBYE ends the rest
         found: Sequence[Any] = messages
         before = peer.uploaded
         if uploads:
@@ -159,7 +168,7 @@ class Front:
             self.check_patience(peer, before)
 
     def check_patience(self, peer: Peer, before: int) -> None:
-        """Credit is the client's to keep; one that ignores it is cut off before it costs memory."""
+        """A client must respect its credit; QuotaError ends a connection that does not, before it costs memory."""
         unfinished = peer.taken - peer.consumed()
         if unfinished > PATIENCE * self.limits.window:
             raise QuotaError(f"{unfinished} messages unfinished; wait for credit beyond {self.limits.window}")
@@ -168,17 +177,17 @@ class Front:
             raise QuotaError(f"{unread} bytes of uploads unconsumed; wait for credit beyond {self.limits.window_bytes}")
 
     def cancel(self, peer: Peer, header: Sequence[Any], _payloads: Sequence[Any]) -> None:
-        """CANCEL overtakes what is in the inbox. A RESTART that was sent before it has an older generation."""
+        """CANCEL overtakes the messages in the inbox. A RESTART that was sent before the CANCEL has an older generation."""
         _, generation = fields(header, 2)
         if not is_natural(generation):
             raise ProtocolError("a CANCEL is [2, generation]")
         session = session_of(peer)
-        if generation > session.generation:  # else it was sent again after a reconnect
+        if generation > session.generation:  # else the CANCEL was resent after a reconnect
             self.engine.cancel(session)
             session.generation = generation
 
     def ping(self, peer: Peer, header: Sequence[Any], _payloads: Sequence[Any]) -> None:
-        """PING: here we are."""
+        """PING: answered with PONG."""
         _, number = fields(header, 2)
         if not is_natural(number):
             raise ProtocolError("a PING is [3, number]")
@@ -187,36 +196,36 @@ class Front:
         self.tell(peer, [PONG, number])
 
     def acknowledge(self, peer: Peer, header: Sequence[Any], _payloads: Sequence[Any]) -> None:
-        """ACK: these replies need not be kept."""
+        """ACK: replies up to that number need not be kept."""
         _, number = fields(header, 2)
         if not is_natural(number):
             raise ProtocolError("an ACK is [4, number]")
         acknowledge(peer, number)
 
     def bye(self, peer: Peer, _header: Sequence[Any], _payloads: Sequence[Any]) -> None:
-        """BYE: the client closes its session. The connection is good for nothing any more."""
-        self.lobby.end(peer, LEAVES)
-        self.end_connection(peer.door, peer.credentials.fd)
+        """BYE: the client closes its session, and with it the connection."""
+        self.registry.end(peer, LEAVES)
+        self.end_connection(peer.listener, peer.credentials.fd)
 
     def segment(self, peer: Peer, header: Sequence[Any], _payloads: Sequence[Any]) -> None:
-        """SEGMENT: an upload segment, or the end of one."""
+        """SEGMENT: the client opens or closes an upload segment."""
         take_segment(peer, fields(header, 4))
 
     def tell(self, peer: Peer, header: list[Any]) -> None:
-        """Send a header of its own."""
+        """Send a message that consists of one header."""
         if not send(peer, [encode(header)]):
             self.stuck.setdefault(peer, False)
 
     # -- admission -------------------------------------------------------------------------------------------------
 
     def feed(self, now_ns: Callable[[], int]) -> bool:
-        """Admit a quantum of one peer's messages; False if nobody has any that may be admitted."""
+        """Admit a quantum of one peer's messages; False if no peer has any that may be admitted."""
         while self.fresh or self.busy:
             peer = (self.fresh or self.busy).popleft()
             if not peer.inbox:
                 continue
             if not peer.may_go_on():
-                self.stuck[peer] = True  # comes back into the ring once it takes its answers
+                self.stuck[peer] = True  # `unstick` puts the peer back once it reads its answers
                 continue
             self.admit(peer, now_ns)
             if peer.inbox:
@@ -227,7 +236,7 @@ class Front:
         return False
 
     def admit(self, peer: Peer, now_ns: Callable[[], int]) -> None:
-        """Admit what is in the inbox until the quantum is over."""
+        """Admit messages from the inbox until the quantum is over."""
         inbox, handle, session = peer.inbox, self.engine.handle, session_of(peer)
         most = self.limits.window_bytes
         started = now_ns()
@@ -238,10 +247,10 @@ class Front:
             if now_ns() > until or session.answering > most:
                 return
 
-    # -- telling ---------------------------------------------------------------------------------------------------
+    # -- sending ---------------------------------------------------------------------------------------------------
 
     def sink(self, peer: Peer) -> ReplySink:
-        """Where the answers to a session's requests go."""
+        """The reply sink of a peer's session."""
 
         def reply(request: int, value: Any, error: TensordError | None) -> None:
             if not request or peer.state is State.CLOSED:
@@ -255,11 +264,11 @@ class Front:
         return reply
 
     def changed(self, peer: Peer) -> None:
-        """It is to be told something."""
+        """Note that there is something to send to the peer."""
         self.dirty[peer] = None
 
     def forget(self, peer: Peer) -> None:
-        """Drop what is kept for a connection that has ended."""
+        """Drop everything that is kept for a connection that has ended."""
         self.dirty.pop(peer, None)
         self.stuck.pop(peer, None)
         self.owing.pop(peer, None)
@@ -286,7 +295,7 @@ class Front:
                 self.flush_peer(peer, free.get(peer, ()))
 
     def flush_peer(self, peer: Peer, free: Sequence[int]) -> None:
-        """Tell one peer what there is, and a slice of its long answer."""
+        """Send one peer its answers, and a slice of its long answer."""
         if peer.state is State.CLOSED:
             return
         if peer.answers or free or not peer.parts:
@@ -298,7 +307,7 @@ class Front:
             self.dirty[peer] = None
 
     def send_slice(self, peer: Peer) -> None:
-        """Send the next slice of a long answer, or its end. It is made now, from what may have changed since."""
+        """Send the next slice of a long answer, or its end. The slice is computed now, from the present state."""
         request, parts = peer.parts[0]
         try:
             part = next(parts, None)
@@ -314,7 +323,7 @@ class Front:
             send_part(peer, request, part)
 
     def grant(self) -> None:
-        """Tell those whose credit has grown by a lot since they were told last."""
+        """Mark the peers whose credit has grown by a lot since the last grant."""
         for peer in list(self.owing):
             if peer.consumed() - peer.told >= self.step or peer.consumed_bytes() - peer.told_bytes >= self.step_bytes:
                 self.dirty[peer] = None
@@ -322,7 +331,7 @@ class Front:
                 del self.owing[peer]
 
     def unstick(self) -> None:
-        """Try again to send to those that did not take what they were told, and feed them again once they do."""
+        """Retry sending to peers that did not read, and feed them again once they do."""
         for peer in list(self.stuck):
             resend(peer)
             if peer.may_go_on() or peer.state is State.CLOSED:
@@ -333,11 +342,11 @@ class Front:
 
 
 def raise_too_many(frames: Sequence[Any], allowed: int) -> NoReturn:
-    """A message has a header, and not too many payloads."""
+    """Raise for a message without a header, or with too many payloads."""
     raise ProtocolError(f"a message of {len(frames) - 1} frames; {allowed + 1} are allowed")
 
 
 def unexpected(error: Exception) -> ProtocolError:
-    """What nobody thought of is our fault and stops nobody: it is logged, and ends the connection that led to it."""
+    """An unexpected exception is a fault of the daemon: it is logged, and ends only the connection that caused it."""
     log.exception("a fault of the daemon", error=repr(error))
     return ProtocolError(f"the daemon did not expect this: {type(error).__name__}")

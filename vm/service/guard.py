@@ -53,16 +53,16 @@ _STATM: Final = Path("/proc/self/statm")
 class Watched:
     """A connection: its inode, looks since its last complete message, how many of them found unread bytes.
 
-    A `stranger` has never completed a message.
+    A `silent` has never completed a message.
     """
 
-    __slots__ = ("busy", "inode", "looks", "stranger")
+    __slots__ = ("busy", "inode", "looks", "silent")
 
     def __init__(self, inode: int) -> None:
         self.inode = inode
         self.looks = 0
         self.busy = 0
-        self.stranger = True
+        self.silent = True
 
 
 class MemoryGuard:
@@ -135,7 +135,7 @@ class MemoryGuard:
         for fd in self._heard & self._watched.keys():
             watched = self._watched[fd]
             watched.looks = watched.busy = 0
-            watched.stranger = False
+            watched.silent = False
         self._heard.clear()
         for watched in self._watched.values() if everybody else ():
             watched.looks = watched.busy = 0
@@ -149,13 +149,13 @@ class MemoryGuard:
             watched.busy += self._unread(fd) > 0
 
     def _suspects(self, *, urgent: bool) -> list[int]:
-        """Who had bytes to read at most looks, and at several; if it is urgent, also strangers after the first look.
+        """Who had bytes to read at most looks, and at several; if it is urgent, also silent connections after the first look.
 
         If it is urgent and there are none, whoever had bytes to read most often.
         """
         watched = self._watched.items()
         found = [
-            fd for fd, w in watched if 2 * w.busy >= w.looks and w.busy >= (1 if urgent and w.stranger else PATIENCE)
+            fd for fd, w in watched if 2 * w.busy >= w.looks and w.busy >= (1 if urgent and w.silent else PATIENCE)
         ]
         if urgent and not found:
             most = max((w.busy for _, w in watched), default=0)

@@ -16,7 +16,7 @@ from .errors import StartError
 
 
 @dataclass(frozen=True, slots=True)
-class Entrance:
+class ListenAddress:
     """An address that the daemon listens on.
 
     `endpoint` is what to bind: the address with its host resolved, so that what was judged is what is bound.
@@ -36,9 +36,9 @@ class Entrance:
 
 @dataclass(frozen=True, slots=True)
 class Guards:
-    """The entrances, and who keeps them."""
+    """The addresses to listen on, and the gatekeeper that authenticates their peers."""
 
-    entrances: tuple[Entrance, ...]
+    addresses: tuple[ListenAddress, ...]
     gatekeeper: zap.Gatekeeper
 
 
@@ -51,16 +51,16 @@ def guards(listen: Iterable[str], secret: Path | None, allow: Path | None) -> Gu
         pair = keys.read_secret(secret) if secret else None
         if (secret is None) != (allow is None):
             raise StartError("security.server_secret and security.allow go together: set both, or neither")
-        entrances = tuple(_entrance(address, pair) for address in dict.fromkeys(listen))
+        found = tuple(_listen_address(address, pair) for address in dict.fromkeys(listen))
     except MetadataError as error:
         raise StartError(error.message) from None
-    return Guards(entrances, zap.Gatekeeper(AllowList(allow) if allow else None))
+    return Guards(found, zap.Gatekeeper(AllowList(allow) if allow else None))
 
 
-def _entrance(address: str, pair: keys.Pair | None) -> Entrance:
+def _listen_address(address: str, pair: keys.Pair | None) -> ListenAddress:
     parsed = addresses.parse(address)
     if parsed.kind == "ipc":
-        return Entrance(address, address, {zmq.ZAP_DOMAIN: zap.IPC})
+        return ListenAddress(address, address, {zmq.ZAP_DOMAIN: zap.IPC})
     ip = addresses.resolve(parsed.host)
     host = "*" if ip is None else f"[{ip}]" if ip.version == 6 else str(ip)
     endpoint = f"tcp://{host}:{parsed.port}"
@@ -72,10 +72,10 @@ def _entrance(address: str, pair: keys.Pair | None) -> Entrance:
             zmq.CURVE_SERVER: 1,
             zmq.CURVE_SECRETKEY: pair.secret,
         }
-        return Entrance(address, endpoint, options | curve, "clients in the allow list")
+        return ListenAddress(address, endpoint, options | curve, "clients in the allow list")
     if not addresses.is_loopback(endpoint):
         raise StartError(
             f"{address} is reachable from other machines, and there are no keys: run tensord keygen DIR, set "
             "security.server_secret and security.allow, or listen on tcp://127.0.0.1:PORT"
         )
-    return Entrance(address, endpoint, options | {zmq.ZAP_DOMAIN: zap.LOOPBACK}, "every user of this machine")
+    return ListenAddress(address, endpoint, options | {zmq.ZAP_DOMAIN: zap.LOOPBACK}, "every user of this machine")

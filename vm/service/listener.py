@@ -1,4 +1,4 @@
-"""A door: one address that the daemon listens on, with its socket and the socket's monitor."""
+"""A listener: one address that the daemon listens on, with its socket and the socket's monitor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from ...interpreter.wire.limits import Limits
-from .listen_address import Entrance
+from .listen_address import ListenAddress
 from .peer import Credentials
 
 QUEUE = 64  # messages that libzmq keeps for one peer, either way
@@ -22,13 +22,15 @@ LINGER_MS = 500
 HANDSHAKE_MS = 5_000
 
 
-class Door:
+class Listener:
     """A bound ROUTER. `local`: an ipc address, whose peers the kernel identifies."""
 
-    def __init__(self, context: zmq.Context[Any], entrance: Entrance, limits: Limits, *, heartbeat: float) -> None:
-        self.address = entrance.address
+    def __init__(
+        self, context: zmq.Context[Any], listen_address: ListenAddress, limits: Limits, *, heartbeat: float
+    ) -> None:
+        self.address = listen_address.address
         self.most = limits.frames + 3  # of a message: the routing id, the header, payloads, and one to show the excess
-        self.local = entrance.local
+        self.local = listen_address.local
         self.socket = socket = context.socket(zmq.ROUTER)
         socket.linger = LINGER_MS
         socket.router_mandatory = True
@@ -38,14 +40,14 @@ class Door:
         if not self.local:
             socket.heartbeat_ivl = int(heartbeat * 1000)
             socket.heartbeat_timeout = socket.heartbeat_ttl = MISSED * int(heartbeat * 1000)
-        for option, value in entrance.options.items():
+        for option, value in listen_address.options.items():
             socket.setsockopt(option, value)
         self.monitor = socket.get_monitor_socket(zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
         self.connections: dict[int, int] = {}  # fd of ours -> the number of the connection, since fds are used again
         self._numbers = itertools.count(1)
         self.accepted: list[Callable[[int], object]] = []  # who wants to know of a connection, by its fd
         self.disconnected: list[Callable[[int], object]] = []
-        socket.bind(entrance.endpoint)
+        socket.bind(listen_address.endpoint)
         self.bound: str = socket.last_endpoint.decode().rstrip("\0")
 
     def credentials(self, frame: Any) -> Credentials:

@@ -1,13 +1,13 @@
 """The daemon's one thread: it owns the sockets, the engine and the cheap kernels.
 
-Theory of operation. A turn takes what the sockets have, admits a quantum of one peer's messages, runs the engine's
-phases, sends what is to be told, and looks at the sockets again: at the latest every 100 us plus one kernel. Only when
-a turn found nothing to do does it sleep, in one poll over everything that can wake it: the sockets, their monitors, the
-authentication socket, the processes behind ipc connections (pidfds), and an eventfd that streams ring.
+Theory of operation. A turn receives from the sockets, admits a quantum of one peer's messages, runs the engine's
+phases, sends pending answers, and polls the sockets again: at the latest every 100 us plus one kernel. The loop sleeps
+only after a turn without work, in one poll over everything that can wake it: the sockets, their monitors, the
+authentication socket, the processes behind ipc connections (pidfds), and an eventfd that streams write to.
 
-Guarantees. A completion is never lost: a stream appends it and then rings if the loop sleeps or is about to; the loop
-says that it is about to sleep before it looks for completions a last time. Timers run between turns and are late by a
-turn at most. No other thread touches the engine.
+Guarantees. A completion is never lost: a stream appends the completion, and then writes to the eventfd if the loop
+sleeps or is about to. The loop announces that it is about to sleep before it checks for completions a last time.
+Timers run between turns and are late by one turn at most. No other thread touches the engine.
 
 Rejected: a thread for the sockets (a ZeroMQ echo over two threads takes 144 us instead of 84, and 10.7 ms beside a busy
 scheduler), asyncio (a callback per message on the path of every op).
@@ -29,7 +29,7 @@ import zmq
 from ...streams.stream import Task
 from ..engine import Engine
 from .front import Front
-from .listener import Door
+from .listener import Listener
 from .peer import Peer
 
 STUCK_RETRY = 0.005
@@ -37,7 +37,7 @@ SLEEP = 1.0
 
 
 class Timer:
-    """Something to do now and then."""
+    """A periodic task."""
 
     __slots__ = ("due", "period", "what")
 
@@ -50,29 +50,29 @@ class Timer:
 class Loop:
     """Drives the engine for all connections of the front end."""
 
-    def __init__(self, engine: Engine, front: Front, doors: Sequence[Door]) -> None:
+    def __init__(self, engine: Engine, front: Front, listeners: Sequence[Listener]) -> None:
         self.engine = engine
         self.front = front
-        self.lobby = lobby = front.lobby
-        self.doors = doors
+        self.registry = registry = front.registry
+        self.listeners = listeners
         self.asleep = False
         self.ended = False
         self.timers: list[Timer] = []
         self.due = 0.0  # the earliest of them
         self.bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        # What is readable rarely: the bell, the pidfds, the descriptors of sockets that are not a door's. Asking ZeroMQ
-        # about a socket costs more than all of these together.
+        # Descriptors that are rarely readable: the eventfd, the pidfds, the sockets that belong to no listener. Asking
+        # ZeroMQ about one socket costs more than all of these together.
         self.others = select.epoll()
         self.others.register(self.bell, select.EPOLLIN)
         self.processes: dict[int, Peer] = {}
         self.poller = zmq.Poller()
         self.poller.register(self.others.fileno(), zmq.POLLIN)
-        self.watched: dict[int, Callable[[], None]] = {}  # descriptor -> what to do when it is readable
-        for door in doors:
-            self.poller.register(door.socket, zmq.POLLIN)
-            self.watch_socket(door.monitor, door.watch)
-        lobby.watch_process = self.watch_process
-        lobby.before_hello = self.watch_doors
+        self.watched: dict[int, Callable[[], None]] = {}  # descriptor -> its callback when it is readable
+        for listener in listeners:
+            self.poller.register(listener.socket, zmq.POLLIN)
+            self.watch_socket(listener.monitor, listener.watch)
+        registry.watch_process = self.watch_process
+        registry.before_hello = self.watch_listeners
 
     # -- other threads ---------------------------------------------------------------------------------------------
 
@@ -83,7 +83,7 @@ class Loop:
             os.eventfd_write(self.bell, 1)
 
     def end(self) -> None:
-        """Leave `run` soon. May be called from a signal handler."""
+        """Make `run` return soon. A signal handler may call this."""
         self.ended = True
         os.eventfd_write(self.bell, 1)
 
@@ -95,19 +95,19 @@ class Loop:
         self.due = 0.0
 
     def watch_socket(self, socket: Any, what: Callable[[], None]) -> None:
-        """Call back when another ZeroMQ socket may be readable: `what` takes all there is, or is not called again."""
+        """Call `what` when another ZeroMQ socket may be readable. `what` must drain the socket to be called again."""
         fd = int(socket.get(zmq.FD))
         self.others.register(fd, select.EPOLLIN)
         self.watched[fd] = what
 
     def run(self) -> None:
-        """Turn until `end` is called."""
+        """Run turns until `end` is called."""
         with np.errstate(all="ignore"):
             while not self.ended:
                 self.turn()
 
     def turn(self) -> None:
-        """Look at the sockets, waiting for them if there is nothing else to do, and do what there is."""
+        """Poll the sockets, blocking if there is no other work, and do all the work that is due."""
         for socket, _ in self.poll():
             self.look(socket)
         engine, front = self.engine, self.front
@@ -123,7 +123,7 @@ class Loop:
             front.flush()
 
     def poll(self) -> list[tuple[Any, int]]:
-        """What is readable; sleep until something is, or until a timer, if there is nothing else to do."""
+        """The readable sockets. Without other work, sleep until a socket is readable or a timer is due."""
         front = self.front
         if front.fresh or front.busy or front.dirty:
             return self.poller.poll(0)
@@ -135,33 +135,33 @@ class Loop:
             self.asleep = False
 
     def look(self, socket: Any) -> None:
-        """Something is readable there."""
-        for door in self.doors:
-            if socket is door.socket:
-                self.receive(door)
+        """Handle a readable socket."""
+        for listener in self.listeners:
+            if socket is listener.socket:
+                self.receive(listener)
                 return
         self.look_at_others()
 
-    def receive(self, door: Door) -> None:
-        """Take one message; the next poll, which comes soon, tells of others more cheaply than asking does."""
+    def receive(self, listener: Listener) -> None:
+        """Take one message. The next poll finds further ones, at a lower cost than a second receive here."""
         with suppress(zmq.Again):
-            self.front.receive(door, door.receive())
+            self.front.receive(listener, listener.receive())
 
     # -- processes -------------------------------------------------------------------------------------------------
 
     def watch_process(self, peer: Peer) -> None:
-        """Notice the death of the process behind an ipc connection, whoever else has inherited its socket."""
-        if not peer.door.local or not peer.credentials.pid:
+        """Notice the death of the process behind an ipc connection, even if another process has inherited its socket."""
+        if not peer.listener.local or not peer.credentials.pid:
             return
         try:
             peer.pidfd = os.pidfd_open(peer.credentials.pid)
-        except OSError:  # it is gone already, which the monitor will say; or in a namespace that we do not see
+        except OSError:  # the process has ended, which the monitor will report; or its namespace is not visible here
             return
         self.others.register(peer.pidfd, select.EPOLLIN)
         self.processes[peer.pidfd] = peer
 
     def look_at_others(self) -> None:
-        """The bell was rung, or a process has died."""
+        """Handle the eventfd, watched sockets, and processes that have died."""
         for fd, _ in self.others.poll(0):
             if fd == self.bell:
                 os.eventfd_read(self.bell)
@@ -171,17 +171,17 @@ class Loop:
                 continue
             peer = self.processes.pop(fd, None)
             if peer is not None and peer.pidfd == fd:
-                self.lobby.end(peer, "its process has died")
+                self.registry.end(peer, "its process has died")
 
-    def watch_doors(self) -> None:
-        """Take what the monitors have to say, now."""
-        for door in self.doors:
-            door.watch()
+    def watch_listeners(self) -> None:
+        """Process the events of every listener's monitor now."""
+        for listener in self.listeners:
+            listener.watch()
 
     # -- time ------------------------------------------------------------------------------------------------------
 
     def run_timers(self) -> None:
-        """Do what is due."""
+        """Run the timers that are due."""
         if self.front.stuck:
             self.front.unstick()
         now = time.monotonic()
@@ -194,6 +194,6 @@ class Loop:
         self.due = min((timer.due for timer in self.timers), default=now + SLEEP)
 
     def close(self) -> None:
-        """Give back what is no socket."""
+        """Close the descriptors that belong to no socket."""
         self.others.close()
         os.close(self.bell)

@@ -55,7 +55,7 @@ def resend(peer: Peer) -> None:
 
 def try_send(peer: Peer, frames: list[Any]) -> bool:
     """Send frames now; False if the peer's queue is full. One that is gone gets nothing; the monitor tells of it."""
-    socket = peer.door.socket
+    socket = peer.listener.socket
     try:
         if len(frames) == 1:
             socket.send_multipart([peer.identity, frames[0]], zmq.NOBLOCK)

@@ -1,9 +1,9 @@
 """A connection to the daemon: its state, what it has sent, what it is to be told.
 
-    STRANGER  --greeted-->  OPEN  --lost, resumable-->  AWAY  --resumed-->  OPEN
+    HANDSHAKE  --greeted-->  OPEN  --lost, resumable-->  AWAY  --resumed-->  OPEN
        any state  --ended-->  CLOSED
 
-A STRANGER may only say HELLO. OPEN has a session. AWAY is a session whose connection broke and that may come back with
+A HANDSHAKE may only say HELLO. OPEN has a session. AWAY is a session whose connection broke and that may come back with
 its token until its lease is over; only connections that are no ipc are like that, since on ipc a disconnect is death.
 """
 
@@ -21,13 +21,13 @@ from ...interpreter.wire.segments import Segment
 
 if TYPE_CHECKING:
     from ..model.session import VmSession
-    from .listener import Door
+    from .listener import Listener
 
 
 class State(Enum):
     """Where a connection is in its life."""
 
-    STRANGER = "stranger"
+    HANDSHAKE = "unauthenticated"
     OPEN = "open"
     AWAY = "away"
     CLOSED = "closed"
@@ -43,7 +43,7 @@ class Event(Enum):
 
 
 TRANSITIONS: dict[State, dict[Event, State]] = {
-    State.STRANGER: {Event.GREETED: State.OPEN, Event.ENDED: State.CLOSED},
+    State.HANDSHAKE: {Event.GREETED: State.OPEN, Event.ENDED: State.CLOSED},
     State.OPEN: {Event.LOST: State.AWAY, Event.ENDED: State.CLOSED},
     State.AWAY: {Event.RESUMED: State.OPEN, Event.ENDED: State.CLOSED},
     State.CLOSED: {},
@@ -86,10 +86,10 @@ class Peer:
         "batch",
         "credentials",
         "decoded",
-        "door",
         "identity",
         "inbox",
         "limits",
+        "listener",
         "mappings",
         "name",
         "number",
@@ -115,12 +115,14 @@ class Peer:
         "uploads",
     )
 
-    def __init__(self, door: Door, identity: bytes, credentials: Credentials, limits: Limits, now: float) -> None:
-        self.door = door
+    def __init__(
+        self, listener: Listener, identity: bytes, credentials: Credentials, limits: Limits, now: float
+    ) -> None:
+        self.listener = listener
         self.identity = identity
         self.credentials = credentials
         self.limits = limits
-        self.state = State.STRANGER
+        self.state = State.HANDSHAKE
         self.session: VmSession | None = None
         self.name = ""
         self.token: bytes | None = None

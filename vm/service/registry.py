@@ -1,4 +1,4 @@
-"""The lobby: who is connected, who comes, who comes back, who has left. Used by the loop's thread alone."""
+"""The registry: who is connected, who comes, who comes back, who has left. Used by the loop's thread alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..engine import Engine
 from ..log import log
 from ..model.session import ReplySink, VmSession
 from .inbound import decode_header
-from .listener import Door
+from .listener import Listener
 from .outbound import acknowledge, send
 from .peer import Credentials, Event, Peer, State, fields, session_of
 
@@ -26,12 +26,12 @@ LEAVES = "closed by its client"
 LEFT = 4096  # connections that have ended and may still have sent something
 
 
-class Lobby:
+class ConnectionRegistry:
     """Connections and their sessions.
 
     `about`: what WELCOME tells besides the rest. What others do about a connection is set by them: `sink` makes the
     place where a session's answers go, `tell` sends a header, `changed` has it told what there is, `forget` drops what
-    is kept for it, `watch_process` looks out for the end of its process, `before_hello` has the doors' monitors read.
+    is kept for it, `watch_process` looks out for the end of its process, `before_hello` has the listeners' monitors read.
     """
 
     def __init__(
@@ -44,10 +44,10 @@ class Lobby:
         self.about = about
         self.host = host_identity()
         self.closing = False
-        self.peers: dict[tuple[Door, bytes], Peer] = {}
+        self.peers: dict[tuple[Listener, bytes], Peer] = {}
         self.sessions: dict[int, Peer] = {}
         self.resumable: dict[bytes, Peer] = {}  # by token
-        self._left: OrderedDict[tuple[Door, bytes], None] = OrderedDict()
+        self._left: OrderedDict[tuple[Listener, bytes], None] = OrderedDict()
         self.sink: Callable[[Peer], ReplySink]
         self.tell: Callable[[Peer, list[Any]], None]
         self.changed: Callable[[Peer], None]
@@ -56,7 +56,7 @@ class Lobby:
         self.before_hello: Callable[[], None] = lambda: None
         self.departed: Callable[[VmSession], None] = lambda _session: None  # a session is about to end
 
-    def hello(self, door: Door, identity: bytes, header: Sequence[Any], frame: Any) -> None:
+    def hello(self, listener: Listener, identity: bytes, header: Sequence[Any], frame: Any) -> None:
         """HELLO: a new session, or one that comes back."""
         if header[0] != HELLO:
             raise ProtocolError("the first message of a connection is HELLO")
@@ -70,42 +70,52 @@ class Lobby:
         if self.closing:
             raise ConnectionLost("the daemon is shutting down")
         self.before_hello()  # what the monitor says of earlier connections with the same fd comes first
-        credentials = door.credentials(frame)
+        credentials = listener.credentials(frame)
         if token is not None:
-            self.resume(door, identity, credentials, token, received)
+            self.resume(listener, identity, credentials, token, received)
         else:
-            self.open(door, identity, credentials, name, pid, host, strict=strict)
+            self.open(listener, identity, credentials, name, pid, host, strict=strict)
 
     def open(
-        self, door: Door, identity: bytes, credentials: Credentials, name: str, pid: int, host: str, *, strict: bool
+        self,
+        listener: Listener,
+        identity: bytes,
+        credentials: Credentials,
+        name: str,
+        pid: int,
+        host: str,
+        *,
+        strict: bool,
     ) -> None:
         """A new session."""
         if len(self.sessions) >= self.limits.sessions:
             raise QuotaError(f"{len(self.sessions)} sessions are open, which is as many as this daemon takes")
-        peer = Peer(door, identity, credentials, self.limits, self.clock())
+        peer = Peer(listener, identity, credentials, self.limits, self.clock())
         peer.name = name
-        peer.shared = bool(door.local and credentials.pid and self.host and host == self.host)
+        peer.shared = bool(listener.local and credentials.pid and self.host and host == self.host)
         self.watch_process(peer)
         if not credentials.pid:
             peer.credentials = credentials._replace(pid=pid)  # what it says of itself, for people
-        if not door.local:
+        if not listener.local:
             peer.token = secrets.token_bytes(16)
         peer.session = session = self.engine.open_session(self.sink(peer), strict=strict, limits=self.limits)
         peer.on(Event.GREETED)
-        self.peers[door, identity] = self.sessions[session.id] = peer
+        self.peers[listener, identity] = self.sessions[session.id] = peer
         log.info("session opened", session=session.id, name=name, pid=peer.credentials.pid)
         self.welcome(peer)
 
-    def resume(self, door: Door, identity: bytes, credentials: Credentials, token: bytes, received: int) -> None:
+    def resume(
+        self, listener: Listener, identity: bytes, credentials: Credentials, token: bytes, received: int
+    ) -> None:
         """A session comes back on another connection: what it missed is sent again."""
         peer = self.resumable.get(token)
-        if peer is None or peer.door is not door:
+        if peer is None or peer.listener is not listener:
             raise ConnectionLost("this session is not known any more; its lease may be over")
         if peer.state is State.OPEN:  # we have not noticed yet that the old connection is gone
             self.lose(peer)
         peer.on(Event.RESUMED)
         peer.identity, peer.credentials = identity, credentials._replace(pid=peer.credentials.pid)
-        self.peers[door, identity] = peer
+        self.peers[listener, identity] = peer
         log.info("session resumed", session=session_of(peer).id)
         self.welcome(peer)
         acknowledge(peer, received)
@@ -134,10 +144,10 @@ class Lobby:
         }
         self.tell(peer, [WELCOME, VERSION, session_of(peer).id, peer.token, devices, settings, peer.batch])
 
-    def disconnected(self, door: Door, fd: int) -> None:
+    def disconnected(self, listener: Listener, fd: int) -> None:
         """The connection with that fd is gone: on ipc that is death, elsewhere its lease begins."""
         for peer in list(self.peers.values()):
-            if peer.door is door and peer.credentials.fd == fd and peer.state is State.OPEN:
+            if peer.listener is listener and peer.credentials.fd == fd and peer.state is State.OPEN:
                 if peer.resumable:
                     self.lose(peer)
                 else:
@@ -148,25 +158,25 @@ class Lobby:
         peer.on(Event.LOST)
         peer.unsent.clear()  # it is told again
         peer.drop_packed()  # they count as not received, and come again
-        del self.peers[peer.door, peer.identity]
-        self.left(peer.door, peer.identity)
+        del self.peers[peer.listener, peer.identity]
+        self.left(peer.listener, peer.identity)
         peer.away_since = self.clock()
         log.info("connection lost", session=session_of(peer).id, lease=self.lease)
 
-    def left(self, door: Door, identity: bytes) -> None:
+    def left(self, listener: Listener, identity: bytes) -> None:
         """That connection is over, though libzmq may still have messages that it sent."""
-        self._left[door, identity] = None
-        self._left.move_to_end((door, identity))
+        self._left[listener, identity] = None
+        self._left.move_to_end((listener, identity))
         if len(self._left) > LEFT:
             self._left.popitem(last=False)
 
-    def has_left(self, door: Door, identity: bytes, frame: Any) -> bool:
+    def has_left(self, listener: Listener, identity: bytes, frame: Any) -> bool:
         """Was this sent over a connection that is over? Not if it is a HELLO: a routing id may be used again."""
-        if (door, identity) not in self._left:
+        if (listener, identity) not in self._left:
             return False
         with suppress(ProtocolError):
             if decode_header(frame, self.limits)[0] == HELLO:
-                del self._left[door, identity]
+                del self._left[listener, identity]
                 return False
         return True
 
@@ -183,9 +193,9 @@ class Lobby:
             return
         peer.on(Event.ENDED)
         session = session_of(peer)
-        if self.peers.get((peer.door, peer.identity)) is peer:
-            del self.peers[peer.door, peer.identity]
-            self.left(peer.door, peer.identity)
+        if self.peers.get((peer.listener, peer.identity)) is peer:
+            del self.peers[peer.listener, peer.identity]
+            self.left(peer.listener, peer.identity)
         self.sessions.pop(session.id, None)
         if peer.token is not None:
             self.resumable.pop(peer.token, None)

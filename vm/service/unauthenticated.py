@@ -7,47 +7,47 @@ from functools import partial
 from typing import Final
 
 from ..log import log
-from .listener import Door
-from .registry import Lobby
+from .listener import Listener
+from .registry import ConnectionRegistry
 
 PERIOD: Final = 5.0  # seconds between two looks; whoever is a stranger at both has had its time
 
 
-class Strangers:
+class UnauthenticatedPeers:
     """Call `look` each `PERIOD`."""
 
-    def __init__(self, lobby: Lobby, doors: Sequence[Door]) -> None:
-        self.lobby = lobby
-        self.doors = doors
-        self._seen: set[tuple[Door, int]] = set()  # door and number of the connection
-        for door in doors:
-            door.accepted.append(partial(self.accepted, door))
+    def __init__(self, registry: ConnectionRegistry, listeners: Sequence[Listener]) -> None:
+        self.registry = registry
+        self.listeners = listeners
+        self._seen: set[tuple[Listener, int]] = set()  # listener and number of the connection
+        for listener in listeners:
+            listener.accepted.append(partial(self.accepted, listener))
 
-    def accepted(self, door: Door, _fd: int) -> None:
+    def accepted(self, listener: Listener, _fd: int) -> None:
         """A connection was made: if there are too many strangers, the oldest have to go."""
-        most = self.lobby.limits.sessions
-        if len(door.connections) <= most:
+        most = self.registry.limits.sessions
+        if len(listener.connections) <= most:
             return
-        found = self.of(door)
+        found = self.of(listener)
         for fd, number in found[: max(len(found) - most, 0)]:
-            self.cut(door, fd, number)
+            self.cut(listener, fd, number)
 
     def look(self) -> None:
         """Cut those that were strangers at the last look already."""
         before, self._seen = self._seen, set()
-        for door in self.doors:
-            for fd, number in self.of(door):
-                if (door, number) in before:
-                    self.cut(door, fd, number)
+        for listener in self.listeners:
+            for fd, number in self.of(listener):
+                if (listener, number) in before:
+                    self.cut(listener, fd, number)
                 else:
-                    self._seen.add((door, number))
+                    self._seen.add((listener, number))
 
-    def of(self, door: Door) -> list[tuple[int, int]]:
+    def of(self, listener: Listener) -> list[tuple[int, int]]:
         """Descriptor and number of each, the oldest first."""
-        greeted = {peer.credentials.fd for peer in self.lobby.peers.values() if peer.door is door}
-        return [(fd, number) for fd, number in door.connections.items() if fd not in greeted]
+        greeted = {peer.credentials.fd for peer in self.registry.peers.values() if peer.listener is listener}
+        return [(fd, number) for fd, number in listener.connections.items() if fd not in greeted]
 
-    def cut(self, door: Door, fd: int, number: int) -> None:
+    def cut(self, listener: Listener, fd: int, number: int) -> None:
         """End such a connection."""
         log.warning("a connection that did not say HELLO was cut", connection=fd)
-        door.cut(fd, number)
+        listener.cut(fd, number)

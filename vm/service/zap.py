@@ -2,8 +2,8 @@
 
 libzmq asks before the first message of a peer reaches us, so a peer that is refused has nothing decoded. It asks over
 `inproc://zeromq.zap.01` in the context of the daemon; whoever serves that socket (a REP) passes the frames to
-`Gatekeeper.answer` and sends back what it returns. The decision is by the *domain*, which each entrance sets on its
-socket: what is allowed at one entrance says nothing about another.
+`Gatekeeper.answer` and sends back what it returns. The decision is by the *domain*, which each address sets on its
+socket: what is allowed at one address says nothing about another.
 
 - `tensord:ipc`: the kernel says who connects, libzmq passes it on as "localhost:UID:GID:PID"; only our own uid may.
 - `tensord:loopback`: tcp without keys, where only processes of this machine connect; the address is looked at again.
@@ -37,7 +37,7 @@ class Refused(Exception):  # noqa: N818 - what happened to the peer; never leave
 
 
 class Gatekeeper:
-    """Answers ZAP requests. `allowed`: the allow list, where there is an entrance with keys."""
+    """Answers ZAP requests. `allowed`: the allow list, where there is an address with keys."""
 
     def __init__(self, allowed: AllowList | None = None, *, uid: int | None = None) -> None:
         self.allowed = allowed

@@ -153,7 +153,7 @@ def attack(scene: Scene) -> Iterator[Callable[..., RawClient]]:
 
 
 @pytest.fixture
-def stranger(attack: Callable[..., RawClient]) -> RawClient:
+def unauthenticated(attack: Callable[..., RawClient]) -> RawClient:
     """A connection that has said nothing yet."""
     return attack()
 
@@ -182,8 +182,8 @@ def expect_refused(client: RawClient, kind: str = "ProtocolError", text: str = "
 
 
 def test_who_is_refused_is_cut_off(attack: Callable[..., RawClient]) -> None:
-    stranger, client = attack(), attack().hello()
-    for one in (stranger, client):
+    unauthenticated, client = attack(), attack().hello()
+    for one in (unauthenticated, client):
         one.send_raw(b"noise")
         expect_refused(one)
         with pytest.raises(Gone):
@@ -232,10 +232,10 @@ NO_HEADERS = {
 
 @pytest.mark.parametrize("header", NO_HEADERS.values(), ids=NO_HEADERS)
 def test_what_is_no_header_ends_the_connection(attack: Callable[..., RawClient], header: bytes) -> None:
-    stranger, client = attack(), attack().hello()
-    stranger.send_raw(header)
+    unauthenticated, client = attack(), attack().hello()
+    unauthenticated.send_raw(header)
     client.send_raw(header)
-    expect_refused(stranger)
+    expect_refused(unauthenticated)
     expect_refused(client)
 
 
@@ -264,15 +264,15 @@ HELLOS = {
 
 
 @pytest.mark.parametrize("header", HELLOS.values(), ids=HELLOS)
-def test_the_first_message_is_a_proper_hello(stranger: RawClient, header: Any) -> None:
-    stranger.send(header)
-    expect_refused(stranger)
+def test_the_first_message_is_a_proper_hello(unauthenticated: RawClient, header: Any) -> None:
+    unauthenticated.send(header)
+    expect_refused(unauthenticated)
 
 
 def test_a_token_nobody_knows_resumes_nothing(attack: Callable[..., RawClient], scene: Scene) -> None:
-    stranger = attack(scene.tcp)
-    stranger.send([HELLO, 1, "x", 1, "", False, bytes(16), 0])
-    expect_refused(stranger, "ConnectionLost")
+    unauthenticated = attack(scene.tcp)
+    unauthenticated.send([HELLO, 1, "x", 1, "", False, bytes(16), 0])
+    expect_refused(unauthenticated, "ConnectionLost")
 
 
 HEADERS = {
@@ -307,10 +307,10 @@ def test_a_header_out_of_place_ends_the_session(client: RawClient, header: Any) 
     expect_refused(client)
 
 
-def test_too_many_frames_end_the_connection(stranger: RawClient, client: RawClient) -> None:
-    stranger.send([PING, 1], *repeat(b"", 20_000))
+def test_too_many_frames_end_the_connection(unauthenticated: RawClient, client: RawClient) -> None:
+    unauthenticated.send([PING, 1], *repeat(b"", 20_000))
     client.send([BATCH, 1, [], []], *repeat(b"", 17))
-    expect_refused(stranger, text="17 are allowed")
+    expect_refused(unauthenticated, text="17 are allowed")
     expect_refused(client, text="17 are allowed")
 
 

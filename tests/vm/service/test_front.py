@@ -32,14 +32,14 @@ def test_a_client_that_takes_nothing_has_one_place_in_the_ring(harness: Harness)
     """However often it stops and goes on."""
     number = 0
     for _ in range(5):
-        harness.door.full.add(ME)
+        harness.listener.full.add(ME)
         number += 1
         harness.say(ME, sync(number))
         number += 1
         harness.receive(ME, pack([1, number, [[SYNC, 2, 0]] * 3, []]))
         harness.front.feed(harness.bare.clock)
         assert harness.front.stuck
-        harness.door.full.clear()
+        harness.listener.full.clear()
         harness.front.unstick()
         assert len(harness.front.fresh) + len(harness.front.busy) == 1
         harness.turn()
@@ -48,12 +48,12 @@ def test_a_client_that_takes_nothing_has_one_place_in_the_ring(harness: Harness)
 
 def test_a_long_answer_waits_for_who_takes_it(harness: Harness) -> None:
     harness.say(ME, [1, 1, [[SYNC, 0, 0]] * 1000, []])
-    harness.door.full.add(ME)
+    harness.listener.full.add(ME)
     harness.say(ME, [1, 2, [[QUERY, "trace", [], 1]], []])
-    peer = harness.lobby.peers[harness.door, ME]
+    peer = harness.registry.peers[harness.listener, ME]
     assert peer.parts
     assert len(peer.unsent) <= 2
-    harness.door.full.clear()
+    harness.listener.full.clear()
     harness.turn()
     assert not peer.parts
     assert sum(header[0] == 17 for header in harness.headers(ME)) > 3
@@ -102,7 +102,7 @@ def test_a_lost_session_goes_to_the_token_and_not_to_the_routing_id() -> None:
     harness = Harness(local=False)
     token = harness.hello(ME)[3]
     harness.disconnect(7)
-    assert list(harness.lobby.sessions.values())
+    assert list(harness.registry.sessions.values())
     session = harness.hello(ME)[2]
     assert session == 2
     assert harness.hello(OTHER, token=token)[2] == 1
@@ -113,7 +113,7 @@ def test_what_a_lost_session_has_sent_goes_on() -> None:
     harness = Harness(local=False)
     token = harness.hello(ME)[3]
     harness.receive(ME, pack(sync(1)))
-    harness.lobby.disconnected(harness.door, 7)
+    harness.registry.disconnected(harness.listener, 7)
     harness.turn()
     assert not harness.front.busy
     assert not harness.front.stuck
@@ -148,7 +148,7 @@ def test_what_is_decoded_of_one_client_is_bounded() -> None:
     filler = [[9, 1, "x" * 1000]] * 3
     for number in range(1, 9):
         harness.receive(ME, pack([1, number, [*filler, [SYNC, number, 0]], []]))
-    peer = harness.lobby.peers[harness.door, ME]
+    peer = harness.registry.peers[harness.listener, ME]
     assert len(peer.packed) > 5
     assert peer.batch == 8 - len(peer.packed)
     harness.turn()
@@ -186,7 +186,7 @@ def test_fetches_on_their_way_hold_up_their_client() -> None:
     for _ in range(10):
         harness.front.feed(harness.bare.clock)
         harness.engine.schedule()
-    peer = harness.lobby.peers[harness.door, ME]
+    peer = harness.registry.peers[harness.listener, ME]
     assert peer.inbox
     assert peer.session is not None
     assert peer.session.answering <= 2 << 20

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from tensord.vm.service.unauthenticated import Strangers
+from tensord.vm.service.unauthenticated import UnauthenticatedPeers
 
-from ...fuzz.harness import FakeDoor, Harness
+from ...fuzz.harness import FakeListener, Harness
 
 
-class Door(FakeDoor):
-    """A door that cuts what it is told to."""
+class Listener(FakeListener):
+    """A listener that cuts what it is told to."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,41 +30,41 @@ class Door(FakeDoor):
             self.gone.append(fd)
 
 
-def scene(**limits: Any) -> tuple[Harness, Door, Strangers]:
+def scene(**limits: Any) -> tuple[Harness, Listener, UnauthenticatedPeers]:
     harness = Harness(**limits)
-    harness.door = door = Door()
-    return harness, door, Strangers(harness.lobby, [harness.door])
+    harness.listener = listener = Listener()
+    return harness, listener, UnauthenticatedPeers(harness.registry, [harness.listener])
 
 
-def test_who_is_a_stranger_at_two_looks_is_cut() -> None:
-    harness, door, strangers = scene()
-    door.connect(7)
+def test_a_connection_that_is_unauthenticated_at_two_looks_is_cut() -> None:
+    harness, listener, unauthenticated = scene()
+    listener.connect(7)
     harness.hello(b"me")
-    door.connect(8)
-    strangers.look()
-    assert door.gone == []
-    door.connect(9)
-    strangers.look()
-    assert door.gone == [8]
-    strangers.look()
-    assert door.gone == [8, 9]
+    listener.connect(8)
+    unauthenticated.look()
+    assert listener.gone == []
+    listener.connect(9)
+    unauthenticated.look()
+    assert listener.gone == [8]
+    unauthenticated.look()
+    assert listener.gone == [8, 9]
     harness.check()
 
 
 def test_a_descriptor_that_is_used_again_is_another_connection() -> None:
-    _, door, strangers = scene()
-    door.connect(8)
-    strangers.look()
-    door.connections[8] = 81
-    strangers.look()
-    assert door.gone == []
+    _, listener, unauthenticated = scene()
+    listener.connect(8)
+    unauthenticated.look()
+    listener.connections[8] = 81
+    unauthenticated.look()
+    assert listener.gone == []
 
 
-def test_the_oldest_strangers_go_when_there_are_too_many() -> None:
-    harness, door, _ = scene(sessions=3)
-    door.connect(7)
+def test_the_oldest_unauthenticated_peers_are_cut_when_there_are_too_many() -> None:
+    harness, listener, _ = scene(sessions=3)
+    listener.connect(7)
     harness.hello(b"me")
     for fd in range(20, 26):
-        door.connect(fd)
-    assert door.gone == [20, 21, 22]
-    assert list(door.connections) == [7, 23, 24, 25]
+        listener.connect(fd)
+    assert listener.gone == [20, 21, 22]
+    assert list(listener.connections) == [7, 23, 24, 25]

@@ -175,15 +175,15 @@ def test_a_wrong_allow_list_keeps_the_daemon_from_starting(text, told, tmp_path)
         AllowList(path)
 
 
-# -- entrances ---------------------------------------------------------------------------------------------------------
+# -- addresses ---------------------------------------------------------------------------------------------------------
 
 
 def test_tcp_beyond_loopback_needs_keys(key_files):
     for address in ("tcp://0.0.0.0:7700", "tcp://*:7700", "tcp://[::]:7700", "tcp://192.0.2.1:7700"):
         with pytest.raises(StartError, match="tensord keygen"):
             guards([address], None, None)
-        (entrance,) = guards([address], key_files / "server.key_secret", key_files / "allowed_clients").entrances
-        assert entrance.options[zmq.CURVE_SERVER] == 1
+        (listen_address,) = guards([address], key_files / "server.key_secret", key_files / "allowed_clients").addresses
+        assert listen_address.options[zmq.CURVE_SERVER] == 1
 
 
 def test_keys_and_allow_list_go_together(key_files):
@@ -202,7 +202,7 @@ def test_a_secret_that_others_may_read_keeps_the_daemon_from_starting(key_files)
 def test_what_was_judged_is_what_is_bound():
     ipc, name, interface, six = guards(
         ["ipc:///x", "tcp://localhost:1", "tcp://lo:2", "tcp://[::1]:3"], None, None
-    ).entrances
+    ).addresses
     assert (ipc.endpoint, ipc.options, ipc.local) == ("ipc:///x", {zmq.ZAP_DOMAIN: zap.IPC}, True)
     assert name.endpoint in {"tcp://127.0.0.1:1", "tcp://[::1]:1"}
     assert interface.endpoint == "tcp://127.0.0.1:2"
@@ -213,7 +213,7 @@ def test_what_was_judged_is_what_is_bound():
 
 
 class Daemon:
-    """A ROUTER per entrance behind a gatekeeper, in the test's own thread."""
+    """A ROUTER per address behind a gatekeeper, in the test's own thread."""
 
     def __init__(self, stack, addresses, secret=None, allow=None, gatekeeper=None):
         found = guards(addresses, secret, allow)
@@ -225,12 +225,12 @@ class Daemon:
         self.routers = []
         self.poller = zmq.Poller()
         self.poller.register(self.zap, zmq.POLLIN)
-        for entrance in found.entrances:
+        for address in found.addresses:
             router = stack.enter_context(self.context.socket(zmq.ROUTER))
-            for option, value in entrance.options.items():
+            for option, value in address.options.items():
                 router.setsockopt(option, value)
             with private():
-                router.bind(entrance.endpoint)
+                router.bind(address.endpoint)
             self.poller.register(router, zmq.POLLIN)
             self.routers.append(router)
         self.endpoints = [router.last_endpoint.decode() for router in self.routers]
