@@ -70,7 +70,10 @@ class Parts(Bare):
         return [stream for backend in self.backends.values() for stream in backend.streams]
 
     def drain(self) -> None:
-        """Everything executes."""
+        """Everything executes and is reported."""
+        self.schedule()
+        for stream in self.streams:
+            stream.report(len(stream.executed))
         self.schedule()
         while busy := [stream for stream in self.streams if stream.can_execute()]:
             self.step(busy[0])

@@ -178,9 +178,9 @@ class TestMemory:
         parts.op("busy", writes=[parts.tensor()])
         parts.device.limit = parts.device.allocated
         waiting = [parts.op(str(n), writes=[parts.tensor(filled=False)]) for n in range(3)]
-        for instruction in reversed(waiting):
-            wait_for_memory(instruction)  # ... in whatever order they came
-        parts.here.waiting.sort(key=lambda entry: entry[0])
+        parts.here.waiting.clear()
+        for instruction in reversed(waiting):  # whatever order they come in
+            wait_for_memory(instruction)
         parts.device.limit = 1 << 24
         parts.dispatcher.retry(parts.here)
         assert list(parts.dispatcher.ready) == [waiting[0]]

@@ -10,6 +10,7 @@ import pytest
 from tensord.interpreter.errors import KernelError
 from tensord.interpreter.opcodes import Opcode
 from tensord.vm.model.instruction import Instruction, Status
+from tensord.vm.scheduler import fair_queue
 from tensord.vm.scheduler import scheduler as module
 
 from ..parts import Parts, copy_of, fail
@@ -49,8 +50,6 @@ class TestCompletion:
     def test_a_long_chain_that_was_executed_before_its_source_completes_without_recursion(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from tensord.vm.scheduler import fair_queue
-
         monkeypatch.setattr(fair_queue, "DEPTH", 2 * LENGTH)
         parts, (source, *chain) = chain_on_events(LENGTH)
         stream = parts.device.compute[1]
