@@ -239,15 +239,12 @@ class TestMakers:
         assert edges_of(writer)
         assert is_maker(writer, copy_of(x))
 
-    def test_the_ledger_expects_the_makers_alone(self) -> None:
-        bare = Bare(inline=False)
-        client = bare.client()
-        x = client.upload([1.0])
-        bare.device.limit = bare.device.allocated  # nobody reserves
-        made = client.call("negative", x)
-        client.call("negative", made, out=made)
-        device = bare.engine.devices["cpu:0"]
-        (maker,) = device.unreserved
-        assert (maker, device.unreserved_bytes) == (next(iter(bare.engine.live.values())), 8)
-        bare.device.limit = 1 << 24
-        bare.drain()
+    def test_the_ledger_expects_the_makers_alone(self, parts: Parts) -> None:
+        x = parts.tensor(filled=False)
+        parts.op(writes=[parts.tensor()])
+        parts.device.limit = parts.device.allocated  # nobody reserves
+        maker = parts.op(writes=[x])
+        parts.op(reads=[x], writes=[x])
+        assert parts.here.unreserved == {maker: 8}
+        parts.device.limit = 1 << 24
+        parts.drain()
