@@ -1,0 +1,223 @@
+"""Copies that are valid elsewhere, too: the first to go when memory is short, the least recently used one first."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensord.interpreter.errors import KernelError
+from tensord.interpreter.opcodes import Opcode
+from tensord.vm.memory.mapped import map_copy, unmap_copy
+from tensord.vm.memory.replicas import drop, drop_idle, forget, make_room, may_forget, others, touch
+from tensord.vm.model.device_state import DeviceState
+from tensord.vm.model.tensor import Copy, Tensor
+
+from ..parts import Parts, copy_of
+
+
+@pytest.fixture
+def parts() -> Parts:
+    return Parts("cpu:0", "sim:0")
+
+
+@pytest.fixture
+def sim(parts: Parts) -> DeviceState:
+    return parts.at("sim:0")
+
+
+def mirror(parts: Parts, tensor: Tensor, name: str = "sim:0") -> Copy:
+    """The tensor's copy on another device, once its transfer has arrived."""
+    copy = parts.residency.operand(tensor, parts.at(name), parts.session, 0).copy
+    parts.hand_over()
+    parts.scheduler.bound.clear()
+    parts.drain()
+    return copy
+
+
+class TestOrder:
+    def test_touching_makes_a_copy_the_most_recently_used(self, parts: Parts, sim: DeviceState) -> None:
+        a, b, c = (mirror(parts, parts.tensor()) for _ in range(3))
+        touch(a)
+        assert list(sim.replicas) == [b, c, a]
+
+    def test_what_is_no_replica_does_not_become_one_by_being_touched(self, parts: Parts) -> None:
+        copy = copy_of(parts.tensor())
+        touch(copy)
+        assert not parts.at("cpu:0").replicas
+
+    def test_reading_a_replica_touches_it(self, parts: Parts, sim: DeviceState) -> None:
+        x, y = parts.tensor(), parts.tensor()
+        a, b = mirror(parts, x), mirror(parts, y)
+        assert parts.residency.operand(x, sim, parts.session, 0).copy is a
+        assert list(sim.replicas) == [b, a]
+
+
+class TestForgetting:
+    def test_a_forgotten_copy_leaves_map_plan_list_and_memory(self, parts: Parts, sim: DeviceState) -> None:
+        x = parts.tensor()
+        copy = mirror(parts, x)
+        forget(copy, x.storage)
+        assert list(x.storage.copies) == [parts.at("cpu:0")]
+        assert (sim.planned, sim.replicas, copy.current, copy.buffer) == (0, {}, False, None)
+        assert sim.backend.allocated == 0
+
+    def test_a_copy_of_a_view_leaves_the_map_of_views(self, parts: Parts, sim: DeviceState) -> None:
+        x = parts.tensor(4)
+        x.strides, x.offset = (8,), 8
+        x.meta = parts.tensor(2).meta
+        copy = mirror(parts, x)
+        assert x.storage.views == {(sim, copy.view): copy}
+        forget(copy, x.storage)
+        assert x.storage.views == {}
+        assert list(x.storage.copies) == [parts.at("cpu:0")]
+
+    def test_another_copy_in_its_place_is_left_there(self, parts: Parts, sim: DeviceState) -> None:
+        x = parts.tensor()
+        old = mirror(parts, x)
+        forget(old, x.storage)
+        new = mirror(parts, x)
+        forget(old, x.storage)
+        assert x.storage.copies[sim] is new
+        assert sim.planned == 8
+
+    def test_dropping_twice_takes_the_bytes_off_once(self, parts: Parts, sim: DeviceState) -> None:
+        keep = mirror(parts, parts.tensor())
+        copy = mirror(parts, parts.tensor())
+        drop(copy)
+        drop(copy)
+        assert sim.planned == keep.nbytes
+
+    def test_one_that_is_still_read_keeps_its_buffer_until_then(self, parts: Parts, sim: DeviceState) -> None:
+        x = parts.tensor()
+        copy = mirror(parts, x)
+        parts.op(reads=[x], on="sim:0", opcode=Opcode.ACCESS)  # queued nowhere that could reuse it
+        copy.stream = None
+        forget(copy, x.storage)
+        assert copy.buffer is not None
+        assert sim.planned == 0
+        parts.drain()
+        assert copy.buffer is None
+
+
+class TestMayForget:
+    def test_one_of_two_may_go_and_the_last_one_not(self, parts: Parts) -> None:
+        x = parts.tensor()
+        assert not may_forget(copy_of(x), x.storage)
+        copy = mirror(parts, x)
+        assert may_forget(copy, x.storage)
+        assert may_forget(copy_of(x), x.storage)
+        assert others(x.storage, copy) == [copy_of(x)]
+
+    def test_a_copy_of_a_view_may_always_go(self, parts: Parts) -> None:
+        x = parts.tensor(4)
+        x.strides, x.meta = (8,), parts.tensor(2).meta
+        assert may_forget(mirror(parts, x), x.storage)
+
+    def test_a_stale_one_is_gone_already(self, parts: Parts) -> None:
+        x = parts.tensor()
+        copy = mirror(parts, x)
+        copy.current = False
+        assert not may_forget(copy, x.storage)
+        copy.current = True
+
+    def test_a_mapped_one_stays_until_the_client_is_done(self, parts: Parts, sim: DeviceState) -> None:
+        x = parts.tensor()
+        copy = mirror(parts, x)
+        map_copy(copy)
+        map_copy(copy)
+        unmap_copy(copy, x.storage)
+        assert not may_forget(copy, x.storage)
+        assert (sim.mapped, copy.uses) == ({copy: 1}, 1)
+        unmap_copy(copy, x.storage)
+        assert may_forget(copy, x.storage)
+        assert (sim.mapped, copy.uses) == ({}, 0)
+
+
+class TestDroppingIdle:
+    def test_the_least_recently_used_goes_first_and_one_at_a_time(self, parts: Parts, sim: DeviceState) -> None:
+        a, b = mirror(parts, parts.tensor()), mirror(parts, parts.tensor())
+        touch(a)
+        assert drop_idle(sim)
+        assert (a.current, b.current) == (True, False)
+        assert drop_idle(sim)
+        assert not drop_idle(sim)
+        assert sim.backend.allocated == 0
+
+    def test_one_with_a_use_to_come_is_passed_over(self, parts: Parts, sim: DeviceState) -> None:
+        x = parts.tensor()
+        used, idle = mirror(parts, x), mirror(parts, parts.tensor())
+        parts.op(reads=[x], on="sim:0")
+        assert drop_idle(sim)
+        assert (used.current, idle.current) == (True, False)
+        assert not drop_idle(sim)
+        parts.drain()
+
+    @pytest.mark.parametrize("wrong", ["poisoned", "not there yet"])
+    def test_one_whose_other_copy_is_not_healthy_is_passed_over(
+        self, parts: Parts, sim: DeviceState, wrong: str
+    ) -> None:
+        x = parts.tensor()
+        copy = mirror(parts, x)
+        if wrong == "poisoned":
+            copy_of(x).poison = KernelError("bad")
+        else:
+            parts.op(writes=[x])
+        assert not drop_idle(sim)
+        assert copy.current
+        parts.drain()
+
+    def test_what_is_no_replica_any_more_leaves_the_list(self, parts: Parts, sim: DeviceState) -> None:
+        x = parts.tensor()
+        copy = mirror(parts, x)
+        forget(copy_of(x), x.storage)
+        assert not drop_idle(sim)
+        assert not sim.replicas
+        assert copy.current
+
+    def test_an_allocation_that_does_not_fit_drops_them(self) -> None:
+        parts = Parts("cpu:0", "sim:0", memory=32)
+        sim = parts.at("sim:0")
+        copy = mirror(parts, parts.tensor(2))
+        y = parts.tensor(3, home="sim:0", filled=False)
+        op = parts.op(writes=[y], on="sim:0")
+        parts.drain()
+        assert not copy.current
+        assert op.error is None
+        assert sim.backend.allocated == 24
+
+
+class TestMakingRoom:
+    def test_nothing_goes_while_the_plan_fits(self, parts: Parts, sim: DeviceState) -> None:
+        copy = mirror(parts, parts.tensor())
+        make_room(sim, ())
+        assert copy.current
+
+    def test_no_more_go_than_have_to(self, parts: Parts, sim: DeviceState) -> None:
+        copies = [mirror(parts, parts.tensor()) for _ in range(4)]
+        sim.backend.limit = 20
+        make_room(sim, ())
+        assert [copy.current for copy in copies] == [False, False, True, True]
+        assert sim.planned == 16
+
+    def test_what_is_about_to_be_used_is_spared(self, parts: Parts, sim: DeviceState) -> None:
+        copies = [mirror(parts, parts.tensor()) for _ in range(3)]
+        sim.backend.limit = 16
+        make_room(sim, {copies[0]})
+        assert [copy.current for copy in copies] == [True, False, True]
+
+    def test_one_whose_other_copy_is_only_under_way_stays(self, parts: Parts, sim: DeviceState) -> None:
+        x = parts.tensor(home="sim:0")
+        parts.residency.operand(x, parts.at("cpu:0"), parts.session, 0)
+        sim.backend.limit = 0
+        make_room(sim, ())
+        assert copy_of(x).current
+        parts.drain()
+
+    def test_one_that_will_be_written_elsewhere_may_go(self, parts: Parts, sim: DeviceState) -> None:
+        x = parts.tensor()
+        copy = mirror(parts, x)
+        parts.op(writes=[x])
+        assert copy_of(x).is_or_will_be_valid
+        sim.backend.limit = 0
+        make_room(sim, ())
+        assert not copy.current
+        parts.drain()

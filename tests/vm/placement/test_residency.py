@@ -1,0 +1,356 @@
+"""Residency: where the valid copies are, and which transfers an instruction needs in front of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensord.interpreter.errors import KernelError, MetadataError
+from tensord.interpreter.opcodes import Opcode
+from tensord.interpreter.types.meta import Meta
+from tensord.vm.model.instruction import Instruction, Status
+from tensord.vm.model.operand import Binding
+from tensord.vm.model.tensor import Tensor
+from tensord.vm.placement.views import share, twin
+
+from ..parts import Parts, copy_of
+
+
+@pytest.fixture
+def parts() -> Parts:
+    return Parts("cpu:0", "sim:0", "sim:1")
+
+
+def bring(parts: Parts, tensor: Tensor, name: str) -> Binding:
+    """Bind the tensor for reading on a device."""
+    binding = parts.residency.operand(tensor, parts.at(name), parts.session, 0)
+    parts.hand_over()
+    parts.scheduler.bound.clear()
+    return binding
+
+
+def write(parts: Parts, tensor: Tensor, name: str, *, partial: bool = False) -> Binding:
+    """Bind the tensor for writing on a device."""
+    binding = parts.residency.target(tensor, parts.at(name), partial, parts.session, 0)
+    parts.hand_over()
+    parts.scheduler.bound.clear()
+    return binding
+
+
+def transfers(parts: Parts) -> list[Instruction]:
+    return [one for one in parts.scheduler.live.values() if one.traits.copies]
+
+
+def half(parts: Parts, base: Tensor) -> Tensor:
+    """The second half of a tensor of 4, as a view."""
+    view = share(base, Meta.of((2,), "float64"), 16, (8,), base.home)
+    parts.session.newest += 1
+    parts.session.tensors[parts.session.newest] = view
+    return view
+
+
+class TestReading:
+    def test_where_a_copy_is_nothing_moves(self, parts: Parts) -> None:
+        x = parts.tensor()
+        assert bring(parts, x, "cpu:0").copy is copy_of(x)
+        assert not parts.scheduler.live
+
+    def test_elsewhere_a_transfer_is_planned_and_the_copy_is_in_the_map_at_once(self, parts: Parts) -> None:
+        x = parts.tensor()
+        binding = bring(parts, x, "sim:0")
+        (transfer,) = transfers(parts)
+        assert x.storage.copies[parts.at("sim:0")] is binding.copy
+        assert transfer.label == "h2d cpu:0->sim:0"
+        assert (transfer.reads, transfer.writes) == ((copy_of(x),), (binding.copy,))
+        assert binding.copy.version == x.storage.version
+        parts.drain()
+
+    def test_a_second_consumer_shares_the_planned_transfer(self, parts: Parts) -> None:
+        x = parts.tensor()
+        first, second = bring(parts, x, "sim:0"), bring(parts, x, "sim:0")
+        assert first.copy is second.copy
+        assert len(transfers(parts)) == 1
+        parts.drain()
+        assert bring(parts, x, "sim:0").copy is first.copy
+        assert parts.at("sim:0").moved == {"h2d": [1, 8]}
+
+    def test_the_value_arrives(self, parts: Parts) -> None:
+        x = parts.tensor(3)
+        buffer = copy_of(x).buffer
+        assert buffer is not None
+        buffer.array[...] = [1.0, 2.0, 3.0]
+        copy = bring(parts, x, "sim:0").copy
+        parts.drain()
+        assert copy.buffer is not None
+        assert list(copy.buffer.array) == [1.0, 2.0, 3.0]
+
+    def test_it_is_nobodys_but_carries_the_line_of_who_asked(self, parts: Parts) -> None:
+        bring(parts, parts.tensor(), "sim:0")
+        (transfer,) = transfers(parts)
+        assert transfer.session is parts.scheduler.nobody
+        assert transfer.author is parts.session
+        parts.drain()
+
+    def test_between_peers_it_goes_directly(self, parts: Parts) -> None:
+        x = parts.tensor(home="sim:0")
+        bring(parts, x, "sim:1")
+        assert [one.label for one in transfers(parts)] == ["p2p sim:0->sim:1"]
+        assert set(x.storage.copies) == {parts.at("sim:0"), parts.at("sim:1")}
+        parts.drain()
+
+    def test_without_peers_it_goes_by_the_host_and_leaves_a_copy_there(self) -> None:
+        parts = Parts("cpu:0", "sim:0", "sim:1", peer=False)
+        x = parts.tensor(home="sim:0")
+        bring(parts, x, "sim:1")
+        assert [one.label for one in transfers(parts)] == ["d2h sim:0->cpu:0", "h2d cpu:0->sim:1"]
+        assert len(x.storage.copies) == 3
+        parts.drain()
+        assert copy_of(x, parts.at("sim:1")).buffer is not None
+
+    def test_a_copy_on_the_host_is_used_for_the_second_half_of_that_way(self) -> None:
+        parts = Parts("cpu:0", "sim:0", "sim:1", peer=False)
+        x = parts.tensor(home="sim:0")
+        bring(parts, x, "cpu:0")
+        bring(parts, x, "sim:1")
+        assert [one.label for one in transfers(parts)] == ["d2h sim:0->cpu:0", "h2d cpu:0->sim:1"]
+        parts.drain()
+
+    def test_without_peers_and_host_it_is_refused_with_the_reason(self) -> None:
+        parts = Parts("sim:0", "sim:1", peer=False)
+        x = parts.tensor()
+        with pytest.raises(MetadataError, match="sim:1 cannot reach sim:0, and there is no cpu device to go through"):
+            bring(parts, x, "sim:1")
+        assert list(x.storage.copies) == [parts.at("sim:0")]
+
+    def test_a_copy_that_is_there_is_a_better_source_than_one_under_way(self, parts: Parts) -> None:
+        x = parts.tensor(home="sim:0")
+        bring(parts, x, "cpu:0")  # the host would be preferred, but its copy is not there yet
+        assert parts.residency.source(x.storage, parts.at("sim:1")) is copy_of(x)
+        parts.drain()
+        assert parts.residency.source(x.storage, parts.at("sim:1")) is copy_of(x, parts.at("cpu:0"))
+
+
+class TestFailing:
+    def test_a_copy_that_a_transfer_failed_to_fill_leaves_the_map(self, parts: Parts) -> None:
+        x = parts.tensor()
+        copy = bring(parts, x, "sim:0").copy
+        (transfer,) = transfers(parts)
+        transfer.kernel = lambda *_: 1 // 0
+        parts.drain()
+        assert transfer.status is Status.FAILED
+        assert list(x.storage.copies) == [parts.at("cpu:0")]
+        assert not copy.current
+        assert copy_of(x).poison is None
+        assert parts.at("sim:0").moved == {}
+
+    def test_the_next_consumer_plans_it_again(self, parts: Parts) -> None:
+        x = parts.tensor()
+        bring(parts, x, "sim:0")
+        transfers(parts)[0].kernel = lambda *_: 1 // 0
+        parts.drain()
+        copy = bring(parts, x, "sim:0").copy
+        parts.drain()
+        assert copy.poison is None
+        assert copy.buffer is not None
+
+
+class TestWriting:
+    def test_afterwards_the_devices_copy_is_the_only_current_one(self, parts: Parts) -> None:
+        x = parts.tensor()
+        old, other = copy_of(x), bring(parts, x, "sim:0").copy
+        bring(parts, x, "sim:1")
+        parts.drain()
+        binding = write(parts, x, "sim:0")
+        assert x.storage.copies == {parts.at("sim:0"): binding.copy}
+        assert binding.copy is other
+        assert (old.current, old.buffer) == (False, None)
+        assert not any(device.replicas for device in parts.engine.devices.values())
+
+    def test_it_is_a_version_of_its_own(self, parts: Parts) -> None:
+        x = parts.tensor()
+        binding = write(parts, x, "cpu:0")
+        assert x.storage.version == binding.copy.version == 2
+
+    def test_a_whole_write_elsewhere_moves_nothing(self, parts: Parts) -> None:
+        x = parts.tensor()
+        binding = write(parts, x, "sim:0")
+        assert not transfers(parts)
+        assert binding.copy.device is parts.at("sim:0")
+        assert parts.at("cpu:0").planned == 0
+
+    def test_a_partial_write_elsewhere_brings_the_old_value_first(self, parts: Parts) -> None:
+        x = parts.tensor()
+        old = copy_of(x)
+        binding = write(parts, x, "sim:0", partial=True)
+        (transfer,) = transfers(parts)
+        assert transfer.writes == (binding.copy,)
+        assert not old.current
+        assert old.buffer is not None  # the transfer still reads it
+        parts.drain()
+        assert old.buffer is None
+
+    def test_a_copy_that_never_got_memory_is_replaced(self, parts: Parts) -> None:
+        x = parts.tensor(filled=False)
+        old = copy_of(x)
+        assert write(parts, x, "cpu:0").copy is not old
+        assert not old.current
+        assert parts.at("cpu:0").planned == 8
+
+    def test_the_copies_of_views_are_stale_too(self, parts: Parts) -> None:
+        base = parts.tensor(4)
+        view = half(parts, base)
+        copy = bring(parts, view, "sim:0").copy
+        parts.drain()
+        parts.session.tensors.popitem()
+        parts.residency.unshare(view)
+        write(parts, base, "cpu:0")
+        assert base.storage.views == {}
+        assert not copy.current
+
+
+class TestSharing:
+    """Values are independent: who writes to a shared storage gets one of its own."""
+
+    @pytest.mark.parametrize("partial", [True, False])
+    def test_who_writes_leaves_the_others_their_value(self, parts: Parts, *, partial: bool) -> None:
+        x = parts.tensor()
+        storage, copy = x.storage, copy_of(x)
+        y = twin(x, x.home)
+        binding = write(parts, y, "cpu:0", partial=partial)
+        assert x.storage is storage
+        assert y.storage is not storage
+        assert (storage.sharers, storage.version) == (1, 1)
+        assert binding.copy is not copy
+        assert copy.current
+        copies = [one for one in parts.scheduler.live.values() if one.opcode is Opcode.COPY]
+        assert [(one.reads, one.writes) for one in copies] == ([((copy,), (binding.copy,))] if partial else [])
+        parts.drain()
+
+    def test_a_view_that_is_written_is_no_view_any_more(self, parts: Parts) -> None:
+        base = parts.tensor(4)
+        view = half(parts, base)
+        write(parts, view, "cpu:0", partial=True)
+        assert (view.offset, view.strides, view.storage.nbytes) == (0, None, 16)
+        parts.drain()
+
+    def test_the_last_of_several_that_leaves_takes_the_storage_along(self, parts: Parts) -> None:
+        x = parts.tensor(4)
+        copy = copy_of(x)
+        x.strides = (8,)  # a view that is alone on its storage
+        write(parts, x, "cpu:0", partial=True)
+        assert copy.current
+        parts.residency.drop_orphans()
+        assert not copy.current
+        parts.drain()
+        assert copy.buffer is None
+        assert parts.session.account.bytes == 32
+
+
+class TestViews:
+    def test_a_smaller_view_moves_its_own_bytes(self, parts: Parts) -> None:
+        base = parts.tensor(4)
+        view = half(parts, base)
+        binding = bring(parts, view, "sim:0")
+        assert (binding.copy.nbytes, binding.offset, binding.strides) == (16, 0, None)
+        assert list(base.storage.copies) == [parts.at("cpu:0")]
+        assert base.storage.views == {(parts.at("sim:0"), view.view_key()): binding.copy}
+        parts.drain()
+        assert parts.at("sim:0").moved == {"h2d": [1, 16]}
+
+    def test_the_same_view_again_moves_nothing(self, parts: Parts) -> None:
+        base = parts.tensor(4)
+        first = bring(parts, half(parts, base), "sim:0")
+        assert bring(parts, half(parts, base), "sim:0").copy is first.copy
+        assert len(transfers(parts)) == 1
+        parts.drain()
+
+    def test_where_the_whole_is_the_view_lies_on_it(self, parts: Parts) -> None:
+        base = parts.tensor(4)
+        whole = bring(parts, base, "sim:0")
+        binding = bring(parts, half(parts, base), "sim:0")
+        assert binding.copy is whole.copy
+        assert (binding.offset, binding.strides) == (16, (8,))
+        parts.drain()
+
+    def test_a_view_of_all_bytes_moves_the_whole(self, parts: Parts) -> None:
+        base = parts.tensor(4)
+        view = share(base, Meta.of((4,), "float64"), 24, (-8,), base.home)
+        binding = bring(parts, view, "sim:0")
+        assert binding.copy is base.storage.copies[parts.at("sim:0")]
+        assert (binding.offset, binding.strides) == (24, (-8,))
+        parts.drain()
+
+    def test_without_peers_a_view_goes_packed_by_the_host(self) -> None:
+        parts = Parts("cpu:0", "sim:0", "sim:1", peer=False)
+        base = parts.tensor(4, home="sim:0")
+        bring(parts, half(parts, base), "sim:1")
+        assert [device.name for device, _ in base.storage.views or ()] == ["cpu:0", "sim:1"]
+        parts.drain()
+        assert parts.at("cpu:0").moved == {"d2h": [1, 16]}
+
+
+class TestStrict:
+    @pytest.fixture(autouse=True)
+    def strict(self, parts: Parts) -> None:
+        parts.session.strict = True
+
+    def test_an_operand_elsewhere_is_an_error_and_nothing_moves(self, parts: Parts) -> None:
+        x = parts.tensor()
+        with pytest.raises(MetadataError, match="the tensor is on cpu:0, not on sim:0; use to_device"):
+            bring(parts, x, "sim:0")
+        assert not transfers(parts)
+        assert list(x.storage.copies) == [parts.at("cpu:0")]
+
+    def test_what_the_user_moves_may_move(self, parts: Parts) -> None:
+        x = parts.tensor()
+        parts.residency.place(x, parts.at("sim:0"), parts.session, 0)
+        (transfer,) = transfers(parts)
+        assert list(parts.session.moves) == [transfer]
+        assert parts.session.strict
+        parts.hand_over()
+        parts.drain()
+        assert not parts.session.moves
+        assert bring(parts, x, "sim:0").copy.buffer is not None
+
+    def test_a_view_that_was_moved_may_be_read_there(self, parts: Parts) -> None:
+        view = half(parts, parts.tensor(4))
+        parts.residency.place(view, parts.at("sim:0"), parts.session, 0)
+        assert bring(parts, view, "sim:0").copy.nbytes == 16
+        parts.drain()
+
+    def test_a_refused_move_leaves_the_session_strict(self) -> None:
+        parts = Parts("sim:0", "sim:1", peer=False)
+        parts.session.strict = True
+        with pytest.raises(MetadataError):
+            parts.residency.place(parts.tensor(), parts.at("sim:1"), parts.session, 0)
+        assert parts.session.strict
+        assert parts.residency.planned is None
+
+
+class TestLeaving:
+    def test_the_last_tensor_takes_every_copy_along(self, parts: Parts) -> None:
+        x = parts.tensor()
+        bring(parts, x, "sim:0")
+        parts.drain()
+        y = twin(x, x.home)
+        parts.residency.unshare(x)
+        assert copy_of(y).current
+        parts.residency.unshare(y)
+        assert all(device.planned == device.backend.allocated == 0 for device in parts.engine.devices.values())
+        assert parts.session.account.bytes == 0
+
+    def test_a_copy_on_its_way_goes_when_it_has_arrived(self, parts: Parts) -> None:
+        x = parts.tensor()
+        copy = bring(parts, x, "sim:0").copy
+        parts.residency.unshare(x)
+        assert parts.at("sim:0").planned == 0
+        parts.drain()
+        assert copy.buffer is None
+        assert parts.backends["sim:0"].allocated == parts.backends["cpu:0"].allocated == 0
+
+    def test_a_poisoned_version_is_read_with_its_error_elsewhere_too(self, parts: Parts) -> None:
+        x = parts.tensor()
+        copy_of(x).poison = error = KernelError("bad")
+        copy = bring(parts, x, "sim:0").copy
+        parts.drain()
+        assert copy_of(x).poison is error
+        assert not copy.current
