@@ -149,7 +149,8 @@ class MemoryGuard:
             watched.busy += self._unread(fd) > 0
 
     def _suspects(self, *, urgent: bool) -> list[int]:
-        """Who had bytes to read at most looks, and at several; if it is urgent, also silent connections after the first look.
+        """The connections with bytes to read at most looks, and at several; if urgent, silent ones after the first
+        look.
 
         If it is urgent and there are none, whoever had bytes to read most often.
         """

@@ -150,7 +150,7 @@ class Loop:
     # -- processes -------------------------------------------------------------------------------------------------
 
     def watch_process(self, peer: Peer) -> None:
-        """Notice the death of the process behind an ipc connection, even if another process has inherited its socket."""
+        """Notice the death of the process behind an ipc connection, even if another process has its socket."""
         if not peer.listener.local or not peer.credentials.pid:
             return
         try:

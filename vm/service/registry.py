@@ -31,7 +31,8 @@ class ConnectionRegistry:
 
     `about`: what WELCOME tells besides the rest. What others do about a connection is set by them: `sink` makes the
     place where a session's answers go, `tell` sends a header, `changed` has it told what there is, `forget` drops what
-    is kept for it, `watch_process` looks out for the end of its process, `before_hello` has the listeners' monitors read.
+    is kept for it, `watch_process` looks out for the end of its process, `before_hello` has the listeners' monitors
+    read.
     """
 
     def __init__(
