@@ -177,7 +177,7 @@ class Front:
             raise QuotaError(f"{unread} bytes of uploads unconsumed; wait for credit beyond {self.limits.window_bytes}")
 
     def cancel(self, peer: Peer, header: Sequence[Any], _payloads: Sequence[Any]) -> None:
-        """CANCEL overtakes the messages in the inbox. A RESTART that was sent before the CANCEL has an older generation."""
+        """CANCEL overtakes the messages in the inbox. A RESTART sent before the CANCEL has an older generation."""
         _, generation = fields(header, 2)
         if not is_natural(generation):
             raise ProtocolError("a CANCEL is [2, generation]")
