@@ -61,7 +61,7 @@ class FakeFrame:
 
 
 class FakeListener:
-    """Takes the place of a listener, and of its socket. `full`: identities that take nothing."""
+    """Replaces a listener and its socket. `full`: identities that take nothing."""
 
     def __init__(self, *, local: bool = True) -> None:
         self.local = local

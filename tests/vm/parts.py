@@ -92,8 +92,9 @@ class Parts(Bare):
         meta = Meta.of((elements,), "float64")
         tensor, copy = self.residency.new_tensor(meta, device)
         if filled:
-            copy.buffer = device.backend.allocate(meta.nbytes)
-            device.backend.bind(copy.buffer, meta)[...] = 0
+            copy.buffer = buffer = device.backend.allocate(meta.nbytes)
+            assert buffer is not None
+            device.backend.bind(buffer, meta)[...] = 0
         self.session.newest += 1
         self.session.tensors[self.session.newest] = tensor
         tensor.storage.account = self.session.account

@@ -1,8 +1,8 @@
-"""What fits: memory is planned at admission, reserved at dispatch and given back at retirement.
+"""Memory: planned at admission, reserved at dispatch, released at retirement.
 
-- `ledger`: what is planned, who still needs memory, who waits for it
-- `allocation`: getting memory; `release`: giving it back; `forwarding`: taking over that of an input
-- `replicas`: copies that are valid elsewhere, too; `drop_after_transfer`: ... as soon as a transfer has arrived
+- `ledger`: planned memory, instructions that have not reserved theirs, instructions that wait for memory
+- `allocation`: allocating buffers; `release`: releasing them; `forwarding`: reusing the buffer of an input
+- `replicas`: copies that are also valid elsewhere; `drop_after_transfer`: copies that will be, once a transfer arrived
 - `reservation`: reserving at dispatch; `binding`: operands become arrays
 - `mapped`: copies that clients have mapped
 """

@@ -1,4 +1,4 @@
-"""Getting memory: from the stream's own reusable buffers, from the device, or in the place of idle replicas."""
+"""Allocation: from the stream's own reusable buffers, from the device, or by dropping idle replicas."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Making room on a device with copies whose other copy is still under way.
+"""Making room on a device by dropping copies whose other copy is still being transferred.
 
-Admission plans memory for what will hold once all earlier instructions have run. By then a planned transfer has
-arrived, so the copy that it came from, or any other of that version, may leave. But a transfer can fail, and must not
-take the version with it. So the copy leaves the map, as if it had been dropped, and keeps its memory until the
-transfer has retired: if the transfer failed and no healthy copy is left, the dropped copy returns.
+Admission plans memory for the state after all earlier instructions have run. By then a planned transfer has arrived, so
+its source, or any other copy of that version, may be dropped. But a transfer can fail, and the version must survive
+that. So the copy leaves the map, as if it had been dropped, and keeps its memory until the transfer has retired. If the
+transfer failed and no healthy copy is left, the copy returns to the map.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .replicas import forget, may_forget, others
 def drop_after_transfers(device: DeviceState, spare: Collection[Copy], freed: Callable[[DeviceState], None]) -> None:
     """Take copies, but none of `spare`, out of their maps until what is planned fits, or none is left.
 
-    `freed` is told of each device on which memory may have come free later.
+    `freed` is called, later, with each device on which memory may have become free.
     """
     for copy, storage in list(device.replicas.items()):
         if device.planned <= device.backend.limit:
@@ -44,7 +44,7 @@ def transfer_under_way(copy: Copy, storage: Storage) -> Instruction | None:
 
 
 def await_transfer(copy: Copy, storage: Storage, transfer: Instruction, freed: Callable[[DeviceState], None]) -> None:
-    """Once the transfer has retired: release the copy, or put it back."""
+    """Release the copy once the transfer has retired, or put it back if that failed."""
     before = transfer.on_retire
 
     def settle(done: Instruction) -> None:
@@ -62,14 +62,14 @@ def await_transfer(copy: Copy, storage: Storage, transfer: Instruction, freed: C
 
 
 def is_last(copy: Copy, storage: Storage) -> bool:
-    """Is the copy healthy, of the storage's present version, and no other of that version is?"""
+    """Is it the only healthy copy of the storage's present version?"""
     if not storage.sharers or copy.version != storage.version or copy.poison is not None:
         return False
     return not any(c.is_or_will_be_valid for c in storage.copies.values())
 
 
 def put_back(copy: Copy, storage: Storage) -> None:
-    """The copy is the current one of its device again; failed ones leave."""
+    """Make the copy the current one of its device again; failed copies leave the map."""
     for failed in list(storage.copies.values()):
         forget(failed, storage)
     storage.copies[copy.device] = copy

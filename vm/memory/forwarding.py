@@ -1,9 +1,9 @@
-"""Forwarding: a result takes over the memory of an input that dies with the call.
+"""Forwarding: a result reuses the memory of an input that dies with the call.
 
-The rule, in two halves, since what it asks is known at two moments. `dies_with_call`, at admission: the handle that is
+The rule has two halves, which are checked at different times. `dies_with_call`, at admission: the handle that is
 released with the call is the last holder of the tensor, and the tensor is the only one of its storage and covers it.
-`is_free_for`, when the call runs: nothing else will touch the copy any more, its memory has the right size, and no
-client can see it. A call that runs where it is admitted asks both at once (`admission.inline`).
+`is_free_for`, when the call runs: no other instruction will touch the copy, its memory has the right size, and no
+client can see it. A call that runs at admission checks both at once (`admission.inline`).
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ def dies_with_call(tensor: Tensor) -> bool:
 
 
 def is_free_for(copy: Copy, nbytes: int, others: int) -> bool:
-    """May a result of that size have the copy's memory? `others`: unfinished uses that are not behind the call."""
+    """May a result of that size reuse the copy's memory? `others`: unfinished uses that are not behind the call."""
     buffer = copy.buffer
     return not others and buffer is not None and buffer.nbytes == nbytes and not buffer.exposed
 
 
 def forward(instruction: Instruction, needy: list[Binding]) -> bool:
-    """At dispatch: let the one result take the memory of an input whose last use this is."""
+    """At dispatch: let the single result reuse the memory of an input whose last use is this instruction."""
     if not instruction.aliases or len(needy) != 1 or len(instruction.outputs) != 1:
         return False
     target = needy[0].copy
     for copy in instruction.aliases:
         others = copy.uses - 1
         if others and copy.queued == others and copy.stream is instruction.stream is not None:
-            others = 0  # all of them are in front of it on its own stream
+            others = 0  # all of them are ahead of this instruction on its own stream
         if not copy.current and is_free_for(copy, target.nbytes, others):
             target.buffer = copy.buffer
             instruction.forwarded = copy

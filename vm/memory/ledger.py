@@ -1,12 +1,12 @@
-"""The ledger of a device's memory: what admission plans, and who may reserve when.
+"""The ledger of a device's memory: what admission plans, and which instruction may reserve when.
 
 The ledger makes one promise: a program that fits in the device's memory when its instructions run one by one fits
 here too, in whatever order they become ready.
 
 - Admission plans: where a new instruction would exceed the limit, replicas leave the plan first (`replicas`).
 - Memory is reserved at dispatch. The first of the `unreserved` may reserve whenever it fits. A later one may overtake
-  only if what is left still suffices for all that are unreserved, so the first always finds its memory once everything
-  before it has retired.
+  only if the memory left suffices for all that are unreserved, so the first always finds its memory once all
+  instructions before it have retired.
 - A ready instruction whose memory is not free waits in a queue of its device and blocks no stream. Each release of
   memory tries the oldest again. The oldest live instruction of the device fails if it does not fit even then.
 
@@ -21,7 +21,7 @@ import heapq
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
 
-# -- who still needs memory --------------------------------------------------------------------------------------------
+# -- instructions that still need memory -------------------------------------------------------------------------------
 
 
 def expect(device: DeviceState, instruction: Instruction, nbytes: int | None) -> None:
@@ -35,7 +35,7 @@ def expect(device: DeviceState, instruction: Instruction, nbytes: int | None) ->
 
 
 def expect_late(device: DeviceState, instruction: Instruction, nbytes: int) -> None:
-    """After admission: the instruction will reserve that many bytes, in its place among the others."""
+    """After admission: the instruction will reserve that many bytes, at its position in program order."""
     if instruction not in device.unreserved:
         device.unreserved_bytes += nbytes
         device.unreserved[instruction] = nbytes
@@ -60,24 +60,24 @@ def settle(device: DeviceState, instruction: Instruction) -> None:
 
 
 def may_reserve(device: DeviceState, instruction: Instruction, nbytes: int) -> bool:
-    """May the instruction reserve now without endangering one in front of it?"""
+    """May the instruction reserve now without endangering an earlier one?"""
     backend = device.backend
     free = backend.limit - backend.allocated
     if not device.unknown and free >= device.unreserved_bytes:
-        return True  # enough for everybody
+        return True  # enough for all that are unreserved
     if next(iter(device.unreserved), instruction) is instruction:
         return True
-    # An instruction in front does not know its needs: leave half of the device to it.
+    # An earlier instruction does not know its needs: leave half of the device to it.
     return device.unknown > 0 and free - nbytes >= max(device.unreserved_bytes, backend.limit // 2)
 
 
 def has_spare(device: DeviceState, nbytes: int) -> bool:
-    """Is so much free beside all that instructions in front still have to reserve?"""
+    """Are that many bytes free beyond the needs of all unreserved instructions?"""
     backend = device.backend
     return not device.unknown and backend.limit - backend.allocated - nbytes >= device.unreserved_bytes
 
 
-# -- who waits for it --------------------------------------------------------------------------------------------------
+# -- instructions that wait for memory ---------------------------------------------------------------------------------
 
 
 def wait_for_memory(instruction: Instruction) -> None:

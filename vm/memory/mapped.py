@@ -1,15 +1,15 @@
-"""Mapped copies: a client reads a result where it lies, and the copy stays there as long.
+"""Mapped copies: a client reads an export in place, so the copy keeps its memory as long.
 
-- A mapping is one of the copy's `uses`. No buffer with a use is freed, reused, inherited or forwarded; that holds
-  whether the copy is in its storage's map or not, and needs no further check.
-- A mapped copy is not forgotten to make room (`replicas.may_forget`): that would free nothing, and the plan would not
-  know.
+- A mapping is one of the copy's `uses`. No buffer with a use is freed, reused or forwarded; that holds whether the copy
+  is in its storage's map or not, and needs no further check.
+- A mapped copy is not dropped to make room (`replicas.may_forget`): that would free no memory, and the plan would be
+  wrong.
 
-A copy is mapped at admission, so that the plan is what a serial run would make it, and unmapped where the export lets
-its storage go (`Residency.unshare`): the one way out, for a release and for the end of a session.
+A copy is mapped at admission, so that the plan equals that of a serial run. It is unmapped when the export releases its
+storage (`Residency.unshare`), which happens in one place, for a RELEASE and for the end of a session.
 
-Rejected: a count of its own that is asked wherever memory is freed, since every small op would pay for it; a copy for
-the export alone, which is what mapping saves.
+Rejected: a separate count that is checked wherever memory is freed, since every small op would pay for the check; a
+copy for the export alone, which is the cost that mapping saves.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from .replicas import may_forget
 
 
 def map_copy(copy: Copy) -> None:
-    """A client reads that copy until `unmap_copy`."""
+    """Keep the copy in place for a client until `unmap_copy`."""
     mapped = copy.device.mapped
     copy.uses += 1
     mapped[copy] = mapped.get(copy, 0) + 1
 
 
 def unmap_copy(copy: Copy, storage: Storage) -> None:
-    """The client is done. The copy is a replica like others again, or its buffer goes with its last use."""
+    """The client is done: the copy may be dropped again, or its buffer is released with its last use."""
     mapped = copy.device.mapped
     copy.uses -= 1
     mapped[copy] -= 1

@@ -1,17 +1,17 @@
-"""Giving memory back. Three functions, and no other way.
+"""Releasing memory. Only these three functions do that.
 
 - `end_use`: an access of a copy has ended;
-- `release`: the copy's buffer goes as far as it may;
-- `release_drained`: a stream is drained, and what only its later instructions could reuse is free for all.
+- `release`: release the copy's buffer as far as that is allowed;
+- `release_drained`: a stream is drained, so the buffers that only its later instructions could reuse are free for all.
 
-When a buffer may go:
+When a buffer may be released:
 
-- A *stale* copy has left its storage's map. Its buffer goes with its last use; where all of its uses are queued on one
-  stream of its own device, later instructions of that stream may have the buffer at once.
-- A *poisoned* copy holds what a failed write left, which nobody reads. Its buffer goes once nothing dispatched is bound
-  to it. The copy stays in the map; the next write to it makes the memory anew, so the ledger expects that, and if there
-  is no next write the copy is empty and leaves the plan.
-- An *exposed* buffer is neither handed on nor reused: a client may read it for as long as it likes.
+- A *stale* copy has left its storage's map. Its buffer is released with its last use. If all of its uses are queued on
+  one stream of its own device, later instructions of that stream may reuse the buffer at once.
+- A *poisoned* copy has the bytes of a failed write, which no instruction reads. Its buffer is released once no
+  dispatched instruction is bound to it. The copy stays in the map. The next write to the copy allocates memory again,
+  so the ledger expects that; without a next write the copy is empty and leaves the plan.
+- An *exposed* buffer is never reused: a client may read it at any time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .ledger import expect_late
 
 
 def end_use(copy: Copy, queued: int) -> None:
-    """One live access less; `queued`: 1 if the access was dispatched to a stream."""
+    """End one live access; `queued`: 1 if the access was dispatched to a stream."""
     copy.uses -= 1
     copy.queued -= queued
     if copy.poison is not None or not copy.current:
@@ -31,7 +31,7 @@ def end_use(copy: Copy, queued: int) -> None:
 
 
 def release(copy: Copy, over: int = 0) -> None:
-    """Give back the buffer of a copy that is stale or poisoned, as far as nobody needs it.
+    """Release the buffer of a stale or poisoned copy, as far as no instruction needs it.
 
     `over`: how many of its uses have ended although their instructions have not retired.
     """
@@ -46,7 +46,7 @@ def release(copy: Copy, over: int = 0) -> None:
 
 
 def release_drained(device: DeviceState, stream: Stream) -> None:
-    """The stream has nothing queued any more: its order protects no buffer."""
+    """Free the buffers that were protected by the order of a stream, which is drained now."""
     for buffer in device.reusable.pop(stream, ()):
         device.backend.free(buffer)
 
@@ -58,11 +58,11 @@ def _free(copy: Copy) -> None:
 
 
 def _hand_to_stream(copy: Copy) -> None:
-    """Let later instructions of the one stream where all uses of a stale copy are queued have its buffer."""
-    stream = copy.stream  # a transfer may use it on another device's stream, to which memory of this one is no use
+    """Give the buffer of a stale copy to later instructions of the one stream on which all its uses are queued."""
+    stream = copy.stream  # may be another device's, for a transfer; such a stream cannot reuse memory of this device
     if copy.buffer is None or copy.queued != copy.uses or stream is None or stream.device != copy.device.name:
         return
-    if not stream.queued:  # all uses have been executed; they only wait for the statuses of their sources
+    if not stream.queued:  # all uses have been executed, and only wait for their sources' statuses
         _free(copy)
     elif not copy.buffer.exposed:
         copy.device.reusable.setdefault(stream, []).append(copy.buffer)

@@ -1,7 +1,7 @@
-"""Copies that are valid elsewhere, too: the first to go when memory is short.
+"""Replicas: copies that are also valid elsewhere, and are dropped first when memory is short.
 
-A copy leaves its storage's map by `forget` alone. It is stale then: never written again, and its buffer goes with its
-last use (`release`).
+Only `forget` takes a copy out of its storage's map. The copy is stale then: it is never written again, and its buffer
+is released with its last use (`release`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .release import release
 
 
 def touch(copy: Copy) -> None:
-    """The copy is the most recently used one of its device."""
+    """Mark the copy as the most recently used one of its device."""
     replicas = copy.device.replicas
     if copy in replicas:
         replicas[copy] = replicas.pop(copy)
@@ -32,7 +32,7 @@ def forget(copy: Copy, storage: Storage) -> None:
 
 
 def drop(copy: Copy) -> None:
-    """The copy is stale: it leaves the plan, and its buffer goes with its last use."""
+    """Make the copy stale: it leaves the plan, and its buffer is released with its last use."""
     device = copy.device
     device.replicas.pop(copy, None)
     if copy.current:
@@ -43,7 +43,7 @@ def drop(copy: Copy) -> None:
 
 
 def drop_idle(device: DeviceState) -> bool:
-    """Free the least recently used copy that is valid elsewhere and has no use to come. False: there is none."""
+    """Free the least recently used copy that is valid elsewhere and has no uses. False: there is none."""
     for copy, storage in list(device.replicas.items()):
         if not may_forget(copy, storage):
             del device.replicas[copy]

@@ -14,11 +14,11 @@ from .ledger import may_reserve, settle, wait_for_memory
 
 
 def reserve(instruction: Instruction) -> bool:
-    """Give every copy that it makes a buffer. False: it waits in its device's queue, or it `is_stuck`."""
+    """Reserve a buffer for each copy that it makes. False: the instruction waits in its device's queue, or is stuck."""
     needy = [b for b in instruction.outputs if b.copy.buffer is None and b.copy.nbytes >= 0]
     device = instruction.device
     if not needy:
-        if not most_of(instruction):  # else what it may take at most stays spoken for until its kernel has decided
+        if not most_of(instruction):  # else its upper bound stays set aside until its kernel has run
             settle(device, instruction)
         return True
     need = sum(binding.copy.nbytes for binding in needy)
@@ -30,7 +30,7 @@ def reserve(instruction: Instruction) -> bool:
 
 
 def most_of(instruction: Instruction) -> int:
-    """The most bytes that its results can take, where only its kernel decides their size."""
+    """An upper bound of its results' bytes, if their size depends on data; else 0."""
     return 0 if instruction.plan is None else instruction.plan.most
 
 
@@ -55,10 +55,10 @@ def take(instruction: Instruction, needy: list[Binding]) -> bool:
 
 
 def is_stuck(instruction: Instruction) -> bool:
-    """Its sources and everything before it that touches the device have retired, and it still does not fit.
+    """Is there no instruction left that could free the memory that this one waits for?
 
-    Nor is there anything under way: what a later instruction uses that was dispatched before may be a copy that is
-    valid elsewhere too, or poisoned, and would have been dropped if it had not been for that use.
+    Its sources and all earlier instructions that touch the device have retired. Nor is a later one under way: that one
+    may use a replica or a poisoned copy, which would be dropped but for that use.
     """
     device = instruction.device
     if next(iter(device.live)) is not instruction or instruction.soft or any(device.reusable.values()):
@@ -84,6 +84,6 @@ def out_of_memory(instruction: Instruction) -> TensordError:
 
 
 def loss_of(device: DeviceState) -> TensordError:
-    """The error of everything that a lost device takes with it: one object."""
+    """The error of all copies and instructions of a lost device: one object."""
     error = device.lost or device.backend.lost
     return error if isinstance(error, TensordError) else KernelError(f"device {device.name} is lost: {error}")

@@ -1,8 +1,8 @@
 """Residency: where the valid copies of a storage are, and which transfers an instruction needs in front of it.
 
-Decisions are made at admission, in program order, on planned state: what will hold once all earlier instructions
-have run. So a transfer is planned once and shared by every later consumer, and a copy that a write makes stale leaves
-the map at once, whoever still reads it.
+Decisions are made at admission, in program order, on planned state: the state after all earlier instructions have run.
+So a transfer is planned once and shared by every later consumer, and a copy that a write makes stale leaves the map at
+once, even if earlier instructions still read the copy.
 
 Source: Glow's device-resident tensors; OneFlow's transfers as instructions.
 """
@@ -32,14 +32,14 @@ class Residency:
 
     def __init__(self, scheduler: Scheduler, host: DeviceState | None) -> None:
         self.scheduler = scheduler
-        self.copies = 0  # made so far: their ids
+        self.copies = 0  # the id of the newest copy
         self.planned: list[Instruction] | None = None  # collects the transfers that `place` plans
         self.host = host  # where data stops over between devices without peer access
         self.exports: dict[Tensor, tuple[Copy, Storage]] = {}  # fetched values -> the copies that clients have mapped
-        self.orphans: list[Storage] = []  # left by their last tensor, but an operand of what is being admitted
+        self.orphans: list[Storage] = []  # without tensors, but operands of the instruction being admitted
 
     def new_copy(self, device: DeviceState, nbytes: int, version: int) -> Copy:
-        """A fresh copy on a device, planned for."""
+        """A new copy on a device, with its memory planned."""
         self.copies += 1
         if nbytes > 0:
             device.planned += nbytes
@@ -126,7 +126,7 @@ class Residency:
         return copy
 
     def source(self, storage: Storage, device: DeviceState) -> Copy:
-        """The copy to transfer from: one that reaches the device directly, and rather one that is there already."""
+        """The copy to transfer from: preferably one that reaches the device directly, then a valid one."""
         best, best_rank = None, (True, True, True)
         for copy in storage.copies.values():
             rank = (
@@ -149,7 +149,7 @@ class Residency:
         return self.host
 
     def transfer(self, source: Binding, target: Binding, storage: Storage, session: VmSession, location: int) -> None:
-        """Admit the Transfer instruction itself. It belongs to no session, so nobody's cancellation stops it."""
+        """Admit the Transfer instruction itself. It belongs to no session, so no cancellation stops it."""
         here, there = source.copy.device.backend, target.copy.device.backend
         kernel: Callable[[Any, Any], None]
         if there.host and not here.host:
@@ -241,10 +241,10 @@ class Residency:
         instruction.kernel = copy_array
         scheduler.admit(instruction)
 
-    # -- leaving ---------------------------------------------------------------------------------------------------
+    # -- releasing -------------------------------------------------------------------------------------------------
 
     def unshare(self, tensor: Tensor) -> None:
-        """The tensor is released; with its last tensor a storage's copies go, and with an export its mapping ends."""
+        """Release a tensor: drop its storage's copies if it was the last one, and end the mapping of an export."""
         storage = tensor.storage
         storage.sharers -= 1
         if storage.sharers == 0:
@@ -255,14 +255,14 @@ class Residency:
             self.scheduler.retry(copy.device)
 
     def drop_orphans(self) -> None:
-        """What was being admitted has its accesses now: they keep what it needs."""
+        """Drop the copies of orphans. The admitted instruction's accesses keep their memory until it has run."""
         orphans, self.orphans = self.orphans, []
         for storage in orphans:
             drop_copies(storage)
 
 
 def drop_copies(storage: Storage) -> None:
-    """Nothing names the storage any more: each copy goes with its last use."""
+    """Drop the copies of a storage without tensors; each buffer is released with the copy's last use."""
     credit(storage)
     for copy in storage.current():
         drop(copy)

@@ -14,7 +14,7 @@ LAYOUTS = 64
 def view_of(plan: Plan, base: Tensor) -> Tensor | None:
     """The result of a view op as a tensor on the base's storage; None if strides cannot express it.
 
-    A plan sees the same few layouts again and again, so it remembers what it made of them.
+    A plan sees the same few layouts again and again, so it caches their results.
     """
     meta, output = base.meta, plan.outputs[0]
     if meta is None or output is None:
@@ -33,7 +33,7 @@ def view_of(plan: Plan, base: Tensor) -> Tensor | None:
 
 
 def lay_out(plan: Plan, meta: Meta, output: Meta, base: Tensor) -> Layout | None:
-    """Where the view's elements are; None if strides cannot say it."""
+    """Offset and strides of the view; None if strides cannot express it."""
     if plan.op.view is None:
         return None
     strides = meta.strides if base.strides is None else base.strides
@@ -41,7 +41,7 @@ def lay_out(plan: Plan, meta: Meta, output: Meta, base: Tensor) -> Layout | None
 
 
 def twin(base: Tensor, home: DeviceState) -> Tensor:
-    """Another tensor with the present value of the base, and a home of its own; writes to either leave the other."""
+    """Another tensor with the present value of the base and its own home; writes to one do not affect the other."""
     tensor = Tensor(base.meta, base.storage, home)
     tensor.offset, tensor.strides = base.offset, base.strides
     base.storage.sharers += 1

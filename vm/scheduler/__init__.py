@@ -1,9 +1,9 @@
-"""What runs when.
+"""Scheduling: when each instruction runs.
 
 - `edges`: edges between accesses of copies
-- `scheduler`: instructions from their admission to their end; `dispatch`: what is ready goes to streams
-- `fair_queue`: how much of a stream one session may have
-- `errors`: errors that follow RAW edges; `results`: results whose shape the data decide
-- `pending_metas`: shapes that data decide
-- `lost_devices`: what becomes of a device that is lost
+- `scheduler`: instructions from admission to retirement; `dispatch`: ready instructions go to streams
+- `fair_queue`: how many instructions one session may queue on a stream
+- `errors`: errors that follow RAW edges; `results`: results whose shape depends on data
+- `pending_metas`: metas that depend on data
+- `lost_devices`: the handling of a lost device
 """

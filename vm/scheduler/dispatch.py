@@ -1,11 +1,11 @@
-"""Dispatch: what is ready gets its memory and goes to a stream, or runs on the driving thread.
+"""Dispatch: a ready instruction reserves its memory and goes to a stream, or runs on the driving thread.
 
-When an edge is satisfied for dispatch: its source is done; or it is soft, and the source was dispatched before to the
-same in-order stream, or to a stream that events order with this one. Hard edges, from `mut2` writes and to or from
-whatever the host can see, wait until the source is done.
+An edge is satisfied for dispatch when its source is done. A soft edge is also satisfied when the source was dispatched
+to the same in-order stream, or to a stream that events order with this one. Hard edges wait until the source is done:
+those from `mut2` writes, and those to or from host-visible accesses.
 
-An instruction that finds no memory waits in its device's queue (`memory.ledger`), one whose session has used up its
-part of a stream in the session's queue (`fair_queue`); neither blocks a stream.
+An instruction that finds no memory waits in its device's queue (`memory.ledger`). An instruction whose session has no
+room on the stream waits in the session's queue (`fair_queue`). Neither blocks a stream.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ INLINE_BYTES = 1 << 18  # copies up to this size may run on the driving thread
 
 
 class Dispatcher:
-    """Ready instructions on their way to streams. `executed` takes what the driving thread has run, `failed` what
-    cannot run."""
+    """Dispatches ready instructions. `executed` takes those that the driving thread has run, `failed` those that cannot
+    run."""
 
     def __init__(
         self,
@@ -48,12 +48,12 @@ class Dispatcher:
         self.doomed: deque[Instruction] = deque()  # will not run; their own edges are satisfied
         self.batches: dict[Stream, list[Instruction]] = {}
         self.backlog: dict[Stream, Backlog] = {}
-        self.refills: dict[SessionQueue, None] = {}  # of streams that reported something, and have a backlog
+        self.refills: dict[SessionQueue, None] = {}  # queues with a backlog whose stream has reported an instruction
 
     # -- becoming ready --------------------------------------------------------------------------------------------
 
     def try_ready(self, instruction: Instruction) -> None:
-        """READY once its edges are satisfied for dispatch; a doomed one goes when they are satisfied for good."""
+        """Make it READY once its edges are satisfied for dispatch; queue a doomed one once all its sources are done."""
         status = instruction.status
         if instruction.hard or status not in PENDING:
             return
@@ -75,7 +75,7 @@ class Dispatcher:
         self.ready.append(instruction)
 
     def retry(self, device: DeviceState) -> None:
-        """Memory may have come free: try the oldest that waits for it. If it gets through, the next one follows."""
+        """Memory may be free: try the oldest instruction that waits for it. If that is dispatched, the next follows."""
         if device.waiting:
             instruction = next_waiting(device)
             if instruction is not None:
@@ -84,15 +84,15 @@ class Dispatcher:
     # -- dispatching -----------------------------------------------------------------------------------------------
 
     def dispatch_ready(self) -> None:
-        """Dispatch what is ready, and what becomes so because its producer has its place on a stream now."""
-        while self.refills:  # first: what waits for room is older
+        """Dispatch the ready instructions, and those that their dispatch makes ready."""
+        while self.refills:  # first, since instructions in a session's queue are older
             self.refill(self.refills.popitem()[0])
         ready = self.ready
         while ready:
             self.dispatch(ready.popleft())
 
     def refill(self, queue: SessionQueue) -> None:
-        """Dispatch from a session's backlog on one stream until its part of the stream is used up again."""
+        """Dispatch from a session's queue while the session has room on the stream."""
         backlog = self.backlog[queue.stream]
         while queue.waiting and has_room(queue):
             backlog.count -= 1
@@ -102,7 +102,7 @@ class Dispatcher:
 
     def dispatch(self, instruction: Instruction) -> None:
         """Reserve, bind and hand over one instruction."""
-        if instruction.status is Status.EXECUTED:  # and it waits for memory to keep its results in
+        if instruction.status is Status.EXECUTED:  # it waits for memory for its results
             self.executed(instruction)
             return
         if instruction.status is not Status.READY or instruction.error is not None:
@@ -135,7 +135,7 @@ class Dispatcher:
         self.retry(instruction.device)
 
     def wait_for_room(self, instruction: Instruction, queue: SessionQueue) -> None:
-        """Its session has used up its part of the stream: it follows when something of that has retired."""
+        """Queue an instruction until its session has room on the stream."""
         queue.waiting.append(instruction)
         backlog = self.backlog.get(queue.stream)
         if backlog is None:
@@ -150,7 +150,7 @@ class Dispatcher:
         self.executed(instruction)
 
     def hand_over(self, instruction: Instruction, stream: Stream) -> None:
-        """Append to the stream's batch; soft successors may follow on the same stream, or by event."""
+        """Append to the stream's batch; soft successors may be dispatched now."""
         stream.queued += 1
         if instruction.soft:
             elide(instruction, stream)
@@ -171,13 +171,13 @@ class Dispatcher:
         for stream, batch in batches.items():
             stream.submit(batch)
 
-    # -- coming back -----------------------------------------------------------------------------------------------
+    # -- reports ---------------------------------------------------------------------------------------------------
 
     def reported(self, instruction: Instruction) -> None:
-        """A stream has reported the instruction: its session has room for another one there."""
+        """A stream has reported the instruction, so its session may have room for another one there."""
         stream, queue = instruction.stream, instruction.queue
         if stream is None or queue is None:
-            raise AssertionError(f"{instruction!r} was reported, but given to no stream")
+            raise AssertionError(f"{instruction!r} was reported, but no stream had it")
         stream.queued -= 1
         if not stream.queued:
             release_drained(self.devices[stream.device], stream)
@@ -187,7 +187,7 @@ class Dispatcher:
 
 
 def choose_stream(instruction: Instruction) -> Stream | None:
-    """The latest undone producer's, else an idle one or the least loaded; None is the driving thread."""
+    """The stream of the latest producer that is not done, else the least loaded one; None is the driving thread."""
     if instruction.stream is not None or instruction.on_control:
         return instruction.stream
     compute = instruction.device.compute
@@ -201,7 +201,7 @@ def choose_stream(instruction: Instruction) -> Stream | None:
 
 
 def runs_inline(instruction: Instruction, stream: Stream) -> bool:
-    """Small, bounded, and everything that it depends on is done: cheaper here than on a worker."""
+    """Is it small and bounded, with all its sources done? Then it is cheaper on the driving thread than on a worker."""
     plan = instruction.plan
     if plan is not None:
         instruction.quick = plan.op.bounded and plan.work <= instruction.device.inline_work
@@ -212,15 +212,15 @@ def runs_inline(instruction: Instruction, stream: Stream) -> bool:
 
 
 def overtake(instruction: Instruction, stream: Stream) -> Stream | None:
-    """The instruction runs on the driving thread. Where that overtakes what its stream has queued, it leaves the
-    stream: memory that is free only in the stream's order is not for it."""
+    """The stream of an instruction that runs on the driving thread; None if it overtakes queued ones of the stream,
+    since it may not use memory that is free only in the stream's order."""
     if stream.queued:
         instruction.stream = None
     return instruction.stream
 
 
 def elide(instruction: Instruction, stream: Stream) -> None:
-    """Dispatched before its soft sources are done: note that on the edges, and whose events to wait for."""
+    """Mark the soft edges as elided, and note the sources whose events the stream has to wait for."""
     instruction.event_sources = tuple([s for s in instruction.soft if s.stream is not stream])
     undone = {source.id for source in instruction.soft}
     instruction.edges = [(s, reason, copy, s in undone) for s, reason, copy, _ in instruction.edges]

@@ -76,11 +76,11 @@ def release_accesses(instruction: Instruction) -> None:
 
 
 def is_maker(instruction: Instruction, copy: Copy) -> bool:
-    """Is it the first live one to write the copy, so that the memory is its business?"""
+    """Is it the first live instruction to write the copy, and so the one that reserves the memory?"""
     return copy.uses == 1 or not any(c == copy.id and r is not Reason.WAR for _, r, c, _ in instruction.edges)
 
 
 def touched_copies(instruction: Instruction) -> tuple[Copy, ...]:
-    """Each copy it accesses, once."""
+    """Each copy that the instruction accesses, once."""
     reads = instruction.reads
     return (*reads, *(copy for copy in instruction.writes if copy not in reads))

@@ -1,4 +1,4 @@
-"""Errors that follow RAW edges: what reads a failed value is doomed with the same error, and nothing else.
+"""Errors that follow RAW edges: a reader of a failed value is doomed with the same error, and no other instruction is.
 
 The poison slot of a copy is set when the failed instruction retires or runs, in its place, never before: an earlier
 reader must not see it.
@@ -18,9 +18,9 @@ Errors: TypeAlias = tuple[TensordError, ...]
 
 
 def inherit_poison(instruction: Instruction, copy: Copy) -> None:
-    """A value that is already known to be bad dooms its reader at admission.
+    """Doom a reader at admission if the value is already known to be poisoned.
 
-    Not if its writer was executed before its sources are done: they may have failed, and with that the reason changes.
+    Except if the writer was executed before its sources are done: if they fail, the error changes.
     """
     if instruction.error is None:
         writer = copy.writer
@@ -31,7 +31,7 @@ def inherit_poison(instruction: Instruction, copy: Copy) -> None:
 
 
 def doom(roots: Iterable[Instruction], error: TensordError) -> list[Instruction]:
-    """Doom instructions that have not been dispatched, and all that read what they were to write.
+    """Doom instructions that have not been dispatched, and all readers of their results.
 
     Returns those whose fate changed, in no particular order. A dispatched one has its stream, which re-checks its
     operands right before it runs. Where errors surface late it may have run already: it gets the error, too, and is not
@@ -73,7 +73,7 @@ def overrule(instruction: Instruction, error: TensordError) -> Errors:
 
 
 def is_among(error: TensordError, errors: Errors) -> bool:
-    """Is it one of these very errors?"""
+    """Is it one of these errors, by identity?"""
     return any(error is other for other in errors)
 
 

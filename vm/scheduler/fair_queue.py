@@ -1,15 +1,14 @@
-"""Fair queues: how much of a stream one session may have in front of another.
+"""Fair queues: how many instructions one session may queue on a stream that others use, too.
 
-A stream runs what it is given in order, so a session with hundreds of kernels queued there keeps all others waiting for
-all of them. As soon as a second session has ever had work on a device, each session may have `FEW` instructions queued
-per stream, or more of them as long as their kernels are small (`PORTION`); the rest wait in the stream's backlog, each
-session's in order. Each instruction that retires makes room for the next one of the same session, at the end of the
-queue: that is round-robin over sessions, at O(1) per instruction. A session that has a device to itself may fill the
-queue (`DEPTH`).
+A stream runs its queue in order, so hundreds of queued kernels of one session delay all other sessions. Once a second
+session has had work on a device, each session may have `FEW` instructions queued per stream, or more while their
+kernels are small (`PORTION`). The rest wait in the stream's backlog, in one queue per session. Each instruction that
+retires makes room for the next one of the same session, at the end of the stream's queue: that is round-robin over
+sessions, at O(1) per instruction. A session that has a device to itself may fill the stream's queue (`DEPTH`).
 
-What is always true once everything ready was dispatched: a session with a backlog on a stream has something queued
-there. So a completion will come that makes room, whatever becomes of the instructions in the backlog: one that was
-doomed meanwhile is dropped, one that finds no memory goes to its device's queue, and the next one takes the room.
+Invariant, once everything ready was dispatched: a session with a backlog on a stream has an instruction queued there.
+So a completion will come that makes room. A doomed instruction of the backlog is dropped, one that finds no memory goes
+to its device's queue, and in both cases the next one takes the room.
 
 Rejected: counting only sessions that have live work now. A session that sends one op at a time has none between them,
 and would find the queue full again each time. Priorities within a stream: the threads' queues would no longer be in
@@ -24,8 +23,8 @@ from ..model.session import VmSession
 from ..model.session_queue import UNKNOWN_WORK, SessionQueue
 
 DEPTH = 512  # instructions queued on one stream by one session that has the device to itself
-FEW = 4  # ... by one of several, whatever their size
-PORTION = UNKNOWN_WORK  # work, in element operations, up to which it may queue more: some 600 us
+FEW = 4  # instructions, of any size, queued on one stream by one of several sessions
+PORTION = UNKNOWN_WORK  # work, in element operations, up to which a session may queue more: some 600 us
 
 
 class Backlog:
@@ -41,7 +40,7 @@ class Backlog:
 
 
 def queue_of(session: VmSession, stream: Stream, device: DeviceState) -> SessionQueue:
-    """The session's queue on a stream of that device; with its first one it is a user of the device until it ends."""
+    """The session's queue on a stream of a device. The first makes the session a user of the device till its end."""
     queue = session.queues.get(stream)
     if queue is None:
         queue = session.queues[stream] = SessionQueue(stream, device)

@@ -1,10 +1,10 @@
-"""What becomes of a lost device: nothing works on it any more, everything else goes on.
+"""Lost devices: nothing works on a lost device any more; all other work goes on.
 
-A stream notices (`Device.lost` is set, once, from any thread) and fails whatever it still has. After completions were
-processed the engine looks here. The copies on the lost device leave their maps where another copy of the version is
-healthy, and are poisoned where they were the only one; what was to touch the device and has not been dispatched
-fails with the device's error; what comes later is refused at admission. This is repeated as long as anything that
-was admitted before is alive, since its writes may have been reported after the loss was noticed.
+A stream notices the loss (`Device.lost` is set, once, from any thread) and fails its remaining tasks. After processing
+completions the engine calls this module. A copy on the lost device leaves its map if another copy of the version is
+healthy, and is poisoned if it was the only one. Instructions that touch the device and have not been dispatched fail
+with the device's error; later ones are refused at admission. This is repeated while any earlier instruction is live,
+since its writes may be reported after the loss was noticed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Doom = Callable[[Iterable[Instruction], TensordError], None]
 
 
 def abandon_lost(devices: Collection[DeviceState], storages: Callable[[], Iterable[Storage]], doom: Doom) -> None:
-    """Give up every device that is lost. Called once per pass that processed completions.
+    """Fail the copies and instructions of every lost device. Called once per pass that processed completions.
 
     `storages`: every storage that a handle or a name can reach.
     """
@@ -41,7 +41,7 @@ def refuse_lost(device: DeviceState) -> None:
 
 
 def give_up_copies(storages: Iterable[Storage], device: DeviceState, error: TensordError) -> None:
-    """Take the device's copies out of the maps, or poison them where nothing else has the version."""
+    """Take the device's copies out of the maps, or poison them where no other copy has the version."""
     for storage in storages:
         for copy in storage.current():
             if copy.device is device and copy.writer is None and (copy.poison is None or copy.poison is error):
@@ -52,5 +52,5 @@ def give_up_copies(storages: Iterable[Storage], device: DeviceState, error: Tens
 
 
 def survives(copy: Copy) -> bool:
-    """Has it the value, or will it have, without the lost device?"""
+    """Does the copy have the value, or will it, without the lost device?"""
     return copy.device.backend.lost is None and copy.is_or_will_be_valid

@@ -1,8 +1,8 @@
-"""Pending metas: shapes that data decide.
+"""Pending metas: shapes that depend on data.
 
-An instruction with a pending input meta is admitted at once, with pending outputs. When the last meta resolves it is
-inferred; that may resolve metas further down before anything of it has run. An infer error then poisons like a
-kernel's. Metas are write-once.
+An instruction with a pending input meta is admitted at once, with pending outputs. When its last input meta resolves,
+its outputs are inferred, which may resolve metas further down before any of them has run. An infer error then poisons
+like a kernel's. Metas are write-once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..model.tensor import Copy, Tensor
 
 
 class PendingMetas:
-    """Resolves metas. `failed` takes instructions whose operands turn out not to fit, `ready` those that may go on."""
+    """Resolves metas. `failed` takes instructions whose operands do not fit, `ready` those that may be dispatched."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class PendingMetas:
         self.ready = ready
 
     def resolve(self, tensor: Tensor, meta: Meta) -> None:
-        """A tensor's meta is known: so are the sizes of its copies, and maybe metas that depend on it."""
+        """A tensor's meta is known: set the sizes of its copies, and resolve the metas that depend on it."""
         stack = [(tensor, meta)]
         while stack:
             tensor, meta = stack.pop()
@@ -50,7 +50,7 @@ class PendingMetas:
                     stack.extend(self._resolve_instruction(dependent))
 
     def _resolve_instruction(self, instruction: Instruction) -> list[tuple[Tensor, Meta]]:
-        """All input metas are known: infer. Returns the metas of its results that are known by that."""
+        """Infer, now that all input metas are known. Returns the metas of results that become known."""
         resolved: list[tuple[Tensor, Meta]] = []
         try:
             metas = self._infer_outputs(instruction)
@@ -72,7 +72,7 @@ class PendingMetas:
     def _infer_outputs(self, instruction: Instruction) -> tuple[Meta | None, ...]:
         """The metas of its results, now that those of its inputs are known; sets the plan that fits them."""
         if instruction.plan is None:  # a transfer or a copy: same meta on both sides
-            sources = instruction.inputs[: len(instruction.outputs)]  # a fetch or a side effect makes nothing
+            sources = instruction.inputs[: len(instruction.outputs)]  # a fetch or a side effect has no outputs
             return tuple(value.tensor.meta for value in sources if isinstance(value, Binding))
         metas: tuple[OperandMeta | None, ...] = tuple(
             value.tensor.meta if isinstance(value, Binding) else type(value) for value in instruction.inputs
@@ -84,7 +84,7 @@ class PendingMetas:
         return plan.outputs
 
     def fail(self, instruction: Instruction) -> Iterator[tuple[TensordError, list[Instruction]]]:
-        """It was to decide metas and failed: nobody will ever know them. Yields whom that dooms, with the error."""
+        """The metas of a failed instruction's results stay unknown. Yields the doomed instructions, with the error."""
         if instruction.plan is None or instruction.plan.in_place:
             return
         for binding in instruction.outputs:
@@ -103,7 +103,7 @@ def await_metas(instruction: Instruction, targets: Iterable[Tensor] = ()) -> Non
 
 
 def fail_meta(tensor: Tensor, error: TensordError) -> list[Instruction]:
-    """The tensor's meta, and those of tensors with the same value, are an error. Returns who waited for them."""
+    """Fail the metas of a tensor and of tensors with the same value. Returns the instructions that waited for them."""
     doomed: list[Instruction] = []
     stack = [tensor]
     while stack:
@@ -138,7 +138,7 @@ def learn_copy_size(copy: Copy, nbytes: int) -> None:
 
 
 def check_sizes(instruction: Instruction, metas: Iterable[Meta | None]) -> None:
-    """QuotaError if what data have decided is more than the session may have."""
+    """QuotaError if a size that depends on data exceeds the session's quota."""
     if instruction.plan is not None:
         made = zip(instruction.outputs, metas, strict=True)
         check_bytes(instruction.session, sum(m.nbytes for b, m in made if b.tensor.meta is None and m is not None))

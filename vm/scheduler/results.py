@@ -1,4 +1,4 @@
-"""Taking over what kernels return: results whose shape the data have decided."""
+"""Results whose shape depends on data: adopts the arrays that kernels return."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .pending_metas import PendingMetas
 
 
 def adopt_results(metas: PendingMetas, instruction: Instruction) -> bool:
-    """Take over the arrays that a `mut2` kernel returned: their metas become known, their memory accounted.
+    """Adopt the arrays that a `mut2` kernel returned: resolve their metas, account for their memory.
 
     False if one does not fit yet: what runs before the instruction may still give memory back.
     """
@@ -48,7 +48,7 @@ def adopt_results(metas: PendingMetas, instruction: Instruction) -> bool:
 
 
 def release_used_up(instruction: Instruction) -> bool:
-    """Its kernel has run: release the stale inputs that it was the last to use. False: there are none."""
+    """Release the stale inputs whose last use was this kernel. False: there are none."""
     used_up = [copy for copy in instruction.reads if copy.uses == 1 and not copy.current and copy.buffer is not None]
     for copy in used_up:
         release(copy, over=1)
@@ -56,7 +56,7 @@ def release_used_up(instruction: Instruction) -> bool:
 
 
 def is_over_quota(instruction: Instruction, binding: Binding, meta: Meta) -> bool:
-    """Is one result of a dynamic op more than its session may have? Then it has failed."""
+    """Does one result of a dynamic op exceed its session's quota? Then that result fails."""
     failed = instruction.failures or {}
     if binding.copy in failed:
         return True
@@ -69,7 +69,7 @@ def is_over_quota(instruction: Instruction, binding: Binding, meta: Meta) -> boo
 
 
 def fail_result(instruction: Instruction, binding: Binding, failure: TensordError) -> None:
-    """One result of a dynamic op cannot be kept."""
+    """Fail one result of a dynamic op."""
     error = instruction.describe(failure)
     instruction.failures = {**(instruction.failures or {}), binding.copy: error}
     binding.copy.poison = error

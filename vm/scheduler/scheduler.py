@@ -1,13 +1,13 @@
-"""The scheduler: instructions from their admission to their end. Knows nothing of messages, ids or names.
+"""The scheduler: instructions from admission to retirement. Knows nothing of messages, ids or names.
 
-    admit               build edges, account for memory; ready if nothing stands in the way
+    admit               build edges, account for memory; ready if no edge is unsatisfied
     release_finished    completions reported by streams: retire, release successors
-    retire_doomed       what will not run, once its own edges are satisfied
+    retire_doomed       instructions that will not run, once their own edges are satisfied
 
-What is ready goes to streams by its `dispatcher`.
+Its `dispatcher` hands ready instructions to streams.
 
-Every method is called by one thread at a time: the one that drives the engine. Streams append what they have executed
-to `finished`, a deque, from their own threads.
+Only the thread that drives the engine calls these methods. Streams append executed instructions to `finished`, a deque,
+from their own threads.
 
 Source: OneFlow's VirtualMachineEngine.
 """
@@ -57,10 +57,10 @@ class Scheduler:
         self.nobody = VmSession(0, drop_reply)  # owns planned transfers and copies
         self.live: dict[int, Instruction] = {}
         self.finished: deque[Any] = deque()
-        self.bound: list[Copy] = []  # operands of what is being admitted: no room is made by dropping these
-        self.report: Report = drop_report  # told once of each error, at its origin
-        self._executed: deque[Instruction] = deque()  # to be completed
-        self._completing = False  # the loop that completes them runs
+        self.bound: list[Copy] = []  # operands of the message being admitted, never dropped to make room
+        self.report: Report = drop_report  # called once per error, at its origin
+        self._executed: deque[Instruction] = deque()  # work list of `complete`
+        self._completing = False  # the loop in `complete` is running
         self.dispatcher = dispatcher = Dispatcher(devices, clock, self.complete, self.fail_waiting)
         self.try_ready = dispatcher.try_ready
         self.retry = dispatcher.retry
@@ -75,7 +75,7 @@ class Scheduler:
         return bool(self.finished or dispatcher.ready or dispatcher.doomed)
 
     def stamp(self, now: int) -> None:
-        """A pass begins: what happens in it carries this time, in nanoseconds."""
+        """Begin a pass; everything in the pass is stamped with this time, in nanoseconds."""
         self.now = self.dispatcher.now = now
 
     def release_finished(self) -> None:
@@ -87,7 +87,7 @@ class Scheduler:
             self.complete(instruction)
 
     def retire_doomed(self) -> None:
-        """Erase what will not run and whose own edges are satisfied. A queue, since chains of them are long."""
+        """Retire doomed instructions whose own edges are satisfied. A queue, since chains of them are long."""
         doomed = self.dispatcher.doomed
         while doomed:
             instruction = doomed.popleft()
@@ -106,7 +106,7 @@ class Scheduler:
         return instruction
 
     def admit(self, instruction: Instruction) -> None:
-        """Consume its operands, build its edges, account for its memory; ready if nothing stands in the way."""
+        """Consume its operands, build its edges, account for its memory; ready if no edge is unsatisfied."""
         self._enter(instruction)
         for value in instruction.inputs + instruction.outputs:
             if isinstance(value, Binding):
@@ -114,12 +114,12 @@ class Scheduler:
         self._consume(instruction)
         self._expect_memory(instruction)
         if instruction.error is not None and instruction.on_doom is not None:
-            self.doom((instruction,), instruction.error)  # whoever waits for a lost value is told at once
+            self.doom((instruction,), instruction.error)  # reports a lost value at once
         else:
             self.try_ready(instruction)
 
     def admit_barrier(self, session: VmSession, instruction: Instruction) -> None:
-        """Admit a barrier over the session: it waits for everything since the last one, and for that one."""
+        """Admit a barrier over the session: it waits for the last barrier and everything since."""
         sources = []
         for earlier in reversed(session.live.values()):
             sources.append(earlier)
@@ -133,7 +133,7 @@ class Scheduler:
         self.try_ready(instruction)
 
     def _enter(self, instruction: Instruction) -> None:
-        """Give it its tick and its place among the living."""
+        """Give the instruction its tick, and enter it into the live tables."""
         self.tick += 1
         instruction.admitted = self.tick
         self.live[instruction.id] = instruction
@@ -172,9 +172,9 @@ class Scheduler:
     # -- completion ------------------------------------------------------------------------------------------------
 
     def complete(self, instruction: Instruction) -> None:
-        """It was executed. Its status is final once those of its sources are, and once its results have memory.
+        """An instruction was executed. Its status is final once its sources' are, and its results have memory.
 
-        Completing one may complete others that were executed before it, and so on: a work list, since chains are long.
+        Completing one may complete others that were executed before it. A work list, since such chains are long.
         """
         executed = self._executed
         executed.append(instruction)
@@ -194,12 +194,12 @@ class Scheduler:
             wait_for_memory(instruction)
         if instruction.status is not Status.EXECUTED:
             instruction.move(Status.EXECUTED)
-            # It stays, so what waits for memory has nothing more to hope for from it (`is_stuck`).
+            # The instruction keeps its memory for now; those that wait for memory may be stuck (`is_stuck`).
             for device in {copy.device for copy in instruction.reads + instruction.writes}:
                 self.retry(device)
 
     def _finish(self, instruction: Instruction) -> bool:
-        """Its sources' statuses are final: retire it. False, and nothing done, if its results have no memory yet."""
+        """Retire an instruction whose sources are final. False, and nothing done, if its results have no memory yet."""
         if not adopt_results(self.metas, instruction):
             return False
         if instruction.error is not None:
@@ -208,7 +208,7 @@ class Scheduler:
         return True
 
     def retire(self, instruction: Instruction) -> None:
-        """Erase it: accesses dropped, successors released, whoever waits told."""
+        """Erase an instruction: drop its accesses, release its successors, report its outcome."""
         if instruction.status in PENDING:
             instruction.settle_poison()
         instruction.move(instruction.outcome())
@@ -230,7 +230,7 @@ class Scheduler:
         instruction.arguments = instruction.event_sources = ()
 
     def _leave(self, instruction: Instruction) -> None:
-        """Take it off every list; memory that it waited for or held may serve another."""
+        """Take the instruction off every list; retry others that wait for memory."""
         del self.live[instruction.id]
         instruction.session.live.pop(instruction.id, None)
         settle(instruction.device, instruction)
@@ -239,7 +239,7 @@ class Scheduler:
                 self.retry(copy.device)
 
     def _release_successors(self, instruction: Instruction) -> None:
-        """It is done: its edges are satisfied for good."""
+        """Satisfy the instruction's outgoing edges for good."""
         dependents, instruction.dependents = instruction.dependents, {}
         launched = instruction.queue is not None
         for successor, hard in dependents.items():
@@ -259,7 +259,7 @@ class Scheduler:
     # -- errors ----------------------------------------------------------------------------------------------------
 
     def _spread(self, instruction: Instruction) -> None:
-        """Doom what reads a failed result."""
+        """Doom the readers of failed results."""
         for copy in instruction.writes:
             error = instruction.failure_of(copy)
             if error is not None:
@@ -268,13 +268,13 @@ class Scheduler:
             self.doom([one for one in waiting if not one.retired], error)
 
     def doom(self, roots: Iterable[Instruction], error: TensordError) -> None:
-        """These will not run, nor what reads their results. Whoever waits for one is told at once."""
+        """Doom instructions and the readers of their results. Their `on_doom` callbacks run at once."""
         for instruction in errors.doom(roots, error):
             tell_doomed(instruction)
             self.try_ready(instruction)
 
     def revoke(self, instruction: Instruction, error: TensordError) -> None:
-        """Cancel what a stream has queued, unless the stream has started it."""
+        """Cancel an instruction that a stream has queued, unless the stream has started it."""
         instruction.revoked = error  # before the claim: the stream may look right after it
         if instruction.claim():
             instruction.error = error
@@ -282,7 +282,7 @@ class Scheduler:
             self.doom(errors.readers_of(instruction, {copy.id for copy in instruction.writes}), error)
 
     def fail_waiting(self, instruction: Instruction, error: TensordError) -> None:
-        """It fails without having run: metas that do not fit, memory that is not there."""
+        """Fail an instruction that has not run: its metas do not fit, or its memory is not available."""
         instruction.error = instruction.describe(error)
         instruction.origin = True
         self.doom([instruction], instruction.error)
@@ -296,7 +296,7 @@ class Scheduler:
 
 
 def tell_doomed(instruction: Instruction) -> None:
-    """Whoever waits for it is told at once, and not again when it retires."""
+    """Call the instruction's `on_doom` at once, and not `on_retire` later."""
     on_doom, instruction.on_doom = instruction.on_doom, None
     if on_doom is not None:
         instruction.on_retire = None
@@ -308,4 +308,4 @@ def drop_reply(request: int, value: object, error: TensordError | None) -> None:
 
 
 def drop_report(session: VmSession, error: TensordError) -> None:
-    """The error report while nobody listens."""
+    """The error report while there is no listener."""

@@ -1,4 +1,4 @@
-"""The clients that may come in over tcp: a file of public keys, read again whenever it changes."""
+"""The allow list: the public keys of clients that may connect over tcp, read again whenever the file changes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .errors import StartError
 class AllowList:
     """Public keys and the names beside them. One line each: the key, a space, a name; lines with # are comments.
 
-    A key may begin with # itself: what is a key is not a comment. Where the file cannot be read any more, or others
-    could have written it, nobody is allowed; a line that is no key allows nobody and hides no other line.
+    A key may itself begin with #; such a line is a key, not a comment. If the file becomes unreadable, or writable by
+    others, no key is allowed. A malformed line allows no key and does not affect other lines.
     """
 
     def __init__(self, path: Path) -> None:
-        """Read it for the first time; StartError says what is wrong with it."""
+        """Read the file for the first time; StartError if it is unusable."""
         self.path = path
         self.names: dict[bytes, str] = {}
         self._stamp: tuple[int, int, int] | None = None
@@ -38,7 +38,7 @@ class AllowList:
         return self.names.get(key)
 
     def _read(self) -> list[str]:
-        """Take over what the file says now; what is wrong with it."""
+        """Read the file, and return its problems."""
         self.names, self._stamp = {}, None
         try:
             with self.path.open("rb") as file:

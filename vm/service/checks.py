@@ -1,4 +1,4 @@
-"""Checks of single values in a configuration. Each returns the typed value, or raises ValueError: what is allowed."""
+"""Checks of single values in a configuration. Each returns the typed value, or raises ValueError(what is allowed)."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def size(low: int, high: int = HIGHEST) -> Check:
 
 
 def memory(value: object) -> int:
-    """Bytes of memory, or a share of what this machine, or this container, has."""
+    """Bytes of memory, or a percentage of the memory of this machine or container."""
     share = _SHARE.fullmatch(value) if isinstance(value, str) else None
     if share is not None and 0 < float(share[1]) <= 100:
         return max(LEAST_MEMORY, int(available_memory() * float(share[1]) / 100))
@@ -131,7 +131,7 @@ def device_list(value: object) -> tuple[Any, ...]:
 
 
 def _said(check: Callable[[Any], object], value: Any) -> None:
-    """What the check of a part has to say, in its own words."""
+    """Run the check of a part, and pass its message on as a `Said`."""
     try:
         check(value)
     except MetadataError as error:

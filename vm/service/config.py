@@ -1,7 +1,7 @@
 """The daemon's configuration: a TOML file and the command line, checked key by key.
 
-A setting is declared once, with its default and its check; the reader below walks the declarations. Whatever is wrong
-is one line: where, which key, what is allowed. deploy/tensord.toml explains each of them and holds the defaults.
+A setting is declared once, with its default and its check; the reader below walks the declarations. An error is one
+line: the source, the key, the allowed values. deploy/tensord.toml explains each setting and shows the defaults.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .logs import FORMATS, LEVELS, Format
 
 COMMAND_LINE: Final = "the command line"
 CAPACITY: Final = 1 << 14  # of the trace ring
-TENSORS: Final = 0.6  # share of the service's memory that cpu devices have, if nothing else is said
+TENSORS: Final = 0.6  # fraction of the service's memory for cpu devices, by default
 
 
 def _by(check: checks.Check) -> dict[str, checks.Check]:
@@ -41,7 +41,7 @@ class TraceConfig:
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """`level`: the least that is said. `format`: for people or for programs. `file`: None is stderr."""
+    """`level`: the lowest level logged. `format`: for people or for programs. `file`: None is stderr."""
 
     level: str = field(default="info", metadata=_by(checks.choice(LEVELS)))
     format: Format = field(default="console", metadata=_by(checks.choice(FORMATS)))
@@ -83,9 +83,9 @@ class Config:
 
     @property
     def opened(self) -> tuple[Mapping[str, object], ...]:
-        """The devices as tables, as the daemon opens them: cpu devices with shared memory and a share of `memory`.
+        """The devices as tables, as the daemon opens them: cpu devices with shared memory and a part of `memory`.
 
-        What is being received, other sessions' uploads and Python itself need the rest (guard.py).
+        Messages being received, uploads and Python itself need the rest (guard.py).
         """
         tables: list[dict[str, object]] = [
             {"name": spec} if isinstance(spec, str) else dict(spec) for spec in self.devices
@@ -104,15 +104,15 @@ TABLES: Final[dict[str, type[Any]]] = {
     "security": SecurityConfig,
 }
 
-# What limits count in bytes; the others count things. The least of what makes sense, where that is not 1.
+# The limits in bytes; the others are counts. Then the smallest sensible values that are not 1.
 _SIZES: Final = frozenset({"header", "frame", "window_bytes", "bytes", "mapped"})
 _LEAST: Final = {"header": 4096, "frame": 4096, "window_bytes": 4096, "text": 64, "nesting": 2}
 
 
 def load(file: Path | None = None, given: Mapping[str, Any] | None = None) -> Config:
-    """The configuration in a file, and over it what was `given` on the command line, in the same form.
+    """The configuration in a file, overridden by what was `given` on the command line, in the same form.
 
-    Paths in the file are relative to its directory. StartError says what is wrong, on one line.
+    Paths in the file are relative to its directory. StartError with a one-line message if a setting is wrong.
     """
     config = Config()
     if file is not None:
@@ -162,7 +162,7 @@ def _checked(kind: type[Any], key: str, value: object, where: str, base: Path) -
 
 
 def settings(kind: type[Any]) -> Iterator[tuple[str, checks.Check]]:
-    """The keys of one table, and their checks; of `Config` without those that are tables."""
+    """The keys of one table, and their checks; the keys of `Config` without its tables."""
     for declared in fields(kind):
         if kind is Limits:
             yield declared.name, _limit(declared.name)

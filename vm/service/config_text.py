@@ -1,4 +1,4 @@
-"""A configuration written down again: as TOML that can be read back, or as plain values for JSON."""
+"""A configuration as text: TOML that can be read back, or plain values for JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def to_plain(config: Config) -> dict[str, Any]:
 
 
 def to_toml(config: Config) -> str:
-    """The same as a file that says what holds, whatever the defaults are."""
+    """The same as a TOML file that names every setting, so that it does not depend on the defaults."""
     plain = to_plain(config)
     lines = [f"{name} = {_toml(value)}" for name, value in plain.items() if name not in TABLES]
     for table in TABLES:

@@ -1,9 +1,9 @@
-"""The daemon: what starts, in which order, and how it ends.
+"""The daemon: its composition, the order of startup, and the stages of shutdown.
 
-The end has three stages. Asked to stop (SIGTERM, SIGINT), it takes no more connections and no more messages, and what
-was admitted goes on. When all of that is finished, or the grace period is over, or it is asked again, what is left is
-cancelled. Then everybody is told goodbye, and sockets, threads, and locks go, in this order. Memory files have no
-names: the last one that has them mapped takes them along.
+Shutdown has three stages. After SIGTERM or SIGINT the daemon takes no more connections and no more messages, and
+admitted instructions go on. When all are finished, or the grace period is over, or a second signal arrives, the rest is
+cancelled. Then every client gets GOODBYE, and sockets, threads, and locks are closed, in this order. Memory files have
+no names: each is freed with its last mapping.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ from .unauthenticated import PERIOD as UNAUTHENTICATED_PERIOD
 from .unauthenticated import UnauthenticatedPeers
 
 SWITCH_INTERVAL = 1e-4
-LAST_WORDS = 0.1  # seconds for a refusal to leave before its connection is cut
-CANCELLED = 2.0  # seconds for what runs to end, once the rest was cancelled
+LAST_WORDS = 0.1  # seconds for a refusal to be sent before its connection is cut
+CANCELLED = 2.0  # seconds for running kernels to end, once the rest was cancelled
 LEASES = 0.5
-COLLECTOR = (50_000, 20, 50)  # nothing on the hot path makes cycles; what a batch decodes to is not worth a look
+COLLECTOR = (50_000, 20, 50)  # collect rarely: neither the hot path nor the decoding of batches makes cycles
 
 
 def run(config: Config) -> int:
-    """Serve until SIGTERM or SIGINT; the exit status. StartError says why it cannot start."""
+    """Serve until SIGTERM or SIGINT; returns the exit status. StartError if the daemon cannot start."""
     raise_descriptor_limit()
     with ExitStack() as stack:
         stack.enter_context(logging_to(config.log.file, level=config.log.level, form=config.log.format))
@@ -70,7 +70,7 @@ def run(config: Config) -> int:
 
 
 def raise_descriptor_limit() -> None:
-    """Shared blocks of memory have a descriptor each; the default limit is for programs that use `select`."""
+    """Raise the soft limit of descriptors to the hard one: each shared block of memory needs a descriptor."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with suppress(ValueError, OSError):
@@ -79,7 +79,7 @@ def raise_descriptor_limit() -> None:
 
 @contextmanager
 def signals(service: Service) -> Iterator[None]:
-    """SIGTERM and SIGINT ask the service to stop."""
+    """Make SIGTERM and SIGINT ask the service to stop."""
 
     def ask(number: int, _frame: FrameType | None) -> None:
         service.stop(signal.Signals(number).name)
@@ -93,7 +93,7 @@ def signals(service: Service) -> Iterator[None]:
 
 
 class Service:
-    """Everything that one daemon consists of."""
+    """The parts of one daemon."""
 
     def __init__(self, config: Config, keepers: Guards, notifier: Notifier) -> None:
         self.config = config
@@ -140,11 +140,11 @@ class Service:
         self.set_timers()
 
     def sink(self, tasks: Sequence[Task]) -> None:
-        """Streams are made before the loop that they report to."""
+        """Pass completions on to the loop, which is made after the streams that report to it."""
         self.loop.sink(tasks)
 
     def open_listeners(self, keepers: Guards) -> None:
-        """Listen on every address; a socket in the file system is this user's alone."""
+        """Listen on every address; only this user can access a socket in the file system."""
         for listen_address in keepers.addresses:
             try:
                 with private():
@@ -156,7 +156,7 @@ class Service:
                 raise StartError(f"cannot listen on {listen_address.address}: {error.strerror}") from None
 
     def set_timers(self) -> None:
-        """What is done now and then."""
+        """Start the periodic tasks."""
         self.loop.every(LEASES, self.registry.end_leases)
         self.loop.every(LAST_WORDS, self.cut_connections)
         self.loop.every(UNAUTHENTICATED_PERIOD, self.unauthenticated.look)
@@ -166,13 +166,13 @@ class Service:
             self.loop.every(self.notifier.watchdog_period, self.notifier.watchdog)
 
     def describe(self) -> None:
-        """What `tensord status` tells of us."""
+        """Set what `tensord status` shows of the daemon."""
         about = self.runtime.about
         about.address = " ".join(listener.bound for listener in self.listeners)
         about.client = self.client
 
     def client(self, session: int) -> Client | None:
-        """Who is behind a session."""
+        """The client behind a session."""
         peer = self.registry.sessions.get(session)
         if peer is None:
             return None
@@ -190,7 +190,7 @@ class Service:
     # -- running ---------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Serve until asked to stop, and a grace period longer."""
+        """Serve until asked to stop, then finish within the grace period."""
         sys.setswitchinterval(SWITCH_INTERVAL)
         gc.collect()
         gc.freeze()
@@ -202,49 +202,47 @@ class Service:
         self.finish()
 
     def stop(self, why: str) -> None:
-        """Asked to stop: begin with it, or hurry. From a signal handler."""
+        """Begin to stop; a second call ends the grace period. Called from a signal handler."""
         self.asked += 1
         self.why = why
         self.loop.end()
 
     def authenticate(self) -> None:
-        """Somebody knocks: ZAP asks whether to let him in."""
+        """Answer ZAP's requests about new connections."""
         while int(self.zap.get(zmq.EVENTS)) & zmq.POLLIN:
             self.zap.send_multipart(self.gatekeeper.answer(self.zap.recv_multipart(zmq.NOBLOCK)))
 
     def watch(self) -> None:
-        """Name kernels that hang."""
+        """Log kernels that hang."""
         self.runtime.watch()
 
-    # -- connections that have to go -------------------------------------------------------------------------------
+    # -- cutting connections ---------------------------------------------------------------------------------------
 
     def end_connection(self, listener: Listener, fd: int) -> None:
-        """Cut a connection once what it was told has left."""
+        """Cut a connection once its last messages have left."""
         number = listener.connections.get(fd)
         if number is not None:
             self.cuts.append((time.monotonic() + LAST_WORDS, listener, fd, number))
 
     def cut_connections(self) -> None:
-        """Cut those that have had their last words."""
+        """Cut the connections whose last messages had `LAST_WORDS` to leave."""
         now = time.monotonic()
         while self.cuts and self.cuts[0][0] <= now:
             _, listener, fd, number = self.cuts.popleft()
             listener.cut(fd, number)
 
     def check_memory(self) -> None:
-        """Cut those that make libzmq buffer without end."""
+        """Cut the connections that make libzmq buffer without end."""
         for fd in self.guard.check():
             log.warning("memory is short: a connection that completes no message was cut", connection=fd)
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Let what was admitted end, cancel the rest, say goodbye."""
+        """Let admitted instructions finish, cancel the rest, send GOODBYE."""
         log.info("stopping", why=self.why, grace=self.config.grace)
         self.notifier.stopping(f"asked by {self.why}")
-        self.registry.closing = (
-            True  # refuses who says HELLO. Unbinding would cut everybody: sessions die with a listener
-        )
+        self.registry.closing = True  # refuses HELLO. The sockets stay bound: unbinding would end every session
         asked = self.asked
         self.turn_until(lambda: self.is_idle() or self.asked > asked, self.config.grace)
         if not self.is_idle():
@@ -259,7 +257,7 @@ class Service:
             self.registry.end(peer, "the daemon ends")
 
     def is_idle(self) -> bool:
-        """Is everything done that was admitted, and everybody told?"""
+        """Are all admitted instructions finished, and all answers sent?"""
         engine, front = self.runtime.engine, self.front
         return not (
             engine.live
@@ -271,21 +269,21 @@ class Service:
         )
 
     def turn_until(self, done: Any, seconds: float) -> None:
-        """Go on for a while."""
+        """Run turns until `done`, for at most that many seconds."""
         deadline = time.monotonic() + seconds
         self.loop.every(0.02, lambda: None)  # so that no turn sleeps for long
         while not done() and time.monotonic() < deadline:
             self.loop.turn()
 
     def close(self) -> None:
-        """Give everything back."""
+        """Close sockets, loop and runtime."""
         self.close_sockets()
         self.loop.close()
         self.ended_well = self.runtime.close(CANCELLED) and self.ended_well
         log.info("stopped", well=self.ended_well)
 
     def close_sockets(self) -> None:
-        """Close every socket; what was sent has a moment to leave."""
+        """Close every socket, after the linger time of its messages."""
         for listener in self.listeners:
             listener.close()
         self.zap.close()

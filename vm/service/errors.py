@@ -1,4 +1,4 @@
-"""What keeps the service from starting."""
+"""The error of a service that cannot start."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from ...interpreter.errors import TensordError
 
 
 class StartError(TensordError):
-    """The service does not start: the message says why and what to do. One line."""
+    """The service cannot start. The message says why and what to do, on one line."""

@@ -1,29 +1,28 @@
-"""The memory of the service: connections that send messages without end are cut before it is spent.
+"""The memory guard: cuts connections that send messages without end before the service runs out of memory.
 
-Theory of operation. libzmq shows a message to nobody before its last part has come, and keeps the parts without
-limit: no high-water mark counts them, since those count whole messages. So one peer that never ends a message fills
-the memory of the service, and that is the one thing that no limit of ours sees. What can be seen from outside: the
-process's resident memory, and per connection whether the kernel holds bytes that libzmq has not read yet, and whether
-a complete message came. While memory is short, a connection that has bytes to read at most looks, and completes
-nothing between them, is one that fills it. Shutting down its socket makes libzmq see the end of the connection, upon
-which it throws the half message away.
+Theory of operation. libzmq delivers a message only once its last part has arrived, and keeps the parts without limit:
+high-water marks count whole messages only. So one peer that never ends a message fills the memory of the service, and
+no other limit prevents that. Three things can be observed: the process's resident memory, whether the kernel holds
+bytes of a connection that libzmq has not read yet, and whether a connection completed a message. While memory is
+short, the suspects are the connections that have unread bytes at most looks and complete nothing in between. Shutting
+down the socket makes libzmq see the end of the connection and drop the incomplete message.
 
-Guarantees. Nobody is cut while memory is not short, and no idle peer ever. A peer that completes messages is cut only
-if memory runs out so fast that nobody else explains it better. An honest upload of one large frame may be cut, if it
-takes longer than a few looks just when memory runs out.
+Guarantees. No connection is cut while memory is not short, and an idle one never is. A connection that completes
+messages is cut only if memory runs out fast and no other connection is a better suspect. An honest upload of one large
+frame may be cut if it takes longer than a few looks while memory runs out.
 
-A descriptor's number is reused as soon as libzmq closes it, and the monitor tells us later. So a connection is known by
-its inode as well, and what is cut is a duplicate that was looked at first.
+A descriptor's number is reused as soon as libzmq closes it, and the monitor reports that later. So a connection is
+identified by its inode as well, and the shutdown goes to a duplicate whose inode was checked.
 
 Rejected: a limit of frames per message in libzmq (there is none), RLIMIT_AS (an allocation that fails in libzmq aborts
-the process), reading messages ourselves (a proxy in front of every byte). `MemoryMax` of the service manager stands
-behind this: it kills the process, which is better than the machine's choice.
+the process), reading messages ourselves (a proxy in front of every byte). `MemoryMax` of the service manager is the
+last resort: it kills this process, where the machine's out-of-memory killer might choose another.
 
 Measured with glibc 2.36, x86-64, a limit of 400 MiB, one peer sending parts of 1 MiB, 64 KiB or 1000 bytes at some
-1 GB/s: the memory of a cut connection does not go back by itself (423, 94 and 361 MB stayed resident), since blocks of
-up to 32 MiB come from the heap of the I/O thread once one was freed. malloc_trim gives it back (27 MB, the baseline).
-It takes 0.1 ms where there is nothing to give, and up to 140 ms after hundreds of MiB in small parts; so it is called
-only while memory is short, and once after connections ended. mallopt(M_MMAP_THRESHOLD) would also do it for large
+1 GB/s: the memory of a cut connection stays resident (423, 94 and 361 MB), since blocks of up to 32 MiB come from the
+heap of the I/O thread once one was freed. malloc_trim returns that memory to the system (27 MB remain, the baseline).
+malloc_trim takes 0.1 ms where nothing can be returned, and up to 140 ms after hundreds of MiB in small parts; so it is
+called only while memory is short, and once after connections ended. mallopt(M_MMAP_THRESHOLD) would also return large
 parts, but would slow every large frame by its page faults.
 """
 
@@ -41,19 +40,19 @@ from pathlib import Path
 from typing import Final
 
 PERIOD: Final = 0.05  # seconds between two checks
-WATCHED_FROM: Final = 0.5  # share of the limit from which connections are looked at
-SHORT_FROM: Final = 0.8  # share from which memory is short
-SETTLED: Final = 5  # checks after which libzmq has let go of a connection
-PATIENCE: Final = 3  # looks at which a connection had bytes to read, before it is suspect
+WATCHED_FROM: Final = 0.5  # fraction of the limit from which connections are looked at
+SHORT_FROM: Final = 0.8  # fraction of the limit from which memory is short
+SETTLED: Final = 5  # checks after which libzmq has freed what an ended connection had sent
+PATIENCE: Final = 3  # looks that find unread bytes before a connection is suspect
 
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _STATM: Final = Path("/proc/self/statm")
 
 
 class Watched:
-    """A connection: its inode, looks since its last complete message, how many of them found unread bytes.
+    """A connection: its inode, `looks` since its last complete message, `busy` looks that found unread bytes.
 
-    A `silent` has never completed a message.
+    A `silent` connection has never completed a message.
     """
 
     __slots__ = ("busy", "inode", "looks", "silent")
@@ -66,9 +65,9 @@ class Watched:
 
 
 class MemoryGuard:
-    """Call `accepted` and `closed` as monitors say, `heard` with each complete message, `check` each `PERIOD`.
+    """Cuts suspects. Call `accepted` and `closed` on monitor events, `heard` per message, `check` once per `PERIOD`.
 
-    `limit`: bytes. The other arguments are how to look and to cut; tests replace them.
+    `limit`: bytes. The other arguments are the system calls, which tests replace.
     """
 
     def __init__(
@@ -92,7 +91,7 @@ class MemoryGuard:
         self._untidy = 0  # checks until freed memory is given back
         self._watched: dict[int, Watched] = {}
         self._heard: set[int] = set()
-        # On the path of every message, so no more than this: heard(fd).
+        # heard(fd) is on the path of every message, so it is a set's own method.
         self.heard: Callable[[int], None] = self._heard.add
 
     def accepted(self, fd: int) -> None:
@@ -101,12 +100,12 @@ class MemoryGuard:
             self._watched[fd] = Watched(inode)
 
     def closed(self, fd: int) -> None:
-        """A connection is gone, and what it had sent is freed."""
+        """A connection is gone; libzmq will free what it had sent."""
         self._watched.pop(fd, None)
         self._untidy = SETTLED
 
     def check(self) -> list[int]:
-        """Look, and cut if memory runs out; the descriptors of the connections that were cut, for the log."""
+        """Look, and cut suspects if memory runs out; returns the descriptors of the connections that were cut."""
         self._tidy_up()
         memory = self._resident()
         before, self._last = memory if self._last is None else self._last, memory
@@ -116,7 +115,7 @@ class MemoryGuard:
         self._look()
         if _expected(memory, before) < self.limit * SHORT_FROM:
             return []
-        self._trim()  # what was freed counts as resident until then
+        self._trim()  # freed memory counts as resident until it is trimmed
         self._last = memory = self._resident()
         expected = _expected(memory, before)
         if expected < self.limit * SHORT_FROM:
@@ -124,14 +123,14 @@ class MemoryGuard:
         return self._cut_off(self._suspects(urgent=expected > self.limit))
 
     def _tidy_up(self) -> None:
-        """A while after a connection ended libzmq has freed what it had sent."""
+        """Trim the heap a while after a connection ended, when libzmq has freed what the connection had sent."""
         if self._untidy:
             self._untidy -= 1
             if not self._untidy:
                 self._trim()
 
     def _forget(self, *, everybody: bool) -> None:
-        """Those who completed a message begin anew; everybody does while there is room."""
+        """Reset the counts of connections that completed a message, and of all while memory is not short."""
         for fd in self._heard & self._watched.keys():
             watched = self._watched[fd]
             watched.looks = watched.busy = 0
@@ -143,16 +142,15 @@ class MemoryGuard:
     def _look(self) -> None:
         for fd, watched in list(self._watched.items()):
             if self._inode(fd) != watched.inode:
-                del self._watched[fd]  # closed; the monitor will say so, too
+                del self._watched[fd]  # closed; the monitor will report it, too
                 continue
             watched.looks += 1
             watched.busy += self._unread(fd) > 0
 
     def _suspects(self, *, urgent: bool) -> list[int]:
-        """The connections with bytes to read at most looks, and at several; if urgent, silent ones after the first
-        look.
+        """Connections with unread bytes at most looks, and at several; if urgent, silent ones after the first look.
 
-        If it is urgent and there are none, whoever had bytes to read most often.
+        If it is urgent and there are none, the connections that had unread bytes most often.
         """
         watched = self._watched.items()
         found = [
@@ -173,7 +171,7 @@ class MemoryGuard:
 
 
 def _expected(memory: int, before: int) -> int:
-    """Memory at the next check: what comes until a cut takes effect has to fit as well."""
+    """Memory at the next check, with what arrives until a cut takes effect."""
     return memory + 2 * max(memory - before, 0)
 
 
@@ -195,7 +193,7 @@ _trim_heap: Final = _malloc_trim()
 
 
 def give_back() -> None:
-    """Return freed memory to the system: glibc keeps it where a later block lies behind it."""
+    """Return freed memory to the system: glibc keeps freed memory that lies below a block in use."""
     if _trim_heap is not None:
         _trim_heap(0)
 
@@ -210,7 +208,7 @@ def unread_bytes(fd: int) -> int:
 
 
 def socket_inode(fd: int) -> int:
-    """What tells a socket from a later one with the same descriptor; 0 if it is none."""
+    """The inode, which distinguishes a socket from a later one with the same descriptor; 0 if it is no socket."""
     try:
         found = os.fstat(fd)
     except OSError:
@@ -219,7 +217,7 @@ def socket_inode(fd: int) -> int:
 
 
 def cut_connection(fd: int, inode: int) -> bool:
-    """End a connection, if it is still that one."""
+    """Shut down a connection; False if its descriptor has been closed or reused."""
     try:
         copy = socket.socket(fileno=os.dup(fd))
     except OSError:

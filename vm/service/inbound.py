@@ -1,4 +1,4 @@
-"""From frames to what admission takes: headers decoded, the bytes of uploads found. Nothing here trusts its input."""
+"""From frames to messages for admission: decodes headers and finds the bytes of uploads. All input is untrusted."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def decode_header(frame: Any, limits: Limits) -> tuple[Any, ...]:
 def place_uploads(
     peer: Peer, messages: Sequence[Any], uploads: Sequence[Any], payloads: Sequence[Any], freed: Freed
 ) -> list[Any]:
-    """The messages of a batch with the payloads of its uploads in their places. ProtocolError if one is not there."""
+    """The messages of a batch, with the payloads of its uploads filled in. ProtocolError if a payload is missing."""
     found = list(messages)
     for entry in uploads:
         if type(entry) is not tuple or len(entry) != 3:
@@ -51,16 +51,16 @@ def place_uploads(
 
 
 def upload_at(messages: Sequence[Any], position: Any, inner: Any) -> Upload:
-    """The UPLOAD message at that place of a batch, its fields unchecked."""
+    """The UPLOAD message at a position of a batch, its fields unchecked."""
     array = element(messages, position) if inner == -1 else element(group_at(messages, position), inner)
     upload = name_fields(array, Upload)
-    if upload is None or type(array) is not tuple:  # else its payload has come already
+    if upload is None or type(array) is not tuple:  # a filled upload is no tuple any more
         raise ProtocolError(f"message {position} of the batch is no upload whose payload is still to come")
     return upload
 
 
 def group_at(messages: Sequence[Any], position: Any) -> Sequence[Any]:
-    """The messages of the group at that place of a batch."""
+    """The messages of the group at a position of a batch."""
     group = name_fields(element(messages, position), Atomic)
     if group is None:
         raise ProtocolError(f"message {position} of the batch is no group")
@@ -68,14 +68,14 @@ def group_at(messages: Sequence[Any], position: Any) -> Sequence[Any]:
 
 
 def element(values: Any, position: Any) -> Any:
-    """An element of a sequence from outside."""
+    """An element of an untrusted sequence; ProtocolError if there is none."""
     if type(values) not in SEQUENCES or not is_natural(position) or position >= len(values):
         raise ProtocolError(f"there is no message {shown(position)} in the batch")
     return values[position]
 
 
 def payload_of(peer: Peer, upload: Upload, place: Any, payloads: Sequence[Any], freed: Freed) -> NDArray[Any]:
-    """The array of an upload, where its sender has put it."""
+    """The array of an upload, at the place that its sender names."""
     shape = upload.shape
     if not is_shape(shape) or not is_text(upload.dtype):
         raise ProtocolError("an upload without a shape and a dtype")
@@ -97,7 +97,7 @@ def payload_of(peer: Peer, upload: Upload, place: Any, payloads: Sequence[Any], 
 
 
 def take_segment(peer: Peer, header: Sequence[Any]) -> None:
-    """Open an upload segment of the peer, or forget one."""
+    """Open or close an upload segment of the peer."""
     _, number, fd, nbytes = header
     if not is_natural(number) or type(fd) is not int or not is_natural(nbytes):
         raise ProtocolError("a SEGMENT is [6, number, fd, bytes]")
@@ -112,7 +112,7 @@ def take_segment(peer: Peer, header: Sequence[Any]) -> None:
     mapped = sum(segment.size for segment in peer.mappings)
     if len(peer.mappings) >= limits.segments or mapped + nbytes > limits.mapped:
         raise ProtocolError(f"more than {limits.segments} upload segments, or {limits.mapped} bytes of them")
-    # Under a number of ours: it is what other clients know the segment by, if they fetch what lies in it.
+    # The number is the daemon's own: other clients know the segment by that number when they fetch a value in it.
     segment = Segment.open_peer(peer.credentials.pid, fd, nbytes, new_number(), writable=True)
     try:
         segment.seal_future_writes()

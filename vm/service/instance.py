@@ -1,25 +1,25 @@
-"""One daemon per address: the lock, the socket's directory and mode, and what is left when it ends.
+"""One daemon per address: the lock, the socket's directory and mode, and the cleanup.
 
-Theory of operation. Whoever has the flock on an address's lock file owns the address: it alone may remove the socket
-file, bind, and remove the socket file again. The kernel gives the lock back however the process ends, so a crash leaves
-a stale socket file and a stale lock file, and neither is in anybody's way.
+Theory of operation. The process that has the flock on an address's lock file owns the address: it alone may remove the
+socket file, bind, and remove the socket file again. The kernel releases the lock however the process ends, so a crash
+leaves a stale socket file and a stale lock file, and neither blocks a later daemon.
 
-**The unlink race.** A lock file that is unlinked on the way out invites two owners: a second starter has opened the
-file and waits for the lock, the first unlinks it and leaves, the second gets the lock of a file without a name, a
-third makes a new file and locks that. So the lock file is unlinked only while its lock is held, and whoever gets a lock
-looks whether the path still leads to the file it locked; if not, it lets go and begins again.
+**The unlink race.** A lock file that is unlinked at exit can lead to two owners: a second starter has opened the file
+and waits for the lock, the first unlinks the file and exits, the second gets the lock of a file without a name, and a
+third makes a new file and locks that. So the lock file is unlinked only while its lock is held, and a starter that gets
+a lock checks that the path still leads to the locked file; if not, the starter releases the lock and begins again.
 
-**Looks.** Clients look whether a daemon runs by asking for a *shared* lock for a moment (interpreter/addresses.py). A
-starter that meets one of those would take it for a daemon. So when it is refused the exclusive lock it asks for the
-shared one: a looker lets it have that, a daemon does not.
+**Looks.** A client checks whether a daemon runs by taking a *shared* lock for a moment (interpreter/addresses.py). A
+starter could mistake such a client for a daemon. So a starter that is refused the exclusive lock asks for the shared
+one: a client's shared lock permits that, a daemon's exclusive lock does not.
 
-**Modes.** The directory is this user's and 0700; libzmq makes the socket with the mode that the umask leaves, so it is
-bound under `private()`, and the mode is checked by whoever is in doubt with `tensord doctor`. A umask belongs to the
-process: bind before threads exist that make files. libzmq unlinks whatever lies at the path before it binds, so
-anything but a socket is refused here first.
+**Modes.** The directory is this user's and 0700. libzmq makes the socket with the mode that the umask leaves, so the
+socket is bound under `private()`; `tensord doctor` checks its mode. A umask belongs to the process: bind before threads
+exist that make files. libzmq unlinks any file at the path before it binds, so anything but a socket is refused here
+first.
 
-Rejected: a pid file without a lock (pids are reused), connecting to the socket to see who answers (a busy daemon does
-not), fcntl locks (lost when any descriptor of the file is closed).
+Rejected: a pid file without a lock (pids are reused), connecting to the socket and waiting for an answer (a busy daemon
+does not answer), fcntl locks (lost when any descriptor of the file is closed).
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from ...interpreter.wire.addresses import Address, lock_path, parse, pid_of
 from .errors import StartError
 
 LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-PAUSE = 0.001  # seconds until a look at the lock is over
+PAUSE = 0.001  # seconds until a client's look at the lock is over
 
 
 class Instance:
     """An address that this process holds; a context manager. Close it after the sockets, and after their context."""
 
     def __init__(self, address: str) -> None:
-        """Take the address; StartError if somebody has it or its directory is not private."""
+        """Take the address; StartError if another process has it or its directory is not private."""
         self.address = address
         self.parsed = parse(address)
         self.lock: Path | None = None if _is_unnamed(self.parsed) else lock_path(address)
@@ -60,10 +60,10 @@ class Instance:
             raise
 
     def close(self) -> None:
-        """Remove socket and lock file, in this order, and let go."""
+        """Remove the socket and the lock file, in this order, and release the lock."""
         if self._descriptor is None or self.lock is None:
             return
-        with suppress(StartError):  # somebody put another file there: not ours to remove
+        with suppress(StartError):  # another file lies there, which is not ours to remove
             self._clear()
         if _leads_to(self.lock, self._descriptor):
             self.lock.unlink()
@@ -71,7 +71,7 @@ class Instance:
         self._descriptor = None
 
     def _clear(self) -> None:
-        """Remove a socket file. Only under the lock: it is stale then, or our own."""
+        """Remove the socket file. Only under the lock: the file is stale then, or our own."""
         if self.parsed.kind != "ipc":
             return
         path = Path(self.parsed.path)
@@ -91,7 +91,7 @@ class Instance:
 
 @contextmanager
 def private() -> Iterator[None]:
-    """Files and sockets made inside are this user's alone. For the whole process: enter it before threads exist."""
+    """Make files and sockets for this user alone. Affects the whole process: enter before threads exist."""
     before = os.umask(0o177)
     try:
         yield
@@ -100,7 +100,7 @@ def private() -> Iterator[None]:
 
 
 def make_private(directory: Path) -> None:
-    """Make a directory 0700, or see that an existing one is; StartError says which chmod to run."""
+    """Make a directory with mode 0700, or check that an existing one has it; StartError says which chmod to run."""
     with suppress(FileExistsError):
         try:
             directory.mkdir(mode=0o700)
@@ -134,7 +134,7 @@ def _check(directory: Path, found: os.stat_result) -> None:
 
 
 def _is_unnamed(address: Address) -> bool:
-    """A tcp port that the system chooses is nobody else's."""
+    """Is it a tcp port that the system chooses? No other process can have that one."""
     return address.kind == "tcp" and not address.port
 
 
@@ -158,7 +158,7 @@ def _locked(path: Path, address: str) -> int:
 
 
 def _take(descriptor: int, address: str) -> bool:
-    """Get the exclusive lock; False if it has to be tried again; StartError if a daemon has it."""
+    """Get the exclusive lock. False: try again. StartError if a daemon has the lock."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -176,12 +176,12 @@ def _take(descriptor: int, address: str) -> bool:
             f"a daemon listens on {address} already: {who}. Stop it, or choose another --address"
         ) from None
     fcntl.flock(descriptor, fcntl.LOCK_UN)
-    time.sleep(PAUSE)  # somebody only looked
+    time.sleep(PAUSE)  # a client was only looking
     return False
 
 
 def _leads_to(path: Path, descriptor: int) -> bool:
-    """Whether the path still names the file that is open."""
+    """Does the path still name the open file?"""
     with suppress(OSError):
         return os.path.samestat(path.lstat(), os.fstat(descriptor))
     return False

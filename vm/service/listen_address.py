@@ -1,4 +1,4 @@
-"""How each address is guarded: where to bind, and what to set on the socket before."""
+"""Listen addresses: the endpoint to bind, and the socket options that guard it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from .errors import StartError
 class ListenAddress:
     """An address that the daemon listens on.
 
-    `endpoint` is what to bind: the address with its host resolved, so that what was judged is what is bound.
-    `options`: socket options to set before. `open_to`: who can come in, for the log.
+    `endpoint`: the address with its host resolved, so that exactly the checked endpoint is bound.
+    `options`: socket options to set before binding. `open_to`: the clients that can connect, for the log.
     """
 
     address: str
@@ -30,7 +30,7 @@ class ListenAddress:
 
     @property
     def local(self) -> bool:
-        """The kernel says who the peers are."""
+        """Does the kernel identify the peers?"""
         return self.address.startswith("ipc://")
 
 
@@ -43,9 +43,9 @@ class Guards:
 
 
 def guards(listen: Iterable[str], secret: Path | None, allow: Path | None) -> Guards:
-    """How to listen. `secret`: the daemon's key file; `allow`: the file of the clients' keys.
+    """The addresses to listen on, and their gatekeeper. `secret`: the daemon's key file; `allow`: the clients' keys.
 
-    StartError if an address is reachable from elsewhere and there are no keys, or what is wrong with them.
+    StartError if an address is reachable from other machines and there are no keys, or if the keys are unusable.
     """
     try:
         pair = keys.read_secret(secret) if secret else None
@@ -64,7 +64,7 @@ def _listen_address(address: str, pair: keys.Pair | None) -> ListenAddress:
     ip = addresses.resolve(parsed.host)
     host = "*" if ip is None else f"[{ip}]" if ip.version == 6 else str(ip)
     endpoint = f"tcp://{host}:{parsed.port}"
-    # A socket for IPv6 takes IPv4 too where it listens on any address.
+    # An IPv6 socket that listens on any address accepts IPv4, too.
     options: dict[int, int | bytes] = {zmq.IPV6: int(ip is None or ip.version == 6)}
     if pair is not None:
         curve: dict[int, int | bytes] = {

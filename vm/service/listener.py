@@ -1,4 +1,4 @@
-"""A listener: one address that the daemon listens on, with its socket and the socket's monitor."""
+"""A listener: one address that the daemon listens on, its socket, and the socket's monitor."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from ...interpreter.wire.limits import Limits
 from .listen_address import ListenAddress
 from .peer import Credentials
 
-QUEUE = 64  # messages that libzmq keeps for one peer, either way
-MISSED = 10  # heartbeats, which libzmq's own thread answers however busy the peer's Python is
+QUEUE = 64  # messages that libzmq queues for one peer, in each direction
+MISSED = 10  # heartbeats until a peer counts as lost; libzmq's own thread answers them, even if the client is busy
 LINGER_MS = 500
 HANDSHAKE_MS = 5_000
 
@@ -29,7 +29,7 @@ class Listener:
         self, context: zmq.Context[Any], listen_address: ListenAddress, limits: Limits, *, heartbeat: float
     ) -> None:
         self.address = listen_address.address
-        self.most = limits.frames + 3  # of a message: the routing id, the header, payloads, and one to show the excess
+        self.most = limits.frames + 3  # frames of a message: routing id, header, payloads, and one to show an excess
         self.local = listen_address.local
         self.socket = socket = context.socket(zmq.ROUTER)
         socket.linger = LINGER_MS
@@ -43,15 +43,15 @@ class Listener:
         for option, value in listen_address.options.items():
             socket.setsockopt(option, value)
         self.monitor = socket.get_monitor_socket(zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
-        self.connections: dict[int, int] = {}  # fd of ours -> the number of the connection, since fds are used again
+        self.connections: dict[int, int] = {}  # our fd -> the number of the connection, since fds are reused
         self._numbers = itertools.count(1)
-        self.accepted: list[Callable[[int], object]] = []  # who wants to know of a connection, by its fd
+        self.accepted: list[Callable[[int], object]] = []  # called with the fd of a new connection
         self.disconnected: list[Callable[[int], object]] = []
         socket.bind(listen_address.endpoint)
         self.bound: str = socket.last_endpoint.decode().rstrip("\0")
 
     def credentials(self, frame: Any) -> Credentials:
-        """Whose frame it is: libzmq tells, and for ipc it has it from the kernel."""
+        """The sender of a frame, as libzmq reports it; on ipc libzmq has it from the kernel."""
         fd = frame.get(zmq.SRCFD)
         uid, pid = -1, 0
         if self.local:
@@ -60,7 +60,7 @@ class Listener:
         return Credentials(uid, pid, fd)
 
     def receive(self) -> list[Any]:
-        """A message's frames; zmq.Again if there is none. Of one that has too many the others are dropped here."""
+        """A message's frames, without those beyond `most`; zmq.Again if there is no message."""
         frames = [self.socket.recv(zmq.NOBLOCK, copy=False)]
         while frames[-1].more and len(frames) < self.most:
             frames.append(self.socket.recv(zmq.NOBLOCK, copy=False))
@@ -69,33 +69,33 @@ class Listener:
         return frames
 
     def drop_rest(self) -> None:
-        """Read a message to its end."""
+        """Receive and drop the rest of a message."""
         while self.socket.getsockopt(zmq.RCVMORE):
             self.socket.recv(zmq.NOBLOCK)
 
     def watch(self) -> None:
-        """Take what the monitor has to say."""
+        """Process the monitor's events."""
         while self.monitor.get(zmq.EVENTS) & zmq.POLLIN:
             event = recv_monitor_message(self.monitor, zmq.NOBLOCK)
             fd = int(event["value"])  # pyzmq takes it for a flag
             if event["event"] == zmq.EVENT_ACCEPTED:
                 self.connections[fd] = next(self._numbers)
-                told = self.accepted
+                callbacks = self.accepted
             else:
                 self.connections.pop(fd, None)
-                told = self.disconnected
-            for tell in told:
-                tell(fd)
+                callbacks = self.disconnected
+            for callback in callbacks:
+                callback(fd)
 
     def cut(self, fd: int, number: int) -> None:
-        """End that connection, if it is still that one: libzmq sees its end, and drops what it has of it."""
+        """Shut down a connection, unless its fd has been reused. libzmq then drops what it has received of it."""
         if self.connections.get(fd) == number:
             del self.connections[fd]
             with suppress(OSError), sockets.socket(fileno=os.dup(fd)) as connection:
                 connection.shutdown(sockets.SHUT_RDWR)
 
     def close(self) -> None:
-        """End every connection; what was sent has a moment to leave."""
+        """Close the socket and its monitor. Messages that were sent have `LINGER_MS` to leave."""
         self.socket.disable_monitor()
         self.monitor.close(0)
         self.socket.close()

@@ -1,8 +1,8 @@
 """The service's log: structlog, for people on stderr or for programs as JSON lines.
 
-The machine's own log (vm/log.py) and whatever the standard library's loggers say end up in one handler on the logger
-"tensord", or on the root. What clients name reaches the log only quoted, so that nobody can write lines or escape
-sequences into a terminal with a session's name. `bound(session=..., instruction=...)` puts ids on every line inside.
+The machine's own log (vm/log.py) and the standard library's loggers share one handler on the root logger. Text from
+clients reaches the log only quoted, so that a session's name cannot write lines or escape sequences into a terminal.
+`bound(session=..., instruction=...)` puts ids on every line inside.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _SHARED: Final[list[Processor]] = [
 
 @contextmanager
 def logging_to(file: Path | None = None, *, level: str = "info", form: Format = "console") -> Iterator[None]:
-    """Send every log to stderr or to the end of a file while entered; OSError if that cannot be opened."""
+    """Send every log to stderr or to the end of a file while entered; OSError if the file cannot be opened."""
     handler = _handler(file, form)
     root, before = logging.getLogger(), list(PROCESSORS)
     ours = logging.getLogger("tensord")
     levels = root.level, ours.level
     root.addHandler(handler)
-    root.setLevel(logging.WARNING)  # of libraries; what we say ourselves is at the level asked for
+    root.setLevel(logging.WARNING)  # for libraries; our own logger has the configured level
     ours.setLevel(level.upper())
     PROCESSORS[:] = [
         structlog.stdlib.filter_by_level,
@@ -66,7 +66,7 @@ def _handler(file: Path | None, form: Format) -> logging.Handler:
     else:
         from logging.handlers import WatchedFileHandler
 
-        handler = WatchedFileHandler(file, encoding="utf-8")  # logrotate may take it away
+        handler = WatchedFileHandler(file, encoding="utf-8")  # logrotate may move the file
     colours = file is None and sys.stderr.isatty()
     final = _json() if form == "json" else _console(colours=colours)
     remove = structlog.stdlib.ProcessorFormatter.remove_processors_meta
@@ -84,7 +84,7 @@ def _json() -> list[Processor]:
 
 
 def _console(*, colours: bool) -> list[Processor]:
-    # Tracebacks plain: rich ones print local variables, which may be anybody's.
+    # Plain tracebacks: rich ones print local variables, which may be a client's.
     renderer = structlog.dev.ConsoleRenderer(
         colors=colours, exception_formatter=structlog.dev.plain_traceback, repr_native_str=True
     )
@@ -92,7 +92,7 @@ def _console(*, colours: bool) -> list[Processor]:
 
 
 def _quoted_event(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:  # noqa: ARG001 - structlog's
-    """The renderer quotes values, but not the event."""
+    """Quote the event if it is not printable: the renderer quotes values only."""
     text = str(event.get("event", ""))
     event["event"] = text if text.isprintable() else repr(text)
     return event

@@ -59,11 +59,11 @@ class Loop:
         self.ended = False
         self.timers: list[Timer] = []
         self.due = 0.0  # the earliest of them
-        self.bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self.wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         # Descriptors that are rarely readable: the eventfd, the pidfds, the sockets that belong to no listener. Asking
         # ZeroMQ about one socket costs more than all of these together.
         self.others = select.epoll()
-        self.others.register(self.bell, select.EPOLLIN)
+        self.others.register(self.wakeup, select.EPOLLIN)
         self.processes: dict[int, Peer] = {}
         self.poller = zmq.Poller()
         self.poller.register(self.others.fileno(), zmq.POLLIN)
@@ -80,12 +80,12 @@ class Loop:
         """A stream reports finished instructions, on its thread."""
         self.engine.finished.extend(tasks)
         if self.asleep:
-            os.eventfd_write(self.bell, 1)
+            os.eventfd_write(self.wakeup, 1)
 
     def end(self) -> None:
         """Make `run` return soon. A signal handler may call this."""
         self.ended = True
-        os.eventfd_write(self.bell, 1)
+        os.eventfd_write(self.wakeup, 1)
 
     # -- the loop --------------------------------------------------------------------------------------------------
 
@@ -150,7 +150,7 @@ class Loop:
     # -- processes -------------------------------------------------------------------------------------------------
 
     def watch_process(self, peer: Peer) -> None:
-        """Notice the death of the process behind an ipc connection, even if another process has its socket."""
+        """Watch for the death of the process behind an ipc connection, even if another process inherited the socket."""
         if not peer.listener.local or not peer.credentials.pid:
             return
         try:
@@ -163,8 +163,8 @@ class Loop:
     def look_at_others(self) -> None:
         """Handle the eventfd, watched sockets, and processes that have died."""
         for fd, _ in self.others.poll(0):
-            if fd == self.bell:
-                os.eventfd_read(self.bell)
+            if fd == self.wakeup:
+                os.eventfd_read(self.wakeup)
                 continue
             if fd in self.watched:
                 self.watched[fd]()
@@ -196,4 +196,4 @@ class Loop:
     def close(self) -> None:
         """Close the descriptors that belong to no socket."""
         self.others.close()
-        os.close(self.bell)
+        os.close(self.wakeup)

@@ -1,6 +1,6 @@
-"""Telling systemd how the service is doing: sd_notify(3), one datagram per message, without a dependency.
+"""Notifications to systemd: sd_notify(3), one datagram per message, without a dependency.
 
-Nothing is said where $NOTIFY_SOCKET is unset. What cannot be said is not worth a failure: errors are dropped.
+Nothing is sent where $NOTIFY_SOCKET is unset. A failed notification must not stop the service: errors are dropped.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from contextlib import suppress
 
 
 class Notifier:
-    """Speaks to the service manager.
+    """Sends notifications to the service manager.
 
-    `watchdog_period`: seconds between two calls of `watchdog`; None if nobody waits for them.
+    `watchdog_period`: seconds between two calls of `watchdog`; None if the service manager expects none.
     """
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
@@ -33,15 +33,15 @@ class Notifier:
         self._send(*_status(text))
 
     def watchdog(self) -> None:
-        """The loop turns."""
+        """The loop is alive."""
         self._send("WATCHDOG=1")
 
     def stopping(self, status: str = "") -> None:
-        """The service ends."""
+        """The service is shutting down."""
         self._send("STOPPING=1", *_status(status))
 
     def close(self) -> None:
-        """Nothing more will be said."""
+        """Close the socket; later notifications are dropped."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -64,7 +64,7 @@ def _status(text: str) -> tuple[str, ...]:
 
 
 def _period(environment: Mapping[str, str]) -> float | None:
-    """Half of what the manager waits, if it is this process that it waits for."""
+    """Half of the manager's timeout, if the timeout is meant for this process."""
     limit, pid = environment.get("WATCHDOG_USEC", ""), environment.get("WATCHDOG_PID", "")
     if not limit.isdigit() or int(limit) <= 0 or (pid and pid != str(os.getpid())):
         return None

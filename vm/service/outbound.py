@@ -1,7 +1,8 @@
 """From answers to frames, and frames to sockets.
 
-A ROUTER drops silently what it cannot deliver, unless it is told to raise; then a peer whose queue is full shows, and
-its frames wait here. Such a peer is not served further until they have left: it slows only itself.
+A ROUTER drops undeliverable messages silently, unless `router_mandatory` is set. With that option a send to a full
+queue raises, and the peer's frames wait here. Such a peer is not served further until the frames have left, so a slow
+reader slows only itself.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def encode(header: Any) -> bytes:
 
 
 def send(peer: Peer, frames: list[Any]) -> bool:
-    """Send frames to a peer, behind what still waits for it; False if they wait, too."""
+    """Send frames to a peer, behind its unsent ones; False if the frames have to wait."""
     if peer.unsent or not try_send(peer, frames):
         peer.unsent.append(frames)
         return False
@@ -48,13 +49,13 @@ def send(peer: Peer, frames: list[Any]) -> bool:
 
 
 def resend(peer: Peer) -> None:
-    """Send what waited, as far as there is room."""
+    """Send the unsent frames, as far as there is room."""
     while peer.unsent and try_send(peer, peer.unsent[0]):
         peer.unsent.popleft()
 
 
 def try_send(peer: Peer, frames: list[Any]) -> bool:
-    """Send frames now; False if the peer's queue is full. One that is gone gets nothing; the monitor tells of it."""
+    """Send frames now; False if the peer's queue is full. Frames to a peer that is gone are dropped."""
     socket = peer.listener.socket
     try:
         if len(frames) == 1:
@@ -70,7 +71,7 @@ def try_send(peer: Peer, frames: list[Any]) -> bool:
 
 
 def send_answers(peer: Peer, free: Sequence[int] = ()) -> None:
-    """Send what it is to be told, and how much of what it sent has been consumed."""
+    """Send the peer's answers, and its credit: how much of what it sent has been consumed."""
     answers, peer.answers = peer.answers, []
     peer.told, peer.told_bytes = peer.consumed(), peer.consumed_bytes()
     peer.number += 1
@@ -86,10 +87,10 @@ def send_part(peer: Peer, request: int, part: list[Any]) -> None:
 
 
 def deliver(peer: Peer, header: list[Any], payloads: list[Any]) -> None:
-    """Send REPLIES; keep them for a session that may have to ask for them again."""
+    """Send REPLIES; keep them if the session is resumable, since it may need them again."""
     try:
         first = encode(header)
-    except MetadataError:  # one answer cannot travel: nobody shall miss another for it
+    except MetadataError:  # one answer cannot be encoded: replace it by an error, and send the others
         header[4] = [encodable(answer) for answer in header[4]]
         first = encode(header)
     frames = [first, *payloads]
@@ -101,7 +102,7 @@ def deliver(peer: Peer, header: list[Any], payloads: list[Any]) -> None:
 
 
 def encodable(answer: list[Any]) -> list[Any]:
-    """The answer, or the error that it cannot be sent."""
+    """The answer; if it cannot be encoded, the error that says so."""
     try:
         encode(answer)
     except MetadataError as error:
@@ -110,13 +111,13 @@ def encodable(answer: list[Any]) -> list[Any]:
 
 
 def acknowledge(peer: Peer, number: int) -> None:
-    """It has received every REPLIES up to that one."""
+    """Drop the REPLIES up to that number, which the peer has received."""
     while peer.unacknowledged and peer.unacknowledged[0][0] <= number:
         peer.owed -= len(peer.unacknowledged.popleft()[1][0])
 
 
 def encode_answer(peer: Peer, answer: Answer, payloads: list[Any]) -> list[Any]:
-    """One answer as it travels."""
+    """The wire form of one answer."""
     request, value, error = answer
     if error is not None:
         return [request, ERROR, encode_error(error)]
@@ -128,12 +129,12 @@ def encode_answer(peer: Peer, answer: Answer, payloads: list[Any]) -> list[Any]:
 
 
 def encode_array(peer: Peer, array: NDArray[Any], payloads: list[Any]) -> list[Any]:
-    """An array as it travels: small ones in the header, shared ones as a place, the others as a frame of their own."""
+    """The wire form of an array: small ones in the header, shared ones as a place, others as a frame of their own."""
     name, shape = name_of(array.dtype), array.shape
     shared = place_of(array) if peer.shared else None
     if shared is not None:
         segment, offset = shared
-        if segment.fd >= 0 and segment.owner in {0, peer.credentials.pid}:  # else its owner could still write to it
+        if segment.fd >= 0 and segment.owner in {0, peer.credentials.pid}:  # another owner could still write to it
             return [name, shape, strides_of(array), (segment.number, segment.fd, segment.size, offset)]
     if array.nbytes <= INLINE_ARRAY:
         return [name, shape, None, array.tobytes()]
@@ -143,7 +144,7 @@ def encode_array(peer: Peer, array: NDArray[Any], payloads: list[Any]) -> list[A
 
 
 def owed_frame(peer: Peer, array: NDArray[Any]) -> NDArray[Any]:
-    """The array as a zero-copy frame; the peer owes for it until libzmq lets go of it, which may be on any thread."""
+    """The array as a zero-copy frame, counted in `owed` until libzmq releases it, which may happen on any thread."""
     frame = array.reshape(-1).view(np.uint8)
     peer.owed += frame.nbytes
     weakref.finalize(frame, peer.settled.append, frame.nbytes).atexit = False

@@ -1,10 +1,11 @@
-"""A connection to the daemon: its state, what it has sent, what it is to be told.
+"""A connection to the daemon: its state, its unprocessed messages, its unsent answers.
 
     HANDSHAKE  --greeted-->  OPEN  --lost, resumable-->  AWAY  --resumed-->  OPEN
        any state  --ended-->  CLOSED
 
-A HANDSHAKE may only say HELLO. OPEN has a session. AWAY is a session whose connection broke and that may come back with
-its token until its lease is over; only connections that are no ipc are like that, since on ipc a disconnect is death.
+A peer in HANDSHAKE may only say HELLO. OPEN: the peer has a session. AWAY: the connection broke, and the client may
+resume the session with its token until the lease is over. Only tcp connections can be AWAY, since a disconnect on ipc
+ends the session.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class State(Enum):
-    """Where a connection is in its life."""
+    """The state of a connection."""
 
     HANDSHAKE = "unauthenticated"
     OPEN = "open"
@@ -34,7 +35,7 @@ class State(Enum):
 
 
 class Event(Enum):
-    """What happens to a connection."""
+    """An event in the life of a connection."""
 
     GREETED = "greeted"
     LOST = "lost"
@@ -51,11 +52,11 @@ TRANSITIONS: dict[State, dict[Event, State]] = {
 
 
 class Credentials(NamedTuple):
-    """Whose connection it is, as the kernel says; zeros where it cannot (tcp)."""
+    """The process behind a connection, as the kernel reports it; the defaults on tcp, where it cannot."""
 
     uid: int = -1
     pid: int = 0
-    fd: int = -1  # of our end: what the socket monitor calls it
+    fd: int = -1  # of the daemon's end, by which the socket monitor names the connection
 
 
 class Answer(NamedTuple):
@@ -69,13 +70,14 @@ class Answer(NamedTuple):
 class Peer:
     """One connection and its session.
 
-    `inbox` holds messages that were received and not yet admitted; `taken` counts those received in all, `uploads`
-    remembers (number of the message, bytes) of uploads among them, for credit, `admitted` counts the bytes of those
-    that were admitted. `decoded`: bytes of headers whose messages are in the inbox; `packed` are frames behind these
-    that nobody has decoded yet, with so many bytes of headers and of payloads. `answers` is what it is to be told in
-    the next REPLIES; `unsent` are frames that its queue had no room for, `unacknowledged` what a resumable session may
-    have missed. `parts` are long answers that leave slice by slice. `owed` counts bytes that are kept for
-    it: what libzmq still has to send, and what it has to acknowledge.
+    For receiving: `inbox` holds messages that were received and not yet admitted, and `taken` counts all that were
+    received. `uploads` has (number of the message, bytes) of the uploads among them, for credit, and `admitted` counts
+    the bytes of admitted uploads. `decoded`: bytes of the headers whose messages are in the inbox. `packed`: later
+    frames, not yet decoded, with `packed_bytes` of headers and `packed_payload` of payloads.
+
+    For sending: `answers` go into the next REPLIES. `unsent` are frames for which the socket's queue had no room.
+    `unacknowledged`: REPLIES that a resumable session may have missed. `parts` are long answers, sent slice by slice.
+    `owed` counts the bytes that are kept for the peer: libzmq has not sent them, or the client not acknowledged them.
     """
 
     __slots__ = (
@@ -150,10 +152,10 @@ class Peer:
         self.owed = 0
         self.settled: deque[int] = deque()
         self.segments: dict[int, Segment] = {}
-        self.mappings: WeakSet[Segment] = WeakSet()  # of upload segments, forgotten ones too while arrays lie in them
+        self.mappings: WeakSet[Segment] = WeakSet()  # upload segments; closed ones too, while arrays lie in them
 
     def on(self, event: Event) -> None:
-        """Take the transition; ProtocolError, and nothing changed, if there is none."""
+        """Take the transition. ProtocolError if there is none; the state is unchanged then."""
         after = TRANSITIONS[self.state].get(event)
         if after is None:
             raise ProtocolError(f"a connection that is {self.state.value} cannot be {event.value}")
@@ -161,31 +163,31 @@ class Peer:
 
     @property
     def resumable(self) -> bool:
-        """May its session come back on another connection?"""
+        """May another connection resume the session?"""
         return self.token is not None
 
     def consumed(self) -> int:
-        """How many of its messages have been dealt with. Never sinks."""
+        """How many of the peer's messages are finished. Never decreases."""
         session = self.session
         unfinished = len(self.inbox) + (len(session.live) if session is not None else 0)
         return max(self.taken - unfinished, self.told)
 
     def consumed_bytes(self) -> int:
-        """How many bytes of its uploads have been dealt with."""
+        """How many bytes of the peer's uploads are consumed."""
         admitted = self.taken - len(self.inbox)
         while self.uploads and self.uploads[0][0] <= admitted:
             self.admitted += self.uploads.popleft()[1]
         return self.admitted - (self.session.payload if self.session is not None else 0)
 
     def may_go_on(self) -> bool:
-        """Does it take its answers? Else nothing more of it is admitted, so that what it is owed stays bounded."""
+        """Does the peer read its answers? If not, none of its messages are admitted, so that `owed` stays bounded."""
         while self.settled:
             self.owed -= self.settled.popleft()
         making = self.session.answering if self.session is not None else 0
         return not self.unsent and self.owed + making <= self.limits.window_bytes and self.state is not State.CLOSED
 
     def drop_packed(self) -> None:
-        """Forget what was not decoded yet."""
+        """Drop the frames that are not decoded yet."""
         self.packed.clear()
         self.packed_bytes = self.packed_payload = 0
 
@@ -194,14 +196,14 @@ class Peer:
 
 
 def session_of(peer: Peer) -> VmSession:
-    """Its session."""
+    """The peer's session; ProtocolError if it has none."""
     if peer.session is None:
         raise ProtocolError("this connection has no session")
     return peer.session
 
 
 def fields(header: Sequence[Any], count: int) -> Sequence[Any]:
-    """The header, if it has as many fields."""
+    """The header; ProtocolError unless it has `count` fields."""
     if len(header) != count:
         raise ProtocolError(f"a header of kind {header[0]} has {count} fields, not {len(header)}")
     return header

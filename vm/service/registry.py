@@ -1,4 +1,4 @@
-"""The registry: who is connected, who comes, who comes back, who has left. Used by the loop's thread alone."""
+"""The connection registry: connections and sessions, from HELLO to their end. Used by the loop's thread alone."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from .outbound import acknowledge, send
 from .peer import Credentials, Event, Peer, State, fields, session_of
 
 LEAVES = "closed by its client"
-LEFT = 4096  # connections that have ended and may still have sent something
+LEFT = 4096  # ended connections that are remembered, since messages from them may still arrive
 
 
 class ConnectionRegistry:
     """Connections and their sessions.
 
-    `about`: what WELCOME tells besides the rest. What others do about a connection is set by them: `sink` makes the
-    place where a session's answers go, `tell` sends a header, `changed` has it told what there is, `forget` drops what
-    is kept for it, `watch_process` looks out for the end of its process, `before_hello` has the listeners' monitors
-    read.
+    `about`: further settings for WELCOME. Front and loop set the callbacks: `sink` makes the reply sink of a session,
+    `tell` sends a header to a peer, `changed` notes that there is something to send to a peer, `forget` drops what is
+    kept for a peer, `watch_process` watches for the end of a peer's process, and `before_hello` processes the events of
+    the listeners' monitors.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class ConnectionRegistry:
         self.departed: Callable[[VmSession], None] = lambda _session: None  # a session is about to end
 
     def hello(self, listener: Listener, identity: bytes, header: Sequence[Any], frame: Any) -> None:
-        """HELLO: a new session, or one that comes back."""
+        """HELLO: open a session, or resume one."""
         if header[0] != HELLO:
             raise ProtocolError("the first message of a connection is HELLO")
         if len(header) < 2 or header[1] != VERSION:
@@ -70,7 +70,7 @@ class ConnectionRegistry:
             raise ProtocolError("a HELLO is [0, version, name, pid, host, strict, token, received]")
         if self.closing:
             raise ConnectionLost("the daemon is shutting down")
-        self.before_hello()  # what the monitor says of earlier connections with the same fd comes first
+        self.before_hello()  # first the monitor's events about earlier connections with the same fd
         credentials = listener.credentials(frame)
         if token is not None:
             self.resume(listener, identity, credentials, token, received)
@@ -88,7 +88,7 @@ class ConnectionRegistry:
         *,
         strict: bool,
     ) -> None:
-        """A new session."""
+        """Open a new session."""
         if len(self.sessions) >= self.limits.sessions:
             raise QuotaError(f"{len(self.sessions)} sessions are open, which is as many as this daemon takes")
         peer = Peer(listener, identity, credentials, self.limits, self.clock())
@@ -96,7 +96,7 @@ class ConnectionRegistry:
         peer.shared = bool(listener.local and credentials.pid and self.host and host == self.host)
         self.watch_process(peer)
         if not credentials.pid:
-            peer.credentials = credentials._replace(pid=pid)  # what it says of itself, for people
+            peer.credentials = credentials._replace(pid=pid)  # as the client claims, for display only
         if not listener.local:
             peer.token = secrets.token_bytes(16)
         peer.session = session = self.engine.open_session(self.sink(peer), strict=strict, limits=self.limits)
@@ -108,11 +108,11 @@ class ConnectionRegistry:
     def resume(
         self, listener: Listener, identity: bytes, credentials: Credentials, token: bytes, received: int
     ) -> None:
-        """A session comes back on another connection: what it missed is sent again."""
+        """Resume a session on another connection, and send again the replies that it missed."""
         peer = self.resumable.get(token)
         if peer is None or peer.listener is not listener:
             raise ConnectionLost("this session is not known any more; its lease may be over")
-        if peer.state is State.OPEN:  # we have not noticed yet that the old connection is gone
+        if peer.state is State.OPEN:  # the loss of the old connection has not been noticed yet
             self.lose(peer)
         peer.on(Event.RESUMED)
         peer.identity, peer.credentials = identity, credentials._replace(pid=peer.credentials.pid)
@@ -125,7 +125,7 @@ class ConnectionRegistry:
         self.changed(peer)
 
     def welcome(self, peer: Peer) -> None:
-        """WELCOME."""
+        """Send WELCOME."""
         if peer.token is not None:
             self.resumable[peer.token] = peer
         devices = {name: tuple(sorted(device.backend.missing)) for name, device in self.engine.devices.items()}
@@ -146,7 +146,7 @@ class ConnectionRegistry:
         self.tell(peer, [WELCOME, VERSION, session_of(peer).id, peer.token, devices, settings, peer.batch])
 
     def disconnected(self, listener: Listener, fd: int) -> None:
-        """The connection with that fd is gone: on ipc that is death, elsewhere its lease begins."""
+        """The connection with that fd is gone: on ipc its session ends, on tcp its lease begins."""
         for peer in list(self.peers.values()):
             if peer.listener is listener and peer.credentials.fd == fd and peer.state is State.OPEN:
                 if peer.resumable:
@@ -155,24 +155,24 @@ class ConnectionRegistry:
                     self.end(peer, "the connection is gone")
 
     def lose(self, peer: Peer) -> None:
-        """Its connection is gone; it may come back."""
+        """The connection is gone; the session may be resumed."""
         peer.on(Event.LOST)
-        peer.unsent.clear()  # it is told again
-        peer.drop_packed()  # they count as not received, and come again
+        peer.unsent.clear()  # sent again on resumption
+        peer.drop_packed()  # counted as not received; the client sends them again
         del self.peers[peer.listener, peer.identity]
         self.left(peer.listener, peer.identity)
         peer.away_since = self.clock()
         log.info("connection lost", session=session_of(peer).id, lease=self.lease)
 
     def left(self, listener: Listener, identity: bytes) -> None:
-        """That connection is over, though libzmq may still have messages that it sent."""
+        """Remember that the connection is over, though libzmq may still have messages from it."""
         self._left[listener, identity] = None
         self._left.move_to_end((listener, identity))
         if len(self._left) > LEFT:
             self._left.popitem(last=False)
 
     def has_left(self, listener: Listener, identity: bytes, frame: Any) -> bool:
-        """Was this sent over a connection that is over? Not if it is a HELLO: a routing id may be used again."""
+        """Was the frame sent over a connection that is over? Not if it is a HELLO: routing ids are used again."""
         if (listener, identity) not in self._left:
             return False
         with suppress(ProtocolError):
@@ -182,14 +182,14 @@ class ConnectionRegistry:
         return True
 
     def end_leases(self) -> None:
-        """End the sessions that did not come back."""
+        """End the sessions that were not resumed within their lease."""
         now = self.clock()
         for peer in list(self.resumable.values()):
             if peer.state is State.AWAY and now - peer.away_since > self.lease:
                 self.end(peer, "its lease is over")
 
     def end(self, peer: Peer, why: str) -> None:
-        """End a connection and its session: what is pending is cancelled, its tensors are released."""
+        """End a connection and its session: cancel its pending instructions, release its tensors."""
         if peer.state is State.CLOSED:
             return
         peer.on(Event.ENDED)
@@ -205,7 +205,7 @@ class ConnectionRegistry:
             os.close(peer.pidfd)
             peer.pidfd = -1
         self.departed(session)
-        if why != LEAVES:  # it may read what it has mapped for ever
+        if why != LEAVES:  # the client may read its mapped exports for ever
             self.engine.admission.exports.expose(session)
         self.engine.close(session)
         log.info("session closed", session=session.id, name=peer.name, why=why)

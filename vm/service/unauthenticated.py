@@ -1,4 +1,4 @@
-"""Connections that have not said HELLO: each has some seconds for it, and there are no more than sessions may be."""
+"""Unauthenticated peers: connections that have not said HELLO. Their time and their number are limited."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ..log import log
 from .listener import Listener
 from .registry import ConnectionRegistry
 
-PERIOD: Final = 5.0  # seconds between two looks; whoever is a stranger at both has had its time
+PERIOD: Final = 5.0  # seconds between two looks; a peer that is unauthenticated at both is cut
 
 
 class UnauthenticatedPeers:
-    """Call `look` each `PERIOD`."""
+    """Cuts unauthenticated peers. Call `look` once per `PERIOD`."""
 
     def __init__(self, registry: ConnectionRegistry, listeners: Sequence[Listener]) -> None:
         self.registry = registry
@@ -24,7 +24,7 @@ class UnauthenticatedPeers:
             listener.accepted.append(partial(self.accepted, listener))
 
     def accepted(self, listener: Listener, _fd: int) -> None:
-        """A connection was made: if there are too many strangers, the oldest have to go."""
+        """A connection was made: cut the oldest unauthenticated ones if they outnumber the sessions allowed."""
         most = self.registry.limits.sessions
         if len(listener.connections) <= most:
             return
@@ -33,7 +33,7 @@ class UnauthenticatedPeers:
             self.cut(listener, fd, number)
 
     def look(self) -> None:
-        """Cut those that were strangers at the last look already."""
+        """Cut the peers that were unauthenticated at the last look already."""
         before, self._seen = self._seen, set()
         for listener in self.listeners:
             for fd, number in self.of(listener):
@@ -43,11 +43,11 @@ class UnauthenticatedPeers:
                     self._seen.add((listener, number))
 
     def of(self, listener: Listener) -> list[tuple[int, int]]:
-        """Descriptor and number of each, the oldest first."""
+        """Descriptor and number of each unauthenticated connection, the oldest first."""
         greeted = {peer.credentials.fd for peer in self.registry.peers.values() if peer.listener is listener}
         return [(fd, number) for fd, number in listener.connections.items() if fd not in greeted]
 
     def cut(self, listener: Listener, fd: int, number: int) -> None:
-        """End such a connection."""
+        """End an unauthenticated connection."""
         log.warning("a connection that did not say HELLO was cut", connection=fd)
         listener.cut(fd, number)

@@ -1,13 +1,13 @@
-"""Who may come in: the decision behind ZAP, the ZeroMQ Authentication Protocol (RFC 27).
+"""Authentication of peers: the decision behind ZAP, the ZeroMQ Authentication Protocol (RFC 27).
 
-libzmq asks before the first message of a peer reaches us, so a peer that is refused has nothing decoded. It asks over
-`inproc://zeromq.zap.01` in the context of the daemon; whoever serves that socket (a REP) passes the frames to
-`Gatekeeper.answer` and sends back what it returns. The decision is by the *domain*, which each address sets on its
-socket: what is allowed at one address says nothing about another.
+libzmq asks before it delivers the first message of a peer, so nothing from a refused peer is decoded. It asks over
+`inproc://zeromq.zap.01` in the context of the daemon. The server of that socket (a REP) passes the frames to
+`Gatekeeper.answer` and sends back the result. The decision depends on the *domain*, which is set on the socket of each
+address: permission at one address says nothing about another.
 
-- `tensord:ipc`: the kernel says who connects, libzmq passes it on as "localhost:UID:GID:PID"; only our own uid may.
-- `tensord:loopback`: tcp without keys, where only processes of this machine connect; the address is looked at again.
-- `tensord:curve`: the client proved that it has the secret key of a public one; that has to be in the allow list.
+- `tensord:ipc`: libzmq passes on the kernel's credentials as "localhost:UID:GID:PID"; only our own uid may connect.
+- `tensord:loopback`: tcp without keys, for processes of this machine only; the peer's address is checked again.
+- `tensord:curve`: the client has proved that it owns a secret key; its public key must be in the allow list.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ LOOPBACK: Final = b"tensord:loopback"
 CURVE: Final = b"tensord:curve"
 
 VERSION: Final = b"1.0"
-LONGEST: Final = 255  # bytes of a field that is looked at
+LONGEST: Final = 255  # bytes of a field that are read
 
 
 class Refused(Exception):  # noqa: N818 - what happened to the peer; never leaves this file
-    """The peer may not come in."""
+    """The peer may not connect."""
 
 
 class Gatekeeper:
-    """Answers ZAP requests. `allowed`: the allow list, where there is an address with keys."""
+    """Answers ZAP requests. `allowed`: the allow list, if an address uses keys."""
 
     def __init__(self, allowed: AllowList | None = None, *, uid: int | None = None) -> None:
         self.allowed = allowed
         self.uid = os.getuid() if uid is None else uid
 
     def answer(self, frames: Sequence[bytes]) -> list[bytes]:
-        """The reply to a request; 400 refuses the peer, 500 is for what is no request. Never raises.
+        """The reply to a request; 400 refuses the peer, 500 answers a malformed request. Never raises.
 
-        The reply's user id is what the daemon reads from each of the peer's messages as "User-Id": "uid:1000",
-        "loopback" or "key:NAME".
+        The daemon reads the reply's user id from each of the peer's messages as "User-Id": "uid:1000", "loopback" or
+        "key:NAME".
         """
         number = bytes(frames[1]) if len(frames) > 1 else b""
         if len(frames) < 6 or frames[0] != VERSION:
@@ -63,7 +63,7 @@ class Gatekeeper:
         return _reply(number, b"200", "OK", user)
 
     def _admit(self, domain: bytes, address: bytes, mechanism: bytes, credentials: Sequence[bytes]) -> str:
-        """The user id of the peer; Refused if it may not come in."""
+        """The user id of the peer; Refused if it may not connect."""
         expected = b"CURVE" if domain == CURVE else b"NULL"
         if mechanism != expected:
             raise Refused(f"this address needs the mechanism {expected.decode()}")

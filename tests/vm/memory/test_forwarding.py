@@ -80,7 +80,7 @@ class TestForward:
         made: Any = parts.op()
         made.aliases, made.outputs = (source,), (Binding(copy_of(y), y, 0, None),)
         made.stream = parts.device.compute[0]
-        return made  # type: ignore[no-any-return]
+        return made
 
     def test_the_result_has_the_inputs_buffer(self, instruction: Instruction, source: Copy) -> None:
         assert forward(instruction, list(instruction.outputs))

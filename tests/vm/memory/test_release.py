@@ -213,6 +213,6 @@ class TestReusable:
         one, two = parts.device.compute
         buffers = [parts.device.allocate(8) for _ in range(3)]
         assert None not in buffers
-        parts.here.reusable = {one: [buffers[0]], two: [buffers[1], buffers[2]]}  # type: ignore[dict-item]
+        parts.here.reusable = {one: [buffers[0]], two: [buffers[1], buffers[2]]}
         release_drained(parts.here, two)
         assert (parts.device.allocated, list(parts.here.reusable)) == (8, [one])

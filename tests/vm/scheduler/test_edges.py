@@ -195,7 +195,7 @@ class TestLeaving:
         touched: list[int] = []
 
         class Watched(dict):  # type: ignore[type-arg]
-            def __iter__(self):  # type: ignore[no-untyped-def]
+            def __iter__(self):
                 touched.append(len(self))
                 return super().__iter__()
 

@@ -63,7 +63,7 @@ class TestDoom:
 
     def test_who_only_writes_behind_a_reader_is_left_alone(self, parts: Parts) -> None:
         (link,) = pending_chain(parts, 1)
-        overwrite = parts.op(writes=[link.reads[0] and parts.tensor()])
+        overwrite = parts.op(writes=[parts.tensor()])
         war = parts.op(writes=[next(t for t in parts.session.tensors.values() if copy_of(t) is link.reads[0])])
         assert (link.id, "WAR") in [(source, reason.value) for source, reason, _, _ in war.edges]
         doom([link], BAD)

@@ -11,7 +11,7 @@ from ...fuzz.harness import FakeListener, Harness
 
 
 class Listener(FakeListener):
-    """A listener that cuts what it is told to."""
+    """A listener that records which connections are cut."""
 
     def __init__(self) -> None:
         super().__init__()
