@@ -263,7 +263,7 @@ class TestInline:
 def test_a_completion_that_was_never_handed_over_is_a_bug_in_the_engine() -> None:
     parts = Parts(inline=True)
     done = parts.op(writes=[parts.tensor()])
-    with pytest.raises(AssertionError, match="was reported, but given to no stream"):
+    with pytest.raises(AssertionError, match="was reported, but no stream had it"):
         parts.dispatcher.reported(done)
 
 
