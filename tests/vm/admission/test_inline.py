@@ -1,0 +1,381 @@
+"""Ops that run where they are admitted, against the long way: whatever a client sends, both leave the same behind.
+
+Each message goes to two engines. One runs small ops at once, the other gives each to a stream and is drained after
+every message. Then tensors, values, errors, ids, accounts, names and memory are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tensord.interpreter.errors import TensordError
+from tensord.interpreter.wire.messages import CALL, Fetch, Publish, Release, Signature, ToDevice, Upload
+from tensord.vm.memory.binding import bind
+from tensord.vm.model.operand import Binding
+from tensord.vm.model.tensor import Tensor
+from tensord.vm.reporting.invariants import violations
+
+from ..bare_engine import Bare, Client
+
+PAIR = ((2,), "float64")
+WHOLE = ((2,), "int64")
+FLAT = ((4,), "float64")
+# Signatures by number.
+ADD, NEGATE, ADD_SCALAR, ADD_INTO, FLIP, DIVIDE, UNKNOWN_OP, SET, DROPOUT, LOSING, TRUE, NEGATE_PENDING = range(1, 13)
+SIGNATURES = (
+    Signature(ADD, "add", (), (PAIR, PAIR), "cpu:0", None),
+    Signature(NEGATE, "negative", (), (PAIR,), "cpu:0", None),
+    Signature(ADD_SCALAR, "add", (), (PAIR, "float"), "cpu:0", None),
+    Signature(ADD_INTO, "add", (), (PAIR, PAIR), "cpu:0", (PAIR,)),
+    Signature(FLIP, "flip", (), (PAIR,), "cpu:0", None),
+    Signature(DIVIDE, "take", (("axis", 0),), (PAIR, WHOLE), "cpu:0", None),  # its kernel looks at the indices
+    Signature(UNKNOWN_OP, "no_such_op", (), (PAIR,), "cpu:0", None),
+    Signature(SET, "setitem", (("index", (0,)),), (PAIR, "float"), "cpu:0", (PAIR,)),
+    Signature(DROPOUT, "negative", (), (FLAT,), "cpu:0", None),
+    Signature(LOSING, "unique_values", (), (PAIR,), "cpu:0", None),
+    Signature(TRUE, "greater", (), (PAIR, PAIR), "cpu:0", None),
+    Signature(NEGATE_PENDING, "negative", (), (None,), "cpu:0", None),
+)
+X, Y, INDICES, WRONG_INDICES, VIEW, NAMED, EXPOSED, FAILED, TWIN = range(1, 10)
+NEW = 20
+SCALARS = {
+    "nan": float("nan"),
+    "true": True,
+    "float": 1.0,
+    "negative": -1,
+    "text": "1",
+    "none": None,
+    "list": [1],
+    "bytes": b"1",
+    "huge": 1 << 70,
+    "zero": 0,
+    "unknown": 999,
+}
+
+
+def prepare(client: Client) -> None:
+    """The same tensors in both engines."""
+    client.send(*SIGNATURES)
+    for id_, values in ((X, [1.0, 2.0]), (Y, [3.0, 4.0])):
+        client.send(Upload(id_, (2,), "float64", "cpu:0", np.array(values), 1))
+    for id_, found in ((INDICES, [1, 0]), (WRONG_INDICES, [7, 0])):
+        client.send(Upload(id_, (2,), "int64", "cpu:0", np.array(found), 1))
+    client.send([CALL, FLIP, (X,), (VIEW,), 0, 1])
+    client.send(Upload(NAMED, (2,), "float64", "cpu:0", np.array([5.0, 6.0]), 1))
+    client.send(Publish(("shared",), (NAMED,), 900))
+    client.send(Upload(EXPOSED, (2,), "float64", "cpu:0", np.array([7.0, 8.0]), 1))
+    client.bare.drain()
+    copy = next(iter(client.session.tensors[EXPOSED].storage.copies.values()))
+    assert copy.buffer is not None
+    copy.buffer.expose()
+    client.send([CALL, DIVIDE, (X, WRONG_INDICES), (FAILED,), 0, 1])
+    client.send(ToDevice(Y, TWIN, "cpu:0", 1))
+    client.bare.drain()
+    client.bare.errors.clear()
+
+
+def value_of(tensor: Tensor) -> Any:
+    """What a tensor holds: values, or type and text of an error."""
+    (copy,) = tensor.storage.copies.values()
+    if copy.poison is not None:
+        return told(copy.poison)
+    assert copy.buffer is not None
+    return repr(np.array(bind(Binding(copy, tensor, tensor.offset, tensor.strides))).tolist())  # a NaN is a NaN
+
+
+def told(error: TensordError | None) -> Any:
+    return None if error is None else (type(error).__name__, str(error), error.op, error.location)
+
+
+def state(client: Client) -> dict[str, Any]:
+    """Everything that has to be the same, whichever way was taken."""
+    engine, session = client.bare.engine, client.session
+    device = engine.devices["cpu:0"]
+    tensors = session.tensors.items()
+    return {
+        "tensors": {
+            id_: (t.meta, t.home.name, t.offset, t.strides, t.holders, t.storage.sharers) for id_, t in tensors
+        },
+        "values": {id_: value_of(t) for id_, t in tensors},
+        "versions": {id_: t.storage.version for id_, t in tensors},
+        "charged": {id_: t.storage.account is session.account for id_, t in tensors},
+        "errors": [told(error) for error in client.bare.errors],
+        "answers": {request: told(error) for request, (_, error) in client.answers.items()},
+        "newest": session.newest,
+        "ids": engine.scheduler.ids,
+        "retired": engine.scheduler.retired,
+        "failed": (engine.scheduler.failed, session.errors),
+        "account": (session.account.bytes, session.account.names),
+        "names": {name: value_of(tensor) for name, tensor in engine.directory.names.items()},
+        "memory": (device.planned, device.backend.allocated, len(device.unreserved), dict(device.replicas)),
+        "live": (len(engine.live), len(session.live)),
+    }
+
+
+class Both:
+    """Two clients, on the two engines."""
+
+    def __init__(self, **limits: int) -> None:
+        self.clients = [Bare(inline=inline).client(**limits) for inline in (True, False)]
+        self.each(prepare)
+
+    def each(self, act: Callable[[Client], object]) -> None:
+        for client in self.clients:
+            act(client)
+            client.bare.drain()
+        self.compare()
+
+    def send(self, message: Any) -> None:
+        self.each(lambda client: client.send(message))
+
+    def compare(self) -> None:
+        inline, long = (state(client) for client in self.clients)
+        for what, found in inline.items():
+            assert found == long[what], what
+        assert not [problem for client in self.clients for problem in violations(client.bare.engine)]
+
+
+def messages() -> dict[str, Any]:
+    """A table of CALLs: in order, and not."""
+    table: dict[str, Any] = {
+        "an op": [CALL, ADD, (X, Y), (NEW,), 0, 1],
+        "a tuple": (CALL, ADD, [X, Y], [NEW], 0, 1),
+        "one operand": [CALL, NEGATE, (X,), (NEW,), 0, 1],
+        "one twice": [CALL, ADD, (X, X), (NEW,), 0, 1],
+        "one twice that dies": [CALL, ADD, (X, X), (NEW,), 0b11, 1],
+        "one twice that dies once": [CALL, ADD, (X, X), (NEW,), 0b01, 1],
+        "a scalar": [CALL, ADD_SCALAR, (X, 2.5), (NEW,), 0, 1],
+        "a nan": [CALL, ADD_SCALAR, (X, float("inf")), (NEW,), 0, 1],
+        "a scalar that is released": [CALL, ADD_SCALAR, (X, 2.5), (NEW,), 0b10, 1],
+        "a view op": [CALL, FLIP, (Y,), (NEW,), 0, 1],
+        "a view as operand": [CALL, ADD, (VIEW, Y), (NEW,), 0, 1],
+        "a view that dies": [CALL, ADD, (VIEW, Y), (NEW,), 0b1, 1],
+        "the base of a view dies": [CALL, NEGATE, (X,), (NEW,), 0b1, 1],
+        "the twin of another dies": [CALL, NEGATE, (TWIN,), (NEW,), 0b1, 1],
+        "a named operand dies": [CALL, NEGATE, (NAMED,), (NEW,), 0b1, 1],
+        "an exposed operand": [CALL, NEGATE, (EXPOSED,), (NEW,), 0, 1],
+        "an exposed operand dies": [CALL, NEGATE, (EXPOSED,), (NEW,), 0b1, 1],
+        "the first dies": [CALL, ADD, (Y, EXPOSED), (NEW,), 0b1, 1],
+        "both die": [CALL, ADD, (EXPOSED, NAMED), (NEW,), 0b11, 1],
+        "the result dies": [CALL, ADD, (X, Y), (NEW,), 0b100, 1],
+        "all die": [CALL, ADD, (X, Y), (NEW,), 0b111, 1],
+        "bits of nobody": [CALL, ADD, (X, Y), (NEW,), 0b1000, 1],
+        "another size dies": [CALL, TRUE, (X, Y), (NEW,), 0b11, 1],
+        "a failed operand": [CALL, ADD, (FAILED, Y), (NEW,), 0, 1],
+        "a failed operand dies": [CALL, ADD, (FAILED, Y), (NEW,), 0b1, 1],
+        "a kernel that raises": [CALL, DIVIDE, (X, WRONG_INDICES), (NEW,), 0, 1],
+        "a kernel that raises, and its operands die": [CALL, DIVIDE, (X, WRONG_INDICES), (NEW,), 0b11, 1],
+        "a kernel that raises, and its result dies": [CALL, DIVIDE, (X, WRONG_INDICES), (NEW,), 0b100, 1],
+        "a kernel that does not": [CALL, DIVIDE, (X, INDICES), (NEW,), 0, 1],
+        "in place": [CALL, ADD_INTO, (X, Y), (EXPOSED,), 0, 1],
+        "in place on an operand": [CALL, ADD_INTO, (EXPOSED, EXPOSED), (EXPOSED,), 0, 1],
+        "in place on a base": [CALL, ADD_INTO, (Y, Y), (X,), 0, 1],
+        "in place on a view": [CALL, ADD_INTO, (Y, Y), (VIEW,), 0, 1],
+        "in place on a twin": [CALL, ADD_INTO, (X, X), (TWIN,), 0, 1],
+        "in place on a named one": [CALL, ADD_INTO, (X, X), (NAMED,), 0, 1],
+        "in place on a failed one": [CALL, ADD_INTO, (X, Y), (FAILED,), 0, 1],
+        "in place, and the target dies": [CALL, ADD_INTO, (X, Y), (EXPOSED,), 0b100, 1],
+        "in place on nothing": [CALL, ADD_INTO, (X, Y), (NEW,), 0, 1],
+        "in place on another meta": [CALL, ADD_INTO, (X, Y), (INDICES,), 0, 1],
+        "in part": [CALL, SET, (X, 9.0), (X,), 0, 1],
+        "data decide": [CALL, LOSING, (X,), (NEW,), 0, 1],
+        "a pending signature": [CALL, NEGATE_PENDING, (X,), (NEW,), 0, 1],
+        "another meta": [CALL, ADD, (X, INDICES), (NEW,), 0, 1],
+        "another shape": [CALL, DROPOUT, (X,), (NEW,), 0, 1],
+        "an old result": [CALL, ADD, (X, Y), (X,), 0, 1],
+        "a result below the newest": [CALL, ADD, (X, Y), (TWIN - 1,), 0, 1],
+        "an unknown op": [CALL, UNKNOWN_OP, (X,), (NEW,), 0, 1],
+        "an unknown signature": [CALL, 99, (X, Y), (NEW,), 0, 1],
+        "an unknown line": [CALL, DIVIDE, (X, WRONG_INDICES), (NEW,), 0, 99],
+        "no operands": [CALL, ADD, (), (NEW,), 0, 1],
+        "one operand too few": [CALL, ADD, (X,), (NEW,), 0, 1],
+        "one operand too many": [CALL, ADD, (X, Y, X), (NEW,), 0, 1],
+        "no result": [CALL, ADD, (X, Y), (), 0, 1],
+        "two results": [CALL, ADD, (X, Y), (NEW, NEW + 1), 0, 1],
+        "a result twice": [CALL, ADD, (X, Y), (NEW, NEW), 0, 1],
+        "a field too few": [CALL, ADD, (X, Y), (NEW,), 0],
+        "a field too many": [CALL, ADD, (X, Y), (NEW,), 0, 1, 1],
+        "nothing but a kind": [CALL],
+        "all bits": [CALL, ADD, (X, Y), (NEW,), (1 << 63) - 1, 1],
+        "huge bits": [CALL, ADD, (X, Y), (NEW,), 1 << 63, 1],
+        "vast bits": [CALL, ADD, (X, Y), (NEW,), 1 << 100, 1],
+        "the largest id": [CALL, ADD, (X, Y), ((1 << 63) - 1,), 0, 1],
+        "operands by name": [CALL, ADD, {"a": X, "b": Y}, (NEW,), 0, 1],
+        "an operand by name": [CALL, NEGATE, {X: X}, (NEW,), 0, 1],
+        "two operands by name": [CALL, ADD, {X: X, Y: Y}, (NEW,), 0, 1],
+        "an operand as bytes": [CALL, NEGATE, bytes([X]), (NEW,), 0, 1],
+        "two operands as bytes": [CALL, ADD, bytes([X, Y]), (NEW,), 0, 1],
+        "operands in a set": [CALL, ADD, {X, Y}, (NEW,), 0, 1],
+        "a result by name": [CALL, ADD, (X, Y), {0: NEW}, 0, 1],
+        "a result as bytes": [CALL, ADD, (X, Y), bytes([NEW]), 0, 1],
+        "the kind is false": [False, ADD, (X, Y), (NEW,), 0, 1],
+        "the kind is a float": [0.0, ADD, (X, Y), (NEW,), 0, 1],
+        "operands as text": [CALL, ADD, "ab", (NEW,), 0, 1],
+        "a scalar for a tensor": [CALL, ADD, (X, 1.5), (NEW,), 0, 1],
+        "a tensor's number for a scalar": [CALL, ADD_SCALAR, (X, Y), (NEW,), 0, 1],
+        "an integer for a float": [CALL, ADD_SCALAR, (X, 1), (NEW,), 0, 1],
+        "a boolean for a float": [CALL, ADD_SCALAR, (X, True), (NEW,), 0, 1],
+    }
+    for name, value in SCALARS.items():
+        table[f"signature {name}"] = [CALL, value, (X, Y), (NEW,), 0, 1]
+        table[f"first operand {name}"] = [CALL, ADD, (value, Y), (NEW,), 0, 1]
+        table[f"second operand {name}"] = [CALL, ADD, (X, value), (NEW,), 0, 1]
+        table[f"only operand {name}"] = [CALL, NEGATE, (value,), (NEW,), 0, 1]
+        table[f"scalar {name}"] = [CALL, ADD_SCALAR, (X, value), (NEW,), 0, 1]
+        table[f"operands {name}"] = [CALL, ADD, value, (NEW,), 0, 1]
+        table[f"result {name}"] = [CALL, ADD, (X, Y), (value,), 0, 1]
+        table[f"results {name}"] = [CALL, ADD, (X, Y), value, 0, 1]
+        table[f"target {name}"] = [CALL, ADD_INTO, (X, Y), (value,), 0, 1]
+        table[f"bits {name}"] = [CALL, ADD, (X, Y), (NEW,), value, 1]
+        table[f"line {name}"] = [CALL, ADD, (X, Y), (NEW,), 0, value]
+        table[f"bits and dying operands {name}"] = [CALL, ADD, (X, value), (NEW,), 0b11, 1]
+    return table
+
+
+MESSAGES = messages()
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_both_ways_leave_the_same(name: str) -> None:
+    both = Both()
+    both.send(MESSAGES[name])
+    both.send(MESSAGES["an op"])  # and whatever it was, the next one finds a sound engine
+    both.send(Release((NEW, X)))
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_a_cancelled_session_is_refused_either_way(name: str) -> None:
+    both = Both()
+    both.each(lambda client: client.bare.engine.cancel(client.session))
+    both.send(MESSAGES[name])
+
+
+@pytest.mark.parametrize("name", ["an op", "both die", "the first dies", "a kernel that raises", "in place", "in part"])
+@pytest.mark.parametrize("left", [0, 15, 16])
+def test_a_quota_of_bytes_counts_either_way(name: str, left: int) -> None:
+    both = Both()
+
+    def tighten(client: Client) -> None:
+        client.session.account.limit = client.session.account.bytes + left
+
+    both.each(tighten)
+    both.send(MESSAGES[name])
+    both.send([CALL, NEGATE, (Y,), (NEW + 5,), 0, 1])
+
+
+@pytest.mark.parametrize("name", ["an op", "both die", "the first dies", "one twice that dies", "in place", "all die"])
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_quota_of_tensors_counts_either_way(name: str, left: int) -> None:
+    both = Both()
+
+    def tighten(client: Client) -> None:
+        client.session.account.tensors = len(client.session.tensors) + left
+
+    both.each(tighten)
+    both.send(MESSAGES[name])
+    both.send([CALL, NEGATE, (Y,), (NEW + 5,), 0, 1])
+
+
+@pytest.mark.parametrize("name", ["an op", "both die", "a kernel that raises", "in place"])
+def test_memory_that_is_not_there_is_missed_either_way(name: str) -> None:
+    both = Both()
+
+    def fill(client: Client) -> None:
+        client.bare.device.limit = client.bare.device.allocated
+
+    both.each(fill)
+    both.send(MESSAGES[name])
+
+
+class TestForeign:
+    """Tensors that another session made."""
+
+    def share(self, both: Both) -> None:
+        for client in both.clients:
+            other = client.bare.client()
+            client.other = other  # type: ignore[attr-defined]
+            made = other.upload([1.0, 2.0])
+            other.publish("theirs", ids=(made,))
+            client.ids = NEW + 10
+            client.lookup("theirs")
+            other.release(made)
+            client.bare.engine.admission.names.unpublish(["theirs"])
+        both.compare()
+
+    def test_an_id_of_another_session_names_nothing_here(self) -> None:
+        both = Both()
+        for client in both.clients:
+            other = client.bare.client()
+            other.ids = 400
+            other.upload([1.0, 2.0])
+        both.send([CALL, NEGATE, (401,), (NEW,), 0, 1])
+
+    def test_who_takes_over_the_memory_of_another_is_charged_for_it(self) -> None:
+        both = Both()
+        self.share(both)
+        theirs = NEW + 11
+        both.send([CALL, NEGATE, (theirs,), (NEW + 20,), 0b1, 1])
+        accounts = [client.other.session.account.bytes for client in both.clients]  # type: ignore[attr-defined]
+        assert accounts == [0, 0]
+
+    def test_not_beyond_its_quota(self) -> None:
+        both = Both()
+        self.share(both)
+        for client in both.clients:
+            client.session.account.limit = client.session.account.bytes
+        both.send([CALL, NEGATE, (NEW + 11,), (NEW + 20,), 0b1, 1])
+
+
+def test_a_long_program_leaves_the_same_after_each_message() -> None:
+    both = Both()
+    for n in range(200):
+        names = sorted(MESSAGES)
+        message = list(MESSAGES[names[n * 37 % len(names)]])
+        if len(message) > 3 and message[3] == (NEW,):
+            message[3] = (NEW + n,)
+        both.send(message)
+
+
+class TestWhichWay:
+    """What this file compares are two ways indeed."""
+
+    def test_one_ran_at_once_and_the_other_did_not(self) -> None:
+        both = Both()
+        for client, instructions in zip(both.clients, (0, 1), strict=True):
+            client.send([CALL, ADD, (X, Y), (NEW,), 0, 1])
+            assert len(client.bare.engine.live) == instructions
+            client.bare.drain()
+
+    @pytest.mark.parametrize("name", ["in place", "a view as operand", "a scalar", "the first dies", "all die"])
+    def test_these_are_taken_by_the_short_one(self, name: str) -> None:
+        (client, _) = Both().clients
+        engine = client.bare.engine
+        assert engine.admission.inline.call(client.session, MESSAGES[name])
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "a failed operand",
+            "in place on a view",
+            "bits huge",
+            "bits true",
+            "an old result",
+            "data decide",
+            "a view op",
+        ],
+    )
+    def test_these_are_not_and_have_changed_nothing(self, name: str) -> None:
+        (client, _) = Both().clients
+        before = state(client)
+        assert not client.bare.engine.admission.inline.call(client.session, MESSAGES[name])
+        assert state(client) == before
+
+    def test_a_fetch_behind_it_sees_the_result(self) -> None:
+        for client in Both().clients:
+            client.send([CALL, ADD, (X, Y), (NEW,), 0b11, 1], Fetch(NEW, 5, 1, 0))
+            client.bare.drain()
+            assert client.answers[5][0].tolist() == [4.0, 6.0]

@@ -1,0 +1,335 @@
+"""The checks of what is always true: a sound engine passes them, and each of them finds what it is for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tensord.interpreter.opcodes import Opcode
+from tensord.vm.memory.ledger import expect
+from tensord.vm.model.instruction import Instruction, Status
+from tensord.vm.placement.views import twin
+from tensord.vm.reporting.invariants import CHECKS, MOST, violations
+from tensord.vm.scheduler import fair_queue
+from tests.model.ops import failing_ops
+from tests.model.programs import random_program
+from tests.model.scheduler import Machine
+
+from ..parts import Parts, copy_of
+
+SEEDS = 40
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_an_engine_in_the_middle_of_a_random_program_is_sound(seed: int) -> None:
+    with failing_ops():
+        program = random_program(seed)
+        machine = Machine(program, seed, strict=True)  # checks after every pass
+        machine.run(program.steps)
+        assert violations(machine.engine) == []
+        machine.wind_up()
+        assert violations(machine.engine) == []
+
+
+class Busy(Parts):
+    """An engine in the middle of work: something of everything that the checks look at."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__("cpu:0", "sim:0")
+        monkeypatch.setattr(fair_queue, "DEPTH", 0)
+        self.x, self.y = self.tensor(), self.tensor()
+        self.residency.operand(self.x, self.at("sim:0"), self.session, 0)  # a transfer
+        self.scheduler.bound.clear()
+        self.hand_over()
+        self.writer = self.op("writer", writes=[self.y])
+        self.reader = self.op("reader", reads=[self.y])
+        self.host = self.op("host", reads=[self.y], writes=[self.y], opcode=Opcode.ACCESS)
+        self.chain = [self.op("link", reads=[self.x]) for _ in range(8)]
+        self.waiting = self.chain[-1]  # has no room on its stream
+        self.gate = self.op("gate", writes=[self.tensor()])
+        self.needy = [self.op("needy", reads=[self.y], writes=[self.tensor(2, filled=False)]) for _ in range(2)]
+        self.name = self.tensor()
+        self.engine.admission.names.publish(self.session, ["name"], [self.name])
+
+    @property
+    def cpu(self) -> Any:
+        return self.at("cpu:0")
+
+
+@pytest.fixture
+def busy(monkeypatch: pytest.MonkeyPatch) -> Busy:
+    return Busy(monkeypatch)
+
+
+def test_the_engine_that_is_corrupted_below_is_sound(busy: Busy) -> None:
+    assert violations(busy.engine) == []
+    assert busy.waiting.status is Status.READY
+    assert busy.host.status is Status.WAITING
+    assert len(busy.cpu.unreserved) == 2
+    assert busy.dispatcher.backlog
+    busy.drain()
+    assert violations(busy.engine) == []
+    assert not busy.engine.live
+
+
+def late_version(busy: Busy) -> None:
+    copy_of(busy.x).version += 1
+
+
+def current_in_no_map(busy: Busy) -> None:
+    del busy.x.storage.copies[busy.at("sim:0")]
+
+
+def wrong_device(busy: Busy) -> None:
+    copies = busy.x.storage.copies
+    copies[busy.at("sim:0")] = copies[busy.cpu]
+
+
+def view_in_the_wrong_place(busy: Busy) -> None:
+    copy = busy.residency.new_copy(busy.cpu, 4, busy.x.storage.version)
+    busy.x.storage.views = {(busy.cpu, (0, (1,), (8,))): copy}
+
+
+def stale_in_a_map(busy: Busy) -> None:
+    copy_of(busy.x).current = False
+
+
+def retired_writer(busy: Busy) -> None:
+    done = Instruction(999, busy.session, Opcode.CALL, "done", busy.cpu, 0)
+    done.writes = (copy_of(busy.x),)
+    done.status = Status.DONE
+    copy_of(busy.x).writer = done
+
+
+def writer_without_that_access(busy: Busy) -> None:
+    copy_of(busy.x).writer = busy.writer
+
+
+def reader_without_that_access(busy: Busy) -> None:
+    copy_of(busy.y).readers = {busy.chain[0]: None}
+
+
+def buffer_of_a_stale_copy(busy: Busy) -> None:
+    copy = copy_of(busy.name)
+    copy.current = False
+
+
+def one_buffer_twice(busy: Busy) -> None:
+    copy_of(busy.name).buffer = copy_of(busy.x).buffer
+
+
+def leaked_buffer(busy: Busy) -> None:
+    busy.device.allocate(64)
+
+
+def reusable_twice(busy: Busy) -> None:
+    busy.cpu.reusable[busy.device.compute[0]] = [copy_of(busy.x).buffer]
+
+
+def order_of_unreserved(busy: Busy) -> None:
+    busy.cpu.unreserved = dict(reversed(busy.cpu.unreserved.items()))
+
+
+def retired_and_unreserved(busy: Busy) -> None:
+    done = Instruction(999, busy.session, Opcode.CALL, "done", busy.cpu, 0)
+    done.status = Status.DONE
+    expect(busy.cpu, done, 8)
+
+
+def unknown_off(busy: Busy) -> None:
+    busy.cpu.unknown += 1
+
+
+def unreserved_bytes_off(busy: Busy) -> None:
+    busy.cpu.unreserved_bytes -= 8
+
+
+def holders_off(busy: Busy) -> None:
+    busy.name.holders += 1
+
+
+def holder_without_handle(busy: Busy) -> None:
+    busy.engine.directory.names["alias"] = busy.name
+    busy.engine.directory.publishers["alias"] = busy.session.account
+    busy.session.account.names += 1
+
+
+def sharers_off(busy: Busy) -> None:
+    busy.x.storage.sharers += 1
+
+
+def sharer_not_counted(busy: Busy) -> None:
+    other = twin(busy.x, busy.cpu)
+    busy.x.storage.sharers -= 1
+    busy.session.tensors[999] = other
+
+
+def bytes_off(busy: Busy) -> None:
+    busy.session.account.bytes -= 8
+
+
+def names_off(busy: Busy) -> None:
+    busy.session.account.names += 1
+
+
+def mapping_without_export(busy: Busy) -> None:
+    copy = copy_of(busy.x)
+    copy.uses += 1
+    busy.cpu.mapped[copy] = 1
+
+
+def hard_off(busy: Busy) -> None:
+    busy.host.hard += 1
+
+
+def soft_lost(busy: Busy) -> None:
+    busy.reader.soft.clear()
+
+
+def unlaunched_off(busy: Busy) -> None:
+    busy.needy[0].unlaunched += 1
+
+
+def retired_before_its_source(busy: Busy) -> None:
+    busy.reader.status = Status.DONE
+
+
+def lost_ready(busy: Busy) -> None:
+    queue = busy.session.queues[busy.device.compute[0]]
+    queue.waiting.remove(busy.waiting)
+    busy.dispatcher.backlog[busy.device.compute[0]].count -= 1
+
+
+def waits_for_nothing(busy: Busy) -> None:
+    queue = busy.session.queues[busy.device.compute[0]]
+    queue.waiting.remove(busy.waiting)
+    busy.waiting.status = Status.WAITING
+
+
+def doomed_and_forgotten(busy: Busy) -> None:
+    busy.waiting.error = busy.waiting.describe(ValueError("no"))
+
+
+def executed_and_forgotten(busy: Busy) -> None:
+    busy.gate.status = Status.EXECUTED
+
+
+def stream_queued_off(busy: Busy) -> None:
+    busy.device.compute[0].queued += 1
+
+
+def part_of_the_stream_off(busy: Busy) -> None:
+    busy.session.queues[busy.device.compute[0]].queued -= 1
+
+
+def backlog_off(busy: Busy) -> None:
+    busy.dispatcher.backlog[busy.device.compute[0]].count += 1
+
+
+def missing_on_the_device(busy: Busy) -> None:
+    del busy.cpu.live[busy.host]
+
+
+def order_on_the_device(busy: Busy) -> None:
+    busy.cpu.live = dict(reversed(busy.cpu.live.items()))
+
+
+def missing_in_the_session(busy: Busy) -> None:
+    del busy.session.live[busy.host.id]
+
+
+def retired_and_listed(busy: Busy) -> None:
+    busy.gate.status = Status.DONE
+
+
+def one_use_too_many(busy: Busy) -> None:
+    copy_of(busy.x).uses += 1
+
+
+def one_use_too_few(busy: Busy) -> None:
+    copy_of(busy.y).uses -= 1
+
+
+def queued_off(busy: Busy) -> None:
+    copy_of(busy.y).queued += 1
+
+
+def planned_off(busy: Busy) -> None:
+    busy.cpu.planned += 1
+
+
+CORRUPTIONS: dict[Callable[[Busy], None], str] = {
+    holders_off: "holders_are_counted",
+    holder_without_handle: "holders_are_counted",
+    sharers_off: "sharers_are_counted",
+    sharer_not_counted: "sharers_are_counted",
+    stale_in_a_map: "maps_hold_current_copies",
+    late_version: "maps_hold_current_copies",
+    current_in_no_map: "maps_hold_current_copies",
+    wrong_device: "maps_hold_current_copies",
+    view_in_the_wrong_place: "maps_hold_current_copies",
+    one_use_too_many: "uses_are_counted",
+    one_use_too_few: "uses_are_counted",
+    queued_off: "uses_are_counted",
+    retired_writer: "access_lists_are_live",
+    writer_without_that_access: "access_lists_are_live",
+    reader_without_that_access: "access_lists_are_live",
+    buffer_of_a_stale_copy: "stale_copies_without_uses_have_no_buffer",
+    planned_off: "the_plan_adds_up",
+    one_buffer_twice: "memory_adds_up",
+    leaked_buffer: "memory_adds_up",
+    reusable_twice: "memory_adds_up",
+    order_of_unreserved: "the_ledger_adds_up",
+    retired_and_unreserved: "the_ledger_adds_up",
+    unknown_off: "the_ledger_adds_up",
+    unreserved_bytes_off: "the_ledger_adds_up",
+    bytes_off: "accounts_add_up",
+    names_off: "accounts_add_up",
+    mapping_without_export: "mappings_are_counted",
+    hard_off: "edges_are_counted",
+    soft_lost: "edges_are_counted",
+    unlaunched_off: "edges_are_counted",
+    retired_before_its_source: "edges_are_counted",
+    lost_ready: "nothing_is_forgotten",
+    waits_for_nothing: "nothing_is_forgotten",
+    doomed_and_forgotten: "nothing_is_forgotten",
+    executed_and_forgotten: "nothing_is_forgotten",
+    stream_queued_off: "streams_are_counted",
+    part_of_the_stream_off: "streams_are_counted",
+    backlog_off: "streams_are_counted",
+    missing_on_the_device: "the_living_are_listed",
+    order_on_the_device: "the_living_are_listed",
+    missing_in_the_session: "the_living_are_listed",
+    retired_and_listed: "the_living_are_listed",
+}
+
+
+@pytest.mark.parametrize("corruption", CORRUPTIONS, ids=lambda one: one.__name__)
+def test_a_corruption_is_found_by_the_check_that_is_named_for_it(
+    busy: Busy, corruption: Callable[[Busy], None]
+) -> None:
+    corruption(busy)
+    found = {text.partition(":")[0] for text in violations(busy.engine)}
+    assert CORRUPTIONS[corruption] in found
+
+
+def test_every_check_finds_something() -> None:
+    assert {check.__name__ for check in CHECKS} == set(CORRUPTIONS.values())
+
+
+def test_a_violation_names_the_object(busy: Busy) -> None:
+    one_use_too_many(busy)
+    (text,) = violations(busy.engine)
+    assert text == f"uses_are_counted: {copy_of(busy.x)} counts 10 uses and has 9 accesses and 0 others"
+
+
+def test_no_more_are_told_than_anybody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(_: object) -> Any:
+        return (f"wrong {n}" for n in range(10 * MOST))
+
+    monkeypatch.setattr("tensord.vm.reporting.invariants.CHECKS", (wrong,))
+    engine = SimpleNamespace(**vars(Parts().engine))
+    assert len(violations(engine)) == MOST  # type: ignore[arg-type]
