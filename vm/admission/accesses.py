@@ -1,12 +1,12 @@
-"""Admitting what crosses the border of the machine: bytes in and out, waits, side effects.
+"""Admission of messages that cross the machine's border: uploads, fetches, waits, side effects.
 
-An upload on the host becomes its tensor's memory as it is, without a copy, also where a client has put it into a
-segment that it shares with us (see `interpreter.segments`). That client can still write there, and what is computed
-from the tensor is then undefined. Nobody else may be harmed by that:
+An upload on the host becomes its tensor's memory without a copy, even if the bytes lie in a segment that the client
+shares with the machine (see `interpreter.segments`). The client can still write there, and results computed from the
+tensor are then undefined. Other sessions must not be harmed by that:
 
-- the memory is never written by us, inherited, handed down or pooled: the tensor has the strides of a view, so that
-  whoever writes to it detaches it, and the buffer is `exposed`;
-- integers and truth values are copied after all: kernels check indices first and trust them then.
+- the machine never writes, forwards, reuses or pools the memory: the tensor has the strides of a view, so that a write
+  to the tensor detaches it, and the buffer is `exposed`;
+- integers and truth values are copied after all: kernels check indices once and trust them afterwards.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .quotas import check_tensors
 from .rejection import Rejection
 
 INDICES = "iub"  # kinds of dtypes that kernels use as indices, masks and counts
-PENDING_BYTES = 1 << 24  # what an answer is taken to need while its meta is pending
+PENDING_BYTES = 1 << 24  # estimated bytes of an answer while its meta is pending
 
 
 class Accesses:
@@ -99,7 +99,7 @@ class Accesses:
     def fetch(self, session: VmSession, message: Fetch) -> None:
         """AccessBlobByCallback, reading: the value at this place in program order, as a host array.
 
-        With an export the array may be the tensor's memory itself: it stays as it is until the export is released.
+        With an export the array may be the tensor's memory itself, which stays unchanged until the export is released.
         """
         id_, request, location, export = message
         try:

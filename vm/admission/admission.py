@@ -1,8 +1,8 @@
 """Admission: from a session's messages, in program order, to instructions.
 
 Admission never waits. A message that cannot be admitted (unknown id, wrong metas, cancelled session) still defines
-its outputs, poisoned with the error, so that what was sent behind it finds them. `calls` admits ops, `accesses` what
-crosses the machine's border; the rest is here.
+its outputs, poisoned with the error, so that later messages can refer to them. `calls` admits ops, and `accesses` those
+messages that move bytes in or out of the machine; this file admits the rest.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Admission:
             self.handlers[kind] = within_limits(self.handlers[kind])
 
     def take(self, session: VmSession, array: Sequence[Any]) -> None:
-        """Admit one message, and dispatch what that made ready: at once, so that the next one may find it done."""
+        """Admit one message, and dispatch ready instructions at once, so that the next message may find them done."""
         try:
             if array[0] == CALL and self._run_inline(session, array):
                 return

@@ -1,4 +1,4 @@
-"""Admitting LocalCallOpKernel: views take effect, operands are bound and planned, the instruction is made."""
+"""Admission of LocalCallOpKernel: views take effect, operands are bound, transfers planned, the instruction made."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Calls:
         released: int,
         location: int,
     ) -> None:
-        """Bind the operands, plan what has to move, admit."""
+        """Bind the operands, plan transfers, admit."""
         check_counts(plan, inputs, outputs)
         operands = [
             value if scalar else tensor_of(session, value) for value, scalar in zip(inputs, plan.scalars, strict=True)
@@ -98,7 +98,7 @@ class Calls:
         self.scheduler.admit(instruction)
 
     def resolve(self, plan: Plan, operands: Sequence[Any], targets: Sequence[Tensor]) -> Plan:
-        """What was pending when the client called may be known by now."""
+        """Resolve metas that were pending when the client called and are known now."""
         metas = tuple(v.meta if isinstance(v, Tensor) else type(v) for v in operands)
         wanted = tuple(target.meta for target in targets) if plan.in_place else None
         if None in metas or (wanted is not None and None in wanted):
@@ -121,7 +121,7 @@ class Calls:
     def targets(
         self, session: VmSession, plan: Plan, outputs: Sequence[int], instruction: Instruction
     ) -> list[Binding]:
-        """Where the results go: new tensors, or those named by `out=`."""
+        """The targets of the results: new tensors, or those of `out=`."""
         residency, device = self.residency, plan.device
         bindings = []
         for id_, meta in zip(outputs, plan.outputs, strict=True):
@@ -140,7 +140,7 @@ class Calls:
 
 
 def aliases(session: VmSession, plan: Plan, inputs: Sequence[Any], released: int) -> tuple[Copy, ...]:
-    """Input copies whose memory the result may take over when it is dispatched."""
+    """Input copies whose memory the result may reuse at dispatch."""
     if not released or plan.in_place or not plan.forward:
         return ()
     found = []
@@ -160,14 +160,14 @@ def handles_released(plan: Plan, inputs: Sequence[Any], released: int) -> int:
 
 
 def check_counts(plan: Plan, inputs: Sequence[Any], outputs: Sequence[int]) -> None:
-    """A call has as many operands and results as its signature."""
+    """Check that a call has as many operands and results as its signature."""
     given, wanted = (len(inputs), len(outputs)), (len(plan.metas), len(plan.outputs))
     if given != wanted:
         raise ProtocolError(f"{plan.label}: {given} operands and results, but its signature has {wanted}")
 
 
 def check_metas(plan: Plan, operands: Sequence[Any], targets: Sequence[Tensor]) -> None:
-    """A call's operands are what its signature says. One whose meta is pending on either side is checked later."""
+    """Check a call's operands against its signature. One whose meta is pending on either side is checked later."""
     found = [(value.meta if isinstance(value, Tensor) else type(value)) for value in operands]
     found += [target.meta for target in targets]
     for meta, wanted in zip(found, (*plan.metas, *plan.outputs), strict=False):
@@ -183,7 +183,7 @@ def show_meta(meta: OperandMeta) -> str:
 
 
 def updates(plan: Plan, instruction: Instruction, target: Tensor) -> bool:
-    """Is the target written in part, on top of what it holds? Written from another tensor it is all new."""
+    """Does the write keep a part of the target's present value? A write from another tensor replaces all of it."""
     first = instruction.inputs[0] if plan.op.partial else None
     return type(first) is Binding and first.tensor is target
 

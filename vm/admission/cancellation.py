@@ -1,8 +1,9 @@
 """Cancellation of a session, and its end.
 
-Pending instructions become cancellation errors at once; running ones finish. What a stream has but has not started
-is revoked: the stream's thread looks right before it runs it. What writes a value that a name or another session holds
-is not cancelled, nor is what it needs, nor what other sessions' instructions need: nobody else notices.
+Pending instructions become cancellation errors at once; running ones finish. An instruction that a stream has queued
+but not started is revoked: the stream's thread checks for that right before the kernel runs. Other sessions notice
+nothing: an instruction is kept if it writes a value that a name or another session holds, or if such an instruction, or
+one of another session, needs its result.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Cancellation:
         self.directory = directory
 
     def cancel(self, session: VmSession, why: str = "the session was cancelled") -> None:
-        """Cancel what the session has pending, and refuse what it sends until a `restart` that knows of this."""
+        """Cancel the session's pending instructions, and refuse later ones until a `restart` of this generation."""
         session.generation += 1
         session.cancelled = CancelledError(why)
         protected = self._needed_by_others(session)
@@ -43,7 +44,7 @@ class Cancellation:
                 self.scheduler.doom([instruction], error)
 
     def restart(self, session: VmSession) -> None:
-        """The session takes instructions again. Side effects that were cancelled do not stop those that come now."""
+        """Let the session take instructions again. Cancelled side effects do not stop later ones of their chain."""
         if session.cancelled is None:
             return
         session.cancelled = None
@@ -51,7 +52,7 @@ class Cancellation:
             session.chains[id_] = self.residency.new_copy(chain.device, 0, 1)
 
     def close(self, session: VmSession) -> None:
-        """End a session: cancel, release every handle. What others hold stays."""
+        """End a session: cancel, release every handle. Tensors that names or other sessions hold stay."""
         self.cancel(session, "the session was closed")
         tensors, session.tensors = session.tensors, {}
         for tensor in tensors.values():
@@ -63,7 +64,7 @@ class Cancellation:
             device.users.pop(session, None)
 
     def _needed_by_others(self, session: VmSession) -> set[int]:
-        """Instructions that write what a name or another session holds, other sessions' own, and all that they need."""
+        """Instructions whose results names or other sessions hold, those of other sessions, and all their sources."""
         scheduler = self.scheduler
         held = self._copies_of_others(session)
         protected: set[int] = set()

@@ -1,12 +1,12 @@
-"""Exports: ids that stand for fetched values which their clients read where they lie.
+"""Exports: ids of fetched values that clients read in place.
 
-A client that maps the memory of a result reads it for as long as it likes. So the fetched value is a tensor of its own
-(`twin`: same storage, this version), which ends with an ordinary RELEASE of its id or with its session. That alone
-keeps the value: a write to any other tensor of the storage finds it shared and goes to a new one. What is left to see
-to is the one copy that is mapped, on a device whose memory is shared. It must stay where it is, and be nobody else's,
-whatever becomes of its place in the storage's map: dropped under memory pressure, abandoned with its device, or left
-behind by a client that uses the export's id for something else. So an export maps the copy (`memory.mapped`), and its
-strides are given even where it is packed: a write to the export itself detaches it, like a view.
+A client that maps the memory of a result may read it at any time. So the fetched value is a tensor of its own (`twin`:
+same storage, this version), which ends with a RELEASE of its id or with its session. That tensor keeps the value: a
+write to any other tensor of the storage finds the storage shared and goes to a new one. The mapped copy, on a device
+whose memory is shared, must also keep its buffer, even if the copy leaves the storage's map: under memory pressure,
+with a lost device, or because the client uses the export's id for another purpose. So an export maps the copy
+(`memory.mapped`). An export has explicit strides even if it is packed, so that a write to the export detaches it, like
+a view.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .rejection import Rejection
 
 
 class Exports:
-    """Answers fetches with memory that the client maps."""
+    """Answers fetches with memory that clients map."""
 
     def __init__(self, scheduler: Scheduler, residency: Residency, rejection: Rejection) -> None:
         self.scheduler = scheduler
@@ -45,7 +45,7 @@ class Exports:
         self.rejection = rejection
 
     def define_refused(self, session: VmSession, id_: int, error: TensordError, location: int) -> None:
-        """The fetch was not admitted: its export is an id all the same, poisoned. The request is answered elsewhere."""
+        """Define a poisoned export for a fetch that was not admitted. The request is answered elsewhere."""
         error = error.reraisable()
         error.op, error.location = error.op or "fetch", error.location or session.where(location)
         if id_ > session.newest and may_name(session):
@@ -54,7 +54,7 @@ class Exports:
     def device_to_map(self, base: Tensor) -> DeviceState | None:
         """The device in whose memory a client may read the value; None if the client gets a copy of the bytes.
 
-        Copied are small values, small parts of what would be kept whole for them, and what has no room there.
+        Copied are small values, small parts of large storages, and values that do not fit on that device.
         """
         storage, meta = base.storage, base.meta
         shared = (copy.device for copy in storage.copies.values() if copy.device.backend.shared)

@@ -1,4 +1,4 @@
-"""From the ids, names and numbers in a session's messages to what they stand for, or an error that says why not."""
+"""Lookup: from the ids, names and numbers in a session's messages to objects, or an error with the reason."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .quotas import check_number
 
 
 def plan_of(session: VmSession, number: int) -> Plan:
-    """The plan behind a signature's number, or the error that it inferred to."""
+    """The plan of a signature's number, or the error of its inference."""
     plan = session.plans.get(number)
     if plan is None:
         check_number(number, session.limits.signatures, "signature")
@@ -27,14 +27,14 @@ def plan_of(session: VmSession, number: int) -> Plan:
 
 
 def forget_plan(session: VmSession, number: int) -> None:
-    """The number gets another signature: its plan goes, and no longer counts against the session's operands."""
+    """Drop the plan of a number that gets another signature, and its operands from the session's count."""
     old = session.plans.pop(number, None)
     if isinstance(old, Plan):
         session.operands -= len(old.metas)
 
 
 def label_of(session: VmSession, number: int) -> str:
-    """The op's name behind a signature."""
+    """The name of a signature's op."""
     plan = session.plans.get(number)
     return plan.label if isinstance(plan, Plan) else getattr(plan, "op", None) or "call"
 
@@ -58,19 +58,19 @@ def check_new(session: VmSession, ids: Sequence[int]) -> None:
 
 
 def define(session: VmSession, id_: int, tensor: Tensor) -> None:
-    """Enter a tensor under a new id; a storage that nobody is charged for is the session's."""
+    """Enter a tensor under a new id; charge its storage to the session, if no session is charged yet."""
     charge(session, tensor.storage)
     enter(session, id_, tensor)
 
 
 def enter(session: VmSession, id_: int, tensor: Tensor) -> None:
-    """Enter a tensor under a new id, whatever its storage."""
+    """Enter a tensor under a new id, without charging its storage."""
     session.tensors[id_] = tensor
     session.newest = max(session.newest, id_)
 
 
 def check_pairs(given: Sequence[str], ids: Sequence[int]) -> None:
-    """As many names as ids."""
+    """Check that there are as many names as ids."""
     if len(given) != len(ids):
         raise ProtocolError(f"{len(given)} names for {len(ids)} tensors")
 

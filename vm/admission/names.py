@@ -19,7 +19,7 @@ RELEASE = Opcode.RELEASE.value
 
 
 class Names:
-    """What holds tensors: names and handles. The last holder that goes releases the tensor."""
+    """Names and handles, the holders of tensors. The end of the last holder releases the tensor."""
 
     def __init__(self, scheduler: Scheduler, residency: Residency, directory: Directory) -> None:
         self.scheduler = scheduler
@@ -29,7 +29,7 @@ class Names:
     # -- names -----------------------------------------------------------------------------------------------------
 
     def publish(self, session: VmSession, given: Sequence[str], tensors: Sequence[Tensor]) -> None:
-        """Bind names to tensors, replacing what they named before. They count against the latest publisher's quota."""
+        """Bind names to tensors, replacing earlier bindings. A name counts against its latest publisher's quota."""
         directory = self.directory
         check_names(directory, session, given)
         for name, tensor in zip(given, tensors, strict=True):
@@ -43,7 +43,7 @@ class Names:
                 self.drop_holder(before)
 
     def lookup(self, wanted: Sequence[str]) -> list[Tensor]:
-        """The tensors behind the names; MetadataError if one is missing, and then none is given."""
+        """The tensors behind the names; MetadataError if one is missing."""
         names = self.directory.names
         missing = [name for name in wanted if name not in names]
         if missing:
@@ -60,7 +60,7 @@ class Names:
             self.drop_holder(tensor)
 
     def _unlist(self, name: str) -> None:
-        """The name counts against nobody's quota."""
+        """Stop counting the name against its publisher's quota."""
         account = self.directory.publishers.pop(name, None)
         if account is not None:
             account.names -= 1
@@ -68,13 +68,13 @@ class Names:
     # -- holders ---------------------------------------------------------------------------------------------------
 
     def drop_holder(self, tensor: Tensor) -> None:
-        """One handle or name less; with the last one the tensor is released."""
+        """Drop one handle or name; with the last one the tensor is released."""
         tensor.holders -= 1
         if tensor.holders == 0:
             self.residency.unshare(tensor)
 
     def release(self, session: VmSession, tensor: Tensor) -> None:
-        """ReleaseTensor as an instruction: it waits, visibly, for the accesses that still stand in its way."""
+        """Admit ReleaseTensor as an instruction: it waits for the tensor's unfinished accesses and shows in traces."""
         scheduler, storage = self.scheduler, tensor.storage
         last = tensor.holders == 1 and storage.sharers == 1
         copies = tuple(storage.current()) if last else ()
@@ -90,7 +90,7 @@ class Names:
     def release_operands(
         self, session: VmSession, plan: Plan | None, inputs: Sequence[Any], outputs: Sequence[int], released: int
     ) -> None:
-        """Releases that ride on an instruction take effect whatever became of it."""
+        """Releases that are part of an instruction take effect even if the instruction fails."""
         scalars = plan.scalars if plan is not None else ()
         for position, id_ in enumerate((*inputs, *outputs)):
             if released >> position & 1 and not (position < len(scalars) and scalars[position]):

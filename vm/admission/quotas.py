@@ -1,9 +1,7 @@
-"""What a session may hold: checked at admission, before memory is spent on what exceeds it.
+"""Quotas of a session: checked at admission, before memory is spent.
 
-Memory is charged by storages: to the session that made one, from its admission (or from when data have decided its
-size) until the storage lets go, whoever holds it by then. Who is over a quota is refused, never made to wait: the
-memory is its own, so only it can do something about it. A session at its end leaves its account behind, in what others
-hold of it, and nothing else.
+Memory is charged by storages (`model.account`): to the session that made the storage, until the storage is released. A
+session over a quota is refused, and never made to wait: only that session could free the memory.
 """
 
 from __future__ import annotations
@@ -21,25 +19,25 @@ from ..model.directory import Directory
 from ..model.session import VmSession
 from ..model.tensor import Tensor
 
-REFUSED = 2  # times its quota of ids that a session may name: the rest of them stand for what was refused
+REFUSED = 2  # a session may have that many times its quota of ids; those beyond the quota stand for refused values
 
 
 # -- memory ------------------------------------------------------------------------------------------------------------
 
 
 def check_results(session: VmSession, metas: Sequence[Meta | None], dying: int) -> None:
-    """QuotaError if a call may not make these new tensors; handles that die with it make place for others."""
+    """QuotaError if a call may not make these new tensors. Handles that die with the call are counted as released."""
     check_tensors(session, len(metas) - dying)
     check_bytes(session, sum(meta.nbytes for meta in metas if meta is not None))
 
 
 def check_targets(session: VmSession, tensors: Iterable[Tensor]) -> None:
-    """QuotaError if writing to these tensors takes memory that the session may not have."""
+    """QuotaError if writing to these tensors takes more memory than the session's quota."""
     check_bytes(session, sum(t.meta.nbytes for t in tensors if t.meta is not None and needs_storage(t)))
 
 
 def needs_storage(tensor: Tensor) -> bool:
-    """Does a write give it a storage of its own, or memory to one that was refused so far?"""
+    """Does a write give the tensor a storage of its own, or memory to a storage that was refused so far?"""
     storage = tensor.storage
     return storage.sharers > 1 or tensor.strides is not None or storage.account is None
 
@@ -63,7 +61,7 @@ def check_fields(limits: Limits, message: NamedMessage) -> None:
 
 
 def check_tensors(session: VmSession, more: int) -> None:
-    """QuotaError if the session may not have so many ids more."""
+    """QuotaError if that many more ids exceed the session's quota."""
     held, quota = len(session.tensors), session.account.tensors
     if more > 0 and held + more > quota:
         raise QuotaError(
@@ -72,18 +70,18 @@ def check_tensors(session: VmSession, more: int) -> None:
 
 
 def may_name(session: VmSession) -> bool:
-    """May one more id stand for what was refused? Beyond that an id that was refused is as good as one never sent."""
+    """May one more id stand for a refused value? Beyond that limit, a refused id stays undefined."""
     return len(session.tensors) < REFUSED * session.account.tensors
 
 
 def check_number(number: int, quota: int, what: str) -> None:
-    """QuotaError for a number that is beyond those a session may give."""
+    """QuotaError for a number beyond the session's limit."""
     if number > quota:
         raise QuotaError(f"{what} {number}: numbers go up to {quota}; use old ones again, or raise the quota ({what}s)")
 
 
 def check_operands(session: VmSession, more: int) -> None:
-    """QuotaError if the session's signatures may not have so many operands more."""
+    """QuotaError if that many more operands exceed the quota of the session's signatures."""
     held, quota = session.operands, session.limits.operands
     if held + more > quota:
         raise QuotaError(
@@ -121,7 +119,7 @@ def check_names(directory: Directory, session: VmSession, given: Sequence[str]) 
 
 
 def check_nesting(session: VmSession, *values: Any) -> None:
-    """QuotaError for attributes or metas nested too deeply to be looked at one inside the other."""
+    """QuotaError for attributes or metas that are nested too deeply for recursion."""
     quota = session.limits.nesting
     if any(depth_exceeds(value, quota) for value in values):
         raise QuotaError(f"a signature nested more than {quota} levels deep; flatten it, or raise the quota (nesting)")

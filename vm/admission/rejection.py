@@ -1,5 +1,5 @@
-"""What becomes of a message that cannot be admitted: its sender gets the error, as an answer or as a report; no other
-session notices."""
+"""Rejection of messages that cannot be admitted: the sender gets the error, as an answer or as a report; other sessions
+notice nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LONGEST = 1000  # characters of an error that a session keeps
 
 
 class Rejection:
-    """Poisons what a message was to define, and tells its sender."""
+    """Poisons the outputs of a message, and reports the error to its sender."""
 
     def __init__(self, scheduler: Scheduler, residency: Residency, devices: Mapping[str, DeviceState]) -> None:
         self.scheduler = scheduler
@@ -36,7 +36,7 @@ class Rejection:
         self.devices = devices
 
     def refuse(self, session: VmSession, array: Any, failure: Exception) -> None:
-        """Admitting the message raised: it is damaged, or the fault is ours. What it was to define is poisoned."""
+        """Poison the outputs of a message whose admission raised: it is damaged, or the machine has a fault."""
         error = describe(array, failure)
         label = name_of(array)
         location = number_of(array, Role.LOCATION)
@@ -51,7 +51,7 @@ class Rejection:
             self.deny(session, error, number_of(array, Role.REQUEST), location, label)
 
     def deny(self, session: VmSession, error: TensordError, request: int, location: int, label: str) -> None:
-        """Tell who asked, with op and line; report the error if nobody did."""
+        """Answer the request with the error, its op and line; without a request, report the error."""
         error = error.reraisable()
         error.op = error.op or label
         error.location = error.location or session.where(location)
@@ -70,7 +70,7 @@ class Rejection:
         metas: Sequence[Meta | None] = (),
         home: DeviceState | None = None,
     ) -> None:
-        """Not admitted: its outputs are defined, poisoned; one report is made."""
+        """Define the outputs of a rejected message, poisoned, and report the error once."""
         self.scheduler.ids += 1
         error = error.reraisable()
         error.op = error.op or label
@@ -86,7 +86,7 @@ class Rejection:
             self.scheduler.tell(session, error)
 
     def poison_existing(self, session: VmSession, tensor: Tensor, error: TensordError) -> None:
-        """A rejected write poisons, as a failed one does; but a cancelled one leaves alone what others hold."""
+        """Poison the targets of a rejected write, as a failed write does; a cancelled one spares shared targets."""
         if tensor.holders > 1 and isinstance(error, CancelledError):
             return
         self.poison_copy(session, self.residency.target(tensor, tensor.home, False, session, 0).copy, error)
