@@ -30,7 +30,6 @@ from typing import Any, TypeAlias
 
 from ...interpreter.opcodes import Opcode
 from ...interpreter.types.meta import Meta
-from ...interpreter.wire.fields import SEQUENCES
 from ...interpreter.wire.messages import Upload
 from ...streams.device import Buffer
 from ..memory.binding import bind
@@ -70,20 +69,20 @@ class Inline:
 
     def call(self, session: VmSession, message: Sequence[Any]) -> bool:
         """Run a CALL message now."""
-        kind, number, inputs, outputs, released, location = message
+        _, number, inputs, outputs, released, location = message
         plan = session.plans.get(number)
         if type(plan) is not Plan or not plan.immediate or session.cancelled is not None:
             return False
         device = plan.device
         if not device.compute[0].inline or len(inputs) != len(plan.metas) or len(outputs) != 1:
             return False
-        if type(inputs) not in SEQUENCES or type(outputs) not in SEQUENCES:
-            return False  # a dict has a length and keys, too; and bytes are numbers
+        if type(inputs) is not tuple or type(outputs) is not tuple:
+            return False  # nobody sends lists in a hurry; a dict has a length and keys, too, and bytes are numbers
         output = outputs[0]
-        if type(output) is not int or type(released) is not int or type(location) is not int:
+        if type(number) is not int or type(output) is not int or type(released) is not int or type(location) is not int:
             return False  # a bool or a float may equal one
-        if type(number) is not int or type(kind) is not int or (output | released | location) >> 63:
-            return False  # ... or negative, or too large
+        if (output | released | location) >> 63:
+            return False  # negative, or too large
         tensors = session.tensors
         bound = (bind_two if plan.two else bind_operands)(device, tensors, inputs, plan.metas)
         if bound is None:

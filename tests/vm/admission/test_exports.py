@@ -554,11 +554,15 @@ class Held:
         monkeypatch.setattr(accesses.Accesses, "fetch", lambda *args: self.fetch(fetch, *args))
         monkeypatch.setattr(scheduler.Machine, "wind_up", lambda machine: self.wind_up(wind_up, machine))
         start = scheduler.Machine.__init__
-        monkeypatch.setattr(scheduler.Machine, "__init__", lambda machine, *args: self.begin(start, machine, *args))
+        monkeypatch.setattr(
+            scheduler.Machine,
+            "__init__",
+            lambda machine, *args, **options: self.begin(start, machine, *args, **options),
+        )
 
-    def begin(self, start: Any, machine: Any, *args: Any) -> None:
+    def begin(self, start: Any, machine: Any, *args: Any, **options: Any) -> None:
         self.machine = machine
-        start(machine, *args)
+        start(machine, *args, **options)
 
     def wind_up(self, wind_up: Any, machine: Any) -> None:
         self.check()
