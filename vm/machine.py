@@ -226,7 +226,7 @@ class VirtualMachine(Runtime):
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def close(self, timeout: float = 5.0) -> bool:
-        """Cancel pending instructions, wait for running ones, end all threads; False if a kernel did not end in time."""
+        """Cancel pending instructions, await running ones, end all threads; False if a kernel did not end in time."""
         if self.closed:
             return True
         MACHINES.discard(self)
