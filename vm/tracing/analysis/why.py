@@ -1,10 +1,10 @@
 """Why an instruction took as long as it did: its waits, the waits of its sources, and so on.
 
-After the stories of dask/distributed, with times. An instruction waits for the sources of its edges, in the scheduler or
-on a stream (elided edges), and for the instruction before it on its stream. The critical path goes from an instruction
-to the one of these that released it last, since without the others it would have started no earlier. The path ends at
-an instruction that began without delay, at the latest when the explained instruction was received, so its spans add up
-to the time from there to the end.
+After the stories of dask/distributed, with times. An instruction waits for its edges' sources (in the scheduler or
+on a stream, if elided) and for the instruction before it on its stream. The critical path goes from an instruction to
+the one of these that released it last, since without the others it would have started no earlier. The path ends at an
+instruction that began without delay, at the latest when the explained instruction was received, so its spans add up to
+the time from there to the end.
 """
 
 from __future__ import annotations
