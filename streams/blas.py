@@ -1,4 +1,4 @@
-"""How many threads BLAS may use for one call, while cpu devices ask for a limit.
+"""The limit of threads that BLAS uses for one call, while a cpu device asks for a limit.
 
 The limit holds for the whole process: also for kernels of sim devices, and for NumPy outside the virtual machine.
 
@@ -28,7 +28,7 @@ class BlasLimit:
         self._apply()
 
     def drop(self, threads: int) -> None:
-        """Take one `ask` back; after the last one BLAS has the threads it had before the first."""
+        """Undo one `ask`; after the last one BLAS has the threads that it had before the first."""
         self._asked.remove(threads)
         self._apply()
 

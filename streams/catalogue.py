@@ -1,8 +1,8 @@
 """From names and tables of options, as in `connect(devices=...)` or a configuration file, to open devices.
 
 A device is "cpu:0", or a table with its name and options: {"name": "sim:0", "memory": "64MiB", "bandwidth": 1e9}.
-The options are those that `CpuOptions`, `SimOptions` and `CudaOptions` declare: what `options` reads and describes.
-Everything is checked here, before the first device is opened.
+`CpuOptions`, `SimOptions` and `CudaOptions` declare the options, which `options` reads and describes. Everything is
+checked here, before the first device is opened.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NAME: Final = re.compile(r"([a-z]+):(0|[1-9]\d{0,2})")
 
 
 class Kind(NamedTuple):
-    """A kind of device: what opens one, and its options."""
+    """A kind of device: its constructor and its options."""
 
     open: Callable[[str, Sink, Any], Device]
     options: type[Any]
@@ -40,7 +40,7 @@ KINDS: Final = {
 
 
 def open_devices(specs: Sequence[str | Mapping[str, object]], sink: Sink) -> dict[str, Device]:
-    """Open the devices, ["cpu:0"] if none are given; by name, in the order given. MetadataError says what is wrong."""
+    """Open the devices, ["cpu:0"] if none are given; by name, in the given order. MetadataError for invalid ones."""
     planned = check_devices(specs)
     devices: dict[str, Device] = {}
     try:
@@ -53,7 +53,7 @@ def open_devices(specs: Sequence[str | Mapping[str, object]], sink: Sink) -> dic
 
 
 def check_devices(specs: Sequence[str | Mapping[str, object]]) -> dict[str, tuple[str, Any]]:
-    """What would be opened: name -> (kind, checked options). MetadataError as from `open_devices`."""
+    """Check devices without opening them: name -> (kind, checked options). MetadataError as from `open_devices`."""
     if isinstance(specs, str):
         raise MetadataError(f'devices are given as a list, such as ["{specs}"]')
     planned: dict[str, tuple[str, Any]] = {}

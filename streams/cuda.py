@@ -1,8 +1,8 @@
 """NVIDIA GPUs through CuPy, which is imported only when a CUDA device is opened or asked about.
 
 Memory comes from a CuPy memory pool of the device's own, in two layers: `Pool` keeps freed buffers with their arrays,
-CuPy's pool keeps the blocks of temporaries that kernels make, per CUDA stream, so that reuse is in stream order. If
-a block does not fit, what both keep is dropped before the answer is no.
+CuPy's pool keeps the blocks of temporaries that kernels make, per CUDA stream, so that reuse is in stream order. If a
+block does not fit, the free memory of both layers is dropped before the allocation fails.
 
 Host copies go through pinned memory. Pageable host arrays are staged, in one block from CuPy's pinned pool that lives
 until the copy is done: on the launcher's thread on the way in, on the stream's waiter on the way out. Arrays from
@@ -120,7 +120,7 @@ class CudaDevice(PooledDevice):
     # -- memory ------------------------------------------------------------------------------------------------
 
     def _new_memory(self, nbytes: int) -> Any:
-        """A block from CuPy's pool, after dropping what is kept if need be; OutOfMemoryError is a MemoryError."""
+        """A block from CuPy's pool, after dropping free memory if need be; OutOfMemoryError is a MemoryError."""
         with self._cupy.cuda.Device(self.ordinal):
             try:
                 return self._memory.malloc(nbytes)
@@ -220,7 +220,7 @@ class CudaDevice(PooledDevice):
     def current(self) -> Iterator[None]:
         """Within it the device is current on this thread, and arrays come from its memory pool.
 
-        Singular matrices raise, as with NumPy; CuPy would go on with what its solver left behind.
+        Singular matrices raise, as with NumPy; CuPy would go on with the undefined result of its solver.
         """
         from cupyx import errstate
 
@@ -232,7 +232,7 @@ class CudaDevice(PooledDevice):
             yield
 
     def lose(self, error: BaseException) -> None:
-        """An asynchronous error surfaced: CUDA's are sticky, nothing works here any more."""
+        """Mark the device as lost after an asynchronous error: CUDA's are sticky, so nothing works there any more."""
         if self.lost is None:
             self.lost = KernelError(f"{type(error).__name__}: {error}")
             self.refusing = True

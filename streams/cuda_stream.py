@@ -5,19 +5,19 @@ Theory of operation
     the stream's backlog and launches from every backlog whose head is free: each event source has been launched, on
     whatever device. It makes the CUDA stream wait for the sources' events, runs `task.execute()` with that stream
     current, records an event behind it and passes the task on to the stream's waiter, which sleeps in the event
-    (blocking, GIL released), finishes what has to be finished on the host (a staged copy) and reports.
+    (blocking, GIL released), finishes the host's part (a staged copy) and reports.
 
 Guarantees
     - Tasks of one stream are launched, and reported, in the order of submission, each exactly once.
     - The launcher never waits for a task of its own device: a blocked head only stops its own backlog. When nothing is
       free it sleeps in its inbox; a launch on another device wakes those that are blocked.
-    - What a launch needs until it is executed (pinned staging, host arrays) is kept until its event is done.
+    - The memory that a launch needs (pinned staging, host arrays) is kept until its event is done.
     - An asynchronous error is sticky in CUDA: the device is lost. Everything launched and not yet reported fails, and
       so does everything later; errors surface late, so that a task reported before may have been hit as well.
 
 Who owns what
     The launcher owns the backlogs and all calls of kernels; it appends to `flying`, and the stream's waiter takes off
-    it. `device.lost` is set once by whoever sees the error first.
+    it. `device.lost` is set once, by the first thread that sees the error.
 
 Rejected
     - Waiting in launch order in one thread: a copy's completion would stand behind a long kernel's.
@@ -43,7 +43,7 @@ from .stream import Sink, Stream, StreamKind, Task
 
 
 class Owner(Protocol):
-    """What the launcher needs of its device."""
+    """The launcher's view of its device."""
 
     name: str
     lost: BaseException | None
@@ -52,7 +52,7 @@ class Owner(Protocol):
         """Within it the device is current on this thread, with its own allocator."""
 
     def lose(self, error: BaseException) -> None:
-        """An asynchronous error surfaced; the device is lost."""
+        """Mark the device as lost after an asynchronous error."""
 
 
 class Launched(NamedTuple):
@@ -94,7 +94,7 @@ class CudaStream(Stream):
         return head, head.started
 
     def close(self, timeout: float) -> bool:
-        """Streams of one device end together: ends the launcher too."""
+        """End the stream. Streams of one device end together, so this ends the launcher, too."""
         deadline = monotonic() + timeout
         ended = self._launcher.close(deadline)
         return self.join(deadline) and ended
@@ -154,8 +154,8 @@ class Launcher:
     def __init__(self, owner: Owner, new_event: Callable[[], Any]) -> None:
         self.owner = owner
         self._new_event = new_event
-        self.keep: list[Any] = []  # of the task being launched: what must live until it is done,
-        self.finish: list[Callable[[], None]] = []  # and what the host has to do then
+        self.keep: list[Any] = []  # of the task being launched: objects that must live until it is done,
+        self.finish: list[Callable[[], None]] = []  # and the host's work afterwards
         self.stream: CudaStream | None = None  # the one that is current on the thread
         self._streams: tuple[CudaStream, ...] = ()
         self._inbox: SimpleQueue[Batch | None] = SimpleQueue()
@@ -164,7 +164,7 @@ class Launcher:
         self._abandoned = False
 
     def serve(self, streams: tuple[CudaStream, ...]) -> None:
-        """These are the device's streams; called once."""
+        """Set the device's streams; called once."""
         self._streams = streams
 
     def submit(self, stream: CudaStream, tasks: Sequence[Task]) -> None:
@@ -177,7 +177,7 @@ class Launcher:
             self._thread.start()
 
     def close(self, deadline: float) -> bool:
-        """Launch what is queued, then end; False if that did not work by `deadline`, and then the rest fails."""
+        """Launch the queued tasks, then end; False if that was not done by `deadline`, and then the rest fails."""
         self._closing = True
         self._inbox.put(None)
         if self._thread is None:
@@ -207,13 +207,13 @@ class Launcher:
         return not any(stream.backlog for stream in self._streams)
 
     def _next(self) -> Batch | None:
-        """Sleep until something comes in; None is a nudge, which a launcher that is blocked asks for first."""
+        """Sleep until a batch arrives; None is a nudge, for which a blocked launcher registers first."""
         if self._drained():
             return self._inbox.get()
         _blocked.add(self)
         try:
             if any(stream.backlog and self._is_free(stream.backlog[0]) for stream in self._streams):
-                return None  # launched between looking and asking
+                return None  # launched between the check and the registration
             return self._inbox.get()
         finally:
             _blocked.discard(self)
@@ -227,7 +227,7 @@ class Launcher:
         return self._abandoned or all(source.event is not None for source in task.event_sources)
 
     def _launch_ready(self, stream: CudaStream) -> bool:
-        """Launch from one backlog as far as it goes; was there anything?"""
+        """Launch from one backlog until its head is blocked; returns whether any task was launched."""
         backlog = stream.backlog
         if not backlog or not self._is_free(backlog[0]):
             return False

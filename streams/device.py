@@ -1,8 +1,8 @@
 """The interface of a device: its memory, its streams, its array module.
 
-Memory is reserved and freed by the thread that drives the virtual machine, and by it alone; kernels run on the
-streams' threads and only see arrays bound to buffers. `allocated` counts the bytes of buffers in use, exactly;
-what a pool keeps for reuse is not in use.
+Only the thread that drives the virtual machine reserves and frees memory; kernels run on the streams' threads and only
+see arrays bound to buffers. `allocated` counts the bytes of buffers in use, exactly; free memory that a pool keeps for
+reuse is not counted.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from .stream import Stream, StreamKind
 class Buffer:
     """A piece of one device's memory. `array` is the last array bound to it, which has the meta `meta`.
 
-    `exposed`: somebody outside has this memory and may see or spoil what comes to lie there, so nothing else may.
+    `exposed`: a client has mapped this memory and may read or overwrite it, so the memory is not reused.
     """
 
     __slots__ = ("array", "exposed", "meta", "nbytes", "raw")
 
     def __init__(self, nbytes: int, raw: Any) -> None:
-        self.nbytes = nbytes  # what was asked for, and what is accounted
-        self.raw = raw  # the device's own idea of the memory
+        self.nbytes = nbytes  # the requested size, which is also the accounted one
+        self.raw = raw  # the device's own object for the memory
         self.array: Array = None
         self.meta: Meta | None = None
         self.exposed = False
 
     def expose(self) -> None:
-        """It is neither handed down nor reused: its memory goes back to the system with the last array in it."""
+        """Exclude the buffer from reuse: its memory returns to the system with the last array in it."""
         self.exposed = True
 
 
@@ -81,11 +81,11 @@ class Device(ABC):
 
     @abstractmethod
     def adopt(self, array: Array) -> Buffer | None:
-        """Take over a packed array that nobody else uses (a kernel's result) as a buffer; None if it does not fit."""
+        """Adopt a packed array without other users (a kernel's result) as a buffer; None if it does not fit."""
 
     @abstractmethod
     def free(self, buffer: Buffer) -> None:
-        """Give the buffer back. The caller sees to it that nothing uses it any more."""
+        """Free the buffer. The caller ensures that it has no users any more."""
 
     @abstractmethod
     def bind(self, buffer: Buffer, meta: Meta) -> Array:

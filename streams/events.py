@@ -1,14 +1,14 @@
-"""How a stream waits until a task of another stream was launched, without the host's scheduler in between.
+"""Events: a stream waits until a task of another stream was launched, without the host's scheduler in between.
 
 A task's `event` is None until it is launched. Then a stream that can be waited for sets it: to EXECUTED where
 launching is executing (sim), to a device event where it is not (cuda). A source need not even be submitted when
 its dependent reaches the head of its stream: the driving thread hands over one stream's batch after the other.
 
-One turnstile serves the whole process. A launching stream pays one attribute test unless somebody waits. No wake-up
-is lost: the waiter counts itself before it looks at the source, the launcher sets the event before it looks at the
-count, and can only notify while the waiter either sleeps or has not looked yet, since both hold the lock.
+One turnstile serves the whole process. A launching stream pays one attribute test unless a stream waits. No wake-up is
+lost: the waiter counts itself before it checks the source, and the launcher sets the event before it checks the count.
+The launcher can only notify while the waiter either sleeps or has not checked yet, since both hold the lock.
 
-Rejected: a threading.Event per task, 3 us on every task for the few that are ever waited for.
+Rejected: a threading.Event per task, which costs 3 us on every task, and few tasks are ever waited for.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ EXECUTED: Final = Executed()
 
 
 class Turnstile:
-    """Where streams wait for each other's launches. `waiting` is the number of threads that do."""
+    """Lets streams wait for each other's launches. `waiting` is the number of waiting threads."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition(threading.Lock())
@@ -47,7 +47,7 @@ class Turnstile:
         return source.event is not None
 
     def notify(self) -> None:
-        """Have every waiter look again."""
+        """Make every waiter check again."""
         with self._changed:
             self._changed.notify_all()
 

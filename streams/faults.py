@@ -1,11 +1,11 @@
-"""Fault injection and steering of one device: what may go wrong there, on request, at a chosen task.
+"""Fault injection and steering of one device: makes a chosen task or allocation fail, slow down or hang.
 
 A fault is armed by `inject` and counts the tasks (or allocations) that match it: the first `nth - 1` pass, the next
 `count` are hit, then it is spent. While a fault is armed nothing of the device runs inline, so that every task
-passes here, on its stream's thread. What was cancelled before it started matches no fault.
+passes here, on its stream's thread. A task that was cancelled before it started matches no fault.
 
-Faults are armed and spent under one lock, which also guards what follows from them (`inline`, `steered`): tests
-inject from any thread. No fault is acted out under the lock.
+Faults are armed and spent under one lock, which also guards the derived flags (`inline`, `steered`): tests inject from
+any thread. No fault is carried out under the lock.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FOREVER: Final = 1 << 60  # as a `count`: the fault is never spent
 
 
 class FaultKind(StrEnum):
-    """What goes wrong."""
+    """The kind of a fault."""
 
     FAIL = "fail"  # the task fails instead of executing
     ALLOCATION = "allocation"  # `allocate` or `adopt` says that it does not fit
@@ -109,7 +109,7 @@ class Faults:
         self._hang = threading.Event()
 
     def steer(self, streams: tuple[WorkerStream, ...]) -> None:
-        """These are the device's streams; called once."""
+        """Set the device's streams; called once."""
         with self._change():
             self._streams = streams
 

@@ -1,6 +1,6 @@
-"""Options of devices: what a value may be, and what it means. Declared once, at the fields of the options classes.
+"""Options of devices: their values and meanings, declared once, at the fields of the options classes.
 
-A field's annotation carries an `Option`, which names the unit, reads a value from outside, and says what it is for:
+A field's annotation carries an `Option`, which names the unit, reads a value from outside, and describes its purpose:
 
     memory: Annotated[int, MEMORY] = GIB
 
@@ -38,7 +38,7 @@ class Option:
 
 
 def read_options(device: str, kind: type[Options], table: Mapping[str, object]) -> Options:
-    """The options of a device from a table; MetadataError names the device, the option and what is wrong."""
+    """The options of a device from a table; MetadataError names the device, the option and the fault."""
     known = options_of(kind)
     checked = {}
     for key, value in table.items():

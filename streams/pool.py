@@ -1,4 +1,4 @@
-"""A pool of device memory: freed buffers are kept by size class and handed out again, arrays and all.
+"""A pool of device memory: freed buffers are kept by size class and reused, with their arrays.
 
 Why: fresh pages cost more than the arithmetic on them. Measured (2 cores, Linux 6,
 NumPy 2.4), 128 MiB: first touch 80 ms with 4 KiB pages, 15.5 ms with huge pages, 4.9 ms reused. Asking for huge
@@ -7,9 +7,9 @@ pages ourselves (an aligned mmap and MADV_HUGEPAGE) gave nothing on top of `nump
 allocated, bound and freed, costs 0.4 us reused and 1.6 us with nothing kept.
 
 Classes are multiples of 64 bytes up to 1 KiB and eight per doubling above: at most an eighth is wasted, and a slightly
-different size finds a block. The last freed block of a class, which is the one still in the processor's cache, goes
-first. What is kept is bounded by `keep`; when it is full, classes are emptied in the order in which they were made
-until half is free, so that a changed workload does not keep the sizes of the old one.
+different size finds a block. The last freed block of a class, which is still in the processor's cache, is reused first.
+`keep` bounds the free memory; when that is full, classes are emptied in the order in which they were made until half is
+free, so that a changed workload does not keep the sizes of the old one.
 
 Used by the driving thread alone; no locks.
 """
@@ -57,10 +57,10 @@ class Pool:
         self.cached = 0
         self._new = new
         self._shelves: dict[int, Shelf] = {}  # by capacity
-        self.by_size: dict[int, Shelf] = {}  # by what was asked for
+        self.by_size: dict[int, Shelf] = {}  # by requested size
 
     def take(self, nbytes: int) -> PooledBuffer:
-        """A buffer of that many bytes; MemoryError if the host has none left."""
+        """A buffer of that many bytes; MemoryError if the host has no memory left."""
         shelf = self.by_size.get(nbytes)
         if shelf is None:
             shelf = self._find_shelf(nbytes)
@@ -147,7 +147,7 @@ class PooledDevice(Device):
         shelf = self.pool.by_size.get(nbytes)
         if shelf is None or not shelf.buffers:
             return self._allocate_fresh(nbytes, total)
-        buffer = shelf.buffers.pop()  # `Pool.take` again: this is on the way of every op, and a call costs 60 ns
+        buffer = shelf.buffers.pop()  # `Pool.take` inlined: this is on the path of every op, and a call costs 60 ns
         buffer.nbytes = nbytes
         self.pool.cached -= shelf.capacity
         self.allocated = total

@@ -1,11 +1,11 @@
 """Blocks of the cpu pool that other processes may map: each in a memory file of its own.
 
-A client maps what it fetched and computes on it where it lies. So a block is sealed, once we have mapped it, against
-every writable mapping to come; and each has its own file, since a file is the unit that is opened, sealed, and alive
-as long as anybody has it mapped. Blocks are reused by the pool like any other: first touch of 64 MiB costs 62 ms in a
-memory file, 10 us is what mapping it costs again.
+A client maps a fetched value and computes on it in place. So a block is sealed, once it is mapped here, against all
+later writable mappings. Each block has its own file, since a file is the unit that is opened, sealed, and kept alive by
+its mappings. The pool reuses blocks like any others: first touch of 64 MiB costs 62 ms in a memory file, and another
+mapping of it 10 us.
 
-A file costs a descriptor. Beyond half of what the process may have, and for small blocks, memory is private.
+A file costs a descriptor. Memory is private for small blocks, and beyond half of the process's descriptor limit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _UNLIMITED = 1 << 20  # descriptors, where the system sets no limit
 def shared_block(nbytes: int) -> NDArray[np.uint8]:
     """A block that others may map, if it is worth it and may be had; else a private one. MemoryError if there is none.
 
-    A process that had to do without descriptors once more may have them later: nothing is remembered.
+    A process that ran out of descriptors may have some later, so each call tries again.
     """
     if nbytes >= SHARED_FROM and available() and open_descriptors() < descriptor_budget():
         try:

@@ -1,9 +1,9 @@
-"""A simulated accelerator: everything about a device that a machine without one needs for its tests.
+"""A simulated accelerator: a device for tests on machines without one.
 
-Its memory is host memory that the host does not get at: only transfers move bytes in and out, and they refuse arrays
-that are not where they belong. Its streams are asynchronous, in order, and order each other by events. Time can be
-added: a transfer of n bytes takes `latency + n / bandwidth`, an op `compute_delay` at the least. What was cancelled
-before it started takes none.
+Its memory is host memory that the host does not access: only transfers move bytes in and out, and they refuse arrays in
+the wrong memory. Its streams are asynchronous, in order, and order each other by events. Delays can be configured: a
+transfer of n bytes takes `latency + n / bandwidth`, an op at least `compute_delay`. A task that was cancelled before it
+started takes no time.
 
 Memory is told apart by the type of the array at the bottom of a chain of views: `SimMemory`. What kernels see are plain
 NumPy arrays laid over it, so that it costs them nothing.
@@ -120,7 +120,7 @@ class SimDevice(HostDevice):
         return memory
 
     def adopt(self, array: Array) -> Buffer | None:
-        """A copy: the memory of what a kernel returns is the host's."""
+        """Copy the array, since the memory of a kernel's result is the host's."""
         return self._adopt_copy(array)
 
     def copy_in(self, target: Array, source: NDArray[np.generic]) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeAlias
 
 
 class StreamKind(StrEnum):
-    """What a stream is for."""
+    """The purpose of a stream."""
 
     COMPUTE = "compute"
     H2D = "h2d"
@@ -35,7 +35,7 @@ class Task(Protocol):
     # Bytes that a transfer moves over the link; 0 for kernels.
     bytes_moved: int
     # Bounded and small: certain to finish within some tens of microseconds. Before any other task starts, a stream
-    # reports what is finished, so that nobody waits for a slow successor of what he needs.
+    # reports its finished tasks, so that no thread waits for a slow successor of the task that it needs.
     quick: bool
     # Tasks on other streams with events that must have executed before this one does; submitted before it or after.
     event_sources: Sequence[Task]
@@ -47,10 +47,10 @@ class Task(Protocol):
 
     @property
     def cancelled(self) -> bool:
-        """Settled, before it was executed, that its kernel does not run? It keeps its place, but takes no time."""
+        """Is it certain before execution that the kernel does not run? The task keeps its place, but takes no time."""
 
     def execute(self) -> None:
-        """Run the kernel, unless an operand is poisoned. Never raises: what goes wrong stays with the task."""
+        """Run the kernel, unless an operand is poisoned. Never raises: the error stays with the task."""
 
     def fail(self, error: BaseException) -> None:
         """The task failed for a reason outside its kernel (an injected fault, a late device error)."""

@@ -11,16 +11,16 @@ Guarantees
       fail, and also when the stream is closed.
     - What is finished is reported when the queue drains, after a task that took long, 100 us after the last report,
       and before anything that may take long: a task that is not `quick`, a held stream, a wait for an event, a task
-      that is steered. So a chain of small tasks is reported in few lists, and nobody waits for a successor of what
-      he needs.
-    - `close` lets the queue run empty, cuts every artificial delay short, and returns in time whatever hangs. Once it
-      has given up, what is left fails instead of executing, since nobody can say any more what it would overwrite.
+      that is steered. So a chain of small tasks is reported in few lists, and no thread waits for a successor of the
+      task that it needs.
+    - `close` lets the queue run empty, cuts every artificial delay short, and returns in time even if a task hangs.
+      After the timeout the remaining tasks fail instead of executing, since their targets may be in other use by then.
     - While its queue is empty the thread holds no reference to a task.
 
 Who owns what
-    Only the stream's thread touches `_done` and `_late` and calls the sink. `_current` is written by it and read by
-    anybody. `held`, `steered` and `inline` are written under the lock of the device's steering, and read without it:
-    a change takes effect at the next task.
+    Only the stream's thread touches `_done` and `_late`, writes `_current` and calls the sink; any thread may read
+    `_current`. `held`, `steered` and `inline` are written under the lock of the device's steering, and read without
+    that lock: a change takes effect at the next task.
 
 Rejected
     - A condition variable around a deque: 1.1 us per batch where SimpleQueue takes 0.1, for the same semantics.
@@ -44,19 +44,19 @@ from ..interpreter.errors import KernelError
 from .events import EXECUTED, TURNSTILE
 from .stream import Sink, Stream, StreamKind, Task
 
-# A task that took longer is reported at once, and what is finished is reported at the latest so long after the last.
+# A task that took longer is reported at once, and no finished task waits longer than that after the last report.
 SLOW_NS = 50_000
 STALE_NS = 100_000
 
 
 class Steering(Protocol):
-    """What can interfere with a stream's tasks: `faults.Faults`."""
+    """The interface for interfering with a stream's tasks, implemented by `faults.Faults`."""
 
     def execute(self, stream: WorkerStream, task: Task) -> None:
-        """Execute the task, or whatever is to happen in its place."""
+        """Execute the task, or the fault in its place."""
 
     def release_hangs(self) -> None:
-        """Let every task that hangs go on."""
+        """Let every hanging task continue."""
 
 
 class WorkerStream(Stream):
@@ -121,7 +121,7 @@ class WorkerStream(Stream):
         self._resumed.set()
 
     def close(self, timeout: float) -> bool:
-        """Finish what is queued, without artificial delays, then end the thread; False if it did not end in time."""
+        """Finish the queued tasks, without artificial delays, then end the thread; False if it did not end in time."""
         self.begin_close()
         return self.end_close(monotonic() + timeout)
 
@@ -220,7 +220,7 @@ class WorkerStream(Stream):
         self._steering.execute(self, task)
 
     def pause(self, seconds: float) -> None:
-        """Let time pass, on the stream's thread, until the stream is closed."""
+        """Sleep on the stream's thread, at most until the stream is closed."""
         if seconds > 0:
             self._closing.wait(seconds)
 

@@ -1,7 +1,7 @@
 """The machine's log: structlog over the standard library's logger "tensord".
 
-So an embedded machine is as quiet as any library: warnings appear, the rest is for whoever configures logging. The
-daemon exchanges the processors in place (vm/service/logs.py), also for loggers that were made before.
+So an embedded machine is as quiet as any library: warnings appear, and other levels only if the application configures
+logging. The daemon exchanges the processors in place (vm/service/logs.py), also for loggers that already exist.
 """
 
 from __future__ import annotations

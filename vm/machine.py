@@ -1,17 +1,17 @@
 """The virtual machine: the engine, the threads that drive it, and its streams.
 
 Theory of operation. The engine is a state machine that one thread at a time may touch: the thread that holds `lock`
-*drives* it. Embedded, the caller drives, at flush and at wait; so a chain of small ops never changes threads. Threads
-that wait are leader and followers (`interpreter/concurrency/leader_followers.py`): the leader sleeps until something
-finishes, and drives. A stream appends finished instructions to `engine.finished` and then rings
+*drives* it. Embedded, the caller drives, at flush and at wait; so a chain of small ops never changes threads. Waiting
+threads are leader and followers (`interpreter/concurrency/leader_followers.py`): the leader sleeps until an instruction
+finishes, and drives. A stream appends finished instructions to `engine.finished` and then wakes
 
-- no bell, if a thread drives or looks right now: that thread looks again after it has released the lock;
+- no thread, if one drives or checks right now: that thread checks again after it has released the lock;
 - the leader, if there is one;
-- else the background thread, which drives, too. It also sends what sessions left unsent for 10 ms, and names kernels
-  that hang.
+- else the background thread, which drives, too. The background thread also sends messages that sessions left unsent for
+  10 ms, and logs kernels that hang.
 
-Guarantees. A completion is never lost: it is in the deque before anyone is rung; every driver looks at the deque after
-it has released the lock, and so does a leader that leaves. No lock is held while user code runs, but for side effects,
+Guarantees. A completion is never lost: it is in the deque before a thread is woken. Every driver checks the deque after
+releasing the lock, and so does a leader that leaves. No lock is held while user code runs, except for side effects,
 which may neither submit nor wait.
 
 Rejected: letting the streams' workers drive (a kernel would then wait for the scheduling of another one).
@@ -42,16 +42,16 @@ from .model.session import ReplySink, VmSession
 from .reporting.questions import whole
 from .runtime import HANG_AFTER, Runtime
 
-IDLE_FLUSH = 0.01  # seconds after which a background flush sends what a session left unsent
+IDLE_FLUSH = 0.01  # seconds after which a background flush sends a session's unsent messages
 SWITCH_INTERVAL = 1e-4
-WINDOW = 8192  # unfinished instructions a session may have
-WINDOW_BYTES = 1 << 30  # bytes of uploads it may have unconsumed
+WINDOW = 8192  # unfinished instructions that a session may have
+WINDOW_BYTES = 1 << 30  # bytes of unconsumed uploads that a session may have
 
 
 class VirtualMachine(Runtime):
     """An engine with devices, driven by its callers and a background thread.
 
-    As the duty of its leader (`ring`, `serve`, `unattended`) it drives the engine when something has finished.
+    The leader's duty (`ring`, `serve`, `unattended`) is to drive the engine when an instruction has finished.
     """
 
     def __init__(
@@ -71,9 +71,9 @@ class VirtualMachine(Runtime):
             pause=self.pause,
             failed=lambda error: log.error("the background thread goes on after an error", exc_info=error),
         )
-        self.chores: deque[Callable[[], None]] = deque()  # what other threads leave to the background thread
-        self.hooks: dict[int, Callable[[], bool]] = {}  # session id -> sends what is unsent; was there anything?
-        self.closed = True  # until it is complete
+        self.chores: deque[Callable[[], None]] = deque()  # tasks for the background thread, from other threads
+        self.hooks: dict[int, Callable[[], bool]] = {}  # session id -> sends unsent messages; True if there were any
+        self.closed = True  # until the constructor is done
         self._watched_at = time.monotonic()
         super().__init__(devices, self.sink, tracing=tracing, hang_after=hang_after)
         SHIELD.install()
@@ -86,12 +86,12 @@ class VirtualMachine(Runtime):
     # -- sessions --------------------------------------------------------------------------------------------------
 
     def attach(self, reply: ReplySink, *, strict: bool = False) -> VmSession:
-        """A new session."""
+        """Open a new session."""
         with self.inside():
             return self.engine.open_session(reply, strict=strict)
 
     def detach(self, session: VmSession) -> None:
-        """End a session: what it has pending is cancelled, its tensors are released."""
+        """End a session: cancel its pending instructions, release its tensors."""
         self.hooks.pop(session.id, None)
         with self.inside():
             self.places.ended(session)
@@ -107,17 +107,17 @@ class VirtualMachine(Runtime):
             self.engine.receive(session, messages)
         self.drive()
         if self.background.dozing and self.is_in_use():
-            self.background.ring()  # it looked for what may hang or be dropped before there was any
+            self.background.ring()  # its last check came before these instructions were there
 
     def await_credit(self, session: VmSession) -> None:
-        """Wait while the session has too much unfinished. Cancel, release and close need no credit."""
+        """Wait while the session has too many unfinished instructions. Cancel, release and close need no credit."""
         if len(session.live) > WINDOW or session.payload > WINDOW_BYTES:
             self.wait_until(lambda: len(session.live) <= WINDOW // 2 and session.payload <= WINDOW_BYTES)
 
     def cancel(self, session: VmSession) -> None:
-        """Cancel what the session has pending; overtakes nothing that runs.
+        """Cancel the session's pending instructions; running ones finish.
 
-        From a signal handler or a callback on the thread that drives, it takes effect as soon as that is over.
+        From a signal handler or a callback on the driving thread, the cancellation takes effect when that returns.
         """
         if self.lock.owner == threading.get_ident():
             self.chores.append(lambda: self.cancel(session))
@@ -129,7 +129,7 @@ class VirtualMachine(Runtime):
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Touch the engine without driving it. What finished inside rang no bell, so it is looked after at the end."""
+        """Touch the engine without driving it. Completions meanwhile wake no thread, so the end checks for them."""
         self.refuse_driver()
         try:
             with self.lock:
@@ -146,7 +146,7 @@ class VirtualMachine(Runtime):
     # -- driving ---------------------------------------------------------------------------------------------------
 
     def drive(self) -> None:
-        """Run the engine until nothing moves without a completion."""
+        """Run the engine until it cannot go on without a completion."""
         engine, waiting = self.engine, self.waiting
         while True:
             with self.lock, np.errstate(all="ignore"):
@@ -161,7 +161,7 @@ class VirtualMachine(Runtime):
         """A stream reports finished instructions. Called on its thread."""
         self.engine.finished.extend(tasks)
         if self.lock.locked():
-            return  # the thread that holds it looks again
+            return  # the thread that holds the lock checks again
         if self.waiting.role.locked():
             self.bell.ring()
         else:
@@ -174,44 +174,44 @@ class VirtualMachine(Runtime):
         return predicate() or self.waiting.wait(predicate, timeout)
 
     def serve(self, predicate: Callable[[], bool], timeout: float | None) -> None:
-        """Sleep until something has finished, or until rung; then drive. Called by the leader."""
+        """Sleep until an instruction has finished, or until woken; then drive. Called by the leader."""
         if not (self.engine.finished or predicate() or self.closed):
             with SHIELD.exposed:
                 self.bell.sleep(timeout)
         self.drive()
 
     def unattended(self) -> None:
-        """No thread leads any more: what has finished since has rung a bell on which no thread sleeps."""
+        """Check for completions now that no thread leads: they woke a leader that is gone."""
         if self.engine.finished:
             self.background.ring()
 
     # -- the background --------------------------------------------------------------------------------------------
 
     def pause(self, awake: bool) -> float | None:
-        """Seconds until the background thread looks around again; None is until it is rung."""
+        """Seconds until the background thread's next check; None: until it is woken."""
         if awake:
             return IDLE_FLUSH
         return min(DOZE, self.watch_period) if self.is_in_use() else None
 
     def look_around(self) -> bool:
-        """Do the chores, drive if something has finished, send what lies idle, watch. Was there anything unsent?"""
+        """Do the chores, drive if needed, send idle messages, watch for hangs. Returns whether there were messages."""
         while self.chores:
             self.chores.popleft()()
         if self.engine.finished:
             self.drive()
-        found = [hook() for hook in list(self.hooks.values())]  # every one of them has to be called
+        found = [hook() for hook in list(self.hooks.values())]  # a list, since every hook has to be called
         if time.monotonic() - self._watched_at >= self.watch_period:
             self._watched_at = time.monotonic()
             self.watch()
         return any(found)
 
     def is_in_use(self) -> bool:
-        """Something runs that may hang, or there are handles that may be dropped, which rings no bell."""
+        """Is there a kernel that may hang, or a handle that may be dropped? Neither wakes a thread."""
         engine = self.engine
         return bool(engine.live) or any(session.tensors for session in list(engine.directory.sessions.values()))
 
     def watch(self) -> bool:
-        """Name kernels that hang, and drive, since a thread may wait for just that."""
+        """Log kernels that hang, and drive, since a thread may wait for that report."""
         changed = super().watch()
         if changed:
             self.drive()
@@ -220,13 +220,13 @@ class VirtualMachine(Runtime):
     # -- looking inside --------------------------------------------------------------------------------------------
 
     def answer(self, session: VmSession, what: str, arguments: Sequence[Any]) -> Any:
-        """What a session asks about the machine, at once. Called by the engine, so while a thread drives it."""
+        """Answer a session's question about the machine at once. Called by the engine, while a thread drives it."""
         return whole(super().answer(session, what, arguments))
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def close(self, timeout: float = 5.0) -> bool:
-        """Cancel what is pending, wait for what runs, end every thread; False if a kernel did not end in time."""
+        """Cancel pending instructions, await running ones, end all threads; False if a kernel did not end in time."""
         if self.closed:
             return True
         MACHINES.discard(self)
@@ -245,7 +245,7 @@ class VirtualMachine(Runtime):
 
 
 def close_machines() -> None:
-    """At the interpreter's exit: a thread inside a kernel would hang or crash in libraries that are shut down."""
+    """Close at the interpreter's exit: a thread inside a kernel would hang or crash in libraries already shut down."""
     for machine in list(MACHINES):
         machine.close()
 

@@ -1,7 +1,7 @@
 """An engine with its devices, and the watch over them: what the embedded machine and the daemon have in common.
 
-Whoever drives it, and from which thread, is the business of `machine` and of `service.loop`; every method here but
-`watch` is called by the driving thread, or while nobody drives.
+`machine` and `service.loop` decide which thread drives the engine. Every method here except `watch` is called by the
+driving thread, or while no thread drives.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Runtime:
         self.about = About(self.places, hung=self.list_hung, errors=lambda: self.recent_errors)
 
     def answer(self, session: VmSession, what: str, arguments: Sequence[Any]) -> Any:
-        """What a session asks about the machine: a plain value, or an iterator of slices."""
+        """Answer a session's question about the machine: a plain value, or an iterator of slices."""
         return answer(self.engine, session, what, arguments, self.about)
 
     def trace(self) -> Trace:
@@ -66,7 +66,7 @@ class Runtime:
         return Trace.from_parts(trace_parts(self.engine, self.places))
 
     def list_hung(self) -> Iterable[Mapping[str, Any]]:
-        """What hangs now."""
+        """The kernels that hang now."""
         return self.hung.values()
 
     def report(self, session: VmSession, error: TensordError) -> None:
@@ -77,7 +77,7 @@ class Runtime:
         )
 
     def watch(self) -> bool:
-        """Name kernels that have been running for suspiciously long, once each. Are they others than last time?"""
+        """Log kernels that have been running for suspiciously long, once each. Returns whether the set has changed."""
         now = time.perf_counter_ns()
         hung = {}
         for device in self.devices.values():
@@ -100,7 +100,7 @@ class Runtime:
 
 
 def describe_hang(task: Any, stream: str, seconds: float) -> dict[str, object]:
-    """What hangs, where, since when, and whose line it was."""
+    """One hanging kernel: its op, stream, running time, and the user's line."""
     location = task.author.where(task.location) if hasattr(task, "author") else None
     return {
         "instruction": task.id,

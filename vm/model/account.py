@@ -1,8 +1,8 @@
-"""What a session is charged for: the memory of the storages that it made.
+"""A session's account: it is charged for the memory of the storages that the session made.
 
-Memory is charged by storages: to the session that made one, from its admission (or from when data have decided its
-size) until the storage is released, whatever session holds it by then. A session that ends leaves its account behind,
-in the storages that others still hold, and nothing else.
+Memory is charged by storages: to the session that made the storage, from its admission (or from when its size is known,
+if that depends on data) until the storage is released, even if only other sessions hold it by then. The account of an
+ended session lives on in the storages that others still hold.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 
 class Account:
-    """What a session is charged for. Nothing but numbers, since storages and names keep it alive."""
+    """The charges of a session. Only numbers, since storages and names keep the account alive."""
 
     __slots__ = ("bytes", "limit", "names", "tensors")
 
     def __init__(self, limits: Limits) -> None:
-        self.bytes = 0  # of the storages that it made
-        self.names = 0  # that it published
+        self.bytes = 0  # of the storages that the session made
+        self.names = 0  # that the session published
         self.limit = limits.bytes
         self.tensors = limits.tensors
 
 
 def charge(session: VmSession, storage: Storage) -> None:
-    """The session made the storage, unless it is charged for already."""
+    """Charge the storage to the session, unless it is charged already."""
     if storage.account is None:
         storage.account = session.account
         if storage.nbytes > 0:
@@ -38,14 +38,14 @@ def charge(session: VmSession, storage: Storage) -> None:
 
 
 def credit(storage: Storage) -> None:
-    """The storage is released, or has no memory any more."""
+    """Credit a storage that is released, or has no memory any more."""
     account, storage.account = storage.account, None
     if account is not None and storage.nbytes > 0:
         account.bytes -= storage.nbytes
 
 
 def check_bytes(session: VmSession, nbytes: int) -> None:
-    """QuotaError if the session may not make storages of so many bytes more."""
+    """QuotaError if storages of that many more bytes exceed the session's quota."""
     account = session.account
     if account.bytes + nbytes > account.limit:
         raise QuotaError(

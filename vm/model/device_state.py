@@ -1,8 +1,8 @@
-"""What the engine keeps for one device: its streams' load, what lives on it, and the ledger of its memory.
+"""The engine's state of one device: its streams' load, its live instructions, and the ledger of its memory.
 
 In `vm` a *device* is a `DeviceState`; its `backend` is the `Device` of `streams` that does the work.
 
-The fields of the ledger are written by `memory` alone. What is always true of them:
+Only `memory` writes the fields of the ledger. Their invariants:
 
 - `planned` counts the bytes that will be in use once every admitted instruction has run, in program order: the sizes of
   all current copies here, as far as they are known;
@@ -10,12 +10,12 @@ The fields of the ledger are written by `memory` alone. What is always true of t
   need: -1 while a pending meta hides it. `unreserved_bytes` is the sum of the known needs, `unknown` counts the others;
 - `waiting` is a heap, by id, of ready instructions whose memory was not free. Entries that have retired since are
   dropped when they come up;
-- `replicas` are copies that may be valid on other devices, too, least recently used first. It may hold copies of which
-  that is not true any more: whoever reads it checks;
-- `standby` are stale copies that keep their memory until a transfer has arrived: each is one more of the copy's `uses`;
+- `replicas` are copies that may also be valid on other devices, least recently used first. For some entries that is no
+  longer true, so every reader checks;
+- `standby` are stale copies that keep their memory until a transfer has arrived; each counts as one of its `uses`;
 - `mapped` counts the exports of each copy that clients read in place;
-- `reusable` are buffers that no copy owns. Their last users are queued on that stream, so that later instructions of
-  the stream may have them, and nobody else until the stream is drained.
+- `reusable` are buffers that no copy owns. Their last users are queued on that stream, so only later instructions of
+  the stream may reuse them until the stream is drained.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .tensor import Copy, Storage
 
 
-UNCOUNTED = 1 << 30  # bytes that a value may have on however small a device
+UNCOUNTED = 1 << 30  # bytes that a value may have on any device, however small
 
 
 class DeviceState:
@@ -64,7 +64,7 @@ class DeviceState:
         self.name = backend.name
         self.compute = list(backend.compute)
         self.live: dict[Instruction, None] = {}  # instructions that touch this device's memory, in program order
-        self.users: dict[VmSession, None] = {}  # open sessions that have ever had something on one of its streams
+        self.users: dict[VmSession, None] = {}  # open sessions that have ever had instructions on one of its streams
         self.lost: TensordError | None = None  # why nothing is admitted here any more
         self.moved: dict[str, list[int]] = {}  # kind of transfer -> [count, bytes]
         # The ledger.
@@ -89,10 +89,9 @@ class DeviceState:
         moved[1] += nbytes
 
     def refuse_vast(self, nbytes: int, what: str) -> None:
-        """DeviceMemoryError for a value of more bytes than the device has, as a view of one element may stand for.
+        """DeviceMemoryError for a value of more bytes than the device has, which a view of one element may have.
 
-        Views cost nothing. Nobody counts the memory that kernels take for them meanwhile, nor that of copies for
-        clients.
+        Views cost no memory. The temporaries of kernels that read them, and copies for clients, are not counted.
         """
         limit = self.backend.limit
         if nbytes > max(limit, UNCOUNTED):

@@ -1,4 +1,4 @@
-"""What can be reached: open sessions by id, published tensors by name."""
+"""The directory: open sessions by id, published tensors by name."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""Instructions and their life.
+"""Instructions and their states.
 
     WAITING     admitted; operands consumed, edges built
     READY       no unsatisfied edge; memory may still be missing
     DISPATCHED  operands bound to buffers, given to a stream or run by the driving thread
-    EXECUTED    reported, and it stays: its sources' statuses are not final, or its results wait for memory
+    EXECUTED    reported, not yet retired: its sources' statuses are not final, or its results wait for memory
     DONE | FAILED | SKIPPED | CANCELLED   retired: accesses dropped, successors released
 
-`TRANSITIONS` holds every legal step; docs/architecture.md draws it. SKIPPED and CANCELLED only mean that the kernel
-does not run: the instruction keeps its place and retires when its own edges are satisfied, or it would overtake a
-reader in front of it.
+`TRANSITIONS` has every legal transition; docs/architecture.md draws it. SKIPPED and CANCELLED only mean that the kernel
+does not run: the instruction keeps its place and retires when its own edges are satisfied, since it must not overtake
+an earlier reader.
 
 An instruction is a stream's `Task`. `execute` runs on a stream's thread (or inline on the driving thread) and
 touches only the arguments bound at dispatch, `error`, `failures` and the poison slots of its copies. Everything
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Status(StrEnum):
-    """Where an instruction is in its life."""
+    """The state of an instruction."""
 
     WAITING = "WAITING"
     READY = "READY"
@@ -67,7 +67,7 @@ FINAL = frozenset(status for status, steps in TRANSITIONS.items() if not steps)
 
 
 class IllegalTransition(Exception):  # noqa: N818 - named after what happened, not after being an error
-    """The engine tried a step that the table does not allow: a bug in the engine, never the user's fault."""
+    """The engine tried a transition that the table does not allow: a bug in the engine, never the user's fault."""
 
 
 class Instruction:
@@ -132,8 +132,8 @@ class Instruction:
         self, id_: int, session: VmSession, opcode: Opcode, label: str, device: DeviceState, location: int
     ) -> None:
         self.id = id_
-        self.session = session  # whose cancellation and limits it is subject to
-        self.author = session  # whose location numbers it carries
+        self.session = session  # its cancellation and limits apply
+        self.author = session  # its location numbers apply
         self.opcode = opcode
         self.traits = traits = TRAITS[opcode]
         self.label = label
@@ -154,17 +154,17 @@ class Instruction:
         self.hard = 0
         self.soft: dict[Instruction, None] = {}
         self.unlaunched = 0
-        self.queue: SessionQueue | None = None  # a stream has, or had, it from there: soft successors may follow
+        self.queue: SessionQueue | None = None  # set when a stream gets it: soft successors may follow
         self.quick = False  # small and bounded: certain to end within tens of microseconds
         self.on_control = traits.on_control  # runs on the driving thread, whatever its size
-        self.forwarded: Copy | None = None  # the input whose memory its result took over
+        self.forwarded: Copy | None = None  # the input whose memory its result reuses
         self.payload: Any = None  # bytes from outside that become its result's memory
         self.pending = 0
         self.dependents: dict[Instruction, bool] = {}  # -> is the edge hard?
         self.edges: list[tuple[int, Reason, int, bool]] = []
         self.error: TensordError | None = None
         self.revoked: TensordError | None = None  # why, if a cancellation was first
-        self.unclaimed = [True]  # taken by whoever decides its fate: its stream that starts it, or a cancellation
+        self.unclaimed = [True]  # emptied by the stream that starts the instruction, or by a cancellation
         self.origin = False  # the error arose here, and is reported here
         self.failures: dict[Copy, TensordError] | None = None  # results that failed alone
         self.on_retire: Callable[[Instruction], None] | None = None
@@ -180,7 +180,7 @@ class Instruction:
         self.finished = 0
 
     def move(self, status: Status) -> None:
-        """One step of its life; IllegalTransition if the table does not have it."""
+        """Take a transition; IllegalTransition if the table does not have it."""
         if status not in TRANSITIONS[self.status]:
             raise IllegalTransition(f"{self!r}: {self.status} -> {status}\n{story(self)}")
         self.status = status
@@ -191,7 +191,7 @@ class Instruction:
         return self.status in FINAL
 
     def outcome(self) -> Status:
-        """How it ended, from its error."""
+        """The final status, from the error."""
         if self.error is None:
             return Status.DONE
         if self.origin:
@@ -199,7 +199,7 @@ class Instruction:
         return Status.CANCELLED if isinstance(self.error, CancelledError) else Status.SKIPPED
 
     def failure_of(self, copy: Copy) -> TensordError | None:
-        """The error that it leaves in that copy, as far as it is known."""
+        """The error that the instruction leaves in a copy, as far as it is known."""
         if self.error is not None:
             return self.error
         return None if self.failures is None else self.failures.get(copy)
@@ -219,7 +219,7 @@ class Instruction:
         self.settle_poison()
 
     def claim(self) -> bool:
-        """Decide whether it runs; False if somebody has. Taking the one item of a list is atomic."""
+        """Claim the decision whether it runs; False if that is claimed already. Popping the one item is atomic."""
         try:
             self.unclaimed.pop()
         except IndexError:
@@ -228,7 +228,7 @@ class Instruction:
 
     @property
     def cancelled(self) -> bool:
-        """Before it is executed: is it settled already that its kernel does not run? Asked by its stream."""
+        """Is it certain before execution that its kernel does not run? Called by its stream."""
         return not self.unclaimed or self.error is not None
 
     def poisoned_operand(self) -> TensordError | None:
@@ -258,7 +258,7 @@ class Instruction:
                 self.failures[copy] = self.describe(result)
 
     def fail(self, error: BaseException) -> None:
-        """It failed: what it was to write carries the error.
+        """Fail the instruction: the copies that it writes get the error.
 
         Where it was executed before, the error is a late one: its place among the writes of its copies has passed, and
         the driving thread settles who is poisoned. An error that is there already is the right one: the driving thread
@@ -293,7 +293,7 @@ class Instruction:
 
 
 def story(instruction: Instruction) -> str:
-    """What an instruction has lived through, for the error about a step that it cannot take: edges, times, thread."""
+    """The history of an instruction, for the error about an illegal transition: edges, times, thread."""
     where = instruction.author.where(instruction.location) or "an unknown line"
     ran = instruction.stream.name if instruction.queue is not None and instruction.stream is not None else ""
     lines = [f"issued at {where} by session {instruction.author.id}, tick {instruction.admitted}"]

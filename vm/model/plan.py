@@ -1,8 +1,8 @@
-"""Plans: what a signature means to the engine, worked out once.
+"""Plans: resolved signatures, computed once.
 
 A signature (op, attributes, input metas, device, out metas) arrives once per session; every instruction with its
-number uses the plan made from it: metas of the results, the kernel bound to the device's array module, whether it
-may run at once on the driving thread, which inputs' memory a result may take over.
+number uses its plan: the metas of the results, the kernel bound to the device's array module, whether it may run at
+once on the driving thread, and the inputs whose memory a result may reuse.
 """
 
 from __future__ import annotations
@@ -77,12 +77,12 @@ class Plan:
         )
         known = [meta for meta in metas if meta is not None]
         self.work = 0 if self.pending else op.estimate(tuple(known), self.outputs, dict(attributes))
-        # What its results may take at most, where only the kernel decides it.
+        # An upper bound of its results' bytes, if their size depends on data.
         self.most = op.most(tuple(known)) if op.most is not None and not self.pending else 0
         self.forward = forwardable(op, metas, self.outputs)
         self.immediate = (
             op.bounded
-            and op.outputs == 1  # of several results one may fail alone, which is told the long way
+            and op.outputs == 1  # one of several results may fail alone, which the fast path cannot report
             and not self.pending
             and None not in self.outputs
             and op.view is None
@@ -92,7 +92,7 @@ class Plan:
         reads = "".join("" if scalar else "r" for scalar in self.scalars)
         kinds = reads + ("2" if op.dynamic else "w") * len(self.outputs)
         self.layouts: dict[Any, Any] = {}  # of a view op: (offset, strides) of its base -> those of the view, or None
-        # What every record of an op that ran at admission has in common: session, opcode, op, device, operand kinds.
+        # The common fields of all records of an op that ran at admission: session, opcode, op, device, operand kinds.
         self.traits = (session, Opcode.CALL.value, op.name, device.name, kinds)
 
     def with_metas(
@@ -112,7 +112,7 @@ class Plan:
 
 
 def forwardable(op: OpDef, metas: tuple[OperandMeta | None, ...], outputs: OutputMetas) -> tuple[int, ...]:
-    """Inputs whose memory the first result may take over."""
+    """Inputs whose memory the first result may reuse."""
     first = outputs[0] if len(outputs) == 1 else None
     if not op.elementwise or first is None:
         return ()

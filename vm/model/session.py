@@ -21,7 +21,7 @@ ReplySink: TypeAlias = Callable[[int, object, TensordError | None], None]
 
 
 class VmSession:
-    """What the engine keeps for one session.
+    """The engine's state of one session.
 
     `live` are its unfinished instructions in program order; `tensors` what its ids name; `newest` the highest id it
     ever defined, since ids rise and are never reused; `generation` the number of its cancellations, so that a restart
@@ -73,11 +73,11 @@ class VmSession:
         self.cancelled: TensordError | None = None
         self.errors = 0
         self.payload = 0  # bytes of uploads not yet consumed
-        self.answering = 0  # bytes of answers that are being made
+        self.answering = 0  # bytes of answers in preparation
 
     def where(self, location: int) -> str | None:
         """The user's line behind a location number; None for one that was never sent."""
         try:
             return self.locations.get(location)
-        except TypeError:  # from a damaged message that ran before anybody looked at this field
+        except TypeError:  # from a damaged message that ran before this field was checked
             return None

@@ -1,4 +1,4 @@
-"""One session's part of one stream's queue."""
+"""One session's queue on one stream."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from .device_state import DeviceState
     from .instruction import Instruction
 
-UNKNOWN_WORK = 4_000_000  # element operations that a transfer counts for: nobody knows how long it takes
+UNKNOWN_WORK = 4_000_000  # element operations that a transfer counts for, since its duration is unknown
 
 
 class SessionQueue:
-    """What one session has on one stream.
+    """One session's instructions on one stream.
 
-    `queued` counts what the stream has and has not reported, `work` estimates it in element operations; `waiting` are
-    ready instructions that follow, in their order, once the session may queue more (`scheduler.fair_queue`).
+    `queued` counts the instructions that the stream has not reported yet, and `work` estimates them in element
+    operations. `waiting` are ready instructions that wait, in order, for room on the stream (`scheduler.fair_queue`).
     """
 
     __slots__ = ("device", "queued", "stream", "waiting", "work")
@@ -31,17 +31,17 @@ class SessionQueue:
         self.waiting: deque[Instruction] = deque()
 
     def enter(self, instruction: Instruction) -> None:
-        """The stream gets the instruction."""
+        """Count an instruction that is handed to the stream."""
         instruction.queue = self
         self.queued += 1
         self.work += work_of(instruction)
 
     def leave(self, instruction: Instruction) -> None:
-        """The stream has reported it."""
+        """Stop counting an instruction that the stream has reported."""
         self.queued -= 1
         self.work -= work_of(instruction)
 
 
 def work_of(instruction: Instruction) -> int:
-    """What it counts for, in element operations."""
+    """The instruction's weight, in element operations."""
     return UNKNOWN_WORK if instruction.plan is None else instruction.plan.work

@@ -4,12 +4,12 @@ A *tensor* is what a handle names: a meta, a home device and a view of a storage
 a version counter and at most one current copy per device. A *copy* (mirrored object) is the mirror of one storage in
 one device memory, and the only thing dependencies are about.
 
-What is always true:
+Invariants:
 - a copy is `current` exactly while its storage's map holds it; a copy that left the map is never written again;
 - `uses` counts the live instructions with an access to the copy. A copy that is not current and has no uses has no
-  buffer: whoever takes the last of the two away frees it;
+  buffer: the buffer is freed when the later of the two conditions becomes true;
 - `queued` counts those of the `uses` that are dispatched, and `stream` is the one stream they went to, or None if they
-  went to several. When all uses of a dead copy are queued on one stream, later instructions of that stream may have
+  went to several. When all uses of a dead copy are queued on one stream, later instructions of that stream may reuse
   its buffer at once;
 - `writer` is the leading write of the access list, or None once it is finished; `readers` are the unfinished reads
   that came after it. A finished access leaves in O(1).
@@ -62,7 +62,7 @@ class Copy:
         self.buffer: Buffer | None = None
         self.poison: TensordError | None = None
         self.writer: Instruction | None = None
-        self.readers: dict[Instruction, None] | None = None  # None is an empty one: most copies never need it
+        self.readers: dict[Instruction, None] | None = None  # None for an empty one: most copies never need it
         self.uses = 0
         self.queued = 0
         self.stream: Stream | None = None
@@ -71,7 +71,7 @@ class Copy:
 
     @property
     def is_or_will_be_valid(self) -> bool:
-        """Healthy and there; or to be written by what gives the version its value: no transfer has to arrive first."""
+        """Is the copy healthy and valid, or to be written by the version's producer, without any transfer?"""
         writer = self.writer
         if writer is None:
             return self.poison is None
@@ -84,9 +84,9 @@ class Copy:
 class Storage:
     """The logical object behind one or more tensors.
 
-    `copies` maps a device's device to its whole current copy; `views` (rarely there) maps (device, view) to a current
-    copy of that view's bytes alone. `sharers` counts the live tensors on it, in program order. `account` is that of the
-    session that made it; None for one that has never had a value, since what was to make it was refused.
+    `copies` maps a device state to its whole current copy; `views` (rarely used) maps (device state, view) to a current
+    copy of that view's bytes alone. `sharers` counts the live tensors on the storage, in program order. `account` is
+    that of the session that made the storage; None if it never had a value, since its maker was refused.
     """
 
     __slots__ = ("account", "copies", "nbytes", "sharers", "version", "views")
@@ -110,8 +110,8 @@ class Tensor:
 
     `strides` is None for a packed tensor that covers its storage from the start. `holders` counts the handles and
     names that hold it. `dependents` are the instructions and tensors whose metas wait for this one's; `meta_error` is
-    why the meta will never be known, since what was to decide it failed. `bound` tells whether an instruction was ever
-    bound to it: until then nobody but its session's table knows the object.
+    the error of the producer, if the meta will never be known. `bound`: an instruction was bound to the tensor; until
+    then only its session's table refers to the object.
     """
 
     __slots__ = ("bound", "dependents", "holders", "home", "meta", "meta_error", "offset", "storage", "strides")
@@ -128,7 +128,7 @@ class Tensor:
         self.meta_error: TensordError | None = None
 
     def await_meta(self, instruction: Instruction) -> None:
-        """If the meta is pending, the instruction waits for it; if it will never be known, it is doomed."""
+        """Make the instruction wait for a pending meta; doom the instruction if the meta will never be known."""
         if self.meta_error is not None:
             instruction.error = instruction.error or self.meta_error
         elif self.meta is None:

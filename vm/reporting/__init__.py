@@ -1,7 +1,7 @@
-"""What a machine tells of itself.
+"""Reports about a machine.
 
-- `questions`: what a session may ask
+- `questions`: the questions that a session may ask
 - `statistics`, `device_rows`, `tensor_rows`: counters and tables
-- `invariants`: what is always true of an engine, checked
+- `invariants`: checks of an engine's invariants
 - `live_trace`: the ring and the live instructions, in slices; `locations`: the lines behind location numbers
 """

@@ -1,4 +1,4 @@
-"""The devices of a machine, described: memory, options, transfers, what each stream does."""
+"""Rows that describe devices: memory, options, transfers, the state of each stream."""
 
 from __future__ import annotations
 

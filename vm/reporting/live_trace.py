@@ -1,9 +1,9 @@
-"""A picture of the ring and the live instructions, taken in passing and handed out in slices.
+"""A snapshot of the ring and the live instructions, taken and handed out in slices.
 
-A daemon may have a hundred thousand live instructions while others wait for its answers, so nothing here takes long at
-once: what lives is listed and then flattened slice by slice; what retires meanwhile is in the ring, whose list is
-copied last. So the picture is consistent as of that moment, `taken`, but for what was admitted after the listing and
-still lives, which nothing in the picture waits for.
+A daemon may have a hundred thousand live instructions while other sessions wait for its answers, so no step here takes
+long: live instructions are listed, then flattened slice by slice. Those that retire meanwhile are in the ring, whose
+list is copied last. So the snapshot is consistent as of that moment, `taken`, except that it lacks instructions that
+were admitted after the listing and are still live; no instruction in the snapshot waits for one of those.
 
 A slice is a list of entries; see `parts` for what they are and how they become records again.
 """
@@ -20,15 +20,15 @@ from ..tracing.ring import flatten
 if TYPE_CHECKING:
     from ..engine import Engine
 
-SLICE = 256  # entries, or as many edges as weigh the same
-EDGES = 1024  # flat fields of edges in one entry; the rest follows in entries of their own
-_WEIGHT = 32  # fields of edges that weigh as much as an entry
+SLICE = 256  # entries, or edges of the same weight
+EDGES = 1024  # flat fields of edges in one entry; further edges follow in entries of their own
+_WEIGHT = 32  # fields of edges that weigh as much as one entry
 
 Entry = Any  # a tuple of plain values, or the head, a dict
 
 
 def trace_parts(engine: Engine, where: Where, since: int = 0, *, live: bool = True) -> Iterator[list[Entry]]:
-    """The picture in slices. `since`: only what was erased after that tick; `live`: with what has not finished."""
+    """The snapshot in slices. `since`: only records erased after that tick; `live`: include live instructions."""
     part: list[Entry] = []
     weight = 0
     for entry in _entries(engine, where, since, live=live):
@@ -65,7 +65,7 @@ def _head(engine: Engine, since: int) -> dict[str, Any]:
 
 
 def _later(entries: deque[tuple[Any, ...]], since: int) -> Iterable[tuple[Any, ...]]:
-    """Those that were erased after a tick: they are the last ones."""
+    """The records that were erased after a tick, which are the last ones."""
     if not since:
         return list(entries)
     found: list[tuple[Any, ...]] = []
@@ -78,7 +78,7 @@ def _later(entries: deque[tuple[Any, ...]], since: int) -> Iterable[tuple[Any, .
 
 
 def _with_location(entry: tuple[Any, ...], where: Where, told: set[tuple[int, int]]) -> Iterator[Entry]:
-    """The entry, behind the text of its location if that was not told before."""
+    """The entry, preceded by the text of its location if that was not sent before."""
     place = (entry[1][0], entry[7]) if len(entry) == IMMEDIATE else (entry[15], entry[16])
     if place not in told:
         told.add(place)

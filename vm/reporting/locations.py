@@ -1,7 +1,7 @@
-"""The users' lines behind location numbers, also of sessions that have ended while their records are in the ring.
+"""The users' lines behind location numbers, also for ended sessions whose records are still in the ring.
 
-Locations are numbers of a session, resolved when somebody asks. A session's table goes with it; the last tables are
-kept here, as many as say anything about 16,384 records and no more than a hostile client may make us keep.
+A location is a number of a session, resolved on demand. A session's table ends with the session; this file keeps the
+last tables, enough for the ring's 16,384 records, and within bounds that a hostile client cannot exceed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Places:
         return table.get(location, "")
 
     def ended(self, session: VmSession) -> None:
-        """The session is over: keep its table, and forget the oldest ones beyond the bounds."""
+        """Keep the table of an ended session, and drop the oldest tables beyond the bounds."""
         size = sum(map(len, session.locations.values()))
         if not session.locations or size > TEXT or session.id in self._ended:
             return

@@ -1,4 +1,4 @@
-"""Looking into the engine: counters and residency, as plain values."""
+"""Statistics of the engine: counters and residency, as plain values."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def statistics(engine: Engine, session: VmSession | None) -> dict[str, Any]:
 
 
 def device_statistics(device: DeviceState) -> dict[str, Any]:
-    """Memory in bytes, and what is queued on each stream."""
+    """Memory in bytes, and the length of each stream's queue."""
     return {
         "allocated": device.backend.allocated,
         "planned": device.planned,

@@ -1,7 +1,7 @@
-"""The largest tensors of a machine, described. Only those that are asked for: there may be a million of them.
+"""Rows that describe the largest tensors of a machine. Only the requested number: there may be a million tensors.
 
-Looking through them is sliced, like the trace: between two slices the machine goes on, so a tensor that was released
-meanwhile is left out.
+The search is sliced, like the trace: between two slices the machine goes on, so a tensor that was released meanwhile is
+left out.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def tensor_slices(engine: Engine, limit: int, session: int, on: str) -> Iterator
         _keep_largest(largest, [found for found in chunk if device is None or _is_on(found[3], device)], limit)
         yield []
     if not largest:
-        yield []  # an answer has a slice, also where there is no tensor
+        yield []  # an answer has at least one slice, even without tensors
     largest.sort(reverse=True)
     named: dict[int, list[str]] = {}
     for name, tensor in engine.directory.names.items():
@@ -52,7 +52,7 @@ def tensor_slices(engine: Engine, limit: int, session: int, on: str) -> Iterator
 
 
 def _keep_largest(heap: list[Found], more: list[Found], limit: int) -> None:
-    """The `limit` largest of both, as a heap. (`heapq.nlargest` would sort what it has again for every slice.)"""
+    """The `limit` largest of both, as a heap. (`heapq.nlargest` would sort its result again for every slice.)"""
     for found in more:
         if len(heap) < limit:
             heapq.heappush(heap, found)
@@ -61,7 +61,7 @@ def _keep_largest(heap: list[Found], more: list[Found], limit: int) -> None:
 
 
 def _handles(engine: Engine, session: int) -> Iterator[Found]:
-    """Every handle, and every name of a tensor without handles, as of when its session's turn comes."""
+    """Every handle, and every name of a tensor without handles, as of its session's turn."""
     seen: set[int] = set()
     sessions = list(engine.directory.sessions.values()) if not session else [engine.directory.sessions[session]]
     for one in sessions:
@@ -105,7 +105,7 @@ def _row(session: int, id_: int, tensor: Tensor, names: list[str]) -> dict[str, 
 
 
 def _is_view(tensor: Tensor) -> bool:
-    """Is it laid out otherwise than its storage? What lies in a client's memory has strides, too, but all of it."""
+    """Is the tensor laid out differently from its storage? Tensors in a client's memory have strides, but are whole."""
     meta = tensor.meta
     if tensor.strides is None or meta is None:
         return False
@@ -113,7 +113,7 @@ def _is_view(tensor: Tensor) -> bool:
 
 
 def shape_of(tensor: Tensor) -> dict[str, Any]:
-    """What a tensor is and where: shape, dtype and bytes are None while its meta is pending."""
+    """A tensor's properties and places; shape, dtype and bytes are None while its meta is pending."""
     meta = tensor.meta
     return {
         "shape": None if meta is None else list(meta.shape),
@@ -126,6 +126,6 @@ def shape_of(tensor: Tensor) -> dict[str, Any]:
 
 
 def _error_of(tensor: Tensor) -> str:
-    """What it would raise; empty while there is no reason to."""
+    """The error that reading the tensor would raise; empty if it is healthy."""
     error = tensor.meta_error or next((c.poison for c in tensor.storage.current() if c.poison is not None), None)
     return "" if error is None else f"{type(error).__name__}: {error}"

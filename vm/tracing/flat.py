@@ -1,4 +1,4 @@
-"""Flat entries of the ring, and how they become records again. Knows nothing of the engine: clients inflate, too.
+"""Flat entries of the ring, and their conversion to records. Knows nothing of the engine: clients inflate, too.
 
 Two forms. The long one has `Record`'s fields with operands and edges flat and the location still a number of its
 session; the short one is of an instruction that ran at admission and never had an edge.
@@ -13,7 +13,7 @@ from .record import EdgeRecord, Kind, OperandRecord, Record
 
 LONG = 18  # fields of the long form
 IMMEDIATE = 9  # fields of the short form
-ERASED = {LONG: 12, IMMEDIATE: 3}  # where they hold the tick of their erasure
+ERASED = {LONG: 12, IMMEDIATE: 3}  # form -> position of the erasure's tick
 KINDS = {"r": Kind.CONST.value, "w": Kind.MUT.value, "2": Kind.MUT2.value}
 
 # (session, location number) -> the user's line, "" if unknown
@@ -53,7 +53,7 @@ def inflate(entry: Sequence[Any], where: Where) -> Record:
 
 
 def inflate_immediate(entry: Sequence[Any], where: Where) -> Record:
-    """The short form: it ran where it was admitted, between two ticks, and nothing stood in its way."""
+    """The record of a short entry: it ran at admission, between two ticks, and waited for nothing."""
     id_, (session, opcode, op, device, kinds), copies, erased, received, started, finished, location, nbytes = entry
     ids, versions = copies[::2], copies[1::2]
     return Record(

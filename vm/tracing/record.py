@@ -1,7 +1,7 @@
 """A trace record: one finished or live instruction, flat.
 
-The engine's ring keeps plain tuples of atoms in the order of the fields below, since whatever lives is walked by
-the garbage collector; `Record` gives them names when somebody asks.
+The engine's ring keeps plain tuples of atoms in the order of the fields below, since the garbage collector walks all
+live objects; `Record` names the fields on demand.
 
 Ticks are the engine's logical clock: it counts admissions and erasures. They say which accesses were still in an
 access list when an instruction was admitted, so that `verify` can recompute every edge.
@@ -40,7 +40,7 @@ class EdgeRecord(NamedTuple):
 
 
 class Record(NamedTuple):
-    """One instruction. Times are `time.perf_counter_ns`, 0 where it never got there."""
+    """One instruction. Times are `time.perf_counter_ns`, 0 for a state that it never reached."""
 
     id: int
     session: int
@@ -64,5 +64,5 @@ class Record(NamedTuple):
 
 
 def times(record: Record) -> tuple[int, ...]:
-    """The stamps of a record in the order in which they should be, 0 where it never got there."""
+    """The stamps of a record in their proper order, 0 for a state that it never reached."""
     return record.received, record.ready, record.dispatched, record.started, record.finished

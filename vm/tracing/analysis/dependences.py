@@ -1,11 +1,12 @@
-"""The rules of dependence as a model of their own: what an admitted instruction waits for, worked out anew.
+"""An independent model of the dependence rules: recomputes the sources of an admitted instruction.
 
 Shared by `verify` and `graph` and by nothing in the engine: a checker that ran the engine's code would repeat its
 mistakes.
 
     Every mirrored object has an access list: at most one leading write, then reads.
     A read waits for the leading write. A write waits for every access in the list, and replaces it.
-    Nothing waits for itself. Who both reads and writes a copy makes one access, a write, with one edge per source.
+    No instruction waits for itself. An instruction that reads and writes a copy makes one access, a write, with one
+    edge per source.
     A Barrier waits for every earlier instruction of its session that is still live. What an earlier
     live barrier of the session waits for is left to that barrier.
 """

@@ -5,9 +5,9 @@
     N lines     the fields of `Record` in their order, as an array; operands and edges as arrays of such arrays
     last line   {"records": N, "sha256": "..."}, the checksum of every byte above this line
 
-Whoever opens a file trusts none of its bytes: `load` either returns records whose every field has its type and
-range, or raises ProtocolError with the file, the line and what to do. What the records claim is another question,
-which `verify` answers; so a file may well hold two instructions with the same id.
+No byte of a file is trusted: `load` either returns records whose every field has its type and range, or raises
+ProtocolError with the file, the line and a remedy. `load` does not check whether the records are consistent; `verify`
+does. So a loaded file may have two instructions with the same id.
 
 Files are written by `recording`. Older versions are read: up to version 2 a wait over some tensors is a Barrier as
 well, and version 1 lacks `taken`, the time of recording in the clock of the records, which is 0 then.

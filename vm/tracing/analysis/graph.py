@@ -1,4 +1,4 @@
-"""The logical DAG of a trace, for people: who depends on whom, whether or not anybody had to wait.
+"""The logical DAG of a trace, for people: all dependences, whether or not an instruction had to wait.
 
 The engine makes an edge only to an access that is still live. For a reader that is not the whole story: a source that
 had finished just before the admission is a dependence too. So the DAG is built by the same rules, but with access
@@ -21,7 +21,7 @@ from .trace import Trace
 
 
 class Mark(StrEnum):
-    """What became of a dependence."""
+    """The outcome of a dependence."""
 
     WAITED = "waited"  # an edge, and the source had to be done first
     ELIDED = "elided"  # an edge, but dispatch left the waiting to the stream

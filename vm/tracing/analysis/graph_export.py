@@ -55,7 +55,7 @@ LEGEND = (
     "dotted: met, the source was done before the admission",
     "red: missing, see tensord trace verify",
 )
-# An arrow that stands for several dependences looks like the one that matters most.
+# An arrow for several dependences is drawn like the most important of them.
 _WEIGHT = (Mark.MET, Mark.ELIDED, Mark.WAITED, Mark.MISSING)
 _MERMAID_PLAIN = frozenset(" _.,:/()+-=")
 
@@ -105,7 +105,7 @@ def _dot(graph: Graph, *, legend: bool) -> Iterator[str]:
     for source, target, reasons, mark in _arrows(graph.edges):
         yield f"  n{source} -> n{target} [label={_dot_quoted([reasons])} {_DOT_STYLES[mark]}];"
     if legend:
-        # Here at the end, since clusters inherit what is said before them.
+        # Here at the end, since clusters inherit the settings before them.
         yield f"  labelloc=b; labeljust=l; fontsize=9; label={_dot_quoted(LEGEND)};"
     yield "}"
 

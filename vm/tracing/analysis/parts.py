@@ -1,4 +1,4 @@
-"""Slices of a picture, as they come from a machine, and the trace that they are. The other end of `picture`.
+"""From the slices of a snapshot, as a machine sends them, to a trace. The other end of `picture`.
 
 What an entry is shows in its length: the long and the short form of a record (see `flat`), a location (session, number,
 text), more edges of the instruction before (id, flat edges), or the head, a dict. An instruction that retired while the

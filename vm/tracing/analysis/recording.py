@@ -1,8 +1,8 @@
-"""A trace file that is written while its records come in, and is whole whatever ends it.
+"""A trace file that is written while its records arrive, and is complete however the recording ends.
 
-The first line holds counts that are known only in the end, and the last one a checksum of everything above. So room is
-left in the first line, which is filled in at the end, and the checksum is taken by reading what was written once more.
-Until then the file has another name: whoever finds FILE finds a whole trace.
+The first line has counts that are known only at the end, and the last line a checksum of everything above. So the first
+line is reserved and filled in at the end, and the checksum is computed by reading the written file again. Until then
+the file has another name, so that FILE is always a complete trace.
 
 When the disk is full, the last records make room for the last line.
 """
@@ -27,7 +27,7 @@ _BATCH = 256  # records per write: what is lost at most for want of room
 
 
 class Recording:
-    """Writes `path`. A context manager: what was not finished is abandoned, and leaves nothing behind.
+    """Writes `path`. A context manager: an unfinished file is removed.
 
     `nbytes` and `records` count what has been written. Methods raise OSError, with the path.
     """
@@ -123,7 +123,7 @@ class Recording:
         return digest.hexdigest()
 
     def abandon(self) -> None:
-        """Leave nothing behind."""
+        """Remove the unfinished file."""
         if not self._file.closed:
             with suppress(OSError):
                 self._file.close()
@@ -154,7 +154,7 @@ def save(trace: Trace, path: str | Path) -> None:
 
 
 def write_through(trace: Trace, target: Path) -> None:
-    """Write to what is no regular file, from the beginning to the end."""
+    """Write to a file that is not regular, from the beginning to the end."""
     digest = hashlib.sha256()
     try:
         with target.open("wb") as file:

@@ -1,8 +1,8 @@
-"""What no edge says: who stood behind whom on a stream, and when each instruction let go of those behind it.
+"""The order of instructions on a stream, which no edge records, and when each released the next one.
 
-A stream runs one instruction at a time, in order, so whoever is dispatched to it waits for the one before it, whether
-or not their operands have anything to do with each other. The order is read from the times of starting. The driving
-thread counts as one stream, whatever devices it works for: their "control" streams share its time.
+A stream runs one instruction at a time, in order, so each instruction waits for the one before it, even if they have no
+operands in common. The order is derived from the start times. The driving thread counts as one stream for all devices:
+their "control" streams share its time.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class StreamOrder:
             self._places |= {record.id: place for place, record in enumerate(records)}
 
     def ended(self, record: Record) -> int:
-        """When `record` let go of what waits for it; if it has not, when the trace was taken."""
+        """When `record` released its successors; if it has not, when the trace was taken."""
         return self._ends.get(record.id, self.until)
 
     def before(self, record: Record) -> Record | None:
-        """Who started last before `record` on its stream; before what has not started, who started last of all."""
+        """The one that started last before `record` on its stream; the last of all if `record` has not started."""
         records = self._streams.get(_stream(record), ())
         if record.started:
             place = self._places[record.id]
@@ -41,9 +41,9 @@ class StreamOrder:
         return records[-1] if records and record.status == "DISPATCHED" else None
 
     def ahead(self, record: Record) -> Record | None:
-        """Who stood in front of `record` on its stream: the one before it, if that ended only after `record` was ready.
+        """The instruction ahead of `record` on its stream, if that one ended only after `record` was ready.
 
-        What had ended by then held nobody up.
+        An instruction that had ended by then delayed no other.
         """
         before = self.before(record)
         if before is None or self.ended(before) <= (record.ready or record.received):
@@ -52,12 +52,12 @@ class StreamOrder:
 
 
 def is_live(record: Record) -> bool:
-    """Whether others may still have to wait for it."""
+    """May others still have to wait for the instruction?"""
     return not record.finished and not record.erased
 
 
 def _ends(trace: Trace, until: int) -> dict[int, int]:
-    """What never ran, since it was skipped, let go when its last source had."""
+    """When a skipped instruction, which never ran, released its successors: when its last source had."""
     ends: dict[int, int] = {}
     for record in trace.records:
         if record.finished:

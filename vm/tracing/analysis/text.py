@@ -1,4 +1,4 @@
-"""How instructions and times are written for people, the same in pictures, trees and tables."""
+"""Formatting of instructions and times for people, the same in pictures, trees and tables."""
 
 from __future__ import annotations
 

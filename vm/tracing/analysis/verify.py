@@ -28,7 +28,7 @@ _TIMES = ("received", "ready", "dispatched", "started", "finished")
 
 
 class ProblemKind(StrEnum):
-    """What is wrong."""
+    """The kind of a contradiction."""
 
     MISSING = "missing edge"
     SUPERFLUOUS = "superfluous edge"

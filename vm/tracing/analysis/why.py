@@ -1,10 +1,10 @@
-"""Why an instruction took as long as it did: what it waited for, what that waited for, and so on.
+"""Why an instruction took as long as it did: its waits, the waits of its sources, and so on.
 
-After the stories of dask/distributed, with times. An instruction waits for the sources of its edges, whether the
-scheduler held it back or a stream did (elided edges), and for whoever ran before it on its stream. The critical path
-goes from an instruction to the one of these that let go last, since without the others it would have started no
-earlier. It ends where something began as soon as it could, at the latest when the explained instruction was received,
-so its spans add up to the time from there to the end.
+After the stories of dask/distributed, with times. An instruction waits for its edges' sources (in the scheduler or
+on a stream, if elided) and for the instruction before it on its stream. The critical path goes from an instruction to
+the one of these that released it last, since without the others it would have started no earlier. The path ends at an
+instruction that began without delay, at the latest when the explained instruction was received, so its spans add up to
+the time from there to the end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .trace import Trace
 class Wait:
     """One instruction that another waited for, followed. `edges` are those to it; `behind` says that it stood in front
     on the same stream; at least one of the two holds. `waited` is how many nanoseconds passed from the moment the
-    instruction was received until the source let go; `critical`, whether the critical path goes here."""
+    instruction was received until the source released it; `critical`: the critical path goes through here."""
 
     source: int
     edges: tuple[EdgeRecord, ...]
@@ -116,19 +116,19 @@ def why(trace: Trace, instruction: int, *, depth: int = 8) -> Explanation:
 
 
 def waited_on_stream(edge: EdgeRecord, record: Record, source: Record | None) -> bool:
-    """Whether `record` sat dispatched behind the source of an elided edge: the scheduler did not wait, a stream did."""
+    """Did `record` wait on a stream, already dispatched, for the source of an elided edge?"""
     return edge.elided and source is not None and (is_live(source) or source.finished > record.dispatched)
 
 
 class _Blockers:
-    """Who held an instruction up, by edge or on its stream."""
+    """The instructions that delayed another, by an edge or on its stream."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
         self.order = StreamOrder(trace)
 
     def of(self, record: Record) -> list[_Blocker]:
-        """The latest to let go first. None of those that live has, but what has not even started will be later."""
+        """Sort the latest release first. Live instructions have not released; those not started will be later still."""
         by_source: dict[int, list[EdgeRecord]] = {}
         for edge in record.edges:
             by_source.setdefault(edge.source, []).append(edge)

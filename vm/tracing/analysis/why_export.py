@@ -11,14 +11,14 @@ from .stream_order import is_live
 from .text import duration, edge_name, name, place, printable, remark, status
 from .why import Explanation, Span, Story, Wait, waited_on_stream
 
-# A barrier over a full ring waits for thousands; the latest tell why.
+# A barrier over a full ring waits for thousands; the latest ones explain the wait.
 _WIDEST = 20
 _LONGEST_PATH = 40
 _MET_SHOWN = 8
 
 
 def to_text(explanation: Explanation) -> str:
-    """A tree of waits, what had been done before, then the critical path."""
+    """A tree of waits, the dependences that had been met before, then the critical path."""
     story = explanation.story
     lines = [_headline(story)]
     if story.record.location:
@@ -77,7 +77,7 @@ def _branch(record: Record, wait: Wait) -> str:
 
 
 def _spent(story: Story) -> str:
-    """What the headline says behind the name and the place."""
+    """The rest of the headline, behind name and place."""
     return _headline(story).removeprefix(f"{name(story.record)}  {place(story.record)}")
 
 
