@@ -55,19 +55,22 @@ class Snapshot(NamedTuple):
     location: LocationNumber
 
 
+KEY: Any = Snapshot  # the declarations that there are are a closed type
+
+
 @pytest.fixture
 def trial() -> Iterator[None]:
     """The row in the table, and the form of the message."""
     patch = pytest.MonkeyPatch()
     traits = Traits("snapshot", on_control=True, host_visible=True)
-    patch.setitem(messages.DECLARATIONS, join(patch, MessageKind, "SNAPSHOT", KIND), Snapshot)
+    patch.setitem(messages.DECLARATIONS, join(patch, MessageKind, "SNAPSHOT", KIND), KEY)
     patch.setitem(TRAITS, join(patch, Opcode, "SNAPSHOT", NAME), traits)
     patch.setitem(opcodes._BY_TEXT, NAME, traits)
-    patch.setitem(messages.KINDS, Snapshot, KIND)
-    fields = forms.fields_of(Snapshot)
+    patch.setitem(messages.KINDS, KEY, KIND)
+    fields = forms.fields_of(KEY)
     patch.setitem(forms.FIELDS, KIND, fields)
     patch.setitem(roles.ROLES, KIND, tuple((n, field) for n, field in enumerate(fields.values(), 1) if field.role))
-    patch.setitem(forms.FORMS, KIND, forms.form_of(Snapshot))
+    patch.setitem(forms.FORMS, KIND, forms.form_of(KEY))
     yield
     patch.undo()
 
@@ -96,7 +99,7 @@ def install(bare: Bare) -> None:
         instruction.on_retire = instruction.on_doom = answer
         scheduler.admit(instruction)
 
-    admission.handlers[Snapshot] = snapshot
+    admission.handlers[KEY] = snapshot
 
 
 def install_rule(oracle: Oracle) -> None:
@@ -106,7 +109,7 @@ def install_rule(oracle: Oracle) -> None:
         value = session.tensors[message.id].value
         session.reply(message.request, None if value.array is None else value.array.tolist(), None)
 
-    oracle.handlers[Snapshot] = snapshot
+    oracle.handlers[KEY] = snapshot
 
 
 @pytest.fixture
@@ -206,7 +209,7 @@ def test_the_serial_engine_gives_the_same_with_its_rule(client: Client) -> None:
     oracle = Oracle({"cpu:0": []}, lambda *_: None)
     install_rule(oracle)
     session = oracle.open_session(lambda request, value, _: answers.__setitem__(request, value))
-    program = (
+    program: tuple[Any, ...] = (
         Upload(1, (1,), "float64", "cpu:0", np.array([3.0]), 1),
         Signature(1, "negative", (), (ONE,), "cpu:0", None),
         Call(1, (1,), (2,), 0, 1),
