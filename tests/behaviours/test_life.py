@@ -216,12 +216,12 @@ def test_who_waits_for_credit_can_release(session, stuck):
 def test_who_waits_for_credit_can_close(session, stuck, monkeypatch):
     """Behaviour 47: close returns, and the submitter learns of it."""
     thread, _, ended, _ = stuck
-    machine = machine_of(session)
+    machine, device = machine_of(session), device_of(session, "cpu:0")
     detach = machine.detach
 
     def detach_and_go_on(inner: Any) -> None:
         detach(inner)
-        device_of(session, "cpu:0").resume("compute")  # or close would have to give up on the stream first
+        device.resume("compute")  # or close would have to give up on the stream first
 
     monkeypatch.setattr(machine, "detach", detach_and_go_on)
     session.close()
