@@ -169,7 +169,8 @@ def stuck(session, monkeypatch) -> Any:
     session.sync()
     made: list[Any] = []
     ended: list[BaseException | None] = []
-    device_of(session, "cpu:0").hold("compute")
+    device = device_of(session, "cpu:0")
+    device.hold("compute")
 
     def submit() -> None:
         try:
@@ -184,7 +185,7 @@ def stuck(session, monkeypatch) -> Any:
     until(session, lambda: len(inner.live) > 64 and machine.waiting.role.locked())
     assert thread.is_alive()
     yield thread, made, ended, x
-    device_of(session, "cpu:0").resume("compute")
+    device.resume("compute")
     thread.join(WAIT)
     assert not thread.is_alive()
 
