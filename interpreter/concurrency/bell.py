@@ -11,6 +11,9 @@ import threading
 from contextlib import suppress
 
 
+SLICE = 0.5  # seconds after which a sleeper looks for signals
+
+
 class Bell:
     """Wakes a thread that does nothing but sleep."""
 
@@ -26,5 +29,13 @@ class Bell:
             self._lock.release()
 
     def sleep(self, timeout: float | None) -> bool:
-        """Sleep until rung; False after `timeout` seconds."""
-        return self._lock.acquire(timeout=-1 if timeout is None else max(timeout, 0.0))
+        """Sleep until rung; False after `timeout` seconds.
+
+        In slices where there is no timeout: a signal that arrives after Python has looked for signals, and before the
+        thread sleeps in the kernel, wakes nothing. Ctrl-C would then wait for a ring.
+        """
+        if timeout is not None:
+            return self._lock.acquire(timeout=max(timeout, 0.0))
+        while not self._lock.acquire(timeout=SLICE):
+            pass
+        return True
