@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from contextlib import suppress
 
-
 SLICE = 0.5  # seconds after which a sleeper looks for signals
 
 
