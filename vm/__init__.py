@@ -10,5 +10,6 @@
 - `tracing/`: records, the ring of them; `tracing/analysis/`: the tools that read a trace
 - `model/`: what there is: tensors and copies, instructions and their life, devices, sessions, plans
 
-Beside them: `serial/`, the engine without a scheduler, which is the oracle; `log`, the machine's log.
+Beside them: `serial/`, an engine without a scheduler that users can choose and that the tests compare with; `log`, the
+machine's log.
 """

@@ -108,7 +108,7 @@ class Admission:
     def take(self, session: VmSession, array: Sequence[Any]) -> None:
         """Admit one message, and dispatch ready instructions at once, so that the next message may find them done."""
         try:
-            if array[0] is CALL and self._run_inline(session, array):  # False equals it, too, and is none
+            if array[0] is CALL and self._run_inline(session, array):  # not ==: False equals CALL
                 return
             message = decode_message(array)
             self.handlers[type(message)](session, message)

@@ -77,7 +77,7 @@ class Inline:
         if not device.compute[0].inline or len(inputs) != len(plan.metas) or len(outputs) != 1:
             return False
         if type(inputs) is not tuple or type(outputs) is not tuple:
-            return False  # nobody sends lists in a hurry; a dict has a length and keys, too, and bytes are numbers
+            return False  # lists take the long way; a dict has a length and keys, too, and bytes hold numbers
         output = outputs[0]
         if type(number) is not int or type(output) is not int or type(released) is not int or type(location) is not int:
             return False  # a bool or a float may equal one
