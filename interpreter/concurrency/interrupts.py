@@ -62,6 +62,11 @@ class Shield:
         if not self._users and threading.get_ident() == self._main and signal.getsignal(signal.SIGINT) == self._handle:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
+    @property
+    def sleeping(self) -> bool:
+        """Is the main thread in a sleep behind the shield? If that thread asks, it does so in a signal handler."""
+        return self._exposed
+
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self._depth and not self._noted and not self._exposed:
             self._noted = True
@@ -99,14 +104,22 @@ SHIELD = Shield()
 
 
 class ShieldedLock:
-    """A lock under which Ctrl-C is only noted. `owner` is the ident of the thread that has it; 0 while none has."""
+    """A lock under which Ctrl-C is only noted. `owner` is the ident of the thread inside of it; 0 while none is.
 
-    __slots__ = ("_lock", "locked", "owner")
+    Handlers of other signals run between any two bytecodes of the main thread, so also when it has the lock already and
+    is no owner yet, or no owner any more. Such a handler may go in, since nothing is half done there: the lock is
+    re-entrant. Where its thread is the owner, its caller has to refuse.
+    """
+
+    __slots__ = ("_lock", "owner")
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.locked = self._lock.locked
+        self._lock = threading.RLock()
         self.owner = 0
+
+    def locked(self) -> bool:
+        """Is a thread inside?"""
+        return self.owner != 0
 
     def __enter__(self) -> None:
         SHIELD.__enter__()

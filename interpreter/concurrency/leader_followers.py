@@ -132,9 +132,13 @@ class LeaderFollowers:
         return leader is not None and leader[1] == threading.get_ident()
 
     def wake(self) -> None:
-        """Wake the threads whose wait is over. Called after work was done."""
+        """Wake the threads whose wait is over. Called after work was done.
+
+        A leader that did the work looks for itself, but for one that sleeps below a signal handler that did the work.
+        """
         leader = self.leader
-        if leader is not None and leader[1] != threading.get_ident() and (self.closed or leader[0]()):
+        looks = leader is None or (leader[1] == threading.get_ident() and not SHIELD.sleeping)
+        if leader is not None and not looks and (self.closed or leader[0]()):
             self._duty.ring()
         for follower in list(self.followers):
             if self.closed or follower.predicate():

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Iterator
 
 import pytest
 
-from tensord.interpreter.concurrency.interrupts import Shield
+from tensord.interpreter.concurrency.interrupts import Shield, ShieldedLock
 
 
 @pytest.fixture
@@ -85,3 +86,48 @@ def test_after_the_sleep_the_shield_is_up_again(shield: Shield) -> None:
     assert reached == ["the end"]
     with shield:  # and nothing of it is left
         pass
+
+
+class TestTheLock:
+    def test_it_names_its_owner(self) -> None:
+        lock = ShieldedLock()
+        assert not lock.locked()
+        with lock:
+            assert lock.locked()
+            assert lock.owner == threading.get_ident()
+        assert (lock.locked(), lock.owner) == (False, 0)
+
+    def test_a_second_thread_waits(self) -> None:
+        lock, inside = ShieldedLock(), threading.Event()
+
+        def enter() -> None:
+            with lock:
+                inside.set()
+
+        thread = threading.Thread(target=enter)
+        with lock:
+            thread.start()
+            assert not inside.wait(0.05)
+        assert inside.wait(10)
+        thread.join()
+
+    @pytest.mark.parametrize("when", ["before it is the owner", "after it was the owner"])
+    def test_a_signal_handler_between_lock_and_owner_may_go_in(self, when: str) -> None:
+        lock, entered = ShieldedLock(), []
+
+        def handle(*_: object) -> None:
+            with lock:
+                entered.append(lock.owner)
+
+        before = signal.signal(signal.SIGUSR1, handle)
+        try:
+            lock._lock.acquire()
+            if when == "after it was the owner":
+                lock.owner = threading.get_ident()
+                lock.owner = 0
+            signal.raise_signal(signal.SIGUSR1)
+            lock._lock.release()
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+        assert entered == [threading.get_ident()]
+        assert not lock.locked()

@@ -378,6 +378,31 @@ def test_a_signal_handler_on_the_thread_that_leads_may_wait(post: Letters) -> No
     assert told == [True]
 
 
+def test_a_signal_handler_that_does_the_work_wakes_the_leader_below_it(post: Letters) -> None:
+    """It waits for nothing itself: what it waited for was there."""
+    rung: list[bool] = []
+
+    def handle(*_: object) -> None:
+        post.boxes.add("a")
+        post.waiting.wake()
+        rung.append(post.bell.sleep(0))
+        post.ring()
+
+    def interrupt() -> None:
+        assert post.asleep.acquire(timeout=WAIT)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, handle)
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        assert post.waiting.wait(post.has("a"), WAIT)
+    finally:
+        thread.join(WAIT)
+        signal.signal(signal.SIGUSR1, before)
+    assert rung == [True]
+
+
 # -- in nobody's name ----------------------------------------------------------------------------------------------
 
 
