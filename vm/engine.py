@@ -19,8 +19,10 @@ a deque, from their own threads.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from operator import length_hint
 from typing import Any
 
 from ..interpreter.schema.infer import InferCache
@@ -68,10 +70,9 @@ class Engine:
         host = next((device for device in self.devices.values() if device.backend.host), None)
         self.residency = Residency(self.scheduler, host)
         self.admission = Admission(self.scheduler, self.residency, self.directory, self.infer)
-        self.pending: deque[tuple[VmSession, Sequence[Any]]] = deque()
+        self.pending: deque[tuple[VmSession, Iterator[Sequence[Any]]]] = deque()  # batches, what is left of each
         self.finished = self.scheduler.finished
         self.live = self.scheduler.live
-        self.handle = self.admission.take
         self._opened = 0
 
     def open_session(self, reply: ReplySink, *, strict: bool = False, limits: Limits | None = None) -> VmSession:
@@ -81,9 +82,16 @@ class Engine:
         self.directory.sessions[session.id] = session
         return session
 
-    def receive(self, session: VmSession, messages: Iterable[Sequence[Any]]) -> None:
+    def receive(self, session: VmSession, messages: Sequence[Sequence[Any]]) -> None:
         """Take a batch of a session's messages, in program order."""
-        self.pending.extend([(session, message) for message in messages])
+        self.pending.append((session, iter(messages)))
+
+    def waiting(self) -> Counter[int]:
+        """How many received messages are not yet admitted, by the session's id."""
+        found: Counter[int] = Counter()
+        for session, rest in self.pending:
+            found[session.id] += length_hint(rest)
+        return found
 
     def schedule(self) -> bool:
         """One pass; False if there was nothing to do."""
@@ -106,10 +114,14 @@ class Engine:
 
     def handle_pending(self) -> None:
         """Admit a window of messages."""
-        pending, handle = self.pending, self.handle
-        for _ in range(min(WINDOW, len(pending))):
-            session, message = pending.popleft()
-            handle(session, message)
+        pending, room = self.pending, WINDOW
+        while pending and room > 0:
+            session, rest = pending[0]
+            size = length_hint(rest)
+            self.admission.take(session, islice(rest, room))
+            if size <= room:
+                pending.popleft()
+            room -= size
 
     def cancel(self, session: VmSession) -> None:
         """Cancel what the session has pending, and what it sends until a restart that knows of this."""

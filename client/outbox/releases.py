@@ -13,7 +13,7 @@ from typing import Any
 
 from ...interpreter.wire.call_arrays import mark_released
 from ...interpreter.wire.messages import CALL, SIGNATURE, Release, encode_message
-from ...interpreter.wire.roles import ids_of
+from ...interpreter.wire.roles import own_ids
 
 RELEASED = 4096  # ids in one message
 RIDERS = 64  # operands that a call has bits for
@@ -28,11 +28,12 @@ def add_releases(batch: list[list[Any]], released: set[int], scalars: Mapping[in
             _, number, inputs, outputs, _, _ = message
             if not (released.isdisjoint(inputs) and released.isdisjoint(outputs)):
                 behind = ride(message, inputs, outputs, released, scalars[number])
-                batch[position + 1 : position + 1] = releases(behind)
+                if behind:
+                    batch[position + 1 : position + 1] = releases(behind)
                 if not released:
                     return
         elif kind != SIGNATURE:
-            used = released.intersection(ids_of(message))
+            used = released.intersection(own_ids(message))
             if used:
                 batch[position + 1 : position + 1] = releases(used)
                 released -= used
@@ -53,12 +54,13 @@ def ride(
 
     Returns those of them that it has no bit for: they are to be released behind it.
     """
-    behind = set()
+    behind, bits = set(), 0
     for position, id_ in enumerate((*inputs, *outputs)):
         if id_ in released and not (position < len(inputs) and scalars[position]):
             released.discard(id_)
             if position < RIDERS:
-                mark_released(call, position)
+                bits |= 1 << position
             else:
                 behind.add(id_)
+    mark_released(call, bits)
     return behind

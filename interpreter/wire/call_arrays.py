@@ -44,6 +44,6 @@ def outputs_of(call: Message) -> Sequence[int]:
     return outputs
 
 
-def mark_released(call: list[Any], operand: int) -> None:
-    """Release that operand (inputs first, then outputs) with the call."""
-    call[_RELEASED] |= 1 << operand
+def mark_released(call: list[Any], operands: int) -> None:
+    """Release these operands with the call: a bit for each, inputs first, then outputs."""
+    call[_RELEASED] |= operands

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, NoReturn, TypeVar, get_type_hints
 
 from ..errors import ProtocolError
 from .fields import LARGEST, NESTED, SEQUENCES, Check, Field, Limit
-from .messages import DECLARATIONS, UNGROUPED, Call, MessageKind, NamedMessage
+from .messages import DECLARATIONS, UNGROUPED, MessageKind, NamedMessage
 
 Named = TypeVar("Named", bound=NamedMessage)
 
@@ -84,20 +84,12 @@ def decode_message(array: Any) -> Any:
     return new(declaration, array[1:])
 
 
-def decode_group(arrays: Sequence[Any]) -> list[Any]:
-    """The messages of a group; ProtocolError if one is damaged, or of a kind that a group may not hold.
-
-    A call stays an array, though a checked one: see `call_arrays`.
-    """
-    return [decode_grouped(array) for array in arrays]
-
-
-def decode_grouped(array: Any) -> Any:
-    """One message of a group."""
-    if has_kind(array) and array[0] in UNGROUPED:
-        raise ProtocolError(f"a group holds no {MessageKind(array[0]).name} message")
-    message = decode_message(array)
-    return array if type(message) is Call else message
+def check_group(arrays: Sequence[Any]) -> None:
+    """ProtocolError if a message of the group is damaged, or of a kind that a group may not hold."""
+    for array in arrays:
+        if has_kind(array) and array[0] in UNGROUPED:
+            raise ProtocolError(f"a group holds no {MessageKind(array[0]).name} message")
+        decode_message(array)
 
 
 def complain(array: Any) -> NoReturn:

@@ -11,7 +11,7 @@ from typing import Any
 
 from .fields import SEQUENCES, Field, Role
 from .forms import FIELDS, has_kind, name_fields
-from .messages import Atomic, Message, Signature
+from .messages import ATOMIC, Atomic, Message, Signature
 
 TENSORS = frozenset({Role.USED, Role.NEW, Role.WRITTEN})
 OUTPUTS = frozenset({Role.NEW, Role.WRITTEN})
@@ -22,6 +22,11 @@ ROLES: dict[int, tuple[tuple[int, Field], ...]] = {
     for kind, fields in FIELDS.items()
 }
 
+# Kind -> the positions of the fields that hold ids of tensors.
+POSITIONS: dict[int, tuple[int, ...]] = {
+    kind: tuple(position for position, field in fields if field.role in TENSORS) for kind, fields in ROLES.items()
+}
+
 
 def ids_of(array: Message, roles: Collection[Role] = TENSORS) -> list[int]:
     """The ids of tensors in a message, those in the messages of a group included.
@@ -29,6 +34,17 @@ def ids_of(array: Message, roles: Collection[Role] = TENSORS) -> list[int]:
     The integers among the inputs of a CALL are all taken for ids: only the signature says which of them are scalars.
     """
     return [id_ for message in messages_of(array) for value in values_of(message, roles) for id_ in ids_in(value)]
+
+
+def own_ids(array: Message) -> list[int]:
+    """`ids_of` a message that this process made: it is sound, so nothing is checked. 0 may be among them."""
+    if array[0] == ATOMIC:
+        return [id_ for inner in array[1] for id_ in own_ids(inner)]
+    found: list[int] = []
+    for position in POSITIONS[array[0]]:
+        value = array[position]
+        found += (value,) if type(value) is int else value
+    return found
 
 
 def outputs_of(array: Any) -> list[int]:

@@ -142,7 +142,7 @@ def test_a_long_pending_list_does_not_delay_what_finished():
         assert engine.schedule()
         assert waiting.retired
         assert waiting.id not in engine.live
-        assert len(engine.pending) == 100_000 - engine_module.WINDOW
+        assert engine.waiting().total() == 100_000 - engine_module.WINDOW
     finally:
         close_devices(devices, WAIT)
 
@@ -259,7 +259,7 @@ def test_a_submitter_that_is_too_fast_is_slowed_and_loses_nothing(session, monke
     def watched(*arguments: Any) -> None:
         nonlocal peak
         submit(*arguments)
-        peak = max(peak, len(inner.live) + len(machine.engine.pending))
+        peak = max(peak, len(inner.live) + machine.engine.waiting().total())
 
     monkeypatch.setattr(machine, "submit", watched)
     results: list[Any] = []

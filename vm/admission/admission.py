@@ -7,7 +7,7 @@ messages that move bytes in or out of the machine; this file admits the rest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ...interpreter import ops as _ops  # noqa: F401 - fills the registry
@@ -16,7 +16,7 @@ from ...interpreter.schema.infer import InferCache, check_count
 from ...interpreter.schema.opdef import find
 from ...interpreter.schema.targets import check_target_count
 from ...interpreter.types.meta import Meta
-from ...interpreter.wire.forms import LIMITED, decode_group, decode_message
+from ...interpreter.wire.forms import LIMITED, check_group, decode_message
 from ...interpreter.wire.messages import (
     CALL,
     Atomic,
@@ -39,7 +39,6 @@ from ...interpreter.wire.messages import (
     Upload,
     Wait,
     decode_meta,
-    encode_message,
 )
 from ..model.account import check_bytes
 from ..model.directory import Directory
@@ -78,8 +77,6 @@ class Admission:
         self.cancellation = Cancellation(scheduler, residency, names, directory)
         self.exports = exports = Exports(scheduler, residency, rejection)
         self.inline = inline = Inline(scheduler, residency, names)
-        self._run_inline = inline.call
-        self._ready = scheduler.dispatcher.ready
         self.calls = calls = Calls(scheduler, residency, infer, names, rejection)
         self.accesses = accesses = Accesses(scheduler, residency, inline, exports, rejection)
         self.handlers: dict[type[NamedMessage], Handler] = {
@@ -105,38 +102,26 @@ class Admission:
         for kind in LIMITED:
             self.handlers[kind] = within_limits(self.handlers[kind])
 
-    def take(self, session: VmSession, array: Sequence[Any]) -> None:
-        """Admit one message, and dispatch ready instructions at once, so that the next message may find them done."""
-        try:
-            if array[0] is CALL and self._run_inline(session, array):  # not ==: False equals CALL
-                return
-            message = decode_message(array)
-            self.handlers[type(message)](session, message)
-        except Exception as error:  # nothing that a client sends may stop the others
-            self.rejection.refuse(session, array, error)
-        self._finish()
-
-    def _finish(self) -> None:
-        """The message is admitted."""
-        self.scheduler.bound.clear()
-        if self._ready:
-            self.scheduler.dispatcher.dispatch_ready()
+    def take(self, session: VmSession, arrays: Iterable[Sequence[Any]]) -> None:
+        """Admit messages. Ready instructions are dispatched after each, so that the next one may find them done."""
+        run_inline, handlers, bound = self.inline.call, self.handlers, self.scheduler.bound
+        ready, dispatch_ready = self.scheduler.dispatcher.ready, self.scheduler.dispatcher.dispatch_ready
+        for array in arrays:
+            try:
+                if array[0] is CALL and run_inline(session, array):  # not ==: False equals CALL
+                    continue
+                message = decode_message(array)
+                handlers[type(message)](session, message)
+            except Exception as error:  # nothing that a client sends may stop the others
+                self.rejection.refuse(session, array, error)
+            bound.clear()
+            if ready:
+                dispatch_ready()
 
     def atomic(self, session: VmSession, message: Atomic) -> None:
         """Admit a group with none of another session's messages in between: every one of them, or none."""
-        for inner in decode_group(message.messages):
-            if type(inner) in self.handlers:
-                self.admit_grouped(session, inner)
-            else:
-                self.take(session, inner)  # the array of a call
-
-    def admit_grouped(self, session: VmSession, message: NamedMessage) -> None:
-        """Admit a message of a group, as `take` does: a message that is refused is refused alone."""
-        try:
-            self.handlers[type(message)](session, message)
-        except Exception as error:
-            self.rejection.refuse(session, encode_message(message), error)
-        self._finish()
+        check_group(message.messages)
+        self.take(session, message.messages)
 
     def restart(self, session: VmSession, message: Restart) -> None:
         """Take the session's instructions again, unless it was cancelled since this was sent."""

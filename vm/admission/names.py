@@ -77,10 +77,10 @@ class Names:
         """Admit ReleaseTensor as an instruction: it waits for the tensor's unfinished accesses and shows in traces."""
         scheduler, storage = self.scheduler, tensor.storage
         last = tensor.holders == 1 and storage.sharers == 1
-        copies = tuple(storage.current()) if last else ()
-        if any(copy.uses for copy in copies):
+        used = [copy for copy in storage.current() if copy.uses] if last else []
+        if used:
             instruction = scheduler.new_instruction(session, Opcode.RELEASE, "release", tensor.home, 0)
-            instruction.writes = copies
+            instruction.writes = tuple(storage.current())
             scheduler.admit(instruction)
         else:
             traits = (session.id, RELEASE, "release", tensor.home.name, "")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -127,7 +126,7 @@ def _status(engine: Engine, _session: VmSession, about: About) -> dict[str, Any]
         "instructions": {
             "admitted": engine.scheduler.ids,
             "live": len(engine.live),
-            "pending": len(engine.pending) + sum(client.pending for client in _clients(engine, about)),
+            "pending": engine.waiting().total() + sum(client.pending for client in _clients(engine, about)),
             "retired": engine.scheduler.retired,
             "failed": engine.scheduler.failed,
         },
@@ -144,7 +143,7 @@ def _status(engine: Engine, _session: VmSession, about: About) -> dict[str, Any]
 
 
 def _sessions(engine: Engine, session: VmSession, about: About) -> list[dict[str, Any]]:
-    waiting = Counter(owner.id for owner, *_ in engine.pending)
+    waiting = engine.waiting()
     sessions = list(engine.directory.sessions.values())
     return [_session(one, about, waiting[one.id], asks=one is session) for one in sessions]
 

@@ -21,7 +21,7 @@ def statistics(engine: Engine, session: VmSession | None) -> dict[str, Any]:
         "retired": engine.scheduler.retired,
         "failed": engine.scheduler.failed,
         "live": len(engine.live),
-        "pending": len(engine.pending),
+        "pending": engine.waiting().total(),
         "by_status": dict(Counter(i.status.value for i in engine.live.values())),
         "infer_misses": engine.infer.misses,
         "devices": {name: device_statistics(device) for name, device in engine.devices.items()},

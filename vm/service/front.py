@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from ...interpreter.errors import ProtocolError, QuotaError, TensordError
@@ -237,15 +237,18 @@ class Front:
 
     def admit(self, peer: Peer, now_ns: Callable[[], int]) -> None:
         """Admit messages from the inbox until the quantum is over."""
-        inbox, handle, session = peer.inbox, self.engine.handle, session_of(peer)
-        most = self.limits.window_bytes
+        inbox, session, most = peer.inbox, session_of(peer), self.limits.window_bytes
         started = now_ns()
         self.engine.scheduler.stamp(started)
         until = started + QUANTUM_NS
-        while inbox:
-            handle(session, inbox.popleft())
-            if now_ns() > until or session.answering > most:
-                return
+
+        def quantum() -> Iterator[Sequence[Any]]:
+            while inbox:
+                yield inbox.popleft()
+                if now_ns() > until or session.answering > most:
+                    return
+
+        self.engine.admission.take(session, quantum())
 
     # -- sending ---------------------------------------------------------------------------------------------------
 

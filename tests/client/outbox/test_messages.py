@@ -10,7 +10,7 @@ import numpy as np
 
 from tensord.client.session import Session
 from tensord.interpreter.wire.codec import Encoder, decode
-from tensord.interpreter.wire.forms import decode_group, decode_message
+from tensord.interpreter.wire.forms import check_group, decode_message
 from tensord.interpreter.wire.messages import CALL, RELEASE, Atomic, Call, Effect, MessageKind, Upload, encode_message
 
 
@@ -51,11 +51,6 @@ def noting(sent: list[Any], send: Callable[[Any], None]) -> Callable[[Any], None
     return both
 
 
-def plain(message: Any) -> Any:
-    """A message of a group, without what stays in the process."""
-    return message._replace(payload=NOTHING) if type(message) is Upload else message
-
-
 def frozen(value: Any) -> Any:
     """The value with tuples for lists."""
     return tuple(map(frozen, value)) if type(value) in {list, tuple} else value
@@ -76,7 +71,7 @@ def test_messages_survive_msgpack(sim_session: Session) -> None:
         if type(message) is Effect:
             message = message._replace(callback=None)
         if type(message) is Atomic:
-            message = message._replace(messages=list(map(plain, decode_group(message.messages))))
+            check_group(message.messages)
         packed = msgpack.packb(encode_message(message))
         assert msgpack.unpackb(packed, use_list=False) == frozen(encode_message(message))
 

@@ -12,7 +12,7 @@ from tensord.interpreter.errors import ProtocolError
 from tensord.interpreter.wire import call_arrays
 from tensord.interpreter.wire.codec import Encoder, decode
 from tensord.interpreter.wire.fields import Role
-from tensord.interpreter.wire.forms import FIELDS, decode_group, decode_message, name_fields
+from tensord.interpreter.wire.forms import FIELDS, check_group, decode_message, name_fields
 from tensord.interpreter.wire.messages import (
     ATOMIC,
     CALL,
@@ -139,10 +139,17 @@ def test_the_signatures_of_a_message_are_those_with_a_number() -> None:
     assert signatures_of([8, 0, "add", (), (), "cpu:0", None])[0].op == "add"
 
 
-def test_a_group_holds_named_messages_and_calls_that_stay_arrays() -> None:
+def test_a_group_is_checked_whole() -> None:
     call = [CALL, 9, (1,), (3,), 0, 70]
-    assert decode_group([call, [1, (3,)]]) == [call, Release((3,))]
-    assert decode_group([call])[0] is call
+    check_group([call, [1, (3,)]])
+    with pytest.raises(ProtocolError, match="the field 'outputs' of a CALL message is 3"):
+        check_group([call, [CALL, 9, (1,), 3, 0, 70]])
+    with pytest.raises(ProtocolError, match="a group holds no SYNC message"):
+        check_group([call, [5, 1, 0]])
+
+
+def test_a_group_travels_as_arrays() -> None:
+    call = [CALL, 9, (1,), (3,), 0, 70]
     assert encode_message(Atomic([call, Release((3,))])) == [ATOMIC, [call, [1, (3,)]]]
 
 
@@ -157,8 +164,8 @@ def test_fields_get_names_before_they_are_checked_if_kind_and_number_are_right()
 
 def test_a_call_array_has_the_layout_of_its_declaration() -> None:
     call = call_arrays.new_call(9, (1, 2), (3,), 70)
-    call_arrays.mark_released(call, 1)
-    call_arrays.mark_released(call, 2)
+    call_arrays.mark_released(call, 0b10)
+    call_arrays.mark_released(call, 0b100)
     assert decode_message(call) == Call(9, (1, 2), (3,), 0b110, 70)
     assert call_arrays.signature_of(call) == 9
     assert (call_arrays.inputs_of(call), call_arrays.outputs_of(call)) == ((1, 2), (3,))

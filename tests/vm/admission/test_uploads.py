@@ -19,7 +19,7 @@ def test_a_small_upload_is_there_at_once_in_memory_of_the_device() -> None:
     bare = Bare()
     client = bare.client()
     message = client.upload_message(SMALL)
-    bare.engine.handle(client.session, encode_message(message))
+    bare.engine.admission.take(client.session, [encode_message(message)])
     assert not bare.engine.live
     message.payload[:] = -1.0
     assert client.fetch(client.ids) == SMALL.tolist()
