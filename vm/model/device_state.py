@@ -39,6 +39,7 @@ class DeviceState:
     """The engine's side of one device."""
 
     __slots__ = (
+        "abandoned",
         "backend",
         "compute",
         "inline_work",
@@ -66,6 +67,7 @@ class DeviceState:
         self.live: dict[Instruction, None] = {}  # instructions that touch this device's memory, in program order
         self.users: dict[VmSession, None] = {}  # open sessions that have ever had instructions on one of its streams
         self.lost: TensordError | None = None  # why nothing is admitted here any more
+        self.abandoned = False  # it is lost, nothing on it is live, and none of its copies is healthy
         self.moved: dict[str, list[int]] = {}  # kind of transfer -> [count, bytes]
         # The ledger.
         self.planned = 0

@@ -3,7 +3,7 @@
 A stream notices the loss (`Device.lost` is set, once, from any thread) and fails its remaining tasks. After processing
 completions the engine calls this module. A copy on the lost device leaves its map if another copy of the version is
 healthy, and is poisoned if it was the only one. Instructions that touch the device and have not been dispatched fail
-with the device's error; later ones are refused at admission. This is repeated while any earlier instruction is live,
+with the device's error; later ones are refused at admission. This is repeated until no earlier instruction is live,
 since its writes may be reported after the loss was noticed.
 """
 
@@ -27,11 +27,12 @@ def abandon_lost(devices: Collection[DeviceState], storages: Callable[[], Iterab
     `storages`: every storage that a handle or a name can reach.
     """
     for device in devices:
-        if device.backend.lost is not None and (device.lost is None or device.live):
+        if device.backend.lost is not None and not device.abandoned:
             device.lost = loss_of(device)
             give_up_copies(storages(), device, device.lost)
             victims = [i for i in device.live if i.traits.needs_device and i.error is None]
             doom([i for i in victims if i.status in PENDING], device.lost)
+            device.abandoned = not device.live
 
 
 def refuse_lost(device: DeviceState) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tensord.interpreter.errors import TensordError
-from tensord.interpreter.wire.messages import CALL, Fetch, Publish, Release, Signature, ToDevice, Upload
+from tensord.interpreter.wire.messages import CALL, Fetch, Publish, Release, Signature, ToDevice, Upload, Wait
 from tensord.vm.memory.binding import bind
 from tensord.vm.model.operand import Binding
 from tensord.vm.model.tensor import Tensor
@@ -379,3 +379,22 @@ class TestWhichWay:
             client.send([CALL, ADD, (X, Y), (NEW,), 0b11, 1], Fetch(NEW, 5, 1, 0))
             client.bare.drain()
             assert client.answers[5][0].tolist() == [4.0, 6.0]
+
+
+def test_an_operand_that_a_wait_reads_is_not_handed_on() -> None:
+    """The wait has not ended: it is about this copy at this version, and keeps no memory that would show it."""
+    bare = Bare()
+    client = bare.client()
+    x, other = client.upload([1.0, 2.0]), client.upload([3.0, 4.0])
+    bare.device.compute[0].inline = False
+    unfinished = client.call("negative", other, meta=PAIR)
+    bare.device.compute[0].inline = True
+    copy = next(iter(client.session.tensors[x].storage.copies.values()))
+    client.send(Wait((x, unfinished), 900, 1))
+    assert (len(copy.readers or ()), copy.uses) == (1, 0)
+    y = client.call("negative", x, meta=PAIR, released=1)
+    assert copy not in client.session.tensors[y].storage.copies.values()
+    assert not violations(bare.engine)
+    bare.drain()
+    assert client.answers[900][1] is None
+    assert client.fetch(y) == [-1.0, -2.0]

@@ -1,0 +1,106 @@
+"""Allocation: the stream's own reusable buffers first, then the device, then what idle replicas leave."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tensord.vm.memory.allocation import adopt, allocate
+from tensord.vm.model.tensor import Copy
+
+from ..parts import Parts, copy_of
+
+LIMIT = 64
+
+
+@pytest.fixture
+def parts() -> Parts:
+    return Parts("cpu:0", "sim:0", workers=2, memory=LIMIT)
+
+
+@pytest.fixture
+def stream(parts: Parts) -> Any:
+    return parts.device.compute[0]
+
+
+@pytest.fixture
+def replica(parts: Parts) -> Copy:
+    """48 bytes on the host that the sim device has, too."""
+    x = parts.tensor(6, "sim:0")
+    copy = parts.residency.operand(x, parts.here, parts.session, 0).copy
+    parts.scheduler.bound.clear()
+    parts.drain()
+    return copy
+
+
+def reusable(parts: Parts, stream: Any, *sizes: int) -> list[Any]:
+    """Buffers that later instructions of the stream may reuse."""
+    buffers = [parts.device.allocate(nbytes) for nbytes in sizes]
+    parts.here.reusable[stream] = list(buffers)
+    return buffers
+
+
+class TestReuse:
+    def test_the_newest_buffer_of_that_size_is_taken(self, parts: Parts, stream: Any) -> None:
+        buffers = reusable(parts, stream, 8, 16, 8)
+        assert allocate(parts.here, 8, stream) is buffers[2]
+        assert parts.here.reusable[stream] == buffers[:2]
+        assert parts.device.allocated == 32
+
+    @pytest.mark.parametrize("nbytes", [4, 24])
+    def test_a_buffer_of_another_size_is_not(self, parts: Parts, stream: Any, nbytes: int) -> None:
+        buffers = reusable(parts, stream, 8, 16)
+        assert allocate(parts.here, nbytes, stream) not in buffers
+        assert parts.here.reusable[stream] == buffers
+
+    def test_another_streams_buffers_are_not(self, parts: Parts, stream: Any) -> None:
+        (buffer,) = reusable(parts, parts.device.compute[1], 8)
+        assert allocate(parts.here, 8, stream) is not buffer
+
+    def test_nor_are_they_where_there_is_no_stream(self, parts: Parts, stream: Any) -> None:
+        (buffer,) = reusable(parts, stream, 8)
+        assert allocate(parts.here, 8, None) is not buffer
+
+
+class TestIdleReplicas:
+    def test_they_go_where_there_is_no_room(self, parts: Parts, stream: Any, replica: Copy) -> None:
+        buffer = allocate(parts.here, 32, stream)
+        assert buffer is not None
+        assert buffer.nbytes == 32
+        assert not replica.current
+        assert parts.device.allocated == 32
+
+    def test_they_stay_where_there_is(self, parts: Parts, stream: Any, replica: Copy) -> None:
+        assert allocate(parts.here, 16, stream) is not None
+        assert replica.current
+
+    @pytest.mark.usefixtures("replica")
+    def test_nothing_is_allocated_where_dropping_them_does_not_help(self, parts: Parts, stream: Any) -> None:
+        assert allocate(parts.here, LIMIT + 8, stream) is None
+        assert parts.device.allocated == 0
+
+    def test_a_replica_in_use_stays(self, parts: Parts, stream: Any, replica: Copy) -> None:
+        replica.uses = 1
+        assert allocate(parts.here, 32, stream) is None
+        assert replica.current
+        replica.uses = 0
+
+
+class TestAdopting:
+    def test_the_array_is_the_buffers_memory(self, parts: Parts) -> None:
+        array = np.ones(4)
+        buffer = adopt(parts.here, array)
+        assert buffer is not None
+        assert np.shares_memory(buffer.array, array)
+        assert parts.device.allocated == 32
+
+    def test_replicas_make_room_for_it(self, parts: Parts, replica: Copy) -> None:
+        assert adopt(parts.here, np.ones(4)) is not None
+        assert not replica.current
+
+    def test_one_that_does_not_fit_is_refused(self, parts: Parts) -> None:
+        x = copy_of(parts.tensor(6))
+        assert adopt(parts.here, np.ones(4)) is None
+        assert x.buffer is not None

@@ -1,0 +1,162 @@
+"""A copy that leaves its map while its replacement is on the way keeps its memory until that has arrived."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensord.vm.memory.drop_after_transfer import drop_after_transfers
+from tensord.vm.memory.replicas import forget
+from tensord.vm.model.device_state import DeviceState
+from tensord.vm.model.instruction import Instruction
+from tensord.vm.model.tensor import Copy, Tensor
+
+from ..parts import Parts, copy_of, fail
+
+LIMIT = 64
+
+
+@pytest.fixture
+def parts() -> Parts:
+    return Parts("cpu:0", "sim:0", memory=LIMIT)
+
+
+@pytest.fixture
+def sim(parts: Parts) -> DeviceState:
+    return parts.at("sim:0")
+
+
+@pytest.fixture
+def x(parts: Parts) -> Tensor:
+    """48 bytes on the sim device, and a transfer to the host that has not run."""
+    x = parts.tensor(6, "sim:0")
+    parts.residency.operand(x, parts.at("cpu:0"), parts.session, 0)
+    parts.scheduler.bound.clear()
+    return x
+
+
+@pytest.fixture
+def freed() -> list[DeviceState]:
+    return []
+
+
+def transfer_of(parts: Parts) -> Instruction:
+    (transfer,) = (one for one in parts.scheduler.live.values() if one.traits.copies)
+    return transfer
+
+
+def drop(sim: DeviceState, freed: list[DeviceState], *spare: Copy) -> None:
+    """Drop copies for 32 bytes that are planned beside those that are there."""
+    sim.planned += 32
+    drop_after_transfers(sim, spare, freed.append)
+    sim.planned -= 32
+
+
+class TestDropping:
+    def test_the_copy_leaves_map_and_plan_and_keeps_its_memory(
+        self, x: Tensor, sim: DeviceState, freed: list[DeviceState]
+    ) -> None:
+        copy = copy_of(x, sim)
+        drop(sim, freed)
+        assert sim not in x.storage.copies
+        assert (sim.planned, sim.standby) == (0, {copy: x.storage})
+        assert copy.buffer is not None
+        assert not freed
+
+    def test_the_memory_is_free_once_the_transfer_has_arrived(
+        self, parts: Parts, x: Tensor, sim: DeviceState, freed: list[DeviceState]
+    ) -> None:
+        copy = copy_of(x, sim)
+        drop(sim, freed)
+        parts.drain()
+        assert (copy.buffer, copy.uses, sim.backend.allocated) == (None, 0, 0)
+        assert (freed, sim.standby) == ([sim], {})
+        assert list(x.storage.copies) == [parts.at("cpu:0")]
+
+    @pytest.mark.usefixtures("x")
+    def test_the_transfers_own_end_is_not_forgotten(
+        self, parts: Parts, sim: DeviceState, freed: list[DeviceState]
+    ) -> None:
+        drop(sim, freed)
+        parts.drain()
+        assert parts.at("cpu:0").moved == {"d2h": [1, 48]}
+
+    def test_what_fits_stays(self, x: Tensor, sim: DeviceState, freed: list[DeviceState]) -> None:
+        drop_after_transfers(sim, (), freed.append)
+        assert x.storage.copies[sim].current
+        assert not sim.standby
+
+    def test_what_is_spared_stays(self, x: Tensor, sim: DeviceState, freed: list[DeviceState]) -> None:
+        drop(sim, freed, copy_of(x, sim))
+        assert x.storage.copies[sim].current
+
+    def test_a_copy_that_is_not_on_its_way_elsewhere_stays(
+        self, parts: Parts, x: Tensor, sim: DeviceState, freed: list[DeviceState]
+    ) -> None:
+        parts.drain()
+        drop(sim, freed)
+        assert x.storage.copies[sim].current
+
+    def test_a_transfer_that_is_known_to_fail_counts_for_nothing(
+        self, parts: Parts, x: Tensor, sim: DeviceState, freed: list[DeviceState]
+    ) -> None:
+        transfer = transfer_of(parts)
+        transfer.fail(ValueError("boom"))
+        drop(sim, freed)
+        assert x.storage.copies[sim].current
+
+
+class TestFailedTransfers:
+    """The version survives a transfer that fails."""
+
+    @pytest.fixture
+    def copy(self, parts: Parts, x: Tensor, sim: DeviceState, freed: list[DeviceState]) -> Copy:
+        transfer_of(parts).kernel = fail
+        copy = copy_of(x, sim)
+        drop(sim, freed)
+        return copy
+
+    def test_the_copy_returns_to_map_and_plan(
+        self, parts: Parts, x: Tensor, sim: DeviceState, copy: Copy, freed: list[DeviceState]
+    ) -> None:
+        parts.drain()
+        assert x.storage.copies == {sim: copy}
+        assert (copy.current, copy.uses, sim.planned, sim.standby) == (True, 0, 48, {})
+        assert copy.buffer is not None
+        assert not freed
+
+    def test_not_if_another_healthy_copy_is_left(
+        self, parts: Parts, x: Tensor, sim: DeviceState, copy: Copy, freed: list[DeviceState]
+    ) -> None:
+        other = parts.residency.new_copy(parts.at("cpu:0"), 48, x.storage.version)
+        x.storage.copies[parts.at("cpu:0")] = other
+        parts.drain()
+        assert not copy.current
+        assert (copy.buffer, freed) == (None, [sim])
+
+    def test_not_if_the_tensor_was_written_meanwhile(self, parts: Parts, x: Tensor, copy: Copy) -> None:
+        x.storage.version += 1
+        parts.drain()
+        assert not copy.current
+        assert copy.buffer is None
+
+    def test_not_if_the_tensor_was_released_meanwhile(
+        self, parts: Parts, x: Tensor, sim: DeviceState, copy: Copy
+    ) -> None:
+        parts.release(x)
+        parts.drain()
+        assert not copy.current
+        assert (copy.buffer, sim.backend.allocated, sim.planned) == (None, 0, 0)
+
+    @pytest.mark.usefixtures("copy")
+    def test_failed_copies_leave_the_map(self, parts: Parts, x: Tensor) -> None:
+        failed = copy_of(x, parts.at("cpu:0"))
+        parts.drain()
+        assert not failed.current
+        assert parts.at("cpu:0").planned == 0
+
+
+def test_a_replica_that_is_gone_already_is_passed_over(parts: Parts, x: Tensor, sim: DeviceState) -> None:
+    parts.drain()
+    forget(copy_of(x, sim), x.storage)
+    drop_after_transfers(sim, (), lambda _: None)
+    assert not sim.standby

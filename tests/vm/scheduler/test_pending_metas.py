@@ -1,0 +1,173 @@
+"""Pending metas: what is inferred once a shape is known, and what fails because it never will be."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensord.interpreter.errors import KernelError, QuotaError, TensordError
+from tensord.interpreter.opcodes import Opcode
+from tensord.interpreter.schema.opdef import find
+from tensord.interpreter.types.meta import Meta
+from tensord.interpreter.wire.limits import Limits
+from tensord.vm.model.instruction import Instruction
+from tensord.vm.model.operand import Binding
+from tensord.vm.model.plan import Plan
+from tensord.vm.model.tensor import Tensor
+from tensord.vm.placement.views import twin
+from tensord.vm.scheduler.pending_metas import PendingMetas, await_metas, fail_meta
+
+from ..parts import Parts, copy_of
+
+THREE = Meta.of((3,), "float64")
+
+
+@pytest.fixture
+def parts() -> Parts:
+    return Parts()
+
+
+class Resolver(PendingMetas):
+    """Keeps what it was told."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.errors: dict[Instruction, TensordError] = {}
+        self.runnable: list[Instruction] = []
+        super().__init__(parts.engine.infer, self.errors.__setitem__, self.runnable.append)
+
+
+@pytest.fixture
+def resolver(parts: Parts) -> Resolver:
+    return Resolver(parts)
+
+
+def pending(parts: Parts) -> Tensor:
+    """A tensor whose meta is not known."""
+    tensor, _ = parts.residency.new_tensor(None, parts.here)
+    tensor.storage.account = parts.session.account
+    return tensor
+
+
+def call(parts: Parts, op: str, *inputs: Tensor | float) -> tuple[Instruction, Tensor]:
+    """An op on pending tensors, as admission leaves it, and its result."""
+    instruction = parts.scheduler.new_instruction(parts.session, Opcode.CALL, op, parts.here, 0)
+    metas = tuple(value.meta if isinstance(value, Tensor) else type(value) for value in inputs)
+    instruction.plan = Plan(find(op), (), metas, parts.here, None, parts.engine.infer, parts.session.id)
+    result = pending(parts)
+    instruction.inputs = tuple(
+        Binding(copy_of(value), value, 0, None) if isinstance(value, Tensor) else value for value in inputs
+    )
+    instruction.outputs = (Binding(copy_of(result), result, 0, None),)
+    await_metas(instruction)
+    return instruction, result
+
+
+class TestResolving:
+    def test_sizes_and_what_is_planned_become_known(self, parts: Parts, resolver: Resolver) -> None:
+        x = pending(parts)
+        before = parts.here.planned, parts.session.account.bytes
+        resolver.resolve(x, THREE)
+        assert (x.meta, x.storage.nbytes, copy_of(x).nbytes) == (THREE, 24, 24)
+        assert (parts.here.planned, parts.session.account.bytes) == (before[0] + 24, before[1] + 24)
+
+    def test_a_copy_that_has_left_its_map_is_not_planned(self, parts: Parts, resolver: Resolver) -> None:
+        x = pending(parts)
+        copy_of(x).current = False
+        before = parts.here.planned
+        resolver.resolve(x, THREE)
+        assert copy_of(x).nbytes == 24
+        assert parts.here.planned == before
+
+    def test_tensors_of_the_same_value_learn_it(self, parts: Parts, resolver: Resolver) -> None:
+        x = pending(parts)
+        y = twin(x, parts.here)
+        resolver.resolve(x, THREE)
+        assert y.meta is THREE
+
+    def test_results_are_inferred_down_a_chain_before_anything_has_run(self, parts: Parts, resolver: Resolver) -> None:
+        x = pending(parts)
+        first, y = call(parts, "negative", x)
+        second, z = call(parts, "greater", y, 1.0)
+        resolver.resolve(x, THREE)
+        assert (y.meta, z.meta) == (THREE, Meta.of((3,), "bool"))
+        assert resolver.runnable == [first, second]
+        assert first.plan is not None
+        assert first.kernel is first.plan.kernel
+
+    def test_an_instruction_waits_for_the_last_of_its_metas(self, parts: Parts, resolver: Resolver) -> None:
+        x, y = pending(parts), pending(parts)
+        instruction, z = call(parts, "add", x, y)
+        assert instruction.pending == 2
+        resolver.resolve(x, THREE)
+        assert (instruction.pending, z.meta, resolver.runnable) == (1, None, [])
+        resolver.resolve(y, THREE)
+        assert (instruction.pending, z.meta, resolver.runnable) == (0, THREE, [instruction])
+
+    def test_a_tensor_that_is_an_operand_twice_is_awaited_twice(self, parts: Parts, resolver: Resolver) -> None:
+        x = pending(parts)
+        instruction, z = call(parts, "add", x, x)
+        resolver.resolve(x, THREE)
+        assert (instruction.pending, z.meta) == (0, THREE)
+
+    def test_an_instruction_that_has_failed_meanwhile_is_left_alone(self, parts: Parts, resolver: Resolver) -> None:
+        x = pending(parts)
+        instruction, y = call(parts, "negative", x)
+        instruction.error = KernelError("cancelled, perhaps")
+        resolver.resolve(x, THREE)
+        assert (y.meta, resolver.runnable, resolver.errors) == (None, [], {})
+
+
+class TestFailing:
+    def test_metas_that_do_not_fit_fail_the_instruction(self, parts: Parts, resolver: Resolver) -> None:
+        x, y = pending(parts), pending(parts)
+        instruction, z = call(parts, "add", x, y)
+        resolver.resolve(x, THREE)
+        resolver.resolve(y, Meta.of((4,), "float64"))
+        assert list(resolver.errors) == [instruction]
+        assert "add" in str(resolver.errors[instruction])
+        assert z.meta is None
+
+    def test_so_does_a_quota(self, parts: Parts, resolver: Resolver) -> None:
+        parts.session = parts.engine.open_session(lambda *_: None, limits=Limits(bytes=16))
+        x = pending(parts)
+        instruction, _ = call(parts, "negative", x)
+        resolver.resolve(x, THREE)
+        assert isinstance(resolver.errors[instruction], QuotaError)
+
+    def test_the_others_that_waited_go_on(self, parts: Parts, resolver: Resolver) -> None:
+        x, four = pending(parts), parts.tensor(4)
+        wrong, _ = call(parts, "add", x, four)
+        right, y = call(parts, "negative", x)
+        resolver.resolve(x, THREE)
+        assert list(resolver.errors) == [wrong]
+        assert (resolver.runnable, y.meta) == ([right], THREE)
+
+    def test_a_meta_that_will_never_be_known_dooms_what_waits_for_it(self, parts: Parts) -> None:
+        x = pending(parts)
+        instruction, _ = call(parts, "negative", x)
+        behind, _ = call(parts, "negative", twin(x, parts.here))
+        error = KernelError("boom")
+        assert fail_meta(x, error) == [instruction, behind]
+
+    def test_what_comes_later_fails_at_once(self, parts: Parts) -> None:
+        x = pending(parts)
+        error = KernelError("boom")
+        fail_meta(x, error)
+        instruction, _ = call(parts, "negative", x)
+        assert instruction.error is error
+        assert (instruction.pending, x.dependents) == (0, None)
+
+    def test_results_of_a_failed_instruction_stay_without_meta(self, parts: Parts, resolver: Resolver) -> None:
+        x = pending(parts)
+        instruction, y = call(parts, "negative", x)
+        behind, _ = call(parts, "negative", y)
+        instruction.error = error = KernelError("boom")
+        assert list(resolver.fail(instruction)) == [(error, [behind])]
+        assert y.meta_error is error
+
+    def test_results_that_are_known_stay_known(self, parts: Parts, resolver: Resolver) -> None:
+        x = pending(parts)
+        instruction, y = call(parts, "negative", x)
+        resolver.resolve(x, THREE)
+        instruction.error = KernelError("boom")
+        assert list(resolver.fail(instruction)) == []
+        assert y.meta is THREE

@@ -1,0 +1,70 @@
+"""The engine: messages are admitted in order, once, and in windows, so that what has finished does not wait long."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensord.interpreter.wire.messages import Location, encode_message
+from tensord.vm.engine import WINDOW
+
+from .bare_engine import Bare
+
+
+@pytest.fixture
+def bare() -> Bare:
+    return Bare()
+
+
+def locations(first: int, count: int) -> list[list[object]]:
+    return [encode_message(Location(number, f"line {number}")) for number in range(first, first + count)]
+
+
+def test_batches_are_admitted_in_the_order_of_their_arrival(bare: Bare) -> None:
+    a, b = bare.client().session, bare.client().session
+    order: list[tuple[int, int]] = []
+    take = bare.engine.admission.take
+
+    def noted(session: object, arrays: object) -> None:
+        arrays = list(arrays)  # type: ignore[call-overload]
+        order.extend((session.id, array[1]) for array in arrays)  # type: ignore[attr-defined]
+        take(session, arrays)  # type: ignore[arg-type]
+
+    bare.engine.admission.take = noted  # type: ignore[method-assign]
+    bare.engine.receive(a, locations(10, 2))
+    bare.engine.receive(b, locations(20, 1))
+    bare.engine.receive(a, locations(12, 1))
+    bare.schedule()
+    assert order == [(a.id, 10), (a.id, 11), (b.id, 20), (a.id, 12)]
+
+
+@pytest.mark.parametrize("sizes", [(WINDOW,), (WINDOW + 1,), (1, WINDOW), (WINDOW - 1, 1), (100, 300, 50), (0, 3)])
+def test_a_pass_admits_a_window_and_nothing_is_lost_between_two(bare: Bare, sizes: tuple[int, ...]) -> None:
+    session = bare.client().session
+    session.locations.clear()
+    first = 1
+    for size in sizes:
+        bare.engine.receive(session, locations(first, size))
+        first += size
+    left = sum(sizes)
+    while left:
+        assert bare.engine.waiting()[session.id] == left
+        assert bare.engine.schedule()
+        left = max(left - WINDOW, 0)
+        assert list(session.locations) == list(range(1, sum(sizes) - left + 1))
+    assert bare.engine.waiting().total() == 0
+    bare.schedule()
+    assert not bare.engine.pending
+
+
+def test_what_waits_is_counted_by_session(bare: Bare) -> None:
+    a, b = bare.client().session, bare.client().session
+    for session, count in ((a, 2), (b, 3), (a, 4)):
+        bare.engine.receive(session, locations(1, count))
+    assert bare.engine.waiting() == {a.id: 6, b.id: 3}
+
+
+def test_without_messages_and_completions_a_pass_does_nothing(bare: Bare) -> None:
+    bare.schedule()
+    before = bare.now
+    assert not bare.engine.schedule()
+    assert bare.now == before
