@@ -50,7 +50,7 @@ class MetadataTypeError(MetadataError, TypeError):
 
 
 class MetadataIndexError(MetadataError, IndexError):
-    """An index or an axis outside of the tensor's."""
+    """An index or an axis out of the tensor's bounds."""
 
 
 class MetadataOverflowError(MetadataError, OverflowError):
@@ -58,7 +58,7 @@ class MetadataOverflowError(MetadataError, OverflowError):
 
 
 def metadata_error(cause: Exception, message: str, op: str) -> MetadataError:
-    """The MetadataError that is also of the cause's kind, so that those who know NumPy's errors catch it."""
+    """A MetadataError that is also of the cause's type, so that handlers of NumPy's errors catch it."""
     for kind in (MetadataTypeError, MetadataIndexError, MetadataOverflowError):
         if isinstance(cause, kind.__bases__[1]):
             return kind(message, op=op)
@@ -70,7 +70,7 @@ class KernelError(TensordError):
 
 
 class KernelValueError(KernelError, ValueError):
-    """The data are not what the op takes: a singular matrix, a negative count."""
+    """The op does not take these data: a singular matrix, a negative count."""
 
 
 class KernelIndexError(KernelError, IndexError):
@@ -80,7 +80,7 @@ class KernelIndexError(KernelError, IndexError):
 def kernel_error(
     cause: BaseException, message: str, *, op: str, location: str | None, instruction: int | None = None
 ) -> KernelError:
-    """The KernelError that is also of the cause's kind, so that those who know NumPy's errors catch it."""
+    """A KernelError that is also of the cause's type, so that handlers of NumPy's errors catch it."""
     kinds = (kind for kind in (KernelValueError, KernelIndexError) if isinstance(cause, kind.__bases__[1]))
     return next(kinds, KernelError)(message, op=op, location=location, instruction=instruction)
 
@@ -90,16 +90,16 @@ class CancelledError(TensordError):
 
 
 class DeviceMemoryError(TensordError, MemoryError):
-    """The result does not fit in the device's memory, even after everything before it was finished."""
+    """The result does not fit in the device's memory, even after all earlier instructions have finished."""
 
 
-class ConnectionLost(TensordError, ConnectionError):  # noqa: N818 - what happened, in the field's words
+class ConnectionLost(TensordError, ConnectionError):  # noqa: N818 - named for the event, in the field's terms
     """The session is closed, or the virtual machine behind it is gone."""
 
 
 class ProtocolError(TensordError):
-    """A message, an id or a file is not what the protocol allows."""
+    """A message, an id or a file violates the protocol."""
 
 
 class QuotaError(TensordError):
-    """The session holds more than it may."""
+    """The session exceeds one of its limits."""

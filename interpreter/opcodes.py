@@ -1,8 +1,8 @@
-"""The opcodes: what an instruction can be, and what the machine has to know of each.
+"""The opcodes: the kinds of instructions, and the traits of each that the machine needs.
 
-`TRAITS` is the one table. Scheduler, memory, cancellation and the tools that read traces ask it; outside of it, and of
-the handlers that make instructions, nothing compares opcodes. A new opcode is a row here, a handler in `vm/admission`,
-its form in `wire/messages` and its rule in the serial engine: docs/architecture.md.
+`TRAITS` is the only table. The scheduler, memory, cancellation and the tools that read traces consult it; apart from it
+and the handlers that make instructions, no code compares opcodes. A new opcode is a row here, a handler in
+`vm/admission`, its form in `wire/messages` and its rule in the serial engine: docs/architecture.md.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class Opcode(StrEnum):
 
 
 class Traits(NamedTuple):
-    """What an opcode means to the machine.
+    """The machine's view of an opcode.
 
-    `category`: its name in a timeline. `on_control`: it computes nothing and runs on the driving thread; what is not
-    runs on the stream that its handler gives it, or on a compute stream chosen when it is ready. `host_visible`: the
-    host sees its effect, so no edge to or from it is ever elided. `holds_memory`: its accesses keep buffers alive; what
-    only waits or releases must not. `needs_device`: it fails with a lost device. `cancellable`: a cancellation of its
-    session may doom it. `copies`: it writes another copy of a version that exists elsewhere, so its failure does not
-    harm the version. `covers_session`: it waits for every earlier instruction of its session.
+    `category`: its name in a timeline. `on_control`: it computes nothing and runs on the driving thread; any other
+    instruction runs on the stream that its handler names, or on a compute stream chosen when it is ready.
+    `host_visible`: the host sees its effect, so no edge to or from it is ever elided. `holds_memory`: its accesses keep
+    buffers alive; a mere wait or release must not. `needs_device`: it fails with a lost device. `cancellable`: a
+    cancellation of its session may doom it. `copies`: it writes another copy of a version that exists elsewhere, so its
+    failure does not harm the version. `covers_session`: it waits for every earlier instruction of its session.
     """
 
     category: str
@@ -69,5 +69,5 @@ _BY_TEXT: dict[str, Traits] = {opcode.value: traits for opcode, traits in TRAITS
 
 
 def traits_of(opcode: str) -> Traits:
-    """The traits of an opcode as records spell it; those of an opcode of another version are unknown."""
+    """The traits of an opcode as spelled in records; `_UNKNOWN` for an opcode of another version."""
     return _BY_TEXT.get(opcode, _UNKNOWN)

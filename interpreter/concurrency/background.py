@@ -1,16 +1,15 @@
-"""The background thread: it looks after what no other thread does in time.
+"""The background thread, for the work that no other thread does in time.
 
-Theory of operation. Both sides have work that no caller waits for: messages that were issued and not sent, handles that
-were dropped, kernels that hang, a connection that is lost. So a background thread sleeps on a bell and looks around
-each time it wakes. It is *awake* while it finds something unsent, and for some rounds after that: it sleeps for moments
-then, and adding a message costs its callers nothing. After those rounds it dozes, for as long as `pause` says, and the
-next message has to rouse it.
+Theory of operation. Both sides have work that no caller waits for: unsent messages, dropped handles, hanging kernels, a
+lost connection. So a background thread sleeps on a bell and looks around each time it wakes. The thread is *awake*
+while it finds unsent messages, and for some rounds after that: its sleeps are short then, and adding a message costs
+the caller nothing. After those rounds it dozes, for as long as `pause` says, and the next message has to rouse it.
 
-Guarantees. What is unsent when `rouse` is called is looked at within one pause. An unexpected exception is handed to
-`failed`, and the thread goes on, after a doze, so that a fault that repeats does not take a core. After `stop` the
-thread ends with its present round.
+Guarantees. A message that is unsent when `rouse` is called is looked at within one pause. An unexpected exception is
+handed to `failed`, and the thread continues after a doze, so that a repeating fault does not occupy a core. After
+`stop` the thread ends with its current round.
 
-Rejected: a timer per message (a thread wake-up per op); a thread for all sessions of a process (one that is stuck in a
+Rejected: a timer per message (a thread wake-up per op); a thread for all sessions of a process (a session stuck in a
 callback would hold up the others).
 """
 
@@ -28,9 +27,9 @@ DOZE = 0.1  # seconds between looks for dropped handles, which ring no bell
 class Background:
     """A thread that looks around now and then.
 
-    `look_around` is called each time and tells whether there was anything unsent; `pause` tells for how long to sleep
-    before that, given whether the thread is awake: None is until rung. `sleep` sleeps for so long, or does something
-    that takes as long: unless given, it sleeps on the bell.
+    `look_around` is called each round and tells whether anything was unsent. `pause` gives the seconds to sleep
+    beforehand, told whether the thread is awake; None means until rung. `sleep` takes these seconds, and sleeps or does
+    other work for as long; the default sleeps on the bell.
     """
 
     __slots__ = (
@@ -57,7 +56,7 @@ class Background:
     ) -> None:
         self.bell = Bell()
         self.awake = False
-        self.dozing = False  # it sleeps until it is rung, or is about to: set before it looks for a reason not to
+        self.dozing = False  # asleep until rung, or about to be: set before the look for a reason not to
         self.stopped = False
         self._quiet = 0  # rounds since something unsent was found
         self._look_around = look_around
@@ -71,22 +70,22 @@ class Background:
         self.thread.start()
 
     def ring(self) -> None:
-        """Have it look around now. Called anywhere, in a signal handler, too."""
+        """Make the thread look around now. May be called anywhere, also in a signal handler."""
         self.bell.ring()
 
     def rouse(self) -> None:
-        """Something is unsent: have it look in a while. Cheap while it is awake."""
+        """Make the thread look for unsent messages soon. Cheap while it is awake."""
         if not self.awake:
             self._quiet, self.awake = 0, True
             self.bell.ring()
 
     def stop(self) -> None:
-        """Have the thread end. Does not wait for that."""
+        """Ask the thread to end, without waiting for it."""
         self.stopped = True
         self.bell.ring()
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait for the thread's end, for so many seconds. Returns at once on the thread itself."""
+        """Wait for the thread's end, at most `timeout` seconds. Returns at once on the thread itself."""
         if self.thread is not threading.current_thread():
             self.thread.join(timeout)
 
@@ -99,7 +98,7 @@ class Background:
                 self.bell.sleep(DOZE)
 
     def _round(self) -> None:
-        self.dozing = not self.awake  # before it looks for a reason to wake: one that comes later rings
+        self.dozing = not self.awake  # before the look for a reason to wake: a later reason rings
         timeout = self._pause(self.awake)
         self.dozing = timeout is None
         self._sleep(timeout)
@@ -107,7 +106,7 @@ class Background:
         if self.stopped:
             return
         if self._quiet >= AWAKE_ROUNDS:
-            self.awake = False  # before it looks: a message that is added later rouses it
+            self.awake = False  # before the look: a message added later rouses the thread
         if self._look_around():
             self._quiet, self.awake = 0, True
         else:

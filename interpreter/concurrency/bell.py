@@ -1,7 +1,7 @@
 """A bell wakes one thread: a binary semaphore. A ring is remembered until a thread sleeps, and rings do not add up.
 
 A condition variable would need a lock around every ring, and would wake every sleeper. `threading.Event` stays set
-until someone clears it, and a ring between waking and clearing would be lost. Ringing waits for no lock, so a signal
+until it is cleared, and a ring between waking and clearing would be lost. Ringing waits for no lock, so a signal
 handler may ring.
 """
 
@@ -30,8 +30,8 @@ class Bell:
     def sleep(self, timeout: float | None) -> bool:
         """Sleep until rung; False after `timeout` seconds.
 
-        In slices where there is no timeout: a signal that arrives after Python has looked for signals, and before the
-        thread sleeps in the kernel, wakes nothing. Ctrl-C would then wait for a ring.
+        Without a timeout it sleeps in slices: a signal that arrives between Python's check for signals and the sleep in
+        the kernel wakes nothing, and Ctrl-C would then wait for a ring.
         """
         if timeout is not None:
             return self._lock.acquire(timeout=max(timeout, 0.0))

@@ -1,9 +1,9 @@
-"""Ctrl-C while the main thread drives: kept until the engine is consistent again.
+"""Ctrl-C while the main thread drives: deferred until the engine is consistent again.
 
-Python raises KeyboardInterrupt between any two bytecodes of the main thread. Embedded, that thread drives the engine,
-and an exception in the middle of a retirement would leave edges that are never released. So while the main thread
-drives, SIGINT is only noted, and raised when the drive ends, which is soon: kernels that run there are small. A second
-Ctrl-C is raised at once, for the side effect that never returns. Threads that wait are behind the same shield, and
+Python raises KeyboardInterrupt between any two bytecodes of the main thread. In embedded use that thread drives the
+engine, and an exception in the middle of a retirement would leave edges that are never released. So while the main
+thread drives, SIGINT is only noted, and raised when the drive ends. That is soon: kernels that run there are small. A
+second Ctrl-C is raised at once, for a side effect that never returns. Waiting threads are behind the same shield, and
 `exposed` while they sleep.
 
 The handler is installed only over Python's own; a program with a handler of its own keeps it. Source: trio's protection
@@ -19,9 +19,9 @@ from types import FrameType, TracebackType
 
 
 class Exposed:
-    """A context manager around a sleep behind a shield: there Ctrl-C is raised, also one that was noted before.
+    """A context manager around a sleep behind a shield: inside it Ctrl-C is raised, also one noted before.
 
-    Once: what runs on the way out is behind the shield again.
+    Only once: code that runs on the way out is behind the shield again.
     """
 
     __slots__ = ("_begin", "_end")
@@ -38,7 +38,7 @@ class Exposed:
 
 
 class Shield:
-    """A context manager around driving and waiting. One for the process; it has an effect in the main thread alone."""
+    """A context manager around driving and waiting. One per process; it affects the main thread only."""
 
     __slots__ = ("_depth", "_exposed", "_main", "_noted", "_users", "exposed")
 
@@ -57,14 +57,14 @@ class Shield:
             signal.signal(signal.SIGINT, self._handle)
 
     def remove(self) -> None:
-        """Give SIGINT back with the last user."""
+        """Give SIGINT back when the last user leaves."""
         self._users -= 1
         if not self._users and threading.get_ident() == self._main and signal.getsignal(signal.SIGINT) == self._handle:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
     @property
     def sleeping(self) -> bool:
-        """Is the main thread in a sleep behind the shield? If that thread asks, it does so in a signal handler."""
+        """Is the main thread asleep behind the shield? That thread itself can ask only in a signal handler."""
         return self._exposed
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
@@ -104,11 +104,11 @@ SHIELD = Shield()
 
 
 class ShieldedLock:
-    """A lock under which Ctrl-C is only noted. `owner` is the ident of the thread inside of it; 0 while none is.
+    """A lock under which Ctrl-C is only noted. `owner` is the ident of the thread inside; 0 while none is.
 
-    Handlers of other signals run between any two bytecodes of the main thread, so also when it has the lock already and
-    is no owner yet, or no owner any more. Such a handler may go in, since nothing is half done there: the lock is
-    re-entrant. Where its thread is the owner, its caller has to refuse.
+    Handlers of other signals run between any two bytecodes of the main thread, so also while that thread holds the lock
+    but is not yet, or no longer, the owner. Such a handler may enter, since nothing is half done there: the lock is
+    re-entrant. Where the handler's thread is the owner, the caller of the lock has to refuse.
     """
 
     __slots__ = ("_lock", "owner")

@@ -1,4 +1,4 @@
-"""Leader and followers: of the threads that wait, one does the work that ends the waits.
+"""Leader and followers: one of the waiting threads does the work that ends the waits.
 
 Theory of operation. A thread waits until a predicate holds, and work has to be done before it can hold: completions are
 retired by driving the engine, answers are read from a socket. The first thread that waits takes the role of the
@@ -13,18 +13,18 @@ Guarantees.
 - No thread sleeps while its predicate holds, as long as each change that makes it true is followed by `wake`. A thread
   is listed before it looks at its predicate for the last time, so one of the two sees the other.
 - No thread waits without a leader. A follower looks at the role after it was listed; a leader releases the role before
-  it looks at the list. A follower that was woken to lead, and leaves instead (its time is over, Ctrl-C), hands on, too.
-- A wait ends when its predicate holds, when its time is over, when Ctrl-C comes (in the main thread), or when `close`
-  is called, with ConnectionLost.
-- Ctrl-C comes in the sleeps and nowhere else (see `interrupts`), so the role is never left taken.
-- A signal handler on the thread that leads may wait: it leads on top of the wait below, which looks again afterwards.
+  it looks at the list. A follower that is woken to lead, and leaves instead (timeout, Ctrl-C), hands the role on, too.
+- A wait ends when its predicate holds, at its timeout, on Ctrl-C (in the main thread), or with ConnectionLost when
+  `close` is called.
+- Ctrl-C is raised in the sleeps and nowhere else (see `interrupts`), so the role is never left taken.
+- A signal handler on the leading thread may wait: it leads on top of the wait below, which looks again afterwards.
 
-Threads. The leader owns what `Duty.serve` touches for as long as it says; the class itself owns no thread. `role` and
-the list of followers are touched by any thread. `closed` only ever becomes true.
+Threads. The leader owns the state that `Duty.serve` touches, for as long as the duty says; the class owns no thread.
+`role` and the list of followers are touched by any thread. `closed` only ever becomes true.
 
-Rejected. A thread of its own for the work: a hand-off and back costs 12 us, and 10 ms beside a busy thread. A condition
+Rejected. A dedicated thread for the work: a hand-off and back costs 12 us, and 10 ms beside a busy thread. A condition
 variable: it wakes every thread for each answer. Promoting a follower before the work is done, as the pattern has it:
-the work here is short, and one thread at a time may do it anyway. Giving the role back after each round of work: every
+the work here is short, and only one thread at a time may do it. Giving the role back after each round of work: every
 answer would wake a second thread.
 
 Source: Schmidt et al., "Leader/Followers", Pattern-Oriented Software Architecture, volume 2, 2000.
@@ -45,16 +45,16 @@ Predicate = Callable[[], bool]
 
 
 class Duty(Protocol):
-    """What the leader does, and where it sleeps."""
+    """The leader's work, and its place to sleep."""
 
     def ring(self) -> None:
         """Wake the leader, or the next one."""
 
     def serve(self, predicate: Predicate, timeout: float | None) -> None:
-        """Sleep until there is work, until rung, or for so many seconds; then do the work.
+        """Sleep until there is work, until rung, or for `timeout` seconds; then do the work.
 
-        Looks at the predicate, and whether the waits are closed, before it sleeps, and returns at once if so. Sleeps
-        inside of `SHIELD.exposed`. May return early.
+        Checks, before the sleep, the predicate and whether the waits are closed, and returns at once if so. Sleeps
+        inside `SHIELD.exposed`. May return early.
         """
 
     def unattended(self) -> None:
@@ -72,7 +72,7 @@ class Follower:
 
 
 class LeaderFollowers:
-    """The threads that wait for one duty. `over`: what ConnectionLost says in waits that `close` has ended."""
+    """The threads that wait for one duty. `over`: the message of ConnectionLost in waits that `close` ends."""
 
     __slots__ = ("_duty", "_over", "closed", "followers", "leader", "role")
 
@@ -80,7 +80,7 @@ class LeaderFollowers:
         self._duty = duty
         self._over = over
         self.role = threading.Lock()  # held by the leader
-        self.leader: tuple[Predicate, int] | None = None  # what a waiting thread that leads waits for, and its ident
+        self.leader: tuple[Predicate, int] | None = None  # predicate and ident of a leader that waits
         self.followers: list[Follower] = []
         self.closed = False
 
@@ -100,7 +100,7 @@ class LeaderFollowers:
                         return False
                     if leads or self.role.acquire(blocking=False):
                         leads = True
-                        self.leader = mine  # before it looks: a thread that makes the predicate true later rings
+                        self.leader = mine  # before `serve` looks: a thread that makes the predicate true later rings
                         self._duty.serve(predicate, rest)
                     else:
                         self._follow(predicate, rest)
@@ -116,7 +116,7 @@ class LeaderFollowers:
                     self._hand_on()
 
     def serve_once(self, timeout: float | None) -> bool:
-        """Do one round of work for no wait of its own; False, and no work, if another thread leads."""
+        """Do one round of work without a wait; False, and no work, if another thread leads."""
         if not self.role.acquire(blocking=False):
             return False
         try:
@@ -127,14 +127,14 @@ class LeaderFollowers:
         return True
 
     def leads(self) -> bool:
-        """Does this thread lead? Then its caller is a signal handler, or part of the work."""
+        """Does this thread lead? If so, the caller is a signal handler, or part of the work."""
         leader = self.leader
         return leader is not None and leader[1] == threading.get_ident()
 
     def wake(self) -> None:
         """Wake the threads whose wait is over. Called after work was done.
 
-        A leader that did the work looks for itself, but for one that sleeps below a signal handler that did the work.
+        A leader that did the work checks its own predicate, unless it sleeps below the signal handler that did it.
         """
         leader = self.leader
         looks = leader is None or (leader[1] == threading.get_ident() and not SHIELD.sleeping)
@@ -162,7 +162,7 @@ class LeaderFollowers:
             self.followers.remove(follower)
 
     def _hand_on(self) -> None:
-        """The caller leaves: a follower has to lead, if no thread does."""
+        """Make a follower lead, if no thread does, since the caller leaves."""
         if self.role.locked():
             return
         for follower in list(self.followers):

@@ -1,7 +1,7 @@
-"""Where NumPy's ufuncs depart from the special cases of the array API standard, and what stands there instead.
+"""Corrections of NumPy's ufuncs where they depart from the special cases of the array API standard.
 
-Ordinary values cost one look at the operands, or none: the ufunc makes all of them, and only if there is something
-special its results are replaced. An output may be the memory of an operand: what is read of operands is read before.
+Ordinary values cost one check of the operands, or none: the ufunc computes all results, and only those of special
+values are replaced. An output may be the memory of an operand, so operands are read before the output is written.
 Source: https://data-apis.org/array-api/2024.12/, "Special cases" of each function.
 """
 
@@ -17,15 +17,15 @@ import numpy as np
 from ..schema.opdef import Array, ArrayModule, Attributes, BoundKernel, OpDef
 from ..types.meta import LARGEST
 
-# Called as correction(xp, *operands, out). The operands may be Python scalars, all but one; `out` may have another
-# dtype than the result, of its kind or of one above.
+# Called as correction(xp, *operands, out). All operands but one may be Python scalars; `out` may have another dtype
+# than the result, of the same kind or a higher one.
 Correction = Callable[..., None]
-SMALL = 0.25  # where the logarithm of 1 + x has lost digits of x
+SMALL = 0.25  # abs(x) below which log(1 + x) loses digits of x
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class CorrectedUfunc(OpDef):
-    """An op by the ufunc of that name, as far as that does what the standard says: `correction` is called for it."""
+    """An op whose ufunc departs from the standard in special cases: `correction` is called in its place."""
 
     correction: Correction
 
@@ -43,17 +43,17 @@ class CorrectedUfunc(OpDef):
 
 
 def _all(mask: Array) -> bool:
-    """Is a mask of NumPy's all true? Quicker than `mask.all()` if it is small. A GPU's would have to be waited for."""
+    """Is a NumPy mask all true? Quicker than `mask.all()` for small masks. Asking a GPU would cost a wait."""
     return bool(np.count_nonzero(mask) == mask.size)
 
 
 def _none(mask: Array) -> bool:
-    """Is a mask of NumPy's all false?"""
+    """Is a NumPy mask all false?"""
     return not np.count_nonzero(mask)
 
 
 def floor_divide(xp: ArrayModule, x1: Any, x2: Any, out: Array) -> None:
-    """Of infinities NumPy makes NaN, or a whole step too much: there the floor of the quotient."""
+    """For infinities NumPy gives NaN, or is off by one: here the floor of the quotient."""
     if out.dtype.kind in "biu" or (xp is np and _all(np.isfinite(np.add(x1, x2)))):
         xp.floor_divide(x1, x2, out)
         return
@@ -64,7 +64,7 @@ def floor_divide(xp: ArrayModule, x1: Any, x2: Any, out: Array) -> None:
 
 
 def power(xp: ArrayModule, x1: Any, x2: Any, out: Array) -> None:
-    """Roots are not always powers in NumPy, and complex infinities and zeros to negative powers are NaN."""
+    """NumPy's roots are not always powers, and its complex infinities and zeros to negative powers are NaN."""
     if out.dtype.kind == "c":
         _complex_power(xp, x1, x2, out)
     elif xp is np and out.dtype.kind == "f" and _is_root(x2, out) and not _all(np.greater(x1, 0)):
@@ -74,7 +74,7 @@ def power(xp: ArrayModule, x1: Any, x2: Any, out: Array) -> None:
 
 
 def _is_root(x2: Any, out: Array) -> bool:
-    """Is 0.5 an exponent that several numbers may share? To these NumPy's loop does not raise them, but takes roots."""
+    """Is 0.5 an exponent that several numbers may share? NumPy's loop takes their roots instead of powers."""
     if not isinstance(x2, np.ndarray):
         return bool(x2 == 0.5)
     shared = x2.size == 1 or x2.size < out.size or 0 in x2.strides
@@ -91,7 +91,7 @@ def _roots(x1: Any, x2: Any, out: Array) -> None:
 
 
 def _complex_power(xp: ArrayModule, x1: Any, x2: Any, out: Array) -> None:
-    """Where NumPy makes NaN of what is none: exp(x2 * log(x1))."""
+    """exp(x2 * log(x1)) where NumPy gives NaN for operands that are not NaN."""
     powers = xp.power(x1, x2)
     undefined = xp.isnan(powers)
     if xp is not np or not _none(undefined):
@@ -102,14 +102,14 @@ def _complex_power(xp: ArrayModule, x1: Any, x2: Any, out: Array) -> None:
 
 
 def sign(xp: ArrayModule, x: Array, out: Array) -> None:
-    """A complex number with an infinite part and a NaN has a direction in NumPy: it is NaN in both parts."""
+    """NumPy gives a direction to a complex number with an infinity and a NaN: here both parts are NaN."""
     if x.dtype.kind != "c":
         xp.sign(x, out)
         return
     undefined = xp.isnan(x)
     if xp is np:
         np.sign(x, out)
-    else:  # CuPy's is that of the real part, as NumPy's once was
+    else:  # CuPy gives the sign of the real part, as NumPy once did
         magnitude = xp.abs(x)
         zero = xp.equal(magnitude, 0)
         xp.divide(x, magnitude, out)
@@ -119,7 +119,7 @@ def sign(xp: ArrayModule, x: Array, out: Array) -> None:
 
 
 def reciprocal(xp: ArrayModule, x: Array, out: Array) -> None:
-    """Complex reciprocals have other zeros and other NaN in NumPy than the quotients that they are."""
+    """NumPy's complex reciprocals have other zeros and NaNs than its quotients: here they are quotients."""
     if x.dtype.kind == "c":
         xp.divide(1, x, out)
     else:
@@ -127,7 +127,7 @@ def reciprocal(xp: ArrayModule, x: Array, out: Array) -> None:
 
 
 def expm1(xp: ArrayModule, x: Array, out: Array) -> None:
-    """Of what is complex and not finite NumPy makes NaN: there exp(x) - 1. And -0 + 0j gives 0 + 0j, as exp has it."""
+    """For complex x that is not finite NumPy gives NaN: here exp(x) - 1. And -0 + 0j gives 0 + 0j, as with exp."""
     if x.dtype.kind != "c":
         xp.expm1(x, out)
         return
@@ -143,7 +143,7 @@ def expm1(xp: ArrayModule, x: Array, out: Array) -> None:
 
 
 def log1p(xp: ArrayModule, x: Array, out: Array) -> None:
-    """Of small complex numbers NumPy loses the digits that log1p is there to keep: there by |1 + x|**2 - 1."""
+    """For small complex numbers NumPy loses the digits that log1p should keep: here by |1 + x|**2 - 1."""
     if x.dtype.kind != "c":
         xp.log1p(x, out)
         return
@@ -158,7 +158,7 @@ def log1p(xp: ArrayModule, x: Array, out: Array) -> None:
 
 
 def arctan(xp: ArrayModule, x: Array, out: Array) -> None:
-    """Of complex conjugates NumPy's results differ in the last place: here they are conjugates."""
+    """NumPy's results for complex conjugates differ in the last place: here they are conjugates."""
     if x.dtype.kind != "c":
         xp.arctan(x, out)
         return
@@ -170,7 +170,7 @@ def arctan(xp: ArrayModule, x: Array, out: Array) -> None:
 
 
 def arctanh(xp: ArrayModule, x: Array, out: Array) -> None:
-    """Of a complex number and its negative NumPy's results differ in the last place: here the function is odd."""
+    """NumPy's results for a complex number and its negative differ in the last place: here the function is odd."""
     if x.dtype.kind != "c":
         xp.arctanh(x, out)
         return
@@ -182,7 +182,7 @@ def arctanh(xp: ArrayModule, x: Array, out: Array) -> None:
 
 
 def tan(xp: ArrayModule, x: Array, out: Array) -> None:
-    """At an infinite imaginary part the real one is a zero: in NumPy of the sign of a sine, here of that of x."""
+    """For an infinite imaginary part the real part is a zero: in NumPy with the sign of a sine, here with that of x."""
     if x.dtype.kind != "c":
         xp.tan(x, out)
         return
@@ -202,5 +202,5 @@ def tanh(xp: ArrayModule, x: Array, out: Array) -> None:
 
 
 def _far(xp: ArrayModule, one: Array, other: Array) -> tuple[Array, Array]:
-    """Where one part is infinite and the other is not, and zeros of the other's sign."""
+    """The mask of an infinite part beside a finite one, and zeros with the sign of the other part."""
     return xp.isinf(one) & xp.isfinite(other), xp.copysign(xp.zeros_like(other), other)

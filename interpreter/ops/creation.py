@@ -1,4 +1,4 @@
-"""Creation of tensors from attributes. A shape may be absurd: it is Python ints until a device has to hold it."""
+"""Creation of tensors from attributes. An absurd shape costs nothing until a device has to hold it."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _FLOAT64 = Attribute("dtype", check_dtype, "float64")
 
 
 def infer_shaped(_metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
-    """As the attributes say."""
+    """The shape and dtype of the attributes."""
     return (Meta.of(attributes["shape"], attributes["dtype"]),)
 
 
 def infer_like(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
-    """As the operand, with another dtype if one is given."""
+    """The operand's meta, with another dtype if one is given."""
     x = tensor(metas)
     return (Meta.of(x.shape, attributes["dtype"] or x.dtype),)
 
@@ -46,7 +46,7 @@ def infer_full(metas: tuple[OperandMeta, ...], attributes: Attributes) -> Output
 
 
 def infer_full_like(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
-    """As the first operand; the second is the scalar."""
+    """The first operand's meta, as in `infer_like`; the second operand is the scalar."""
     (like,) = infer_like(metas, attributes)
     if like is not None:
         _fillable(_scalar(metas[1]), like.dtype)
@@ -76,14 +76,14 @@ def infer_arange(_metas: tuple[OperandMeta, ...], attributes: Attributes) -> Out
     dtype = np.dtype(attributes["dtype"] or ("int64" if whole else "float64"))
     if dtype.kind not in "iuf":
         raise TypeError(f"not defined for {dtype.name}; it takes real numbers")
-    length = max(math.ceil((stop - start) / step), 0)  # also of ints by a float, as the array module has it
+    length = max(math.ceil((stop - start) / step), 0)  # a float quotient also of ints, as in the array module
     for value in (start, start + step)[:length]:
         _check_fits(int(value), dtype)
     return (Meta.of((length,), dtype),)
 
 
 def _check_fits(value: int, dtype: DType) -> None:
-    """OverflowError unless the dtype has the integer. NumPy asks that of the first two numbers of a range."""
+    """OverflowError unless the dtype can hold the integer. NumPy checks the first two numbers of a range."""
     if dtype.kind not in "iu":
         return
     limits = np.iinfo(dtype)  # type: ignore[type-var]
@@ -138,7 +138,7 @@ def linspace_kernel(xp: ArrayModule, _inputs: Sequence[Any], outputs: Sequence[A
 
 
 def eye_kernel(xp: ArrayModule, _inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
-    """In place; NumPy's own keeps the interpreter lock."""
+    """In place; NumPy's own function holds the interpreter lock."""
     (out,) = outputs
     rows, columns = out.shape
     k = max(-rows, min(attributes["k"], columns))  # all diagonals outside of the matrix are alike

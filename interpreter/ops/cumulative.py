@@ -81,7 +81,7 @@ _define_cumulative("cumulative_prod", "cumprod", 1)
 
 
 def infer_diff(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
-    """What is joined to x has its shape but for the axis, which the differences shorten by n."""
+    """Prepended and appended tensors have x's shape except along the axis, which the differences shorten by n."""
     x, *ends = tensors(metas)
     if len(ends) != attributes["prepend"] + attributes["append"]:
         raise ValueError(f"{len(ends)} tensors besides x do not match the attributes `prepend` and `append`")
@@ -96,7 +96,7 @@ def infer_diff(metas: tuple[OperandMeta, ...], attributes: Attributes) -> Output
 
 
 def diff_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
-    """Of bools the difference is whether they differ, as in NumPy."""
+    """The difference of bools is `not_equal`, as in NumPy."""
     (out,), axis, n = outputs, normal_axis(attributes["axis"], inputs[0].ndim), attributes["n"]
     if not out.size:
         return

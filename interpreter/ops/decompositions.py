@@ -1,7 +1,7 @@
 """Decompositions of matrices, each over stacks of them: cholesky, qr, svd, svdvals, eigh, eigvalsh.
 
-LAPACK does the work and says when it fails: the kernel raises LinAlgError. What LAPACK leaves undefined is refused:
-with a NaN or an infinity its iterations may end without converging, or with wrong numbers that look right.
+LAPACK does the work; if it reports a failure, the kernel raises LinAlgError. A NaN or an infinity is refused: LAPACK's
+iterations may end without converging, or with wrong numbers that look right.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def check_mode(value: Any) -> str:
     return value
 
 
-# --- what ops on stacks of matrices share
+# --- shared by ops on stacks of matrices
 
 
 def matrices(metas: tuple[OperandMeta, ...]) -> Meta:
@@ -58,7 +58,7 @@ def real_dtype(dtype: DType) -> DType:
 def lapack_work(x: Meta, factor: int, elements: int = 0) -> int:
     """Cost of one LAPACK routine: about `factor` n**3 / 16, more for small matrices, whose passes are short.
 
-    `elements`: how many are swept, if more than x has. The factors were measured in float64 on one core, between n = 8
+    `elements`: how many are swept, if more than x's. The factors were measured in float64 on one core, between n = 8
     and n = 300, and hold within a factor of three.
     """
     rows, columns = x.shape[-2:]
@@ -88,7 +88,7 @@ def require_finite(xp: ArrayModule, x: Array) -> None:
 
 
 def store(outputs: Sequence[Array], results: Sequence[Array]) -> None:
-    """Copy what the array module has allocated, which takes no `out`."""
+    """Copy the results that the array module, which takes no `out`, has allocated."""
     for out, result in zip(outputs, results, strict=True):
         out[...] = result
 
@@ -126,7 +126,7 @@ def infer_qr(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMe
 
 
 def qr_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
-    """The array module's own."""
+    """The array module's own function."""
     store(outputs, xp.linalg.qr(inputs[0], mode=attributes["mode"]))
 
 
@@ -153,13 +153,13 @@ def infer_svd(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputM
 
 
 def infer_svdvals(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
-    """As many as the smaller of rows and columns; real."""
+    """As many values as the smaller of rows and columns; real."""
     x = matrices(metas)
     return (Meta.of((*x.shape[:-2], min(x.shape[-2:])), real_dtype(x.dtype)),)
 
 
 def svd_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
-    """The array module's own."""
+    """The array module's own function."""
     require_finite(xp, inputs[0])
     store(outputs, xp.linalg.svd(inputs[0], full_matrices=attributes["full_matrices"]))
 
@@ -195,7 +195,7 @@ def infer_eigvalsh(metas: tuple[OperandMeta, ...], attributes: Attributes) -> Ou
 
 
 def eigh_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
-    """Of what the lower triangles say; the upper ones are not read."""
+    """Only the lower triangles are read."""
     (x,) = inputs
     if x.size:
         require_finite(xp, x)
@@ -223,7 +223,7 @@ def define_lapack(
     outputs: int = 1,
     routine: str | None = None,
 ) -> None:
-    """An op on one stack of matrices; `routine` is the array module's in `linalg`, if not of the op's name."""
+    """An op on one stack of matrices; `routine` is the function in `linalg`, if its name is not the op's."""
     define(
         OpDef(
             name=name,

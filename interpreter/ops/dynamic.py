@@ -1,5 +1,5 @@
-"""Ops whose result's shape is decided by data. Shapes and dtypes of their operands are checked at the call all the
-same; only the output's meta is pending."""
+"""Ops whose result's shape is decided by data. Shapes and dtypes of the operands are still checked at the call; only
+the output's meta is pending."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def infer_nonzero(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> Ou
 
 
 def infer_masked_select(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
-    """The mask's shape is that of x, or that of its first axes; an axis of it may be empty."""
+    """The mask's shape is that of x, or that of its first axes; an axis of the mask may be empty."""
     x, mask = tensors(metas)
     if mask.ndim > x.ndim or not mask_fits(mask.shape, x.shape[: mask.ndim]):
         raise ValueError(f"the mask's shape {mask.shape} does not match shape {x.shape}")
@@ -70,7 +70,7 @@ def scan_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, _attributes
 
 
 def first_operand(metas: tuple[OperandMeta, ...]) -> int:
-    """At most all of it."""
+    """At most all bytes of the first operand."""
     return metas[0].nbytes if isinstance(metas[0], Meta) else 0
 
 

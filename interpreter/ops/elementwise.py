@@ -17,7 +17,7 @@ from ..types.kinds import DTypes
 from ..types.meta import DTYPES, Meta, OperandMeta
 from . import corrections
 
-# Our name, or ours and NumPy's where they differ.
+# Our name, or our name and NumPy's where they differ.
 UNARY = (
     "negative positive abs:absolute square sqrt signbit conj:conjugate isnan isinf isfinite logical_not "
     "bitwise_invert:invert"
@@ -31,12 +31,12 @@ BINARY = (
 BINARY_SLOW = "hypot logaddexp atan2:arctan2"
 # These do not cast a Python int to an integer dtype, so it need not fit one.
 BINARY_ANY_INT = "divide less less_equal greater greater_equal equal not_equal"
-# Nor do these; but NumPy makes an array of it first, for which it takes no more than a machine word.
+# Nor do these; but NumPy first makes an array of the int, which has to fit a machine word.
 BINARY_LOGICAL = "logical_and logical_or logical_xor"
 ROUNDING = "floor ceil trunc round:rint"
 
 SLOW = 8
-_BITWISE = 16  # of a remainder of floats, against another slow function
+_BITWISE = 16  # cost of a remainder of floats, relative to another slow function
 OPERANDS = {1: ("x",), 2: ("x1", "x2")}
 
 
@@ -46,13 +46,13 @@ def slow_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes:
 
 
 def division_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
-    """Remainders of floats are found bit by bit of the quotient, which may have two thousand."""
+    """Remainders of floats are computed bit by bit of the quotient, which may have two thousand bits."""
     real = any(isinstance(m, Meta) and m.dtype.kind == "f" for m in metas)
     return slow_work(metas, outputs, attributes) * (_BITWISE if real else 1)
 
 
 def accepts_word(value: int, _metas: tuple[OperandMeta, ...], _attributes: Attributes) -> None:
-    """OverflowError for what int64 does not hold, whatever the tensor's dtype."""
+    """OverflowError for ints that int64 cannot hold, for any dtype of the tensor."""
     if value not in INT64:
         raise OverflowError(f"the integer {value} does not fit int64")
 
@@ -116,7 +116,7 @@ _define_ufuncs(BINARY_LOGICAL, inputs=2, scalars=accepts_word)
 
 
 _CORRECTED_WORK: dict[str, Work | None] = {"reciprocal": None, "sign": None, "floor_divide": division_work}
-# Name -> NumPy's, and what is done about its special cases.
+# Name -> NumPy's name, and the correction of its special cases.
 CORRECTED: dict[str, tuple[str, corrections.Correction]] = {
     "atan": ("arctan", corrections.arctan),
     "atanh": ("arctanh", corrections.arctanh),
@@ -155,7 +155,7 @@ for _name, (_ufunc, _correction) in CORRECTED.items():
 
 
 def _define_extremum(name: str) -> None:
-    """By a kernel, although it is a ufunc: NumPy deprecated a positional `out` for these two alone."""
+    """By a kernel, although it is a ufunc: NumPy deprecated a positional `out` for these two only."""
 
     def kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
         getattr(xp, name)(*inputs, out=outputs[0])
@@ -186,7 +186,7 @@ def _rounding_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[A
 
 
 def _infer_rounding(ufunc: str) -> Infer:
-    """Integers stay what they are, as the array API says; NumPy 2.0 and CuPy would make floats of them."""
+    """Integers keep their dtype, as the array API says; NumPy 2.0 and CuPy would make floats of them."""
     of_floats = infer_ufunc(getattr(np, ufunc))
 
     def infer(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
@@ -223,12 +223,12 @@ def infer_part(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> Outpu
 
 
 def real_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
-    """A strided copy; what is real already is its real part."""
+    """A strided copy; a real number is its own real part."""
     xp.copyto(outputs[0], inputs[0].real)
 
 
 def imag_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
-    """A strided copy; zeros for what is real."""
+    """A strided copy; zeros for real numbers."""
     if inputs[0].dtype.kind == "c":
         xp.copyto(outputs[0], inputs[0].imag)
     else:
@@ -258,7 +258,7 @@ def infer_where(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> Outp
 
 
 def accepts_chosen(value: int, metas: tuple[OperandMeta, ...], attributes: Attributes) -> None:
-    """OverflowError unless the value fits what it may be chosen with; the condition has no say in that."""
+    """OverflowError unless the value fits the promoted dtype of the choices; the condition does not matter."""
     accepts_promoted(value, metas[1:], attributes)
 
 
@@ -268,7 +268,7 @@ def where_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array
 
 
 def infer_clip(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
-    """All three promote; only ordered dtypes. Of a number x NumPy would make an array of a dtype of its own."""
+    """All three promote; only ordered dtypes. NumPy would choose a dtype of its own for a scalar x."""
     if not isinstance(metas[0], Meta):
         raise TypeError(f"x has to be a tensor, not a Python {metas[0].__name__}")
     dtype = promote(metas)
@@ -276,7 +276,7 @@ def infer_clip(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> Outpu
 
 
 def infer_astype(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
-    """Any dtype to any other, except complex to real numbers, which would lose a part without a word."""
+    """Any dtype to any other, except complex to real numbers, which would silently lose a part."""
     x, dtype = tensor(metas), np.dtype(attributes["dtype"])
     if x.dtype.kind == "c" and dtype.kind in "iuf":
         raise TypeError(f"{x.dtype.name} cannot become {dtype.name}")

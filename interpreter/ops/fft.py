@@ -22,14 +22,14 @@ from .rearranging import BLOCK
 
 _NORMS = ("backward", "ortho", "forward")
 _SINGLE = frozenset({"float16", "float32", "complex64"})
-_WHOLE = -1  # a length that is that of the axis
+_WHOLE = -1  # stands for the length of the axis
 
-# The axes that are transformed, the last one at last, and the number of points of each.
+# The transformed axes, the last one last, and the number of points along each.
 Plan: TypeAlias = tuple[Shape, Shape]
 
 
 class Form(Enum):
-    """What goes in and comes out. Of n points of a Hermitian spectrum only the first n//2 + 1 are kept."""
+    """Kinds of input and output. Of n points of a Hermitian spectrum only the first n//2 + 1 are kept."""
 
     COMPLEX = auto()  # n points to n points
     REAL = auto()  # n real points to half a spectrum
@@ -61,7 +61,7 @@ def check_lengths(value: Any) -> Shape:
     return tuple(n if n == _WHOLE else check_length(n) for n in check_axes(value))
 
 
-# --- what is transformed
+# --- axes and lengths
 
 
 def plan(shape: Shape, form: Form, attributes: Attributes) -> Plan:
@@ -95,7 +95,7 @@ def _along_several(shape: Shape, attributes: Attributes) -> Plan:
 
 
 def _kept(shape: Shape, form: Form, axes: Shape, lengths: Shape) -> tuple[slice, ...]:
-    """The part of x that counts. Cut at once: array modules go axis by axis, and may pad one before cutting another."""
+    """The used part of x, cut at once: array modules go axis by axis, and may pad one before cutting another."""
     kept = [slice(None)] * len(shape)
     for axis, length in zip(axes, lengths, strict=True):
         kept[axis] = slice(length)
@@ -105,7 +105,7 @@ def _kept(shape: Shape, form: Form, axes: Shape, lengths: Shape) -> tuple[slice,
 
 
 def result_dtype(name: str, form: Form) -> str:
-    """Of the precision of x, and real if the spectrum was Hermitian."""
+    """The dtype of x's precision, real if the spectrum was Hermitian."""
     single = name in _SINGLE
     if form is Form.HERMITIAN:
         return "float32" if single else "float64"
@@ -130,7 +130,7 @@ def _define_transform(name: str, form: Form, summary: str, *attributes: Attribut
         (x,), (out,) = inputs, outputs
         axes, lengths = plan(x.shape, form, given)
         if not x.size or not axes:
-            out[...] = x if not axes else 0  # nothing but padding: NumPy would read what lies behind an empty axis
+            out[...] = x if not axes else 0  # nothing but padding: NumPy would read beyond an empty axis
             return
         x = x[_kept(x.shape, form, axes, lengths)]
         x = x.astype(np.float32) if x.dtype == np.float16 else x
@@ -219,14 +219,14 @@ _define_frequencies("rfftfreq", half=True, summary="Frequencies of the points of
 
 
 def infer_shift(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
-    """Of the meta of x, any."""
+    """The meta of x."""
     x = tensor(metas)
     normal_axes(attributes["axes"], x.ndim)
     return (x,)
 
 
 def shift_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
-    """As that of a roll along the axes."""
+    """The work of a roll along the axes."""
     x = tensor(metas)
     return x.size + (BLOCK << sum(x.shape[a] > 1 for a in normal_axes(attributes["axes"], x.ndim)))
 

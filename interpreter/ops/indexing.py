@@ -1,7 +1,7 @@
 """Indexing by tensors of integers and by masks, and assigning through an index. (Basic indices make views: `views`.)
 
-The attribute `index` holds the normal form of `interpreter.indexing`, in which "tensor" stands for each further
-operand. Integers select as many elements as they are, so that the result's shape is known; with a mask data decide it.
+The attribute `index` holds the normal form of `schema.indexing`, in which "tensor" stands for each further operand.
+Integers select one element each, so the result's shape is known; with a mask the data decide the shape.
 The rules for shapes are NumPy's advanced indexing, of which the standard's integer arrays and masks are a part.
 """
 
@@ -31,20 +31,20 @@ def infer_setitem(metas: tuple[OperandMeta, ...], attributes: Attributes) -> Out
 
 
 def check_fits(value: OperandMeta, selected: Shape) -> None:
-    """ValueError unless a value of that meta broadcasts to what is selected."""
+    """ValueError unless a value of that meta broadcasts to the selection."""
     shape = telling(value.shape) if isinstance(value, Meta) else ()
     if broadcast_shapes((shape, selected)) != selected:
         raise ValueError(f"a value of shape {shape} does not broadcast to the selection {selected}")
 
 
 def telling(shape: Shape) -> Shape:
-    """As NumPy has it for slices: a value may have more axes than what is selected, if their size is one."""
+    """The shape without leading axes of size one, which NumPy lets a value have beyond those of the selected slice."""
     leading = next((axis for axis, size in enumerate(shape) if size != 1), len(shape))
     return shape[leading:]
 
 
 def written(value: Any) -> Any:
-    """The value as NumPy also assigns it to single elements and through masks."""
+    """The value in a shape that NumPy also assigns to single elements and through masks."""
     shape = getattr(value, "shape", ())
     return value.reshape(telling(shape)) if shape[:1] == (1,) else value
 
@@ -60,7 +60,7 @@ def check_assignable(value: OperandMeta, x: Meta) -> None:
 
 
 def accepts_assigned(value: int, metas: tuple[OperandMeta, ...], attributes: Attributes) -> None:
-    """OverflowError unless the value fits x; what selects has no say in that."""
+    """OverflowError unless the value fits x's dtype; the selectors do not matter."""
     accepts_promoted(value, metas[:1], attributes)
 
 
@@ -90,14 +90,14 @@ def infer_advanced_getitem(metas: tuple[OperandMeta, ...], attributes: Attribute
 
 
 def infer_dynamic_getitem(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
-    """Masks select, or what may turn out to be one: what can be checked is."""
+    """Masks select, or tensors that may turn out to be masks: only the known parts are checked."""
     x, selectors = tensor(metas), _selectors(metas[1:], attributes["index"])
     advanced_shape(attributes["index"], x.shape, selectors)
     return (None,)
 
 
 def infer_advanced_setitem(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
-    """As x. How many elements a mask selects, and so whether the values fit, the kernel sees."""
+    """The meta of x. Only the kernel sees how many elements a mask selects, and so whether the values fit."""
     x, value, selectors = tensor(metas), metas[1], _selectors(metas[2:], attributes["index"])
     selected = advanced_shape(attributes["index"], x.shape, selectors)
     if not any(m.dtype.kind == "b" for m in selectors):
@@ -118,10 +118,10 @@ def _selectors(metas: tuple[OperandMeta, ...], index: Index) -> tuple[Meta, ...]
 
 
 def advanced_shape(index: Index, shape: Shape, selectors: Sequence[Meta]) -> Shape:
-    """What the index selects from such an array, if every mask held everywhere; IndexError if it cannot.
+    """The shape of the index's selection if every mask were all true; IndexError if the index does not fit.
 
     The axes that tensors and ints index become those of their common shape, at the place of the first of them, or in
-    front if something else stands in between.
+    front if other entries stand in between.
     """
     parts: list[Shape] = []
     chosen: list[Shape] = []
@@ -141,13 +141,13 @@ def advanced_shape(index: Index, shape: Shape, selectors: Sequence[Meta]) -> Sha
 
 
 def _together(index: Index) -> bool:
-    """Do the tensors and ints stand side by side? In NumPy "..." parts them also where it stands for no axis."""
+    """Do the tensors and ints stand side by side? In NumPy "..." separates them even if it stands for no axis."""
     places = [place for place, entry in enumerate(index) if _chooses(entry)]
     return places[-1] - places[0] == len(places) - 1
 
 
 def _chooses(entry: Entry) -> bool:
-    """Does it pick positions of an axis, as tensors and ints do?"""
+    """Does the entry pick positions of an axis, as tensors and ints do?"""
     return entry == "tensor" or isinstance(entry, int)
 
 
@@ -179,12 +179,12 @@ def _check_selects(entry: Entry, axes: Shape, meta: Meta | None) -> None:
 
 
 def mask_fits(mask: Shape, axes: Shape) -> bool:
-    """Each size is that of the axis, or zero: then nothing is selected."""
+    """Is each size that of the axis, or zero, which selects nothing?"""
     return all(n in {size, 0} for n, size in zip(mask, axes, strict=True))
 
 
 def _only_certain(chosen: list[Shape], selectors: Sequence[Meta]) -> list[Shape]:
-    """With masks the common shape is an upper bound: nobody knows yet how many elements one selects."""
+    """With masks the common shape is an upper bound: how many elements a mask selects is not known yet."""
     if not any(m.dtype.kind == "b" for m in selectors):
         return chosen
     axes = max(map(len, chosen))
@@ -192,7 +192,7 @@ def _only_certain(chosen: list[Shape], selectors: Sequence[Meta]) -> list[Shape]
 
 
 def _native(xp: ArrayModule, x: Array, index: Index, selectors: Sequence[Array]) -> tuple[Array, tuple[Any, ...]]:
-    """x and the index as the array module is to take them: it selects from x what NumPy's rules say."""
+    """x and the index in a form for which the array module's selection follows NumPy's rules."""
     if xp is not np:
         _check_bounds(xp, index, x.shape, selectors)
         if not _together(index):
@@ -202,9 +202,9 @@ def _native(xp: ArrayModule, x: Array, index: Index, selectors: Sequence[Array])
 
 
 def _chosen_first(x: Array, index: Index, selectors: Sequence[Array]) -> tuple[Array, Index]:
-    """A view of x, and an index of it, with what tensors and ints choose in front, where it comes in the result.
+    """A view of x, and an index of it, with the axes that tensors and ints index in front, as in the result.
 
-    Array modules do not agree with NumPy on what stands apart.
+    Array modules do not agree with NumPy on such entries that stand apart.
     """
     entries: dict[bool, list[Entry]] = {True: [], False: []}
     axes: dict[bool, list[int]] = {True: [], False: []}
@@ -218,7 +218,7 @@ def _chosen_first(x: Array, index: Index, selectors: Sequence[Array]) -> tuple[A
 
 
 def _check_bounds(xp: ArrayModule, index: Index, shape: Shape, selectors: Sequence[Array]) -> None:
-    """CuPy wraps around where NumPy raises; asking costs a wait for the device."""
+    """CuPy wraps around where NumPy raises; the check costs a wait for the device."""
     rest, metas = iter(selectors), [Meta.of(s.shape, s.dtype) for s in selectors]
     for entry, axes, meta in _consumed(index, shape, metas):
         if entry != "tensor" or meta is None:
@@ -241,7 +241,7 @@ def advanced_getitem_kernel(
 def dynamic_getitem_kernel(
     xp: ArrayModule, inputs: Sequence[Any], _outputs: Sequence[Array], attributes: Attributes
 ) -> tuple[Array]:
-    """A gather whose size shows when it is done."""
+    """A gather whose size is known only afterwards."""
     whole, native = _native(xp, inputs[0], attributes["index"], inputs[1:])
     return (xp.array(whole[native]),)
 
@@ -249,7 +249,7 @@ def dynamic_getitem_kernel(
 def advanced_setitem_kernel(
     xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes
 ) -> None:
-    """A scatter; the last one of several values for an element stays. Copies x first, unless the output is x."""
+    """A scatter; of several values for one element the last one stays. Copies x first, unless the output is x."""
     x, value, *selectors = inputs
     (out,) = outputs
     if not same_memory(x, out):
@@ -259,7 +259,7 @@ def advanced_setitem_kernel(
 
 
 def _most(metas: tuple[OperandMeta, ...]) -> int:
-    """As if every mask held everywhere, and nothing but tensors of integers made the result larger than x."""
+    """An upper bound: every mask all true, and only tensors of integers make the result larger than x."""
     x, *selectors = metas
     if not isinstance(x, Meta):
         return 0

@@ -13,7 +13,7 @@ from ..types.meta import Meta, OperandMeta
 
 
 def infer_concat(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
-    """The shapes agree but for the axis; without one, they do not matter."""
+    """The shapes agree except along the axis; without an axis they do not matter."""
     first, *rest = tensors(metas)
     if attributes["axis"] is None:
         return (Meta.of((sum(m.size for m in (first, *rest)),), promote(metas)),)

@@ -15,30 +15,30 @@ from ..types.axes import normal_axes, normal_axis, tensors
 from ..types.kinds import NUMERIC
 from ..types.meta import Meta, OperandMeta, Shape
 
-# Multiplications per nanosecond that a BLAS does on one core, roughly.
+# Multiplications per nanosecond of a BLAS on one core, roughly.
 BLAS_SPEED = 8
-# What each product of a stack costs besides.
+# Overhead of each product of a stack.
 _EACH = 64
 
 
-# Results up to which NumPy keeps the interpreter lock over a whole product, however long its sums are: others would
-# wait for it. So many multiplications are done at a time then.
+# Size of results up to which NumPy holds the interpreter lock over a whole product, for sums of any length, and the
+# multiplications done at a time for such results, so that other threads do not wait long.
 _KEPT, _PART = 500, 1 << 22
 
 
 def product_work(dtype: DType, multiplications: int) -> int:
-    """What so many multiplications cost; float16 and integers have no BLAS."""
+    """The work of these multiplications; float16 and integers have no BLAS."""
     fast = dtype.kind in "fc" and dtype != np.float16
     return multiplications // (BLAS_SPEED if fast else 1)
 
 
 def stack_work(shape: Shape) -> int:
-    """What the products of a stack of matrices of that shape cost besides, however small they are."""
+    """The overhead of the products of a stack of matrices of that shape, for matrices of any size."""
     return _EACH * math.prod(shape[:-2]) if len(shape) > 2 else 0
 
 
 def multiply_matrices(xp: ArrayModule, left: Array, right: Array, out: Array) -> None:
-    """out = left @ right; the sums in parts where they would keep the interpreter lock."""
+    """out = left @ right; the sums in parts where they would hold the interpreter lock."""
     step, inner = _PART // max(out.size, 1), left.shape[-1]
     if xp is not np or out.size > _KEPT or inner <= step:
         xp.matmul(left, right, out=out)
@@ -72,7 +72,7 @@ def infer_matmul(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> Out
 
 
 def matmul_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
-    """The array module's own."""
+    """The array module's own product."""
     multiply_matrices(xp, inputs[0], inputs[1], outputs[0])
 
 
@@ -114,7 +114,7 @@ def infer_vecdot(metas: tuple[OperandMeta, ...], attributes: Attributes) -> Outp
 
 
 def vecdot_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
-    """Rows times columns: the array module may have no vecdot, but matmul does them with its dot product."""
+    """Rows times columns: the array module may have no vecdot, but its matmul uses a dot product here."""
     left, right = (xp.moveaxis(x, attributes["axis"], -1) for x in inputs)
     if left.dtype.kind == "c":
         left = xp.conjugate(left)
@@ -130,7 +130,7 @@ def vecdot_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes
 
 
 def infer_cross(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
-    """Three components along the axis in both, which is not broadcast; the other axes are."""
+    """Three components along the axis in both operands; only the other axes are broadcast."""
     left, right = tensors(metas)
     axis = _axis_from_the_back(left, right, attributes)
     for m in (left, right):
@@ -153,7 +153,7 @@ def cross_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array
 
 
 def check_contraction(value: Any) -> int | tuple[Shape, Shape]:
-    """How many axes to contract, or a pair: those of x1, those of x2."""
+    """The number of axes to contract, or a pair: axes of x1, axes of x2."""
     if not isinstance(value, Sequence):
         count = check_int(value)
         if count < 0:
@@ -168,7 +168,7 @@ def check_contraction(value: Any) -> int | tuple[Shape, Shape]:
 
 
 def _contracted(left: int, right: int, attributes: Attributes) -> tuple[Shape, Shape]:
-    """The contracted axes of operands of so many dimensions, counted from the front."""
+    """The contracted axes of operands of `left` and `right` dimensions, counted from the front."""
     axes = attributes["axes"]
     if isinstance(axes, tuple):
         return normal_axes(axes[0], left), normal_axes(axes[1], right)
@@ -194,7 +194,7 @@ def infer_tensordot(metas: tuple[OperandMeta, ...], attributes: Attributes) -> O
 
 
 def tensordot_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
-    """One product of two matrices, which copies operands whose axes do not lie in the order needed."""
+    """One product of two matrices, which copies operands whose axes are not in the required order."""
     (x1, x2), (out,) = inputs, outputs
     left, right = _contracted(x1.ndim, x2.ndim, attributes)
     inner = math.prod(x1.shape[a] for a in left)

@@ -1,6 +1,6 @@
 """Distribution function and density of the standard normal distribution, for arrays of any array module.
 
-Array modules have no erf. What follows is Phi(-y) = exp(-y*y/2) * f(t) / (1 + sqrt(2)*y) / 2 for y >= 0, where f is
+Array modules have no erf. Here Phi(-y) = exp(-y*y/2) * f(t) / (1 + sqrt(2)*y) / 2 is computed for y >= 0, where f is
 smooth in t = (y - k) / (y + k) from -1 to 1, and so a short Chebyshev series: one formula for all y, without branches,
 to a few units in the last place, in the tail as well. Source of the form: Schonfelder, Chebyshev expansions for the
 error and related functions (Math. Comp. 32, 1978). The coefficients are 2/N * sum(f(t_j) * cos(n*u_j)), t_j = cos(u_j)
@@ -45,7 +45,7 @@ CHEBYSHEV = (
     -1.2507950530688648e-15,
     7.418235256624044e-17,
 )
-# As powers of t, the highest first; float32 has no use for what is below its precision.
+# As powers of t, the highest first; float32 leaves out the terms below its precision.
 _POWERS = {"float32": cheb2poly(CHEBYSHEV[:13])[::-1].tolist(), "float64": cheb2poly(CHEBYSHEV)[::-1].tolist()}
 # Beyond it the tail is 0 in float64, and the square of a larger float32 might overflow.
 FAR = 40.0

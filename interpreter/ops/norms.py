@@ -1,4 +1,4 @@
-"""Norms of vectors and of matrices, and what is read off a diagonal: vector_norm, matrix_norm, trace, diagonal."""
+"""Norms of vectors and of matrices, and ops on diagonals: vector_norm, matrix_norm, trace, diagonal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .decompositions import lapack_work, matrices, real_dtype, singular_values
 from .reductions import accumulated_dtype
 
 _LAST_TWO = (-2, -1)
-_SLOW = 20  # of a power, against a product
+_SLOW = 20  # cost of a power, relative to a product
 
 # --- orders of norms. One norm has one normal form, so 2 is 2.0; infinities are strings, which every wire carries.
 
@@ -46,7 +46,7 @@ def check_matrix_order(value: Any) -> float | str:
 
 
 def _wide(dtype: DType) -> DType:
-    """What the sums of a norm are computed in: float16 has too few digits, and no squares beyond 256."""
+    """The dtype of a norm's sums: float16 has too few digits, and no squares beyond 256."""
     return np.dtype(np.float32) if dtype == np.float16 else dtype
 
 
@@ -63,7 +63,7 @@ def _p_norm(xp: ArrayModule, x: Array, p: float, axis: Any, *, keepdims: bool = 
 
 
 def _extreme(xp: ArrayModule, x: Array, axis: Any, *, largest: bool, keepdims: bool = False) -> Array | float:
-    """The largest or smallest of x, which is not negative; of nothing, what leaves the others as they are: 0 or inf."""
+    """The largest or smallest of x, which is not negative; of no elements, the neutral 0 or inf."""
     if math.prod(x.shape[a] for a in normal_axes(axis, x.ndim)) == 0:
         return 0.0 if largest else math.inf
     return (xp.max if largest else xp.min)(x, axis=axis, keepdims=keepdims)
@@ -117,7 +117,7 @@ def infer_matrix_norm(metas: tuple[OperandMeta, ...], attributes: Attributes) ->
 def matrix_norm_kernel(
     xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes
 ) -> None:
-    """Of matrices without columns, rows or singular values, largest ones are 0 and smallest ones inf."""
+    """Of no columns, rows or singular values, the largest is 0 and the smallest inf."""
     (x,), (out,) = inputs, outputs
     order = attributes["ord"]
     norms = out[..., 0, 0] if attributes["keepdims"] else out
@@ -150,7 +150,7 @@ def matrix_norm_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attr
 
 
 def _diagonal_size(shape: Shape, offset: int) -> int:
-    """How many elements the diagonal has, which starts `offset` columns to the right or -`offset` rows below."""
+    """The number of elements of the diagonal that starts `offset` columns to the right or -`offset` rows below."""
     rows, columns = shape[-2:]
     return max(min(rows + min(offset, 0), columns - max(offset, 0)), 0)
 

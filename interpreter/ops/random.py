@@ -2,10 +2,10 @@
 
 A stream has a name, one or two Python ints in [0, 2**64): a seed, or a seed and the number of a call. In the second
 case they are Philox's key and the third of the four words of its counter: streams of different calls lie 2**128 blocks
-apart, more than anybody draws. A seed alone is hashed to the key, by NumPy's SeedSequence, so that it names none of
-those. The same release of NumPy makes the same numbers of a stream; another one may not.
+apart, more than any program draws. A seed alone is hashed to the key, by NumPy's SeedSequence, so that it names none
+of those. One release of NumPy always makes the same numbers of a stream; another release may not.
 
-Drawn on the host in every case, so that all devices agree bit for bit; moved there if the array module is not NumPy.
+Numbers are always drawn on the host, so that all devices agree bit for bit, and moved if the array module is not NumPy.
 Source: Salmon et al., Parallel random numbers: as easy as 1, 2, 3 (SC 2011).
 """
 
@@ -53,8 +53,8 @@ _BLOCK = 1 << 16  # elements drawn at a time where NumPy cannot draw in place; d
 
 
 def check_seed(value: int, _metas: tuple[OperandMeta, ...], _attributes: Attributes) -> None:
-    """A seed has 64 bits and no sign, and so has the number of a call."""
-    if type(value) is not int or value not in SEEDS:  # a range looks at its numbers one by one for anything else
+    """ValueError unless a seed, or the number of a call, is an unsigned 64-bit integer."""
+    if type(value) is not int or value not in SEEDS:  # for other types a range compares its numbers one by one
         raise ValueError(f"a seed is in [0, 2**64), like the number of a call; not {value}")
 
 
@@ -65,7 +65,7 @@ def _check_stream(metas: Sequence[OperandMeta]) -> None:
 
 
 def generator(stream: Sequence[int]) -> np.random.Generator:
-    """What draws the numbers of a stream, from its first one on; ValueError if a name is no 64-bit number."""
+    """The generator of a stream's numbers, from the first on; ValueError if its name is not of 64-bit integers."""
     for value in stream:
         check_seed(value, (), {})
     seed, *calls = stream
@@ -88,7 +88,7 @@ def of_dtypes(dtypes: DTypes) -> Callable[[Any], str]:
 
 
 def check_bound(value: Any) -> int | str:
-    """A bound of integers: an int of any dtype of ours, or 2**64, which is the one that travels as `END`."""
+    """A bound of integers: an int of any of our dtypes, or 2**64, which travels as `END`."""
     if isinstance(value, str) and value == END:
         return END
     if isinstance(value, (bool, np.bool_)):
@@ -109,7 +109,7 @@ def _bound(normal: int | str) -> int:
 
 
 def infer_shaped(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
-    """As the attributes say; bool without a dtype."""
+    """The shape and dtype of the attributes; bool without a dtype."""
     _check_stream(metas)
     return (Meta.of(attributes["shape"], attributes.get("dtype", "bool")),)
 
@@ -134,7 +134,7 @@ def infer_normal(metas: tuple[OperandMeta, ...], attributes: Attributes) -> Outp
 
 
 def infer_integers(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
-    """low < high, and all that lies between them fits the dtype."""
+    """low < high, and all integers in [low, high) fit the dtype."""
     low, high = _bound(attributes["low"]), _bound(attributes["high"])
     if low >= high:
         raise ValueError(f"there is no integer in [{low}, {high})")
@@ -160,7 +160,7 @@ def infer_permutation(metas: tuple[OperandMeta, ...], attributes: Attributes) ->
 
 
 def infer_permute(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
-    """As x, which has rows."""
+    """The meta of x, which needs rows."""
     x = tensor(metas)
     _check_stream(metas[1:])
     if x.ndim == 0:
@@ -172,24 +172,24 @@ def infer_permute(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> Ou
 
 
 def _drawn(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """What is drawn for a floating-point dtype: NumPy draws no float16."""
+    """The dtype drawn for a floating-point dtype: NumPy draws no float16."""
     return np.dtype(np.float32) if dtype == np.float16 else dtype
 
 
 def _host(xp: ArrayModule, out: Array, dtype: np.dtype[Any]) -> Host:
-    """Where to draw: the output itself if that is possible, else packed memory on the host."""
+    """The array to draw into: the output itself if possible, else packed memory on the host."""
     in_place = xp is np and out.flags.c_contiguous and out.dtype == dtype
     return out if in_place else np.empty(out.shape, dtype)
 
 
 def _store(xp: ArrayModule, host: Host, out: Array) -> None:
-    """What was drawn, into the output; rounded here, not by the device."""
+    """Store the drawn numbers in the output; they are rounded here, not by the device."""
     if host is not out:
         out[...] = xp.asarray(host.astype(out.dtype, copy=False))
 
 
 def _draw(name: str, stream: Sequence[int], host: Host, *, scale: float, shift: float) -> None:
-    """Fill with scale * draw + shift, without a temporary; of complex numbers each part is a draw."""
+    """Fill with scale * draw + shift, without a temporary; each part of a complex number is a draw."""
     parts = host.reshape(-1).view(host.real.dtype)
     getattr(generator(stream), name)(dtype=parts.dtype.type, out=parts)
     np.multiply(host, scale, host)
@@ -197,7 +197,7 @@ def _draw(name: str, stream: Sequence[int], host: Host, *, scale: float, shift: 
 
 
 def _draw_blocks(xp: ArrayModule, out: Array, draw: Callable[[int], Host]) -> None:
-    """Fill with what draw(how many) gives, some at a time."""
+    """Fill with the results of draw(size), one block at a time."""
     host = _host(xp, out, out.dtype)
     flat = host.reshape(-1)
     for start in range(0, flat.size, _BLOCK):
@@ -212,7 +212,7 @@ def _largest_below(high: float) -> np.float16:
 
 
 def uniform_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
-    """In [low, high), up to rounding. One float16 in thousands would be rounded up to `high`, so those are not."""
+    """In [low, high), up to rounding. One float16 in thousands would round up to `high`, and is kept below."""
     (out,), low, high = outputs, attributes["low"], attributes["high"]
     host = _host(xp, out, _drawn(out.dtype))
     _draw("random", inputs, host, scale=high - low, shift=low)
@@ -222,7 +222,7 @@ def uniform_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Arr
 
 
 def normal_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
-    """Ziggurat, as NumPy does it. Half of a complex number's variance is its real part's."""
+    """Ziggurat, as in NumPy. The real part has half of a complex number's variance."""
     (out,), std = outputs, attributes["std"]
     host = _host(xp, out, _drawn(out.dtype))
     scale = std * math.sqrt(0.5) if out.dtype.kind == "c" else std
@@ -252,12 +252,12 @@ def _order(stream: Sequence[int], n: int) -> Host:
 def permutation_kernel(
     xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes
 ) -> None:
-    """Fisher and Yates."""
+    """A Fisher-Yates shuffle."""
     outputs[0][...] = xp.asarray(_order(inputs, len(outputs[0])))
 
 
 def permute_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
-    """Row i is the one that a permutation of as many has at i."""
+    """Row i of the result is row p[i] of x, p being `permutation` of as many rows."""
     x, *stream = inputs
     xp.take(x, xp.asarray(_order(stream, len(x))), axis=0, out=outputs[0])
 

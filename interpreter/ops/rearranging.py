@@ -1,4 +1,4 @@
-"""Elements in other places: rolled, repeated, tiled, cut off at a diagonal, or taken by their positions."""
+"""Elements rearranged: rolled, repeated, tiled, cut off at a diagonal, or taken by their positions."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ..types.kinds import ANY, INTEGER
 from ..types.meta import LARGEST, Meta, OperandMeta, Shape
 
 _AXIS_OR_NONE = Attribute("axis", optional(check_int), None)
-# Element operations in whose time one block of a roll is copied, however small it is.
+# Overhead of copying one block of a roll, in element operations.
 BLOCK = 10_000
-# Bytes of what `repeat_each` counts for each position of its result before it takes the elements.
+# Bytes of the temporaries of `repeat_each` for each position of its result, besides the elements.
 _POSITION = 16
 
 
@@ -27,7 +27,7 @@ _POSITION = 16
 
 
 def infer_roll(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
-    """One shift for all axes, or as many as axes; without axes, one."""
+    """One shift for all axes, or one for each axis; without axes, one."""
     x = tensor(metas)
     if attributes["axis"] is not None:
         _shifts(x.shape, attributes)
@@ -37,7 +37,7 @@ def infer_roll(metas: tuple[OperandMeta, ...], attributes: Attributes) -> Output
 
 
 def _shifts(shape: Shape, attributes: Attributes) -> dict[int, int]:
-    """How far the elements move along each axis; those of an axis that is named twice add up."""
+    """The distance that elements move along each axis; shifts of an axis that is named twice add up."""
     shift, axis = attributes["shift"], attributes["axis"]
     axes = axis if isinstance(axis, tuple) else (axis,)
     shifts = shift if isinstance(shift, tuple) else (shift,) * len(axes)
@@ -51,7 +51,7 @@ def _shifts(shape: Shape, attributes: Attributes) -> dict[int, int]:
 
 
 def roll_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
-    """Block by block: along each axis what stays inside, and what comes in again."""
+    """Block by block: along each axis the elements that stay inside, and those that wrap around."""
     (x,), (out,) = inputs, outputs
     if attributes["axis"] is None:
         flat, shift = xp.reshape(x, (-1,)), attributes["shift"] % max(x.size, 1)
@@ -64,7 +64,7 @@ def roll_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array]
 
 
 def _blocks(size: int, shift: int) -> tuple[tuple[slice, slice], ...]:
-    """Where the blocks of an axis go, and where they come from."""
+    """Targets and sources of the blocks of an axis."""
     if shift == 0:
         return ((slice(None), slice(None)),)
     cut = size - shift
@@ -72,7 +72,7 @@ def _blocks(size: int, shift: int) -> tuple[tuple[slice, slice], ...]:
 
 
 def roll_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
-    """Each element is moved once, in twice as many blocks with each axis that is rolled."""
+    """Each element is moved once; each rolled axis doubles the number of blocks."""
     x = tensor(metas)
     rolled = 1 if attributes["axis"] is None else sum(map(bool, _shifts(x.shape, attributes).values()))
     return x.size + (BLOCK << rolled)
@@ -87,7 +87,7 @@ def _check_counts(counts: Shape, what: str) -> None:
 
 
 def infer_repeat(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
-    """The axis, or all of it in C order, grows."""
+    """The axis grows; without one, x in C order."""
     x, repeats = tensor(metas), attributes["repeats"]
     _check_counts((repeats,), "repeats")
     if attributes["axis"] is None:
@@ -97,7 +97,7 @@ def infer_repeat(metas: tuple[OperandMeta, ...], attributes: Attributes) -> Outp
 
 
 def repeat_kernel(_xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
-    """The repeats of an element are an axis behind its own."""
+    """The repeats of an element form a new axis behind its own."""
     shape: Shape = inputs[0].shape
     behind = len(shape) if attributes["axis"] is None else normal_axis(attributes["axis"], len(shape)) + 1
     before, after = shape[:behind], shape[behind:]
@@ -105,7 +105,7 @@ def repeat_kernel(_xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Arr
 
 
 def _padded(shape: Shape, attributes: Attributes) -> tuple[Shape, Shape]:
-    """Shape and repetitions with ones in front, so that there are as many of both."""
+    """Shape and repetitions, padded with ones in front to the same length."""
     repetitions: Shape = attributes["repetitions"]
     ndim = max(len(shape), len(repetitions))
     return (1,) * (ndim - len(shape)) + shape, (1,) * (ndim - len(repetitions)) + repetitions
@@ -119,7 +119,7 @@ def infer_tile(metas: tuple[OperandMeta, ...], attributes: Attributes) -> Output
 
 
 def tile_kernel(_xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
-    """The repetitions along an axis are an axis in front of it."""
+    """The repetitions along an axis form a new axis in front of it."""
     pairs = tuple(zip(*_padded(inputs[0].shape, attributes), strict=True))
     once = tuple(n for size, _ in pairs for n in (1, size))
     _spread(inputs[0], outputs[0], once, tuple(n for size, repetitions in pairs for n in (repetitions, size)))
@@ -128,8 +128,8 @@ def tile_kernel(_xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array
 def _spread(x: Array, out: Array, once: Shape, repeated: Shape) -> None:
     """Fill `out`, seen in the shape `repeated`, with x, seen in the shape `once`, which broadcasts to it.
 
-    Both only cut axes and add or drop axes of size one, which strides can always express; and as axes of size one are
-    dropped, no more are left than an array may have.
+    Both shapes only split axes and add or drop axes of size one, which strides can always express. Axes of size one
+    are dropped, so that no more are left than an array may have.
     """
     if out.size:
         kept = [axis for axis, n in enumerate(repeated) if n != 1]
@@ -137,7 +137,7 @@ def _spread(x: Array, out: Array, once: Shape, repeated: Shape) -> None:
 
 
 def infer_repeat_each(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
-    """As many counts as the axis has elements, or one for all; without an axis, as x has elements."""
+    """One count for each element of the axis, or of x without an axis; or one count for all."""
     x, counts = tensors(metas)
     axis = attributes["axis"]
     length = x.size if axis is None else x.shape[normal_axis(axis, x.ndim)]
@@ -147,7 +147,7 @@ def infer_repeat_each(metas: tuple[OperandMeta, ...], attributes: Attributes) ->
 
 
 def _check_room(nbytes: int, room: int) -> None:
-    """Before anything is allocated: counts are data, and may ask for any size."""
+    """Called before anything is allocated: counts are data, and may ask for any size."""
     if nbytes > room:
         raise DeviceMemoryError(f"the result would take {nbytes} bytes to make, the device has {room}")
 
@@ -155,7 +155,7 @@ def _check_room(nbytes: int, room: int) -> None:
 def repeat_each_kernel(
     xp: ArrayModule, inputs: Sequence[Any], _outputs: Sequence[Array], attributes: Attributes
 ) -> tuple[Array]:
-    """Position j of the result is of the element whose number is that of the repeats that end before or at j."""
+    """Position j of the result holds element k if the repeats of k elements end at or before j."""
     x, counts = inputs
     axis = attributes["axis"]
     if axis is None:
@@ -169,7 +169,7 @@ def repeat_each_kernel(
 
 
 def _checked_counts(xp: ArrayModule, x: Array, axis: int, counts: Array) -> Array:
-    """One count per element, as int64; ValueError if one is negative, or if they are more than anything can hold."""
+    """One count per element, as int64; ValueError if one is negative, or if no memory can hold the result."""
     counts = xp.broadcast_to(counts, x.shape[axis : axis + 1])
     if counts.size and int(xp.min(counts)) < 0:
         raise ValueError(f"a negative number of repeats: {int(xp.min(counts))}")
@@ -191,20 +191,20 @@ def infer_triangle(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> O
 
 
 def _diagonal(xp: ArrayModule, shape: Shape, k: int) -> tuple[Array, Array]:
-    """The columns of a matrix, and the one in which its k-th diagonal is in each row; they broadcast to a matrix."""
+    """The columns of a matrix, and the column of its k-th diagonal in each row; both broadcast to a matrix."""
     rows, columns = shape[-2:]
     nearest = max(-rows, min(k, columns))  # all diagonals outside of the matrix are alike
     return xp.arange(columns), xp.arange(nearest, nearest + rows)[:, None]
 
 
 def tril_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
-    """Copies, then clears what is above."""
+    """Copies, then clears the elements above."""
     xp.copyto(outputs[0], inputs[0])
     xp.copyto(outputs[0], False, where=xp.greater(*_diagonal(xp, outputs[0].shape, attributes["k"])))
 
 
 def triu_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
-    """Copies, then clears what is below."""
+    """Copies, then clears the elements below."""
     xp.copyto(outputs[0], inputs[0])
     xp.copyto(outputs[0], False, where=xp.less(*_diagonal(xp, outputs[0].shape, attributes["k"])))
 
@@ -213,7 +213,7 @@ def triu_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array]
 
 
 def infer_take(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
-    """A list of positions along an axis, which may be left out if there is one only."""
+    """A list of positions along an axis, which may be left out if x has only one."""
     x, indices = tensors(metas)
     axis = attributes["axis"]
     if axis is None and x.ndim != 1:
@@ -231,14 +231,14 @@ def take_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array]
 
 
 def rows_at(xp: ArrayModule, x: Array, positions: Array, axis: int) -> Array:
-    """The array module's `take`, which would make x contiguous first, all of it; then by indexing."""
+    """Rows by the array module's `take`; by indexing if x is not contiguous, since `take` would copy all of x."""
     if x.flags.c_contiguous:
         return xp.take(x, positions, axis=axis)
     return x[(*(slice(None),) * (axis % x.ndim), positions)]
 
 
 def infer_take_along_axis(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
-    """As many dimensions of both, which broadcast but for the axis, whose size is that of the indices."""
+    """Both have as many dimensions and broadcast except along the axis, whose size is that of the indices."""
     x, indices = tensors(metas)
     if x.ndim != indices.ndim:
         raise ValueError(f"shapes {x.shape} and {indices.shape} have to have as many dimensions")
@@ -250,7 +250,7 @@ def infer_take_along_axis(metas: tuple[OperandMeta, ...], attributes: Attributes
 def take_along_axis_kernel(
     xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes
 ) -> None:
-    """The array module's own; it broadcasts."""
+    """The array module's own function, which broadcasts."""
     (x, indices), axis = inputs, attributes["axis"]
     outputs[0][...] = xp.take_along_axis(x, _positions(xp, indices, x.shape[axis]), axis=axis)
 
@@ -264,7 +264,7 @@ def _positions(xp: ArrayModule, indices: Array, size: int) -> Array:
 
 
 def gather_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
-    """Two passes over the indices, and one element here and there for each of the result; x may be much larger."""
+    """Two passes over the indices, and one scattered read for each element of the result; x may be much larger."""
     return 4 * sum(m.size for m in (*metas[1:], *outputs) if isinstance(m, Meta))
 
 

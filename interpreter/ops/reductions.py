@@ -18,7 +18,7 @@ from ..types.axes import normal_axes, reduced_shape, tensor
 from ..types.kinds import ANY, REAL
 from ..types.meta import Meta, OperandMeta, Shape
 
-# The widest integer of each kind, which sums and products of integers are computed in.
+# The widest integer of each kind, the dtype of sums and products of integers.
 _ACCUMULATORS = {"b": np.dtype(np.int64), "i": np.dtype(np.int64), "u": np.dtype(np.uint64)}
 _ONE_AXIS = Attribute("axis", optional(check_int), None)
 _PART = 1 << 20
@@ -38,9 +38,9 @@ def _reduced_count(shape: Shape, axes: Shape) -> int:
 
 
 def accumulated_dtype(dtype: DType, wanted: str | None) -> DType:
-    """What sums and products are computed in: integers grow to 64 bits, unless another dtype is wanted.
+    """The dtype of sums and products: integers grow to 64 bits, unless another dtype is wanted.
 
-    Elements are cast to it first, as `astype` casts them.
+    Elements are cast to that dtype first, as by `astype`.
     """
     if wanted is None:
         return _ACCUMULATORS.get(dtype.kind, dtype)
@@ -50,13 +50,13 @@ def accumulated_dtype(dtype: DType, wanted: str | None) -> DType:
 
 
 def infer_sum(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
-    """In the dtype that it is computed in."""
+    """The result has the dtype of the computation."""
     x = tensor(metas)
     return _reduced(x, attributes, accumulated_dtype(x.dtype, attributes["dtype"]))
 
 
 def infer_max(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
-    """There is no maximum of nothing."""
+    """ValueError for no elements, which have no maximum."""
     x = tensor(metas)
     if _reduced_count(x.shape, _axes_of(x, attributes)) == 0:
         raise ValueError(f"shape {x.shape} has nothing to choose from along axis {attributes['axis']}")
@@ -70,7 +70,7 @@ def infer_argmax(metas: tuple[OperandMeta, ...], attributes: Attributes) -> Outp
 
 
 def infer_any(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
-    """Bool, of any dtype."""
+    """Bool, for any dtype."""
     return _reduced(tensor(metas), attributes, np.dtype(np.bool_))
 
 
@@ -93,7 +93,7 @@ def infer_var(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputM
 
 
 def _accumulator(dtype: DType) -> DType:
-    """What means and variances are computed in: float16 has too few digits for a sum."""
+    """The dtype of computing means and variances: float16 has too few digits for a sum."""
     if dtype.kind in "biu":
         return np.dtype(np.float64)
     return np.dtype(np.float32) if dtype == np.float16 else dtype
@@ -110,9 +110,9 @@ def _with_numpy_name(name: str, *, dtype: bool = False) -> Kernel:
 
 
 def count_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
-    """Without a temporary over all axes; CuPy's function knows no `keepdims`, so that others are a sum.
+    """Over all axes without a temporary; over some as a sum, since CuPy's function has no `keepdims`.
 
-    NumPy's keeps the interpreter lock, so it gets a part at a time.
+    NumPy's function holds the interpreter lock, so it gets a part at a time.
     """
     (x,), (out,), axis = inputs, outputs, attributes["axis"]
     if axis is None and xp is np and x.size > _PART:
@@ -156,7 +156,7 @@ def var_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array],
 
 
 def std_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
-    """Root of the variance, which may be larger than any float16 when its root is not."""
+    """Root of the variance, which may be larger than any float16 where the root is not."""
     outputs[0][...] = xp.sqrt(_variance(xp, inputs[0], attributes))
 
 

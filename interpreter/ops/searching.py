@@ -17,7 +17,7 @@ _SIDES = ("left", "right")
 
 
 def check_side(value: Any) -> str:
-    """Before or behind what is equal."""
+    """'left' or 'right' of equal elements."""
     if not isinstance(value, str):
         raise TypeError(f"expected 'left' or 'right', got {type(value).__name__}")
     if value not in _SIDES:

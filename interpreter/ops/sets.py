@@ -1,7 +1,7 @@
-"""The distinct elements of a tensor, with what goes with them; `unique_values` is with the other dynamic ops.
+"""The distinct elements of a tensor, with positions and counts; `unique_values` is with the other dynamic ops.
 
-Elements are one if they compare equal: a NaN differs from every other, 0.0 is -0.0. They come in ascending order, NaNs
-last. Positions count in C order and are int64, as counts are.
+Elements are the same if they compare equal: a NaN differs from every other, 0.0 is -0.0. The elements are in ascending
+order, NaNs last. Positions count in C order; positions and counts are int64.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _define_unique(name: str, results: tuple[str, ...], summary: str) -> None:
         return (values, *positions)
 
     def most(metas: tuple[OperandMeta, ...]) -> int:
-        x = metas[0]  # all of it is distinct, at most
+        x = metas[0]  # at most all its elements are distinct
         return x.nbytes + x.size * len(results) * 8 if isinstance(x, Meta) else 0
 
     define(

@@ -1,4 +1,4 @@
-"""Determinants, inverses and what follows from them, each over stacks of matrices.
+"""Determinants, inverses and ops based on them, each over stacks of matrices.
 
 det, slogdet, inv, solve, pinv, matrix_rank, matrix_power. A singular matrix has a determinant, 0, but no inverse:
 the kernels of inv, solve and matrix_power raise LinAlgError, for the whole stack.
@@ -59,7 +59,7 @@ def slogdet_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Arr
 
 
 def inv_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
-    """The array module's own. LinAlgError for a singular matrix."""
+    """The array module's own function. LinAlgError for a singular matrix."""
     if outputs[0].size:
         store(outputs, [xp.linalg.inv(inputs[0])])
 
@@ -77,7 +77,7 @@ def infer_solve(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> Outp
 
 
 def solve_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
-    """Both as stacks of matrices of one shape: array modules differ in what they take for a vector, and broadcast."""
+    """Both as stacks of matrices of one shape: array modules differ in their rules for vectors and broadcasting."""
     (x1, x2), (out,) = inputs, outputs
     if out.size == 0:
         return
@@ -153,7 +153,7 @@ def pinv_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array]
 def matrix_rank_kernel(
     xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes
 ) -> None:
-    """How many singular values are not small."""
+    """The number of singular values that are not small."""
     (x, *_), (out,) = inputs, outputs
     if x.size == 0:
         out[...] = 0
@@ -176,7 +176,7 @@ def infer_matrix_power(metas: tuple[OperandMeta, ...], attributes: Attributes) -
 def matrix_power_kernel(
     xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes
 ) -> None:
-    """By repeated squaring, of the inverse if n is negative. LinAlgError if there is none."""
+    """By repeated squaring, of the inverse if n is negative. LinAlgError if there is no inverse."""
     if outputs[0].size:
         store(outputs, [xp.linalg.matrix_power(inputs[0], attributes["n"])])
 

@@ -28,14 +28,14 @@ def infer_argsort(metas: tuple[OperandMeta, ...], attributes: Attributes) -> Out
 
 
 def _algorithm(attributes: Attributes) -> str | None:
-    """The array module's name for it; None is its fastest."""
+    """The array module's name of the algorithm; None is the fastest."""
     return "stable" if attributes["stable"] else None
 
 
 def sort_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
-    """Downwards, x is reversed before and after, so that equal elements (0.0 and -0.0) keep their order.
+    """For descending order x is reversed before and after, so that equal elements (0.0 and -0.0) keep their order.
 
-    Sorting what was negated is no way: unsigned integers, bools and the smallest integer have no negative.
+    Sorting negated values would not do: unsigned integers, bools and the smallest integer have no negative.
     """
     (x,), (out,) = inputs, outputs
     if not x.size:
@@ -46,7 +46,7 @@ def sort_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array]
 
 
 def argsort_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
-    """Downwards as `sort_kernel`; positions in the reversed x are counted from its end."""
+    """Descending as in `sort_kernel`; positions in the reversed x are counted from its end."""
     (x,), (out,) = inputs, outputs
     if not x.size:
         return

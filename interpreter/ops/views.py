@@ -1,7 +1,7 @@
 """Views: results that lie in their input's storage, so that they cost no instruction.
 
-Each op has a `view` function, which gives the result's layout, and a kernel that copies, for when the layout cannot
-be expressed or the result may not share.
+Each op has a `view` function, which gives the result's layout, and a kernel that copies where no strides express the
+layout or the result may not share memory.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def _even_runs(shape: Shape, strides: tuple[int, ...]) -> list[tuple[int, int]]:
 
 
 def reshaped(xp: ArrayModule, x: Array, attributes: Attributes) -> Array:
-    """Copies where it has to, unless `copy` forbids it. Also runs where strides would do: for an operand that was
-    pending at the call, and for `out=`."""
+    """The reshaped array, copied if needed unless `copy` forbids that. Also runs where strides would do: for an
+    operand that was pending at the call, and for `out=`."""
     if attributes["copy"] is False:
         meta = Meta.of(x.shape, x.dtype)
         out = Meta.of(reshape_shape(x.shape, attributes), x.dtype)
@@ -107,7 +107,7 @@ def permute_view(x: Meta, layout: Layout, _out: Meta, attributes: Attributes) ->
 
 
 def _moved_order(ndim: int, attributes: Attributes) -> Shape:
-    """The axes of the input, in the order in which the result has them."""
+    """The axes of the input, in the order of the result."""
     source, destination = (normal_axes(attributes[name], ndim) for name in ("source", "destination"))
     if len(source) != len(destination):
         raise ValueError(f"source {attributes['source']} and destination {attributes['destination']} differ in length")
@@ -122,7 +122,7 @@ def moveaxis_shape(shape: Shape, attributes: Attributes) -> Shape:
 
 
 def moveaxis_view(x: Meta, layout: Layout, _out: Meta, attributes: Attributes) -> Layout:
-    """The strides move along."""
+    """The strides in the result's order."""
     return layout[0], tuple(layout[1][a] for a in _moved_order(x.ndim, attributes))
 
 
@@ -195,7 +195,7 @@ def squeeze_shape(shape: Shape, attributes: Attributes) -> Shape:
 
 
 def squeeze_view(x: Meta, layout: Layout, _out: Meta, attributes: Attributes) -> Layout:
-    """Their strides go."""
+    """Without the strides of these axes."""
     axes = _squeezed_axes(x.shape, attributes)
     return layout[0], tuple(s for i, s in enumerate(layout[1]) if i not in axes)
 
@@ -217,12 +217,12 @@ def flip_view(x: Meta, layout: Layout, _out: Meta, attributes: Attributes) -> La
 
 
 def getitem_shape(shape: Shape, attributes: Attributes) -> Shape:
-    """What the index selects."""
+    """The shape of the index's selection."""
     return selected_shape(attributes["index"], shape)
 
 
 def getitem_view(x: Meta, layout: Layout, _out: Meta, attributes: Attributes) -> Layout:
-    """Where it lies."""
+    """The layout of the index's selection."""
     return select(attributes["index"], x.shape, layout)[1]
 
 
@@ -230,7 +230,7 @@ def getitem_view(x: Meta, layout: Layout, _out: Meta, attributes: Attributes) ->
 
 
 def _work(_metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
-    """Only what is selected is copied."""
+    """Only selected elements are copied."""
     return sum(m.size for m in outputs if m is not None)
 
 

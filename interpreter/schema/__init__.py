@@ -1,8 +1,8 @@
-"""What an op is, and what it may be given.
+"""Definitions of ops, and checks of their arguments.
 
 - `opdef`: an op's definition, and the registry of them
-- `infer`: the metas of results from those of operands; `targets`: what an op may write into
-- `attributes`, `indexing`: what attributes and indices may be, and their normal forms
-- `promotion`: which dtype results, and what a Python scalar must satisfy
-- `opdoc`: an op described for people
+- `infer`: the metas of results from those of operands; `targets`: checks of `out=`
+- `attributes`, `indexing`: checks and normal forms of attributes and indices
+- `promotion`: the result's dtype, and what a Python scalar must satisfy
+- `opdoc`: descriptions of ops for people
 """

@@ -1,4 +1,4 @@
-"""Checkers for attributes: each takes what a user may write and returns the normal form that travels.
+"""Checkers for attributes: each takes a user's value and returns the normal form that travels.
 
 Normal forms are hashable and made of msgpack's types: None, bool, int, float, str, tuples of them. Checkers take
 their own normal form too, because the daemon checks again what a client sent. Two values that mean different things
@@ -51,11 +51,11 @@ def check_float(value: Any) -> float:
     number = float(value)
     if not math.isfinite(number):
         raise ValueError(f"expected a finite number, got {number}")
-    return number + 0.0  # -0.0 equals 0.0 and so must be it
+    return number + 0.0  # -0.0 == 0.0, so both need one normal form
 
 
 def check_number(value: Any) -> Number:
-    """A finite number that stays what it is: an int n is n, a float x is ("float", x), a complex number
+    """A finite number that keeps its type: an int n is n, a float x is ("float", x), a complex number
     ("complex", real, imag); see `number`.
 
     1 == 1.0 in Python, so a bare float would find the signature of the int, with its dtype.
@@ -87,7 +87,7 @@ def number(normal: Number) -> int | float | complex:
 
 
 def _check_wide_int(value: Any) -> int:
-    """An int of any of our dtypes, uint64 among them."""
+    """An int of any of our dtypes, including uint64."""
     if isinstance(value, (bool, np.bool_)):
         raise TypeError("expected a number, got a bool")
     found = int(value)
@@ -119,7 +119,7 @@ def check_shape(value: Any) -> Shape:
 
 
 def check_new_shape(value: Any) -> Shape:
-    """A shape in which one dimension may be -1, to be found from the size."""
+    """A shape in which one dimension may be -1, to be inferred from the size."""
     shape = _ints(value)
     if any(n < -1 for n in shape) or shape.count(-1) > 1:
         raise ValueError(f"shape {shape}: dimensions are not negative, except for one -1")
@@ -127,7 +127,7 @@ def check_new_shape(value: Any) -> Shape:
 
 
 def check_axes(value: Any) -> Shape:
-    """A tuple of axes; a single int is a tuple of one. Whether they exist is for the infer function."""
+    """A tuple of axes; a single int is a tuple of one. The infer function checks that they exist."""
     return _ints(value)
 
 

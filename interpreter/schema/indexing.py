@@ -23,7 +23,7 @@ Index: TypeAlias = tuple[Entry, ...]
 
 _ALL: Entry = ("slice", None, None, None)
 INT64 = range(-(2**63), 2**63)
-MAX_ENTRIES = 2 * MAX_NDIM  # of an index, as in NumPy: that of all axes, and as many new ones
+MAX_ENTRIES = 2 * MAX_NDIM  # of an index, as in NumPy: all axes, and as many new ones
 
 
 def check_index(value: Any) -> Index:
@@ -95,7 +95,7 @@ def native_index(index: Index) -> tuple[Any, ...]:
 
 
 def select(index: Index, shape: Shape, layout: Layout) -> tuple[Shape, Layout]:
-    """Shape and layout of what the index selects from such an array; IndexError if it is out of bounds."""
+    """Shape and layout of the index's selection from such an array; IndexError if the index is out of bounds."""
     offset, strides = layout
     axes = iter(zip(shape, strides, strict=True))
     selected: list[tuple[int, int]] = []
@@ -107,7 +107,7 @@ def select(index: Index, shape: Shape, layout: Layout) -> tuple[Shape, Layout]:
         if isinstance(entry, tuple):
             start, stop, step = slice(*entry[1:]).indices(size)
             length = len_range(start, stop, step)
-            # A step that nobody takes may be of any size: its stride would not fit a machine word.
+            # A step that is never taken may be of any size: its stride might not fit a machine word.
             selected.append((length, stride * step if length > 1 else stride))
         else:
             start = _position(entry, size)
@@ -118,7 +118,7 @@ def select(index: Index, shape: Shape, layout: Layout) -> tuple[Shape, Layout]:
 
 
 def selected_shape(index: Index, shape: Shape) -> Shape:
-    """Shape of what the index selects from an array of that shape."""
+    """Shape of the index's selection from an array of that shape."""
     return select(index, shape, (0, (0,) * len(shape)))[0]
 
 

@@ -14,7 +14,7 @@ from ..types.meta import MAX_NDIM, Meta, OperandMeta
 from .opdef import FrozenAttributes, OpDef, OutputMetas
 from .promotion import describe
 
-# What a call takes at the most. Each operand costs some microseconds, during which nobody else is served.
+# The most operands of a call. Each one costs some microseconds, during which no other session is served.
 MAX_OPERANDS = 4096
 
 _Key: TypeAlias = tuple[OpDef, tuple[OperandMeta | None, ...], FrozenAttributes]
@@ -57,7 +57,7 @@ class InferCache:
 
 
 def infer_once(op: OpDef, metas: tuple[OperandMeta | None, ...], attributes: FrozenAttributes) -> OutputMetas:
-    """Infer without memory; the rules are those of `InferCache.infer`."""
+    """Infer without the cache; the rules are those of `InferCache.infer`."""
     check_count(op, len(metas))
     known = tuple(m for m in metas if m is not None)
     if len(known) < len(metas):
@@ -75,7 +75,7 @@ def infer_once(op: OpDef, metas: tuple[OperandMeta | None, ...], attributes: Fro
 
 
 def check_count(op: OpDef, given: int) -> None:
-    """MetadataTypeError unless the op takes so many operands."""
+    """MetadataTypeError unless the op takes `given` operands."""
     least, most = op.least_operands(), op.most_operands()
     if least <= given <= (MAX_OPERANDS if most is None else most):
         return

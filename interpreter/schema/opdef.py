@@ -1,4 +1,4 @@
-"""What an op is: its operands, its attributes, its infer function and its kernel, in one place.
+"""The definition of an op: its operands, its attributes, its infer function and its kernel, in one place.
 
 An op is defined once, by `define(OpDef(...))`, in a module of `interpreter.ops`. Nothing else in the tree names
 single ops: the client, the virtual machine and the devices work from the definition.
@@ -8,8 +8,8 @@ The kernel is written once, against an array module `xp` (NumPy or CuPy). Two fo
 - `ufunc="add"`: the array module's own function of that name, called as `xp.add(*inputs, *outputs)`;
 - `kernel=f`: called as `f(xp, inputs, outputs, attributes)`, unless all outputs are empty. It fills `outputs` (packed
   or strided arrays of exactly the inferred metas), or, for an op with pending outputs (`dynamic`), gets `outputs == ()`
-  and returns the arrays; then its attributes hold `room`, too: bytes that the device has at most, which a result must
-  not exceed.
+  and returns the arrays; then its attributes also hold `room`: the device's memory in bytes, which a result must not
+  exceed.
 
 Inputs are arrays, or Python scalars where the caller gave scalars. Attributes are a read-only mapping with every
 name of the schema present.
@@ -49,7 +49,7 @@ Layout: TypeAlias = tuple[int, tuple[int, ...]]
 # How a view op lays out its result on the storage of its first input: (input meta, input layout, output meta,
 # attributes) -> the layout, or None when no strides can express it and the kernel has to copy.
 View: TypeAlias = Callable[[Meta, Layout, Meta, Attributes], Layout | None]
-# Estimated work of one call, in element operations (about a nanosecond each): decides inline against worker.
+# Estimated work of one call, in element operations (about a nanosecond each): decides between inline and a worker.
 Work: TypeAlias = Callable[[tuple[OperandMeta, ...], OutputMetas, Attributes], int]
 # What a Python int operand has to satisfy, beyond its type: (value, operand metas, attributes); raises
 # TypeError/ValueError/OverflowError.
@@ -60,8 +60,8 @@ Most: TypeAlias = Callable[[tuple[OperandMeta, ...]], int]
 Compose: TypeAlias = Callable[[Callable[..., list[Any]], Sequence[Any], Attributes], list[Any]]
 
 VARIADIC = -1
-# How many times as long as others elements of these take: no vector unit computes with them, and each float16 that
-# overflows or underflows costs some 100 ns.
+# The cost of an element relative to other dtypes: no vector unit computes with these, and each float16 that overflows
+# or underflows costs some 100 ns.
 _COSTLY = {np.dtype(np.float16): 16, np.dtype(np.complex64): 8, np.dtype(np.complex128): 8}
 REQUIRED: Any = object()
 
@@ -79,14 +79,14 @@ class Attribute:
 class OpDef:
     """One operation.
 
-    `inputs`: how many operands (VARIADIC: from `least` on); `operands`: their names, of which, where there are more
-    than `least`, the rest is optional, and else the last one repeats. `dtypes`: the dtypes that each tensor operand may
-    have, the last entry counting for the rest. `outputs`: how many results. `elementwise`: an output may be
-    the very memory of an input of the same shape and itemsize. `partial`: with `out=` the op writes only a part of
-    it, which must be its first input too. `dynamic`: outputs may have pending metas (`mut2`). `bounded`: its time is
-    bounded by `work`, so that it may run on the scheduler's thread when small. `scalars`: which Python ints it takes
-    as operands, where that is not "those that fit the promoted dtype". `needs`: functions that the kernel calls and an
-    array module may lack ("linalg.eigh"); devices of such a module do not have the op.
+    `inputs`: how many operands (VARIADIC: from `least` on); `operands`: their names; those beyond `least` are optional,
+    or, if there are none, the last one repeats. `dtypes`: the dtypes that each tensor operand may have, the last entry
+    counting for the rest. `outputs`: how many results. `elementwise`: an output may be the very memory of an input of
+    the same shape and itemsize. `partial`: with `out=` the op writes only a part of that tensor, which must be its
+    first input too. `dynamic`: outputs may have pending metas (`mut2`). `bounded`: its time is bounded by `work`, so
+    that it may run on the scheduler's thread when small. `scalars`: the check of Python int operands, unless they have
+    to fit the promoted dtype. `needs`: functions that the kernel calls and an array module may lack ("linalg.eigh");
+    devices of such a module do not have the op.
     """
 
     name: str
@@ -112,11 +112,11 @@ class OpDef:
     needs: tuple[str, ...] = ()
 
     def least_operands(self) -> int:
-        """How many operands it takes at the least."""
+        """The smallest number of operands."""
         return self.least if self.inputs == VARIADIC else self.inputs
 
     def most_operands(self) -> int | None:
-        """How many operands it takes at the most; None for any number."""
+        """The largest number of operands; None if there is no limit."""
         if self.inputs != VARIADIC:
             return self.inputs
         return len(self.operands) if len(self.operands) > self.least else None
@@ -143,10 +143,10 @@ class OpDef:
         return tuple(frozen)
 
     def estimate(self, metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
-        """Work of one call in element operations; the largest operand's size, times what its dtypes cost, unless the op
-        says otherwise.
+        """Work of one call in element operations: the largest tensor's size times its dtypes' highest cost, unless the
+        op has `work`.
 
-        Never less than the elements of the results, which have to be written.
+        Never less than the number of elements to write.
         """
         if self.work is None:
             tensors = [m for m in (*metas, *outputs) if isinstance(m, Meta)]
@@ -192,13 +192,13 @@ class OpDef:
         return run_apart if aliased and not self.elementwise else run_unless_empty
 
     def lacks(self, xp: ArrayModule) -> str | None:
-        """What the array module would have to have for the kernel, and has not."""
+        """The first function that the kernel needs and the array module lacks, if any."""
         wanted = self.needs if self.ufunc is None else (self.ufunc, *self.needs)
         return next((path for path in wanted if not has(xp, path)), None)
 
 
 def cost_of(metas: Iterable[OperandMeta | None]) -> int:
-    """How many times as long as one of float64 an element of the costliest of these takes."""
+    """The cost of an element of the costliest of these dtypes, relative to float64."""
     return max((_COSTLY.get(m.dtype, 1) for m in metas if isinstance(m, Meta)), default=1)
 
 
@@ -214,7 +214,7 @@ REGISTRY: dict[str, OpDef] = {}
 
 
 def lacking(xp: ArrayModule) -> frozenset[str]:
-    """Names of the ops whose kernels need what the array module lacks; none for NumPy."""
+    """Names of the ops whose kernels need a function that the array module lacks; none for NumPy."""
     return frozenset(op.name for op in REGISTRY.values() if op.lacks(xp) is not None)
 
 

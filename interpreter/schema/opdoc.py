@@ -1,4 +1,4 @@
-"""What there is to say about an op, from its definition: one description for the command line and the documents."""
+"""Descriptions of ops, made from their definitions, for the command line and the documents."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ..types.kinds import BOOLEAN, FLOATING, REAL, REAL_FLOATING, DTypes, kind_n
 from ..types.meta import DTYPES
 from .opdef import REQUIRED, VARIADIC, OpDef
 
-# Made of JSON's types: name, family, summary, operands, attributes, results, and what is special about it.
+# Made of JSON's types: name, family, summary, operands, attributes, results, and special properties.
 Description: TypeAlias = dict[str, Any]
 
 SCALAR = "Python scalar"
 
-# What a module's ops are called together, where that is not its name.
+# The name of a module's family, where it is not the module's name.
 _FAMILIES = {
     "cumulative": "Reductions",
     "decompositions": "Linear algebra",
@@ -37,8 +37,8 @@ _FAMILIES = {
 def description_of(op: OpDef) -> Description:
     """Everything about one op.
 
-    Operands: {"name", "use": "required", "optional" or "repeated", "takes": what its dtypes are called, "dtypes": their
-    names; none of it is a Python scalar}. Attributes: {"name", "required", "default"}.
+    Operands: {"name", "use": "required", "optional" or "repeated", "takes": the name of its kind of dtypes, "dtypes":
+    their names, none for a Python scalar}. Attributes: {"name", "required", "default"}.
     """
     return {
         "name": op.name,
@@ -68,14 +68,14 @@ def by_family(ops: Iterable[OpDef]) -> dict[str, list[Description]]:
 
 
 def family_of(op: OpDef) -> str:
-    """By the module of its kernel, or by the folder in `ops` that the module is in: `ops/nn/losses.py` is "nn"."""
+    """The family by the kernel's module, or by that module's folder in `ops`: `ops/nn/losses.py` is "nn"."""
     *folders, module = (op.kernel or op.infer).__module__.split(".")
     module = folders[-1] if folders and folders[-1] != "ops" and "ops" in folders else module
     return _FAMILIES.get(module, module.replace("_", " ").capitalize())
 
 
 def operand_names(op: OpDef) -> tuple[str, ...]:
-    """As the definition has them, else those that the array API standard would use."""
+    """The operands' names in the definition, else those that the array API standard would use."""
     if op.operands or not op.inputs:
         return op.operands
     if op.inputs == VARIADIC:
@@ -84,7 +84,7 @@ def operand_names(op: OpDef) -> tuple[str, ...]:
 
 
 def same_dtypes(description: Description) -> list[tuple[list[str], Description]]:
-    """Neighbouring operands that take the same: as they are shown, with the first of them."""
+    """Neighbouring operands of the same dtypes: their shown names, and the first one's description."""
     grouped = (list(group) for _, group in groupby(description["operands"], key=lambda operand: operand["takes"]))
     return [([shown(operand) for operand in group], group[0]) for group in grouped]
 
@@ -106,7 +106,7 @@ def _use(op: OpDef, position: int) -> str:
 
 
 def shown(operand: Description) -> str:
-    """An operand's name as signatures have it: `[name]` if it may be left out, `name...` if there may be more."""
+    """An operand's name as in a signature: `[name]` if it may be left out, `name...` if there may be more."""
     return {"required": "{}", "optional": "[{}]", "repeated": "{}..."}[operand["use"]].format(operand["name"])
 
 

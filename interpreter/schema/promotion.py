@@ -20,7 +20,7 @@ DType = np.dtype[np.generic]
 
 # One value per Python scalar type: NumPy promotes weakly by value type, and takes the type itself for a strong dtype.
 _WEAK: dict[ScalarType, Any] = {bool: np.dtype(np.bool_), int: 0, float: 0.0, complex: 0j}
-# NumPy's letters of the dtypes that promote together, and those that a scalar goes with.
+# NumPy's letters of the kinds that promote together, and of those that a scalar mixes with.
 _FAMILY = {"b": "b", "i": "iu", "u": "iu", "f": "fc", "c": "fc"}
 _WITH: dict[ScalarType, str] = {bool: "b", int: "iufc", float: "fc", complex: "fc"}
 # msgpack carries no other integers.
@@ -35,7 +35,7 @@ def promote(metas: Iterable[OperandMeta]) -> DType:
 
 
 def check_mixing(operands: tuple[OperandMeta, ...]) -> None:
-    """TypeError unless the tensors are of one kind, and each Python scalar goes with it."""
+    """TypeError unless the tensors are of one kind, and each Python scalar mixes with it."""
     dtypes = [m.dtype for m in operands if isinstance(m, Meta)]
     if not dtypes:
         return
@@ -85,7 +85,7 @@ def describe(metas: Iterable[OperandMeta | None]) -> str:
 def check_scalars(
     op_name: str, values: Iterable[object], metas: tuple[OperandMeta | None, ...], attributes: Attributes | None = None
 ) -> None:
-    """Raise MetadataError unless each Python int among the operands can be one: see `check_scalar`."""
+    """Raise MetadataError unless each Python int among the operands passes `check_scalar`."""
     for value in values:
         if type(value) is int:
             check_scalar(op_name, value, metas, attributes)
@@ -97,8 +97,8 @@ def check_scalar(
     """Raise MetadataError if the Python int `value` cannot be an operand of the op among operands `metas`.
 
     An infer function sees types only; this is the one check that looks at the value. A pending operand's dtype
-    is not known: then only the wire's range counts, and the machine asks again when the dtype is there. Kernels are no
-    substitute: some wrap what does not fit.
+    is not known: then only the wire's range counts, and the machine checks again once the dtype is known. Kernels are
+    no substitute: some wrap a value that does not fit.
     """
     if type(value) is not int or 0 <= value <= 127:  # every dtype and every seed takes these
         return
@@ -119,7 +119,7 @@ def accepts_any(value: int, _metas: tuple[OperandMeta, ...], _attributes: Attrib
 
 
 def accepts_promoted(value: int, metas: tuple[OperandMeta, ...], attributes: Attributes) -> None:
-    """The default: the value has to fit the attribute `dtype` if there is one, else what the operands promote to."""
+    """The default: the value has to fit the attribute `dtype` if there is one, else the operands' promoted dtype."""
     name = attributes.get("dtype")
     dtype = promote(metas) if name is None else np.dtype(name)
     if dtype.kind not in "iu":

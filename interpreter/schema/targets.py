@@ -1,4 +1,4 @@
-"""`out=`: what an op may write into."""
+"""Checks of `out=`, the tensors that an op may write into."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .opdef import OpDef, OutputMetas
 
 
 def check_targets(op: OpDef, outputs: OutputMetas, targets: tuple[Meta | None, ...] | None) -> OutputMetas:
-    """The metas written: those of `out=`, which must have the inferred shapes and dtypes that take the results'."""
+    """The metas written: those of `out=`, which must have the inferred shapes, and dtypes that the results cast to."""
     if targets is None:
         return outputs
     if op.dynamic:

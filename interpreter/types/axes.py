@@ -1,5 +1,5 @@
-"""Axes and operands, as infer functions check them. Each raises TypeError, ValueError or AxisError, for `infer` to name
-the op."""
+"""Checks of axes and operands for infer functions. Each raises TypeError, ValueError or AxisError; `infer` adds the
+op's name."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def require_kind(meta: Meta, kinds: str, what: str) -> None:
 
 
 def normal_axis(axis: int, ndim: int) -> int:
-    """The axis counted from the front; AxisError, which is a ValueError and an IndexError, if there is none."""
+    """The axis counted from the front; AxisError, a ValueError and an IndexError, if it is out of bounds."""
     if not -ndim <= axis < ndim:
         raise np.exceptions.AxisError(f"axis {axis} is out of bounds for {ndim} dimensions")
     return axis % ndim

@@ -1,4 +1,4 @@
-"""Kinds of dtypes, as the Python array API standard names them; and the check that operands are of them.
+"""The Python array API standard's kinds of dtypes, and the check of operands against them.
 
 Source: the standard's `isdtype` and its sentences "should have a numeric data type".
 """
@@ -46,7 +46,7 @@ _NAMES: dict[DTypes, str] = {
 
 
 def kind_name(dtypes: DTypes) -> str:
-    """What such dtypes are called: a kind's name, or their names."""
+    """The name of the kind of these dtypes, else their own names."""
     return _NAMES.get(dtypes) or ", ".join(name for name in DTYPES if name in dtypes)
 
 

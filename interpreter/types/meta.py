@@ -39,11 +39,11 @@ DTYPES: dict[str, np.dtype[np.generic]] = {
         "complex128",
     )
 }
-# NumPy puts a dtype's name together each time, in Python.
+# NumPy builds a dtype's name anew each time, in Python.
 DTYPE_NAMES: dict[np.dtype[np.generic], str] = {dtype: name for name, dtype in DTYPES.items()}
 KEPT = 256  # metas
 MAX_NDIM = 64  # NumPy's limit
-LARGEST = 2**63 - 1  # bytes; NumPy counts empty dimensions as if they were of size 1, too
+LARGEST = 2**63 - 1  # bytes; as in NumPy, empty dimensions count as size 1
 SCALAR_TYPES: dict[str, ScalarType] = {"bool": bool, "int": int, "float": float, "complex": complex}
 
 
@@ -72,7 +72,7 @@ class Meta:
 
     @staticmethod
     def of(shape: Shape, dtype: DTypeLike) -> Meta:
-        """The one Meta of this shape (non-negative ints) and dtype (one of DTYPES); ValueError or TypeError if not."""
+        """The one Meta of this shape (non-negative ints) and dtype (one of DTYPES); else ValueError or TypeError."""
         resolved = np.dtype(dtype)
         key = (shape, resolved)
         meta = _interned.get(key)

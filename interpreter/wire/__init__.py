@@ -1,9 +1,9 @@
-"""What travels, and what of it is believed.
+"""The wire protocol: messages, their encoding and their checks.
 
-- `messages`: the messages of a session, declared; `fields`: what their fields may hold
-- `forms`: arrays from outside to named messages; `roles`: the ids, request and location in any of them
-- `call_arrays`: calls as arrays, where there is one per op
-- `frames`: what travels around them; `codec`: bytes to headers and back; `limits`: how much
+- `messages`: declarations of a session's messages; `fields`: the types of their fields
+- `forms`: arrays from outside to named messages; `roles`: the ids, request and location in any message
+- `call_arrays`: calls as arrays, for the hot path
+- `frames`: the frames around messages; `codec`: bytes to headers and back; `limits`: limits of sessions and frames
 - `segments`: memory files that two processes share
-- `addresses`, `keys`: where a daemon listens, and who may come in
+- `addresses`, `keys`: addresses of daemons, and key files of peers
 """

@@ -1,7 +1,7 @@
-"""Where a daemon listens, and whether one does: addresses, their locks, finding a running daemon.
+"""Addresses of daemons, their locks, and the search for a running daemon.
 
-A daemon holds a lock file per address for as long as it runs (vm/service/instance.py), so whether one runs is a
-question to the kernel, which also answers it after a crash. A socket file proves nothing.
+A daemon holds a lock file per address for as long as it runs (vm/service/instance.py), so the kernel knows whether a
+daemon runs, also after a crash. A socket file proves nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Final
 from ..errors import MetadataError
 
 VARIABLE: Final = "TENSORD_ADDRESS"
-PATH_LIMIT: Final = 107  # sun_path has 108 bytes, one of them for the end
+PATH_LIMIT: Final = 107  # sun_path has 108 bytes, one of them the final NUL
 ANY: Final = "*"
 
 _TCP: Final = re.compile(r"(\[[^\]\s]+\]|[^:\[\]\s/]+):(\d{1,5})")
@@ -43,15 +43,15 @@ class Address:
 
 
 def runtime_directory() -> Path:
-    """Where the default socket and the locks of tcp addresses are: a directory of this user alone."""
+    """The directory of the default socket and of the locks of tcp addresses, for this user alone."""
     base = os.environ.get("XDG_RUNTIME_DIR", "")
-    if base.startswith("/"):  # the XDG specification has relative ones ignored
+    if base.startswith("/"):  # the XDG specification ignores relative paths
         return Path(base) / "tensord"
-    return Path(f"/tmp/tensord-{os.getuid()}")  # noqa: S108 - whose it is gets checked: is_private
+    return Path(f"/tmp/tensord-{os.getuid()}")  # noqa: S108 - its owner is checked: is_private
 
 
 def default_address() -> str:
-    """The address of a daemon that was given none."""
+    """The address of a daemon that is started without one."""
     return f"ipc://{runtime_directory() / 'socket'}"
 
 
@@ -66,7 +66,7 @@ def parse(address: str) -> Address:
 
 
 def for_client(address: str) -> Address:
-    """`parse`, for one that is connected to: it has to name one host and one port."""
+    """`parse` for an address to connect to, which has to name one host and one port."""
     found = parse(address)
     if found.kind == "tcp" and (found.host in (ANY, "0.0.0.0", "::") or not found.port):  # noqa: S104 - refused here
         raise MetadataError(f"{address!r} is an address to listen on: to connect, name the daemon's host and port")
@@ -102,13 +102,13 @@ def _parse_tcp(address: str, rest: str) -> Address:
     return Address(address, "tcp", host=host, port=int(match[2]))
 
 
-# -- where an address leads --------------------------------------------------------------------------------------------
+# -- resolving addresses -----------------------------------------------------------------------------------------------
 
 
 def resolve(host: str) -> IPv4Address | IPv6Address | None:
     """The one IP address behind a literal, a network interface of this machine or a host name; None for any ("*").
 
-    Who listens has to bind to what was resolved, not to the name again: else it is not what was checked.
+    The listener has to bind to the resolved address, not to the name, which may resolve to an unchecked one.
     """
     if host == ANY:
         return None
@@ -137,7 +137,7 @@ def _of_interface(name: str) -> IPv4Address:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether only processes of this machine reach it: ipc, and tcp on a loopback address, however it is named."""
+    """Whether only processes of this machine reach the address: ipc, or tcp on a loopback address, by any name."""
     parsed = parse(address)
     if parsed.kind == "ipc":
         return True
@@ -146,7 +146,7 @@ def is_loopback(address: str) -> bool:
     return ip is not None and (mapped or ip).is_loopback
 
 
-# -- who listens -------------------------------------------------------------------------------------------------------
+# -- running daemons ---------------------------------------------------------------------------------------------------
 
 
 def lock_path(address: str) -> Path:
@@ -159,7 +159,7 @@ def lock_path(address: str) -> Path:
 
 
 def is_private(directory: Path) -> bool:
-    """Whether a directory is this user's, and nobody else may enter it."""
+    """Whether a directory is this user's, and closed to all other users."""
     try:
         found = directory.stat()
     except OSError:
@@ -168,10 +168,10 @@ def is_private(directory: Path) -> bool:
 
 
 def pid_of(address: str) -> int | None:
-    """The process that holds an address, in its own pid namespace; 0 if its number is not known, None if nobody does.
+    """The pid of the process that holds an address, in its own pid namespace; 0 if unknown, None if no process does.
 
-    Looks by asking for a shared lock, so that two who look do not see each other; who starts at this very moment
-    tells a look from a daemon, see instance.py. Never blocks.
+    Probes with a shared lock, so that two probes do not see each other; a daemon that starts at this very moment
+    tells a probe from a daemon, see instance.py. Never blocks.
     """
     try:
         descriptor = os.open(lock_path(address), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
@@ -190,7 +190,7 @@ def pid_of(address: str) -> int | None:
 def find_daemon() -> str | None:
     """$TENSORD_ADDRESS, else the default address if a daemon of this user runs there, else None.
 
-    A socket in a directory that others may write to would be anybody's: it is not found.
+    A socket in a directory that others may write to could be any user's, and is ignored.
     """
     named = os.environ.get(VARIABLE)
     if named:

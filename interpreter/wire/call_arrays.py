@@ -1,8 +1,8 @@
-"""CALL messages as arrays, where there is one per op.
+"""CALL messages as arrays, for the hot path.
 
-A CALL stays an array on the way of most ops: the client appends it and marks releases on it, and the machine runs it
-from the array (`vm/admission/inline.py`). Code that needs a part of such an array asks here. A call that takes the long
-way through admission is a named message like all others.
+A CALL stays an array on the path of most ops: the client appends it and marks releases in it, and the machine runs it
+from the array (`vm/admission/inline.py`). These functions read the parts of such an array. A call that takes the long
+path through admission is a named message like all others.
 
 Measured, in alternation on a busy machine with two cores: the chain row of `python -m bench` takes 7.7 us per op from
 the array, and 8.7 us if each call is checked and named first (the least of 64 runs each); of that, the machine's own

@@ -1,7 +1,7 @@
 """Bytes to headers and back. Every byte from outside is hostile until it has passed here and `forms`.
 
-What msgpack itself would take and we do not: ext types other than our complex numbers, maps with other keys than text,
-more than one object, text that is not UTF-8, and arrays so large that the objects made of a header would be a weapon.
+Stricter than msgpack itself: no ext types other than our complex numbers, no map keys other than text, no second
+object, no text that is not UTF-8, and no arrays so large that the objects made of a header would exhaust memory.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Encoder:
 
 
 def decode(frame: Any, limit: int, longest: int = _LONGEST) -> tuple[Any, ...]:
-    """The header in a frame of at most `limit` bytes; ProtocolError for anything that is none."""
+    """The header in a frame of at most `limit` bytes; ProtocolError for anything else."""
     size = len(frame)
     if size > limit:
         raise ProtocolError(f"a header of {size} bytes; {limit} are allowed")

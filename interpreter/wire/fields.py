@@ -1,8 +1,8 @@
-"""What a field of a message may hold, and what it stands for.
+"""The types of message fields: their checks, roles and limits.
 
 A message's declaration (`messages`) annotates each field with one of the types below. A type carries a `Field`: the
 check that an untrusted value has to pass, the role of the value, and the setting in a session's `Limits` that bounds
-it. Whatever depends on a field is derived from there, so a new message needs its declaration and a handler.
+it. All that depends on a field is derived from its declaration, so a new message needs only that and a handler.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ TEXT = frozenset({str})
 
 
 class Role(Enum):
-    """What the value of a field stands for, where code has to know that of any message."""
+    """The meaning of a field's value, for code that handles messages of any kind."""
 
-    USED = auto()  # ids of tensors that exist; among the operands of a call there may be scalars, too
+    USED = auto()  # ids of existing tensors; the operands of a call may include scalars
     NEW = auto()  # ids that the message defines; 0 is none
     WRITTEN = auto()  # new ids, or those of tensors that the message overwrites
     SIGNATURE = auto()  # the number that the message gives to a signature
@@ -43,7 +43,7 @@ class Limit(NamedTuple):
 
 
 class Field(NamedTuple):
-    """What is declared of one field. `least` bounds a field that is an integer; other fields have a `check`."""
+    """The declaration of one field. `least` bounds a field that is an integer; other fields have a `check`."""
 
     check: Check
     role: Role | None = None
@@ -56,11 +56,11 @@ def integer(least: int, role: Role | None = None, limit: Limit | None = None) ->
     return Field(is_natural if least == 0 else is_id, role, limit, least)
 
 
-# -- checks: on the way of every message -------------------------------------------------------------------------------
+# -- checks: on the path of every message ------------------------------------------------------------------------------
 
 
 def is_natural(value: Any) -> bool:
-    """A number of something, a request, a location: not negative."""
+    """A count, a request or a location: not negative."""
     return type(value) is int and 0 <= value <= LARGEST
 
 
@@ -70,7 +70,7 @@ def is_id(value: Any) -> bool:
 
 
 def is_bits(value: Any) -> bool:
-    """A bit for each of 64 operands: all that an integer of msgpack has."""
+    """A bit for each of 64 operands, as many as a msgpack integer has."""
     return type(value) is int and not value >> 64
 
 
@@ -100,17 +100,17 @@ def is_flag(value: Any) -> bool:
 
 
 def is_callback(value: Any) -> bool:
-    """A function, or None for a client that calls back itself."""
+    """A function, or None for a client that runs the callback itself."""
     return value is None or callable(value)
 
 
 def is_sequence(value: Any) -> bool:
-    """A list, of elements that its reader checks."""
+    """A list; its reader checks the elements."""
     return type(value) in SEQUENCES
 
 
 def is_optional_sequence(value: Any) -> bool:
-    """None, or such a list."""
+    """None, or a list; its reader checks the elements."""
     return value is None or type(value) in SEQUENCES
 
 

@@ -1,8 +1,8 @@
-"""What a well-formed message is. An array from outside becomes a named message here, once; the code behind checks no
-type again.
+"""Forms of well-formed messages. An array from outside becomes a named message here, once; later code does not check
+its types again.
 
-A form says what the fields of a message may be, by its kind; all forms come from the declarations (`messages`).
-Whether ids exist, counts agree and metas fit is for admission, which knows the session.
+A form says what the fields of a message may hold, by its kind; all forms come from the declarations (`messages`).
+Admission, which knows the session, checks that ids exist, counts agree and metas fit.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from .messages import DECLARATIONS, UNGROUPED, MessageKind, NamedMessage
 Named = TypeVar("Named", bound=NamedMessage)
 
 INTEGERS: Final = frozenset({int, MessageKind})  # types of a kind
-new: Final = tuple.__new__  # makes a named message of its fields, as `_make` does without looking at their number
+new: Final = tuple.__new__  # makes a named message of its fields, as `_make` does, without checking their number
 
 
 class Form(NamedTuple):
-    """What admission takes for a message of one kind."""
+    """The form that admission requires of a message of one kind."""
 
     length: int  # of the array: the fields, and the kind
     integers: tuple[tuple[int, int], ...]  # positions in the array, and the least value
@@ -49,7 +49,7 @@ def form_of(declaration: type[NamedMessage]) -> Form:
 FIELDS: dict[int, dict[str, Field]] = {int(kind): fields_of(declaration) for kind, declaration in DECLARATIONS.items()}
 FORMS: dict[int, Form] = {int(kind): form_of(declaration) for kind, declaration in DECLARATIONS.items()}
 
-# Which fields of a message have a limit of their own.
+# The fields of each message that have a limit of their own.
 LIMITED: dict[type[NamedMessage], dict[str, Limit]] = {
     declaration: limits
     for declaration in DECLARATIONS.values()
@@ -61,9 +61,9 @@ LIMITED: dict[type[NamedMessage], dict[str, Limit]] = {
 
 
 def decode_message(array: Any) -> Any:
-    """The named message in an array from outside; ProtocolError if the array has not the form of its kind.
+    """The named message in an array from outside; ProtocolError unless the array has the form of its kind.
 
-    On the way of every message: integers are most of what there is to check, so they are checked here, without a call.
+    On the path of every message: most fields are integers, so integers are checked here, without a call.
     """
     sequence = type(array)
     if (sequence is not tuple and sequence is not list) or not array or type(array[0]) not in INTEGERS:
@@ -93,7 +93,7 @@ def check_group(arrays: Sequence[Any]) -> None:
 
 
 def complain(array: Any) -> NoReturn:
-    """Raise ProtocolError, saying what is wrong with an array that has not the form of its kind."""
+    """Raise ProtocolError, saying how the array departs from the form of its kind."""
     if not has_kind(array):
         raise ProtocolError(f"not a message of any kind: {shown(array)}")
     kind, fields = MessageKind(array[0]).name, FIELDS[array[0]]
@@ -118,19 +118,19 @@ def name_fields(array: Any, declaration: type[Named]) -> Named | None:
 
 
 def name_own(array: Any) -> NamedMessage | None:
-    """A message of this process by name, unchecked; None if it has not as many fields as its kind."""
+    """A message of this process by name, unchecked; None if its kind has another number of fields."""
     return name_fields(array, DECLARATIONS[array[0]]) if has_kind(array) else None
 
 
 def shown(value: Any) -> str:
-    """A value from outside, short enough for a message."""
+    """A value from outside, short enough for an error message."""
     plain = value.bit_length() <= 128 if isinstance(value, int) else isinstance(value, str | float | bytes)
-    text = repr(value) if plain else type(value).__name__  # Python refuses to write down ints of many digits
+    text = repr(value) if plain else type(value).__name__  # Python refuses to print ints of many digits
     return text if len(text) <= 40 else f"{text[:40]}..."
 
 
 def depth_exceeds(value: Any, levels: int) -> bool:
-    """Is the value nested deeper than that many lists or dicts? Looked at level by level, so that none is too deep."""
+    """Is the value nested deeper than `levels` lists or dicts? Goes level by level, without recursion, at any depth."""
     found = [value]
     for _ in range(levels):
         found = [inner for outer in found if type(outer) in NESTED for inner in items_of(outer)]
@@ -140,5 +140,5 @@ def depth_exceeds(value: Any, levels: int) -> bool:
 
 
 def items_of(value: Any) -> Any:
-    """What a list or a dict holds."""
+    """The elements of a list, or the keys and values of a dict."""
     return (*value, *value.values()) if type(value) is dict else value

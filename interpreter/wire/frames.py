@@ -1,8 +1,8 @@
-"""What travels between a client and the daemon, around the messages of a session. docs/wire.md says it in prose.
+"""Frames between a client and the daemon, around the messages of a session. docs/wire.md describes them in prose.
 
 A ZeroMQ message is one header frame, a msgpack array whose first element is the kind, and payload frames. The
-bytes of an array are at a *place*: bytes (the data itself), an int (that payload frame), or a list (a place in a memory
-file of the sender).
+bytes of an array are at a *place*: bytes (the data themselves), an int (the number of a payload frame), or a list (a
+place in a memory file of the sender).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ PONG = int(FrameKind.PONG)
 REFUSED = int(FrameKind.REFUSED)
 GOODBYE = int(FrameKind.GOODBYE)
 
-# What an answer in REPLIES holds.
+# The kinds of answers in REPLIES.
 VALUE, ERROR, ARRAY, ARRAYS, PART = range(5)
 
 
@@ -72,25 +72,25 @@ def encode_error(error: TensordError) -> list[Any]:
 
 
 def decode_error(wire: Sequence[Any]) -> TensordError:
-    """An error from the wire; of an unknown type it is a plain TensordError."""
+    """An error from the wire; a plain TensordError if its type is unknown."""
     kind, message, op, location, instruction = wire
     return ERRORS.get(kind, TensordError)(str(message), op=op, location=location, instruction=instruction)
 
 
 def name_of(dtype: np.dtype[Any]) -> str:
-    """The name of a dtype; NumPy puts its own together each time, in Python."""
+    """The name of a dtype, from a table: NumPy builds it anew each time, in Python."""
     return DTYPE_NAMES.get(dtype) or dtype.name
 
 
 def dtype_of(name: Any) -> np.dtype[Any]:
-    """The dtype of that name; ProtocolError for one that tensord does not have."""
+    """The dtype of that name; ProtocolError if tensord has none."""
     if type(name) is not str or name not in DTYPES:
         raise ProtocolError(f"{name!r} is not the name of a dtype")
-    return DTYPES[name]  # `numpy.dtype` reads the name, which takes microseconds
+    return DTYPES[name]  # `numpy.dtype` would parse the name, which takes microseconds
 
 
 def array_of(payload: Any, shape: Sequence[int], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """The packed array in these bytes; ProtocolError unless they are as many as it has."""
+    """The packed array in these bytes; ProtocolError unless their number fits."""
     count = 1
     for size in shape:
         count *= size

@@ -1,7 +1,7 @@
 """Key files of CURVE, the encryption and authentication of ZeroMQ over tcp (CurveZMQ, RFC 26).
 
 A pair is two files in pyzmq's certificate format (zmq.auth): NAME.key holds the public key, NAME.key_secret both. A
-secret that others could read is refused, since it would prove nothing. Nothing is ever overwritten.
+secret that others could read is refused, since it would prove nothing. Files are never overwritten.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import zmq
 from ..errors import MetadataError
 
 PUBLIC: Final = ".key"
-SECRET: Final = ".key_secret"  # noqa: S105 - a file name's end
+SECRET: Final = ".key_secret"  # noqa: S105 - a file name's suffix
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]{0,63}")
 _KEY: Final = re.compile(rb"[0-9a-zA-Z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}")  # Z85, RFC 32
@@ -30,7 +30,7 @@ class Pair(NamedTuple):
 
 
 def create(directory: Path, name: str) -> tuple[Path, Path]:
-    """Write a new pair; the paths of the public and the secret file. MetadataError if one exists."""
+    """Write a new pair and return the paths of the public and the secret file. MetadataError if one exists."""
     if not _NAME.fullmatch(name):
         raise MetadataError(f"{name!r} is no name for a key: letters, digits, '.', '_' and '-', 64 at most")
     public, secret = zmq.curve_keypair()
@@ -92,5 +92,5 @@ def _read(path: Path, *, secret: bool = False) -> Pair:
 
 
 def is_key(text: bytes) -> bool:
-    """Whether it is a key in Z85."""
+    """Whether the text is a key in Z85."""
     return _KEY.fullmatch(text) is not None

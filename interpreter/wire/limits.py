@@ -1,4 +1,4 @@
-"""What one session may have and one frame may hold: checked before memory is spent on what exceeds it."""
+"""Limits of sessions and frames, checked before memory is spent on an excess."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class Limits:
 
     `header`: bytes of a header frame, which is decoded into objects some fifty times its size. `frame`: bytes of
     any frame. `frames`: payload frames in one message. `batch`: messages in a batch or in an atomic group.
-    `nesting`: levels of attributes and metas. `text`: characters of a location or of a name. `window`: messages a
-    session may have unfinished before its client waits; four times as many close it. `window_bytes`: bytes of
-    uploads unconsumed, the same. `tensors`, `bytes`: live tensors of a session, and bytes of the storages that it
-    made. `signatures`, `locations`: the highest number each. `operands`: of all its signatures together. `chains`,
-    `names`: how many a session may make, and publish. `segments`: upload segments of a session; `mapped`: bytes of
-    them. `sessions`: open at a time.
+    `nesting`: levels of attributes and metas. `text`: characters of a location or of a name. `window`: unfinished
+    messages of a session before its client waits; four times as many close the session. `window_bytes`: the same for
+    bytes of unconsumed uploads. `tensors`, `bytes`: live tensors of a session, and bytes of the storages that it made.
+    `signatures`, `locations`: their highest numbers. `operands`: operands of all signatures of a session. `chains`,
+    `names`: chains that a session may make, names that it may publish. `segments`, `mapped`: upload segments of a
+    session, and their bytes. `sessions`: sessions open at a time.
     """
 
     header: int = MIB

@@ -6,7 +6,7 @@ machine gets the same arrays, without msgpack. From the declarations come the ch
 errors about them (`forms`), the limits of fields (`forms.LIMITED`), the ids, the request and the location in any
 message (`roles`), and the table in docs/wire.md, which a test compares.
 
-Where there is one message per op, a CALL stays an array: see `call_arrays`.
+On the hot path, a CALL stays an array: see `call_arrays`.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ ATOMIC = int(MessageKind.ATOMIC)
 NAMES = int(MessageKind.NAMES)
 QUERY = int(MessageKind.QUERY)
 
-# What no atomic group may hold: groups, restarts, and what asks for an answer, since nobody can wait inside of one.
+# Kinds that no atomic group may hold: groups, restarts, and requests, since no wait is possible inside a group.
 UNGROUPED = frozenset({ATOMIC, RESTART, FETCH, WAIT, SYNC, QUERY, LOOKUP, NAMES})
 
 
@@ -122,7 +122,7 @@ class Release(NamedTuple):
 
 
 class Upload(NamedTuple):
-    """Make a tensor of bytes. `payload` is a packed array that nobody else uses."""
+    """Make a tensor of bytes. `payload` is a packed array without another user."""
 
     output: NewId
     shape: Shape
@@ -321,13 +321,13 @@ def encode_meta(meta: OperandMeta | None) -> Any:
 
 
 def decode_meta(wire: Any) -> OperandMeta | None:
-    """A meta from the wire; TypeError, ValueError or KeyError if it is none."""
+    """A meta from the wire; TypeError, ValueError or KeyError if it is not one."""
     if wire is None:
         return None
     if isinstance(wire, str):
         return SCALAR_TYPES[wire]
     shape, dtype = wire
-    if len(shape) > MAX_NDIM:  # before anything is computed from them: sizes of many are numbers of many digits
+    if len(shape) > MAX_NDIM:  # before any arithmetic: a size of many dimensions is a number of many digits
         raise ValueError(f"a meta of {len(shape)} dimensions; at most {MAX_NDIM} are possible")
     if dtype not in DTYPES or not all(type(n) is int for n in shape):
         raise TypeError(f"{wire!r} is not a meta")

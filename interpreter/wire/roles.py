@@ -1,7 +1,7 @@
 """The ids, the request and the location in any message, by the roles of its declared fields.
 
-The message is an array that may be damaged: the sender of a damaged message learns of that by the message's own request
-and line. So a field that its form would refuse counts as absent, and so does a group inside of a group.
+The message is an array that may be damaged: the sender of a damaged message learns of the damage through the message's
+own request and line. So a field that the form would refuse counts as absent, and so does a group inside a group.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def ids_of(array: Message, roles: Collection[Role] = TENSORS) -> list[int]:
 
 
 def own_ids(array: Message) -> list[int]:
-    """`ids_of` a message that this process made: it is sound, so nothing is checked. 0 may be among them."""
+    """`ids_of` for a message that this process made, which is sound and not checked. 0 may be among the ids."""
     if array[0] == ATOMIC:
         return [id_ for inner in array[1] for id_ in own_ids(inner)]
     found: list[int] = []
@@ -48,9 +48,9 @@ def own_ids(array: Message) -> list[int]:
 
 
 def outputs_of(array: Any) -> list[int]:
-    """The ids to poison if the message is refused: those that it was to define or to overwrite.
+    """The ids to poison if the message is refused: those that it would define or overwrite.
 
-    A message that asks for an answer has none, since its sender is told.
+    None if the message asks for an answer, which tells the sender.
     """
     return [] if asks(array) else ids_of(array, OUTPUTS)
 
@@ -92,6 +92,6 @@ def values_of(array: Any, roles: Collection[Role]) -> Iterator[Any]:
 
 
 def ids_in(value: Any) -> Iterator[int]:
-    """The ids in a field: the one, or those of the list. 0 is none."""
+    """The ids in a field: a single one, or those of a list. 0 is no id."""
     ids = (value,) if type(value) is int else value
     return (id_ for id_ in ids if type(id_) is int and id_ > 0)

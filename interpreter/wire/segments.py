@@ -1,17 +1,18 @@
 """Memory files that two processes share: made, sealed, mapped, and opened when another process has made them.
 
-A segment is one memory file (memfd) and its mapping. Nothing has a name in a file system, so nothing is left behind
-by whoever dies; a peer opens it as /proc/PID/fd/FD. What a peer offers is never trusted: a file that can shrink would
-kill its reader with SIGBUS, and opening a FIFO or a device may wait or do something. So a peer's descriptor is first
-opened as a mere path (O_PATH), which touches nothing; it has to be a regular file of the very file system that our own
-memory files are on (which leaves out huge pages, too); and it has to be sealed against shrinking before its size is
-looked at.
+A segment is one memory file (memfd) and its mapping. The file has no name in a file system, so a process that dies
+leaves nothing behind; a peer opens the file as /proc/PID/fd/FD. A peer's descriptor is never trusted: a file that can
+shrink would kill its reader with SIGBUS, and opening a FIFO or a device may block or have side effects. So the
+descriptor is first opened as a mere path (O_PATH), which touches nothing. The file has to be a regular one on the file
+system of our own memory files (which excludes huge pages, too), and it has to be sealed against shrinking before its
+size is read.
 
 A mapping keeps its file alive without a descriptor, and descriptors are scarcer than mappings. `mmap.mmap` keeps a
-duplicate of the one it is given; so it maps anonymous memory here, over which the file is laid (MAP_FIXED). It is
-unmapped with the last array in it: NumPy takes pointers into it that nobody counts, so it cannot be closed before.
+duplicate of the descriptor that it is given; so here it maps anonymous memory, and the file is mapped over that
+(MAP_FIXED). A segment is unmapped with the last array in it: NumPy takes uncounted pointers into the mapping, so it
+cannot be closed before.
 
-Linux only; elsewhere `available()` is False and everybody keeps to private memory.
+Linux only; elsewhere `available()` is False and both sides use private memory.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from ..types.meta import packed_strides
 
 SHARED_FROM = 1 << 18  # bytes of a block from which it is worth a memory file of its own
 F_SEAL_FUTURE_WRITE = 0x0010  # Linux 5.1; not in `fcntl`
-_MFD_NOEXEC_SEAL = 0x0008  # Linux 6.3; some systems insist on it
+_MFD_NOEXEC_SEAL = 0x0008  # Linux 6.3; some systems require it
 _MAP_FIXED, _MAP_NORESERVE = 0x10, 0x4000
 _REMAP_ONTO = 3  # MREMAP_MAYMOVE | MREMAP_FIXED
 _NOWHERE = ctypes.c_void_p(-1).value
@@ -52,14 +53,14 @@ def new_number() -> int:
 
 
 def open_descriptors() -> int:
-    """How many descriptors segments keep open in this process."""
+    """The number of descriptors that segments keep open in this process."""
     return len(_descriptors)
 
 
 class Segment(mmap.mmap):
-    """A memory file, mapped. `number` is what both ends call it, `size` its bytes, `fd` its descriptor or -1.
+    """A memory file, mapped. `number` is its name at both ends, `size` its bytes, `fd` its descriptor or -1.
 
-    `owner` is the process that made it, 0 for this one. Made by `create` and `open_peer` alone.
+    `owner` is the pid of its maker, 0 for this process. Only `create` and `open_peer` make segments.
     """
 
     __slots__ = ("fd", "number", "owner", "size")
@@ -71,7 +72,7 @@ class Segment(mmap.mmap):
 
     @classmethod
     def create(cls, nbytes: int, number: int) -> Segment:
-        """A new memory file, zeroed and sealed against any change of size. MemoryError or OSError if there is none."""
+        """A new memory file, zeroed and sealed against any change of size. MemoryError or OSError if that fails."""
         fd = os.memfd_create("tensord", _own_kind()[0])
         try:
             os.ftruncate(fd, nbytes)
@@ -103,22 +104,22 @@ class Segment(mmap.mmap):
 
     @property
     def address(self) -> int:
-        """Where it is mapped."""
+        """The address of the mapping."""
         return int(np.ndarray(1, np.uint8, self).__array_interface__["data"][0])
 
     def seal_future_writes(self) -> None:
-        """From now on nobody else can map it writable or write to it, nor add another seal. What is mapped stays so."""
+        """Forbid writes, new writable mappings and further seals from now on. Existing mappings stay."""
         fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, F_SEAL_FUTURE_WRITE | fcntl.F_SEAL_SEAL)
 
     def close_descriptor(self) -> None:
-        """Nobody else needs to open it any more; it stays mapped."""
+        """Close the descriptor once no peer needs to open it any more; the mapping stays."""
         fd, self.fd = self.fd, -1
         if fd >= 0:
             _descriptors.pop(fd, None)
             os.close(fd)
 
     def make_private(self) -> None:
-        """Replace the mapping by a copy of it at the same address: what arrays in it show can change no more."""
+        """Replace the mapping by a private copy at the same address: peers can no longer change the arrays in it."""
         size = -(-self.size // mmap.PAGESIZE) * mmap.PAGESIZE
         prot = mmap.PROT_READ | mmap.PROT_WRITE
         copy = _map_at(None, size, prot, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1)
@@ -129,7 +130,7 @@ class Segment(mmap.mmap):
         self.close_descriptor()
 
     def close(self) -> None:
-        """Not possible: it is unmapped with the last array in it, since nobody knows of all of them."""
+        """Not possible: a segment is unmapped with the last array in it, since its arrays are not counted."""
         raise BufferError("a segment is unmapped with the last array in it")
 
     def __del__(self) -> None:
@@ -162,7 +163,7 @@ def segment_of(array: Any) -> Segment | None:
 
 
 def place_of(array: NDArray[Any]) -> tuple[Segment, int] | None:
-    """The segment that an array lies in, and where its first element is; None if it lies elsewhere."""
+    """The segment that an array lies in, and the offset of its first element; None if it lies elsewhere."""
     segment = segment_of(array)
     if segment is None:
         return None
@@ -170,7 +171,7 @@ def place_of(array: NDArray[Any]) -> tuple[Segment, int] | None:
 
 
 def array_at(segment: Segment, offset: int, shape: Any, dtype: Any, strides: Any = None) -> NDArray[Any]:
-    """The array that lies there, packed unless strides are given. ProtocolError if it is not all in the segment."""
+    """The array at that offset, packed unless strides are given. ProtocolError unless all of it is in the segment."""
     dtype = np.dtype(dtype)
     steps = packed_strides(tuple(shape), dtype.itemsize) if strides is None else tuple(strides)
     try:
@@ -189,11 +190,11 @@ def _check_reach(size: int, offset: int, shape: Sequence[int], steps: Sequence[i
         raise ValueError(f"bytes {first} to {last} of {size}")
 
 
-# -- what a peer offers ------------------------------------------------------------------------------------------------
+# -- a peer's descriptor -----------------------------------------------------------------------------------------------
 
 
 def _open_verified(pid: int, fd: int, nbytes: int, *, writable: bool) -> int:
-    """A descriptor of our own for a peer's memory file, once it is known to be one that cannot hurt us."""
+    """A descriptor of our own for a peer's memory file, once that file is known to be harmless."""
     path = -1
     try:
         path = os.open(f"/proc/{int(pid)}/fd/{int(fd)}", os.O_PATH | os.O_CLOEXEC)
@@ -220,7 +221,7 @@ def _check_kind(pid: int, fd: int, status: os.stat_result) -> None:
 
 
 def _check_seals(pid: int, fd: int, mine: int, nbytes: int) -> None:
-    """In this order: a size means something only once it cannot shrink."""
+    """In this order: a size means something only once the file cannot shrink."""
     try:
         seals = fcntl.fcntl(mine, fcntl.F_GET_SEALS)
     except OSError:
@@ -263,7 +264,7 @@ def _libc() -> Any:
 
 
 def _map_at(address: int | None, nbytes: int, prot: int, flags: int, fd: int) -> int:
-    """mmap(2). Where it fails because of the file, what was at the address is left as it was."""
+    """mmap(2). If it fails because of the file, the old mapping at the address is left as it was."""
     mapped = _libc().mmap(address, nbytes, prot, flags, fd, 0)
     if mapped == _NOWHERE:
         code = ctypes.get_errno()

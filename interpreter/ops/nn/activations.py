@@ -12,7 +12,7 @@ from ..elementwise import slow_work
 from . import compose, kernels
 from .operands import same_meta
 
-# A pass over the elements for each power of a series.
+# Passes over the elements, one for each power of a series.
 _SERIES = 6
 
 
@@ -41,7 +41,7 @@ def infer_gradient(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> O
 
 
 def gelu_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
-    """The exact form takes a series of each element."""
+    """The exact form sums a series for each element."""
     return slow_work(metas, outputs, attributes) * (_SERIES if attributes["approximate"] == "none" else 1)
 
 

@@ -1,8 +1,8 @@
 """Scaled dot-product attention and its gradients, a block of queries at a time.
 
-Softmax needs whole rows of scores, and no more: the rows of a block of queries are made, used and forgotten, so that
-memory does not grow with the square of the sequence. The gradients make them again. Source: Vaswani et al., Attention
-is all you need (NeurIPS 2017).
+Softmax needs whole rows of scores, and no more: the rows of a block of queries are computed, used and discarded, so
+that memory does not grow with the square of the sequence. The gradients recompute the rows. Source: Vaswani et al.,
+Attention is all you need (NeurIPS 2017).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .softmax import softmax_grad_kernel, softmax_kernel
 
 FORWARD = ("q", "k", "v", "mask")
 GRADIENT = ("dy", "q", "k", "v", "mask")
-# Multiplications per nanosecond that a BLAS does on one core, roughly.
+# Multiplications per nanosecond of a BLAS on one core, roughly.
 _BLAS_SPEED = 8
 _KEYS = {"axis": -1}
 
@@ -84,7 +84,7 @@ def attention_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attrib
 
 
 class Attention(NamedTuple):
-    """A call, and how it falls into blocks. The mask is broadcast to the scores, which takes no memory."""
+    """A call, and its split into blocks. The mask is broadcast to the scores, which takes no memory."""
 
     xp: ArrayModule
     q: Array
@@ -96,7 +96,7 @@ class Attention(NamedTuple):
 
     @classmethod
     def of(cls, xp: ArrayModule, operands: Sequence[Array], attributes: Attributes) -> Attention:
-        """From the operands q, k, v and maybe a mask."""
+        """The call of the operands q, k, v and an optional mask."""
         q, k, v, *mask = operands
         scale = attributes["scale"]
         if scale is None:
@@ -105,7 +105,7 @@ class Attention(NamedTuple):
         return cls(xp, q, k, v, spread, scale, attributes["is_causal"])
 
     def batches(self) -> list[Batch]:
-        """Parts of the first axis whose scores fit in a block, or hold one element of it."""
+        """Parts of the first axis whose scores fit in a block, or else of one element each."""
         if self.q.ndim == 2:
             return [()]
         return [(part,) for part in parts(self.xp, self.q.shape[0], self._row_bytes() * self.q.shape[-2])]
@@ -115,16 +115,16 @@ class Attention(NamedTuple):
         return parts(self.xp, self.q.shape[-2], self._row_bytes())
 
     def _row_bytes(self) -> int:
-        """Of the scores of one query, for each of the axes between the first and the last two."""
+        """Bytes of the scores of one query, over all axes between the first and the last two."""
         inner: int = math.prod(self.q.shape[1:-2])
         return inner * int(self.k.shape[-2]) * working_dtype(self.q.dtype).itemsize
 
     def part(self, array: Array, batch: Batch, rows: slice = slice(None)) -> Array:
-        """Rows of a part of the batch, in the dtype to compute in."""
+        """Rows of a part of the batch, in the working dtype."""
         return array[(*batch, ..., rows, slice(None))].astype(working_dtype(self.q.dtype), copy=False)
 
     def shares(self, queries: Array, keys: Array, batch: Batch, rows: slice) -> Array:
-        """Softmax of the scores of these queries, already scaled: 0 for what is masked, for all if all is."""
+        """Softmax of the scores of these scaled queries: 0 for masked keys, also if all are masked."""
         xp = self.xp
         scores = xp.matmul(queries, keys.swapaxes(-1, -2))
         if self.mask is not None:
@@ -152,7 +152,7 @@ def attention_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[A
 def attention_grad_kernel(
     xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes
 ) -> None:
-    """dq, dk and dv; there is none by the mask."""
+    """dq, dk and dv; the mask has no gradient."""
     dy, *operands = inputs
     if dy.size == 0:
         for out in outputs:

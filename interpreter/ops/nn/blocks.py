@@ -1,4 +1,4 @@
-"""Work in blocks, so that what a kernel makes for itself stays small whatever the size of its operands."""
+"""Work in blocks, so that a kernel's temporaries stay small for operands of any size."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import numpy as np
 
 from ...schema.opdef import ArrayModule
 
-# Bytes that a block makes at a time: on the host what stays in a core's cache, on a device what keeps all of it busy.
+# Bytes of a block's temporaries: on the host they stay in a core's cache, on a device they keep all of it busy.
 HOST = 1 << 21
 DEVICE = 1 << 26
 
 
 def parts(xp: ArrayModule, count: int, nbytes: int) -> list[slice]:
-    """0 to `count`, `nbytes` each, in slices of at most a block, or of one."""
+    """range(count) in slices of at most a block, at `nbytes` an element; of one element at least."""
     block = HOST if xp is np else DEVICE
     step = max(1, min(count, block // max(nbytes, 1)))
     return [slice(start, min(start + step, count)) for start in range(0, count, step)]

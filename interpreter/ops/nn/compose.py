@@ -1,4 +1,4 @@
-"""Neural network ops as compositions of others: what to run where there is no kernel, and what to test one against."""
+"""Neural network ops composed of others: for devices without a kernel, and as references to test a kernel against."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def compose_silu(call: Call, inputs: Sequence[Any], _attributes: Attributes) -> 
 
 
 def _shifted(call: Call, x: Any, reduced: Attributes) -> list[Any]:
-    """x minus its largest, which counts as 0 where it is -inf."""
+    """x minus its maximum, which counts as 0 where it is -inf."""
     (largest,) = call("max", [x], reduced)
     (nothing,) = call("equal", [largest, float("-inf")])
     return call("subtract", [x, *call("where", [nothing, 0.0, largest])])
 
 
 def _total(call: Call, powers: list[Any], reduced: Attributes) -> list[Any]:
-    """Their sum, which is at least exp(0) unless they are all 0."""
+    """The sum of the powers: at least exp(0), unless all are 0."""
     return call("maximum", [*call("sum", powers, reduced), 1])
 
 

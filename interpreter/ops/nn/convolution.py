@@ -1,4 +1,4 @@
-"""Two-dimensional convolution of images [n, c, height, width], as neural networks mean it: without a flip."""
+"""Two-dimensional convolution of images [n, c, height, width], as in neural networks: without a flip."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .windows import lines
 
 FORWARD = ("x", "weight", "bias")
 GRADIENT = ("dy", "x", "weight")
-# Multiplications per nanosecond that a BLAS does on one core, roughly.
+# Multiplications per nanosecond of a BLAS on one core, roughly.
 _BLAS_SPEED = 8
 
 
@@ -61,7 +61,7 @@ def infer_conv2d_grad(metas: tuple[OperandMeta, ...], attributes: Attributes) ->
 
 
 def conv2d_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
-    """A product per result and tap, and the copy of what every window sees; three times that for the gradients."""
+    """A product per result and tap, and the copy of each window's elements; three times that for the gradients."""
     gradient = len(outputs) == 3
     weight, result = (metas[2], metas[0]) if gradient else (metas[1], outputs[0])
     if not isinstance(weight, Meta) or not isinstance(result, Meta) or not result.size:

@@ -1,11 +1,11 @@
 """Kernels of conv2d: im2col and matrix products, block by block.
 
-What the windows of a block see is copied into columns, one per window: a matrix [taps, windows] for each group of
-channels. The convolution is then one product per group, weight @ columns; the gradient by the weight is
-dy @ columns.T, and the gradient by the columns, weight.T @ dy, is added back to where they were copied from, tap by
-tap. The columns take kh * kw times the memory of the image, so a block is as many images as `nn_blocks` allows for, or
-as many rows of one image, or as many windows of one row. Source of im2col: Chellapilla, Puri and Simard, High
-performance convolutional neural networks for document processing (2006).
+The elements under the windows of a block are copied into columns, one per window: a matrix [taps, windows] for each
+group of channels. The convolution is then one product per group, weight @ columns; the gradient by the weight is
+dy @ columns.T, and the gradient by the columns, weight.T @ dy, is added back to the elements that they were copied
+from, tap by tap. The columns take kh * kw times the memory of the image, so a block is as many images as `blocks`
+allows, or as many rows of one image, or as many windows of one row. Source of im2col: Chellapilla, Puri and Simard,
+High performance convolutional neural networks for document processing (2006).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .windows import Line, Tap, lines
 
 
 class Block(NamedTuple):
-    """Some rows and columns of windows, with the taps that see anything."""
+    """Some rows and columns of windows, with the taps that see any of the image."""
 
     rows: slice
     columns: slice
@@ -30,12 +30,12 @@ class Block(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """How many rows and columns of windows."""
+        """The numbers of rows and columns of windows."""
         return self.rows.stop - self.rows.start, self.columns.stop - self.columns.start
 
 
 class Plan(NamedTuple):
-    """What the kernels know of a call: windows down and across, their taps over all channels, groups, dtype to use."""
+    """The parameters of a call: windows down and across, their taps over all channels, groups, working dtype."""
 
     xp: ArrayModule
     down: Line
@@ -60,14 +60,14 @@ class Plan(NamedTuple):
         return parts(self.xp, count, self.taps * self.down.number * self.across.number * self.dtype.itemsize)
 
     def blocks(self) -> Iterator[Block]:
-        """The windows of each block: all of them unless one image takes more."""
+        """The windows of each block: all of them unless one image exceeds a block."""
         each = self.taps * self.dtype.itemsize
         for rows in parts(self.xp, self.down.number, self.across.number * each):
             for columns in parts(self.xp, self.across.number, each):
                 yield Block(rows, columns, self.down.taps(rows), self.across.taps(columns))
 
     def columns(self, images: Array, block: Block) -> Array:
-        """What the windows see, as [groups, taps, windows]; 0 in the padding."""
+        """The elements under the windows, as [groups, taps, windows]; 0 in the padding."""
         n, c = images.shape[:2]
         columns = self.xp.zeros((c, self.down.size, self.across.size, n, *block.shape), self.dtype)
         channels_first = images.swapaxes(0, 1)

@@ -30,7 +30,7 @@ def check_rate(value: Any) -> float:
 
 
 def infer_dropout(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
-    """A tensor, whose meta the result has, and a seed, which is a Python int."""
+    """A tensor, and a seed, which is a Python int; the result has the tensor's meta."""
     x, seed = metas
     if seed is not int:
         raise TypeError("the seed has to be a Python int")
@@ -43,7 +43,7 @@ def dropout_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attribute
 
 
 def dropout_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
-    """What is dropped is 0, also where x is infinite or NaN."""
+    """Dropped elements are 0, also where x is infinite or NaN."""
     (x, seed), rate = inputs, attributes["rate"]
     check_seed(seed, (), {})
     drawn = np.random.Generator(np.random.Philox(seed)).random(x.shape, dtype=np.float32)

@@ -16,7 +16,7 @@ from .blocks import parts
 from .labels import in_range, mark
 from .operands import working_dtype
 
-# Nanoseconds to add an element to where its row is, and bytes of the number of that place.
+# Nanoseconds to add an element to its place, and bytes of the number of that place.
 _SCATTER, _PLACE = 8, 8
 
 
@@ -46,17 +46,17 @@ def infer_embedding_grad(metas: tuple[OperandMeta, ...], attributes: Attributes)
 
 
 def embedding_work(_metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
-    """Only the rows that are looked up are copied."""
+    """Only the looked-up rows are copied."""
     return sum(m.size for m in outputs if m is not None)
 
 
 def embedding_grad_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
-    """Zeros, and then each element of dy is added somewhere."""
+    """Zeros, then one addition for each element of dy."""
     return _SCATTER * max(m.size for m in (*metas, *outputs) if isinstance(m, Meta))
 
 
 def embedding_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
-    """IndexError for a row that is not there; negative numbers do not count from the end."""
+    """IndexError for a row that does not exist; negative numbers do not count from the end."""
     indices, weight = inputs
     indices, wrong = in_range(xp, indices, weight.shape[0], "indices", IndexError)
     if weight.flags.c_contiguous:
@@ -69,9 +69,9 @@ def embedding_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[A
 def embedding_grad_kernel(
     xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes
 ) -> None:
-    """Rows of dy, added up where their indices agree, in their order (on the host: a GPU adds in any).
+    """Sums of the rows of dy with equal indices, in their order on the host, in any order on a GPU.
 
-    Block by block, since places take more memory than rows, and NumPy's `add.at` keeps the interpreter lock.
+    Block by block, since places take more memory than rows, and NumPy's `add.at` holds the interpreter lock.
     """
     (dy, indices), (out,) = inputs, outputs
     if dy.size == 0:

@@ -24,7 +24,7 @@ def relu_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array]
 
 
 def sigmoid_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
-    """1 / (1 + exp(-x)): where exp overflows, the result is the right 0."""
+    """1 / (1 + exp(-x)): where exp overflows, the result is 0, as it should be."""
     (out,) = outputs
     xp.negative(inputs[0], out)
     xp.exp(out, out)
@@ -59,9 +59,9 @@ def gelu_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array]
 
 
 def fill_masked(xp: ArrayModule, values: Array, kept: Array, out: Array) -> None:
-    """out = the values where they are kept, else 0; `out` may be their memory.
+    """out = `values` where `kept`, else 0; `out` may be the memory of `values`.
 
-    Their bits are masked: a product with the mask would turn inf * 0 into NaN, and a masked copy takes ten times as
+    The bits are masked: a product with the mask would turn inf * 0 into NaN, and a masked copy takes ten times as
     long.
     """
     bits = f"i{out.dtype.itemsize}"
@@ -95,7 +95,7 @@ def tanh_grad_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[A
 
 
 def silu_grad_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
-    """dy * s * (1 + x * (1 - s)) with s = sigmoid(x); where exp overflows, s is the right 0."""
+    """dy * s * (1 + x * (1 - s)) with s = sigmoid(x); where exp overflows, s is 0, as it should be."""
     dy, x = inputs
     x = x.astype(working_dtype(x.dtype), copy=False)
     s = xp.exp(-x)
@@ -111,7 +111,7 @@ def silu_grad_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[A
 def gelu_grad_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
     """dy * (Phi(x) + x * Phi'(x)), in the form that `approximate` names.
 
-    x is limited to where the slope is 0 or 1 to the last digit, so that no power of it overflows.
+    x is clipped where the slope is 0 or 1 to the last digit, so that no power of x overflows.
     """
     dy, x = inputs
     x = xp.clip(x.astype(working_dtype(x.dtype), copy=False), -FAR, FAR)

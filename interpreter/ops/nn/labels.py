@@ -1,7 +1,7 @@
-"""Integers that number classes or rows: whether they are in range, without stalling a device to ask.
+"""Range checks of integers that number classes or rows, without stalling a device.
 
-On the host a number out of range raises. On a device it marks the result: its row becomes NaN, since whoever asks a
-device for a value waits until its stream is empty.
+On the host a number out of range raises. On a device its row of the result becomes NaN, since reading a value from a
+device waits until its stream is empty.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from ...schema.opdef import Array, ArrayModule
 def in_range(
     xp: ArrayModule, numbers: Array, count: int, what: str, error: type[Exception] = ValueError
 ) -> tuple[Array, Array | None]:
-    """The numbers, all of them in [0, count), and where they were not, if that is for the result to show.
+    """The numbers, all of them in [0, count), and the mask of those that were not, for `mark`.
 
-    Raises `error` on the host.
+    On the host raises `error` instead, and the mask is None.
     """
     if xp is np:
         if numbers.size and not 0 <= int(numbers.min()) <= int(numbers.max()) < count:

@@ -38,7 +38,7 @@ def infer_cross_entropy_grad(metas: tuple[OperandMeta, ...], _attributes: Attrib
 
 
 def infer_cross_entropy(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
-    """As its gradient; the loss is a 0-d tensor of the logits' dtype."""
+    """The operands of its gradient; the loss is a 0-d tensor of the logits' dtype."""
     infer_cross_entropy_grad(metas, attributes)
     return (Meta.of((), tensor(metas).dtype),)
 

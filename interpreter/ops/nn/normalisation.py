@@ -23,7 +23,7 @@ from ...types.axes import normal_axes
 from ...types.meta import Meta, OperandMeta, Shape
 from .operands import one_dtype, working_dtype
 
-# Operands, the first or the first two of which have to be given.
+# Operands, of which the first, or a gradient's first two, are required.
 LAYER = ("x", "weight", "bias")
 RMS = ("x", "weight")
 GRADIENT = ("dy", "x", "weight")
@@ -43,7 +43,7 @@ def check_eps(value: Any) -> float:
 
 
 def _normalised(x: Meta, parameters: Sequence[Meta], names: Sequence[str], attributes: Attributes) -> Shape:
-    """The shape along the axes, which the parameters have to have."""
+    """The shape along the axes; ValueError unless the parameters have it."""
     shape = tuple(x.shape[a] for a in sorted(normal_axes(attributes["axis"], x.ndim)))
     for name, meta in zip(names, parameters, strict=False):
         if meta.shape != shape:
@@ -58,12 +58,12 @@ def _infer_norm(metas: tuple[OperandMeta, ...], attributes: Attributes, names: t
 
 
 def infer_layer_norm(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
-    """x, weight and bias of its shape along the axes; the result has x's meta."""
+    """x, and weight and bias of x's shape along the axes; the result has x's meta."""
     return _infer_norm(metas, attributes, LAYER)
 
 
 def infer_rms_norm(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
-    """x, weight of its shape along the axes; the result has x's meta."""
+    """x, and weight of x's shape along the axes; the result has x's meta."""
     return _infer_norm(metas, attributes, RMS)
 
 
@@ -104,7 +104,7 @@ def _spread(parameter: Array, x: Array, axes: Shape) -> Array:
 
 
 def _normalise(xp: ArrayModule, x: Array, attributes: Attributes, *, centre: bool) -> tuple[Array, Array]:
-    """x over the root of its mean square, and 1 over that root; `centre`: first less its mean, so that none cancels."""
+    """x over the root of its mean square, and 1 over that root; `centre`: first less its mean, so no digits cancel."""
     axes = _axes(x, attributes)
     values = xp.array(x, dtype=working_dtype(x.dtype))
     if centre:
@@ -115,7 +115,7 @@ def _normalise(xp: ArrayModule, x: Array, attributes: Attributes, *, centre: boo
 
 
 def _norm(xp: ArrayModule, inputs: Sequence[Array], out: Array, attributes: Attributes, *, centre: bool) -> None:
-    """Times weight and plus bias, as far as there are any."""
+    """Normalised x, times weight and plus bias where given."""
     x, *parameters = inputs
     if x.size == 0:
         return
@@ -128,9 +128,9 @@ def _norm(xp: ArrayModule, inputs: Sequence[Array], out: Array, attributes: Attr
 def _gradients(
     xp: ArrayModule, inputs: Sequence[Array], outputs: Sequence[Array], attributes: Attributes, *, centre: bool
 ) -> None:
-    """dx = scale * (g - y * mean(g * y)), and less mean(g) if centred, with g = dy * weight; dweight is dy * y, summed.
+    """dx = scale * (g - y * mean(g * y) [- mean(g) if centred]) with g = dy * weight; dweight = sum(dy * y).
 
-    y is what `_normalise` gives.
+    y is the result of `_normalise`.
     """
     dy, x, *weight = inputs
     if x.size == 0:

@@ -1,4 +1,4 @@
-"""What neural network ops share: checks of operands and attributes, and the dtype that their kernels compute in."""
+"""Checks of operands and attributes that neural network ops share, and the dtype that their kernels compute in."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...types.meta import Meta, OperandMeta
 
 
 def working_dtype(dtype: DType) -> DType:
-    """What a kernel sums in: float16 has neither the digits nor the range, nor a BLAS."""
+    """The dtype that a kernel sums in: float16 has neither the digits nor the range, nor a BLAS."""
     return np.dtype(np.float32) if dtype == np.float16 else dtype
 
 

@@ -16,7 +16,7 @@ from .kernels import fill_masked
 from .operands import check_pair, check_positive_pair, one_dtype, working_dtype
 from .windows import Line, lines
 
-# Passes that a gradient takes for one of its op.
+# Passes of a gradient for each pass of its op.
 _GRADIENT = 6
 
 
@@ -39,7 +39,7 @@ def infer_pool2d(metas: tuple[OperandMeta, ...], attributes: Attributes) -> Outp
 
 
 def infer_pool2d_grad(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
-    """dy of the result's meta, and x, whose meta the gradient has."""
+    """dy of the result's meta, and x; the gradient has x's meta."""
     dy, x = one_dtype(metas, ("dy", "x"))
     (result,) = infer_pool2d((x,), attributes)
     if dy is not result:
@@ -48,7 +48,7 @@ def infer_pool2d_grad(metas: tuple[OperandMeta, ...], attributes: Attributes) ->
 
 
 def pool2d_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
-    """A pass over rows pooled across for each tap across, then one over the result for each tap down."""
+    """One pass over the row-pooled image for each tap across, then one over the result for each tap down."""
     x = tensor(metas[-1:])
     down, across = _lines(attributes, x.shape)
     passes = down.length * min(across.size, across.length) + down.number * min(down.size, down.length)
@@ -78,7 +78,7 @@ def _largest(xp: ArrayModule, x: Array, axis: int, line: Line) -> Array:
 
 
 def _largest_grad(xp: ArrayModule, dy: Array, x: Array, largest: Array, axis: int, line: Line) -> Array:
-    """dy goes to the first element of each window that is its largest, or its first NaN."""
+    """dy goes to the first largest element of each window, or to its first NaN."""
     dx = xp.zeros(x.shape, dy.dtype)
     free = xp.ones(dy.shape, bool)
     for _, windows, seen in line.taps():
@@ -108,7 +108,7 @@ def _total_grad(xp: ArrayModule, dy: Array, axis: int, line: Line) -> Array:
 
 
 def _sizes(xp: ArrayModule, attributes: Attributes, down: Line, across: Line, dtype: DType) -> Any:
-    """How many elements each mean is of: padding counts, unless `count_include_pad` is False."""
+    """The number of elements in each mean: padding counts, unless `count_include_pad` is False."""
     if attributes["count_include_pad"]:
         return down.size * across.size
     of_columns = _total(xp, xp.ones((down.length, 1), dtype), -2, down)
@@ -116,7 +116,7 @@ def _sizes(xp: ArrayModule, attributes: Attributes, down: Line, across: Line, dt
 
 
 def max_pool2d_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
-    """Padding is as -inf."""
+    """Padding counts as -inf."""
     (x,), (out,) = inputs, outputs
     if out.size:
         down, across = _lines(attributes, x.shape)
@@ -126,7 +126,7 @@ def max_pool2d_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[
 def max_pool2d_grad_kernel(
     xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes
 ) -> None:
-    """To the first row that holds the window's largest, and there to the first column: the first place in C order."""
+    """dy goes to the first row with the window's maximum, and there to the first column: the first place in C order."""
     (dy, x), (out,) = inputs, outputs
     if not dy.size:
         out[...] = 0
@@ -139,7 +139,7 @@ def max_pool2d_grad_kernel(
 
 
 def avg_pool2d_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
-    """Padding is as 0."""
+    """Padding counts as 0."""
     (x,), (out,) = inputs, outputs
     if out.size:
         x = x.astype(working_dtype(x.dtype), copy=False)

@@ -1,4 +1,4 @@
-"""Softmax and its logarithm along an axis. A slice that is -inf throughout has no share for anyone: zeros, not NaN."""
+"""Softmax and its logarithm along an axis. A slice that is -inf throughout gives zeros, not NaN."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _LAST_AXIS = axis_attribute(-1)
 
 
 def infer_softmax(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
-    """The axis exists; the result has the tensor's meta."""
+    """The axis has to exist; the result has the tensor's meta."""
     x = tensor(metas)
     normal_axis(attributes["axis"], x.ndim)
     return (x,)
 
 
 def infer_softmax_grad(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
-    """dy and y agree in shape and dtype, and the axis exists."""
+    """dy and y have to agree in shape and dtype, and the axis has to exist."""
     return infer_softmax((same_meta(metas, ("dy", "y")),), attributes)
 
 
@@ -37,14 +37,14 @@ def infer_softmax_grad(metas: tuple[OperandMeta, ...], attributes: Attributes) -
 
 
 def shift(xp: ArrayModule, x: Array, axis: int, out: Array) -> None:
-    """out = x minus its largest along the axis, so that exp cannot overflow; -inf stays -inf, also if it is largest."""
+    """out = x minus its maximum along the axis, so that exp cannot overflow; -inf stays -inf, also as the maximum."""
     largest = xp.max(x, axis=axis, keepdims=True)
     xp.maximum(largest, float(np.finfo(x.dtype).min), out=largest)
     xp.subtract(x, largest, out)
 
 
 def total(xp: ArrayModule, powers: Array, axis: int) -> Array:
-    """Sum of exp of what `shift` made: at least exp(0), or 0 where all is -inf, for which 1 does as well."""
+    """Sum of `powers`, exp of shifted values: at least exp(0), or 0 where all are -inf, replaced by 1."""
     summed = xp.sum(powers, axis=axis, keepdims=True, dtype=working_dtype(powers.dtype))
     return xp.maximum(summed, 1, out=summed)
 

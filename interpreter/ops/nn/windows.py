@@ -1,7 +1,7 @@
 """Windows that slide along the rows and columns of images [n, c, height, width], for convolution and pooling.
 
-Images are not copied into a padded frame: it may be many times larger than they are. What a tap, one place in the
-window, sees of the padding is left out instead.
+Images are not copied into a padded frame, which may be many times larger. Instead each tap, one place in the window,
+leaves out the padding.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Pair: TypeAlias = tuple[int, int]
 
 
 class Tap(NamedTuple):
-    """A place in the window: which windows see the image there, and where they see it."""
+    """A place in the window, the windows that see the image there, and the elements that they see."""
 
     place: int
     windows: slice
@@ -23,7 +23,7 @@ class Tap(NamedTuple):
 
 
 class Line(NamedTuple):
-    """The `number` of windows along an axis of `length`: how many taps, how far windows and taps are apart, padding."""
+    """`number` windows of `size` taps along a padded axis of `length`; windows are `stride` apart, taps `dilation`."""
 
     size: int
     stride: int
@@ -33,7 +33,7 @@ class Line(NamedTuple):
     number: int
 
     def taps(self, part: slice | None = None) -> list[Tap]:
-        """Those taps of some windows, or of all, that see anything; windows count from the first of the part."""
+        """The taps of a part of the windows, or of all, that see the image; windows count from the part's start."""
         begin, end = (0, self.number) if part is None else (part.start, part.stop)
         low = max(0, _ceil(self.padding - (self.number - 1) * self.stride, self.dilation))
         high = min(self.size, _ceil(self.length + self.padding, self.dilation))
@@ -52,7 +52,7 @@ def _ceil(dividend: int, divisor: int) -> int:
 
 
 def line(name: str, size: int, stride: int, padding: int, dilation: int, length: int) -> Line:
-    """The windows along one axis; ValueError if not even one fits."""
+    """The windows along one axis; ValueError if none fits."""
     span = dilation * (size - 1) + 1
     if span > length + 2 * padding:
         raise ValueError(f"{length + 2 * padding} {name} are too few for a window of {span}")
