@@ -6,8 +6,8 @@ block does not fit, the free memory of both layers is dropped before the allocat
 
 Host copies go through pinned memory. Pageable host arrays are staged, in one block from CuPy's pinned pool that lives
 until the copy is done: on the launcher's thread on the way in, on the stream's waiter on the way out. Arrays from
-`host_array` are pinned and are copied directly; so are arrays above 256 MiB, which the driver stages itself, since
-pinning as much again costs more than it gives.
+`host_array` are pinned and are copied directly. Arrays above 256 MiB are copied directly, too, and staged by the
+driver: pinning a second block of that size costs more than it saves.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _STAGED_AT_MOST: Final = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class CudaOptions:
-    """Options of a cuda device. `memory`: 0 is nine tenths of what is free when it is opened."""
+    """Options of a cuda device. `memory`: 0 is nine tenths of the memory free when the device is opened."""
 
     memory: Annotated[int, MEMORY, "9/10 of what is free when it is opened"] = 0
     cache: Annotated[int, CACHE] = 2 << 30
@@ -45,7 +45,7 @@ class CudaOptions:
 
 
 def available(ordinal: int = 0) -> str | None:
-    """None if this CUDA device can be opened, else why not."""
+    """None if this CUDA device can be opened, else the reason."""
     try:
         import cupy
     except Exception as error:
@@ -187,7 +187,7 @@ class CudaDevice(PooledDevice):
                 target.data.ptr, self.ordinal, source.data.ptr, source.device.id, target.nbytes, stream.raw.ptr
             )
         else:
-            target[...] = source  # an elementwise kernel here, reading the peer's memory
+            target[...] = source  # an elementwise kernel on this device reads the peer's memory
 
     def _copy(self, to: int, origin: int, nbytes: int, direction: str) -> None:
         stream = self._launcher.stream
@@ -218,7 +218,7 @@ class CudaDevice(PooledDevice):
 
     @contextmanager
     def current(self) -> Iterator[None]:
-        """Within it the device is current on this thread, and arrays come from its memory pool.
+        """Make the device current on this thread and its memory pool the source of arrays, within a `with` block.
 
         Singular matrices raise, as with NumPy; CuPy would go on with the undefined result of its solver.
         """
@@ -232,7 +232,7 @@ class CudaDevice(PooledDevice):
             yield
 
     def lose(self, error: BaseException) -> None:
-        """Mark the device as lost after an asynchronous error: CUDA's are sticky, so nothing works there any more."""
+        """Mark the device as lost after an asynchronous error: such errors are sticky, so the device stops working."""
         if self.lost is None:
             self.lost = KernelError(f"{type(error).__name__}: {error}")
             self.refusing = True

@@ -3,26 +3,26 @@
 Theory of operation
     `submit` puts (stream, batch) into the launcher's inbox. The launcher, one thread per device, appends the batch to
     the stream's backlog and launches from every backlog whose head is free: each event source has been launched, on
-    whatever device. It makes the CUDA stream wait for the sources' events, runs `task.execute()` with that stream
+    any device. The launcher makes the CUDA stream wait for the sources' events, runs `task.execute()` with that stream
     current, records an event behind it and passes the task on to the stream's waiter, which sleeps in the event
     (blocking, GIL released), finishes the host's part (a staged copy) and reports.
 
 Guarantees
     - Tasks of one stream are launched, and reported, in the order of submission, each exactly once.
-    - The launcher never waits for a task of its own device: a blocked head only stops its own backlog. When nothing is
-      free it sleeps in its inbox; a launch on another device wakes those that are blocked.
+    - The launcher never waits for a task of its own device: a blocked head only stops its own backlog. When no head is
+      free, the launcher sleeps in its inbox; a launch on another device wakes the blocked launchers.
     - The memory that a launch needs (pinned staging, host arrays) is kept until its event is done.
-    - An asynchronous error is sticky in CUDA: the device is lost. Everything launched and not yet reported fails, and
-      so does everything later; errors surface late, so that a task reported before may have been hit as well.
+    - An asynchronous error is sticky in CUDA: the device is lost. Every task launched and not yet reported fails, and
+      so does every later one. Errors surface late: a task reported before may have been hit as well.
 
 Who owns what
-    The launcher owns the backlogs and all calls of kernels; it appends to `flying`, and the stream's waiter takes off
-    it. `device.lost` is set once, by the first thread that sees the error.
+    The launcher owns the backlogs and all calls of kernels; it appends to `flying`, and the stream's waiter removes
+    from it. `device.lost` is set once, by the first thread that sees the error.
 
 Rejected
     - Waiting in launch order in one thread: a copy's completion would stand behind a long kernel's.
     - cudaLaunchHostFunc: the callback needs the GIL on the driver's thread, and may call nothing of CUDA.
-    - Polling `event.done`: spins, or adds its period to each completion.
+    - Polling `event.done`: spins, or adds the polling period to each completion.
     - Reusing events: a stream that has not waited yet would wait for the later recording.
     - One launching thread per stream: as many more threads that want the GIL for nothing but short launches.
 """
@@ -49,14 +49,14 @@ class Owner(Protocol):
     lost: BaseException | None
 
     def current(self) -> AbstractContextManager[object]:
-        """Within it the device is current on this thread, with its own allocator."""
+        """Make the device current on this thread, with its own allocator, within a `with` block."""
 
     def lose(self, error: BaseException) -> None:
         """Mark the device as lost after an asynchronous error."""
 
 
 class Launched(NamedTuple):
-    """A task that was launched; `event` is None if that failed. `keep` lives until it is done; then `finish` runs."""
+    """A launched task; `event` is None if that failed. `keep` lives until the task is done; then `finish` runs."""
 
     task: Task
     event: Any
@@ -65,7 +65,7 @@ class Launched(NamedTuple):
 
 
 class CudaStream(Stream):
-    """A non-blocking CUDA stream: `raw` is CuPy's."""
+    """A non-blocking CUDA stream; `raw` is CuPy's object."""
 
     def __init__(self, name: str, kind: StreamKind, index: int, sink: Sink, *, launcher: Launcher, raw: Any) -> None:
         super().__init__(name, kind, index)
@@ -86,7 +86,7 @@ class CudaStream(Stream):
         self._launcher.submit(self, tasks)
 
     def running(self) -> tuple[Task, int] | None:
-        """The first task that is not done, and since when; it may be launching still: a first launch compiles."""
+        """The first task that is not done, and its start; it may still be launching, since a first launch compiles."""
         try:
             head = self.flying[0]
         except IndexError:
@@ -100,7 +100,7 @@ class CudaStream(Stream):
         return self.join(deadline) and ended
 
     def join(self, deadline: float) -> bool:
-        """Wait for the waiter, which ends after the launcher; False if it did not in time."""
+        """Wait for the waiter, which ends after the launcher; False if the waiter did not end in time."""
         if self._waiter is not None:
             self._waiter.join(max(0.0, deadline - monotonic()))
         return self._waiter is None or not self._waiter.is_alive()
@@ -113,7 +113,7 @@ class CudaStream(Stream):
 
     def _report_done(self) -> None:
         done: list[Task] = []
-        freed = 0  # when the task before was done
+        freed = 0  # the time when the task before was done
         while (item := self.launched.get()) is not None:
             if done and not _is_done(item.event):
                 self._sink(done)
@@ -128,7 +128,7 @@ class CudaStream(Stream):
             self._sink(done)
 
     def _complete(self, item: Launched, freed: int) -> int:
-        """Wait until the task is done; returns when."""
+        """Wait until the task is done; returns the time."""
         task, owner = item.task, self._launcher.owner
         task.started = max(task.started, freed)
         try:
@@ -177,7 +177,7 @@ class Launcher:
             self._thread.start()
 
     def close(self, deadline: float) -> bool:
-        """Launch the queued tasks, then end; False if that was not done by `deadline`, and then the rest fails."""
+        """Launch the queued tasks, then end. False if `deadline` passes first: then the remaining tasks fail."""
         self._closing = True
         self._inbox.put(None)
         if self._thread is None:
@@ -207,7 +207,7 @@ class Launcher:
         return not any(stream.backlog for stream in self._streams)
 
     def _next(self) -> Batch | None:
-        """Sleep until a batch arrives; None is a nudge, for which a blocked launcher registers first."""
+        """Sleep until a batch arrives; None is a wake-up, for which a blocked launcher registers first."""
         if self._drained():
             return self._inbox.get()
         _blocked.add(self)
@@ -248,7 +248,7 @@ class Launcher:
         if TURNSTILE.waiting:
             TURNSTILE.notify()
         for launcher in tuple(_blocked):
-            launcher._inbox.put(None)  # noqa: SLF001 - a nudge, to one of its own kind
+            launcher._inbox.put(None)  # noqa: SLF001 - wakes an object of the same class
 
     def _execute(self, stream: CudaStream, task: Task) -> Any:
         """Execute the task and return the event behind it; None if it was not launched."""
@@ -257,7 +257,7 @@ class Launcher:
             task.fail(KernelError(f"{stream.name} was closed before {task.label} ran", op=task.label))
             return None
         if owner.lost is not None:
-            return None  # the waiter fails it
+            return None  # the waiter fails the task
         try:
             for source in task.event_sources:
                 if source.event is not EXECUTED:

@@ -1,8 +1,8 @@
 """Events: a stream waits until a task of another stream was launched, without the host's scheduler in between.
 
-A task's `event` is None until it is launched. Then a stream that can be waited for sets it: to EXECUTED where
-launching is executing (sim), to a device event where it is not (cuda). A source need not even be submitted when
-its dependent reaches the head of its stream: the driving thread hands over one stream's batch after the other.
+A task's `event` is None until the task is launched. Then a stream that can be waited for sets it: to EXECUTED where
+launching is executing (sim), to a device event where it is not (cuda). A source need not have been submitted yet when
+its dependent reaches the head of a stream: the driving thread hands over one stream's batch after the other.
 
 One turnstile serves the whole process. A launching stream pays one attribute test unless a stream waits. No wake-up is
 lost: the waiter counts itself before it checks the source, and the launcher sets the event before it checks the count.

@@ -1,8 +1,8 @@
 """Fault injection and steering of one device: makes a chosen task or allocation fail, slow down or hang.
 
 A fault is armed by `inject` and counts the tasks (or allocations) that match it: the first `nth - 1` pass, the next
-`count` are hit, then it is spent. While a fault is armed nothing of the device runs inline, so that every task
-passes here, on its stream's thread. A task that was cancelled before it started matches no fault.
+`count` are hit, then it is spent. While a fault is armed, no task of the device runs inline, so that every task
+passes `Faults.execute`, on its stream's thread. A task that was cancelled before it started matches no fault.
 
 Faults are armed and spent under one lock, which also guards the derived flags (`inline`, `steered`): tests inject from
 any thread. No fault is carried out under the lock.
@@ -31,7 +31,7 @@ class FaultKind(StrEnum):
     FAIL = "fail"  # the task fails instead of executing
     ALLOCATION = "allocation"  # `allocate` or `adopt` says that it does not fit
     SLOW = "slow"  # the task takes `seconds` longer
-    HANG = "hang"  # the task hangs until `release_hangs`, or until closing its stream has been given up
+    HANG = "hang"  # the task hangs until `release_hangs`, or until closing its stream times out
     LATE = "late"  # the task executes, and fails after `after` more tasks executed or the queue drained
     LOST = "lost"  # the task, and every later one on the device, fails, and so does every allocation
 
@@ -78,7 +78,7 @@ class Fault:
 
 
 class _Armed:
-    """A fault with how many tasks or allocations it has seen."""
+    """A fault with the number of tasks or allocations it has seen."""
 
     __slots__ = ("fault", "seen")
 
@@ -140,14 +140,14 @@ class Faults:
         hang.set()
 
     def refuses_allocation(self) -> bool:
-        """Is this allocation to fail? Asked only while the device is `refusing`."""
+        """Must this allocation fail? Called only while the device is `refusing`."""
         if self._device.lost is not None:
             return True
         with self._change():
             return self._take(lambda fault: fault.kind is FaultKind.ALLOCATION) is not None
 
     def execute(self, stream: WorkerStream, task: Task) -> None:
-        """Execute the task, or what is to go wrong with it. Called on the stream's thread."""
+        """Execute the task, or the fault that hits it. Called on the stream's thread."""
         if task.cancelled:
             task.execute()
             return
@@ -181,7 +181,7 @@ class Faults:
                 task.execute()
 
     def _hang_until_released(self, stream: WorkerStream) -> None:
-        hang = self._hang  # before looking at `abandoned`: giving up sets that first and then releases
+        hang = self._hang  # read before `abandoned`: `end_close` sets `abandoned` first and then releases the hangs
         if stream.abandoned:
             return
         self.hanging.set()
@@ -213,7 +213,7 @@ class Faults:
 
     @contextmanager
     def _change(self) -> Iterator[None]:
-        """Hold the lock, then let the streams know what follows."""
+        """Hold the lock, then update the flags of the device and its streams."""
         with self._lock:
             yield
             lost = self._device.lost is not None

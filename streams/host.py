@@ -1,4 +1,4 @@
-"""What the cpu and sim devices share: memory from a pool, threads for streams, faults and holds."""
+"""The common base of cpu and sim devices: memory from a pool, threads for streams, faults and holds."""
 
 from __future__ import annotations
 
@@ -116,10 +116,11 @@ class HostDevice(PooledDevice):
 
 
 def _adopted(array: NDArray[np.generic]) -> PooledBuffer | None:
-    """A buffer over the memory of a packed array, or None if that memory is not fit to be one.
+    """A buffer over the memory of a packed array, or None if that memory is unsuitable.
 
-    It is not if it is read-only, or a small part of something larger, which would live as long without being counted.
-    A segment that a client has filled is: the engine never writes there (see `vm.accesses`).
+    Read-only memory is unsuitable, and so is a small part of a larger block, which would stay alive without being
+    counted. A segment that a client has filled is suitable: the engine never writes there (see
+    `vm.admission.accesses`).
     """
     flags, base = array.flags, array.base
     if not (flags.c_contiguous and flags.aligned):

@@ -4,8 +4,8 @@ A field's annotation carries an `Option`, which names the unit, reads a value fr
 
     memory: Annotated[int, MEMORY] = GIB
 
-`read_options` makes the class from a table with it; `rows` describes it, for docs/devices.md. A default that depends on
-the machine is described by a text behind the option: `Annotated[int, MEMORY, "all of the machine's"]`.
+With it, `read_options` makes the class from a table, and `rows` describes the option for docs/devices.md. A text behind
+the option describes a default that depends on the machine: `Annotated[int, MEMORY, "all of the machine's"]`.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _HOUR: Final = 3600  # seconds
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """`unit`: what values there are, for people. `read`: a checked value from one given by a user, or TypeError,
-    ValueError or OverflowError with what it must be. `meaning`: what it is for."""
+    """`unit`: the possible values, for people. `read`: checks and converts a user's value; the text of its TypeError,
+    ValueError or OverflowError says what the value must be. `meaning`: the purpose of the option."""
 
     unit: str
     read: Callable[[object], Any]
@@ -52,7 +52,7 @@ def read_options(device: str, kind: type[Options], table: Mapping[str, object]) 
 
 
 def options_of(kind: type[Any]) -> dict[str, Option]:
-    """The options that a class declares, in its order. TypeError for a field that is declared as none."""
+    """The options that a class declares, in its order. TypeError for a field without an `Option`."""
     found = {}
     for field, declared in _declared(kind):
         option = next((each for each in declared if isinstance(each, Option)), None)
@@ -109,7 +109,7 @@ def _size(value: float) -> str:
 
 
 def parse_size(value: object) -> int:
-    """Bytes, from a number or a string such as "64MiB"; ValueError for anything else, and below 0."""
+    """Bytes, from a number or a string such as "64MiB"; ValueError for anything else, and for a negative number."""
     if isinstance(value, str) and (match := _SIZE.fullmatch(value)):
         return int(float(match[1]) * _UNITS[match[2]])
     if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < float("inf"):

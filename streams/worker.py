@@ -1,15 +1,15 @@
-"""The in-order queue with one thread behind it that every cpu and sim stream is.
+"""The streams of cpu and sim devices: an in-order queue with one thread behind it.
 
 Theory of operation
     The driving thread puts whole batches into a SimpleQueue; the stream's thread, started by the first batch, takes
-    them out, runs their tasks one after the other and hands what is finished to the sink in lists. A SimpleQueue is
+    them out, runs their tasks one after the other and hands finished tasks to the sink in lists. A SimpleQueue is
     a list and a lock used as a binary semaphore, in C: putting costs 0.1 us and touches the sleeper only if it
     sleeps; the thread blocks in it without spinning.
 
 Guarantees
     - Tasks execute in the order of submission and are reported in that order, each exactly once, also when they
       fail, and also when the stream is closed.
-    - What is finished is reported when the queue drains, after a task that took long, 100 us after the last report,
+    - Finished tasks are reported when the queue drains, after a task that took long, 100 us after the last report,
       and before anything that may take long: a task that is not `quick`, a held stream, a wait for an event, a task
       that is steered. So a chain of small tasks is reported in few lists, and no thread waits for a successor of the
       task that it needs.
@@ -44,7 +44,7 @@ from ..interpreter.errors import KernelError
 from .events import EXECUTED, TURNSTILE
 from .stream import Sink, Stream, StreamKind, Task
 
-# A task that took longer is reported at once, and no finished task waits longer than that after the last report.
+# A task that took longer than SLOW_NS is reported at once. A finished one waits at most STALE_NS after the last report.
 SLOW_NS = 50_000
 STALE_NS = 100_000
 
@@ -63,8 +63,8 @@ class WorkerStream(Stream):
     """An in-order queue with a thread. `may_inline`: what `inline` is while nothing interferes.
 
     `paced`: tasks take longer than their kernels, so that all pass `_execute`. `held`: the thread stops before its
-    next task. `steered`: tasks are executed by the steering. `abandoned`: closing has given up on what is running;
-    nothing more is executed.
+    next task. `steered`: the steering executes the tasks. `abandoned`: closing has given up on the running task; no
+    other task is executed.
     """
 
     def __init__(
@@ -83,8 +83,8 @@ class WorkerStream(Stream):
         self._thread: threading.Thread | None = None
         self._current: Task | None = None
         self._done: list[Task] = []
-        self._reported = 0  # when the last report was made, or the thread woke up after it
-        self._late: tuple[Task, BaseException] | None = None  # its error surfaces with the next report
+        self._reported = 0  # the time of the last report, or of a later wake-up
+        self._late: tuple[Task, BaseException] | None = None  # a task whose error surfaces with the next report
         self._late_until = 0  # no report with fewer tasks than this, unless the queue drains
         self._resumed = threading.Event()
         self._closing = threading.Event()
@@ -106,7 +106,7 @@ class WorkerStream(Stream):
         return None if task is None else (task, task.started)
 
     def refresh(self, *, interfered: bool) -> None:
-        """Set what follows from `held` and from whether faults are armed. Called under the steering's lock."""
+        """Derive `steered` and `inline` from the stream's state and `interfered`. Called under the steering's lock."""
         self.steered = interfered or self.paced or self.abandoned
         self.inline = self.may_inline and not (self.held or self.steered)
 
@@ -133,7 +133,7 @@ class WorkerStream(Stream):
         self.resume()
 
     def end_close(self, deadline: float) -> bool:
-        """Wait for the thread until `deadline` (`time.monotonic`); give up on what it does after that."""
+        """Wait for the thread until `deadline` (`time.monotonic`); then give up on its tasks."""
         if self._thread is None or self._thread is threading.current_thread():
             return self._thread is None
         self._thread.join(max(0.0, deadline - monotonic()))

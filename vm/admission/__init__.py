@@ -1,8 +1,8 @@
 """Admission: messages become instructions.
 
 - `admission`: one handler per kind of message
-- `calls`: ops; `inline`: ops that run where they are admitted
-- `accesses`: bytes in and out, waits, side effects; `exports`: results that clients read where they lie
+- `calls`: ops; `inline`: ops that run at admission
+- `accesses`: bytes in and out, waits, side effects; `exports`: results that clients read in place
 - `names`: tensors shared by name
 - `cancellation`: of a session, and its end; `rejection`: messages that cannot be admitted
 - `lookup`: from ids and numbers to tensors, signatures and devices; `quotas`: limits of a session

@@ -153,7 +153,7 @@ class Accesses:
         self.scheduler.admit(instruction)
 
     def readable(self, tensor: Tensor) -> Binding:
-        """The copy to read from without moving it: one that holds its value already, on the host if there is one."""
+        """The copy to read without a transfer: preferably one that holds its value already, then one on the host."""
         storage = tensor.storage
         key = tensor.view_key()
         if key is not None and storage.views:
@@ -195,11 +195,11 @@ class Accesses:
         self.scheduler.admit(instruction)
 
     def sync(self, session: VmSession, message: Sync) -> None:
-        """Barrier over everything the session sent before. It does not raise, and holds nothing later back."""
+        """Barrier over all earlier messages of the session. It does not raise, and delays no later instruction."""
         request, location = message
         device = next(iter(self.scheduler.devices.values()))
         instruction = self.scheduler.new_instruction(session, Opcode.BARRIER, "sync", device, location)
-        # Transfers belong to no session, but these it asked for.
+        # Transfers belong to no session, but the session asked for these.
         instruction.reads = tuple({copy: None for move in session.moves for copy in move.writes})
 
         def answer(done: Instruction) -> None:
@@ -221,7 +221,7 @@ class Accesses:
     def effect(self, session: VmSession, message: Effect) -> None:
         """AccessBlobByCallback, calling the user's function with host arrays, in the order of its chain.
 
-        Without a function the arrays are the answer, for a client that calls it itself.
+        Without a function the arrays are the answer: the client calls the function itself.
         """
         ids, chain, callback, request, location = message
         link = session.chains.get(chain)
@@ -254,12 +254,12 @@ class Accesses:
 
 
 def bytes_of(tensor: Tensor) -> int:
-    """Bytes of a packed copy; a guess while nobody knows."""
+    """Bytes of a packed copy; an estimate while the meta is pending."""
     return PENDING_BYTES if tensor.meta is None else tensor.meta.nbytes
 
 
 def upload_meta(shape: Sequence[int], dtype: str, payload: NDArray[Any]) -> Meta:
-    """The meta of an upload; MetadataError if it is none, or not the payload's."""
+    """The meta of an upload; MetadataError if it is invalid, or not the payload's."""
     if tuple(shape) == payload.shape and DTYPE_NAMES.get(payload.dtype) == dtype:
         return Meta.of(payload.shape, payload.dtype)
     try:
@@ -271,7 +271,7 @@ def upload_meta(shape: Sequence[int], dtype: str, payload: NDArray[Any]) -> Meta
 
 
 def call_back(callback: Callable[..., Any] | None, arrays: Sequence[Any]) -> list[Any] | None:
-    """The user's function gets the values as arrays of its own: it may keep them. Without one they are returned."""
+    """Call the user's function with arrays of its own, which it may keep. Without a function, return the arrays."""
     own = [array.copy() for array in arrays]
     if callback is None:
         return own

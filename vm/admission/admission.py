@@ -112,26 +112,26 @@ class Admission:
                     continue
                 message = decode_message(array)
                 handlers[type(message)](session, message)
-            except Exception as error:  # nothing that a client sends may stop the others
+            except Exception as error:  # no message of a client may stop the others
                 self.rejection.refuse(session, array, error)
             bound.clear()
             if ready:
                 dispatch_ready()
 
     def atomic(self, session: VmSession, message: Atomic) -> None:
-        """Admit a group with none of another session's messages in between: every one of them, or none."""
+        """Admit a group of messages, all or none, with no message of another session in between."""
         check_group(message.messages)
         self.take(session, message.messages)
 
     def restart(self, session: VmSession, message: Restart) -> None:
-        """Take the session's instructions again, unless it was cancelled since this was sent."""
+        """Accept the session's instructions again, unless it was cancelled after the message was sent."""
         if message.generation == session.generation:
             self.cancellation.restart(session)
 
     # -- tensors ---------------------------------------------------------------------------------------------------
 
     def upload(self, session: VmSession, message: Upload) -> None:
-        """Bytes from outside, if the session may have so many."""
+        """Admit an upload, if the session's quotas allow it."""
         try:
             check_tensors(session, 1)
             check_bytes(session, message.payload.nbytes)
@@ -141,7 +141,7 @@ class Admission:
         self.accesses.upload(session, message)
 
     def chain(self, session: VmSession, message: Chain) -> None:
-        """A new chain, if the session may have one more."""
+        """Admit a new chain, if the session may have one more."""
         check_chains(session)
         self.accesses.chain(session, message)
 
@@ -165,7 +165,7 @@ class Admission:
         self.residency.place(moved, device, session, message.location)
 
     def release(self, session: VmSession, message: Release) -> None:
-        """ReleaseTensor: with the last holder the storage's copies go, each after its last reader."""
+        """ReleaseTensor: the release of the last holder drops the storage's copies, each after its last reader."""
         for id_ in message.ids:
             tensor = session.tensors.pop(id_, None)
             if tensor is None:
@@ -176,7 +176,7 @@ class Admission:
     # -- tables ----------------------------------------------------------------------------------------------------
 
     def signature(self, session: VmSession, message: Signature) -> None:
-        """A signature and its number. One that does not infer keeps its error, for each call that uses it."""
+        """Keep a signature under its number; if inference fails, keep the error for each call that uses the number."""
         number, name, attributes, metas, home, targets = message
         forget_plan(session, number)
         try:
@@ -197,7 +197,7 @@ class Admission:
             session.plans[number] = kept(ProtocolError(f"signature {number} of {name!r} is damaged: {error}"), name)
 
     def location(self, session: VmSession, message: Location) -> None:
-        """A location and its number."""
+        """Keep a location under its number."""
         session.locations[message.number] = message.text
 
     # -- names -----------------------------------------------------------------------------------------------------
@@ -232,7 +232,7 @@ class Admission:
         session.reply(request, [describe(tensor) for tensor in tensors], None)
 
     def unpublish(self, session: VmSession, message: Unpublish) -> None:
-        """Take names away."""
+        """Remove names."""
         request = message.request
         try:
             self.names.unpublish(message.names)
@@ -248,7 +248,7 @@ class Admission:
     # -- looking inside --------------------------------------------------------------------------------------------
 
     def query(self, session: VmSession, message: Query) -> None:
-        """What the machine knows of itself, as of this place in program order."""
+        """Answer a question about the machine, as of this place in program order."""
         request = message.request
         try:
             found = self.answer(session, message.what, message.arguments)
@@ -277,5 +277,5 @@ def target_meta(wire: Any) -> Meta | None:
 
 
 def know_nothing(_session: VmSession, what: str, _arguments: Sequence[Any]) -> Any:
-    """Until a runtime answers questions."""
+    """Refuse every question, until a runtime answers them."""
     raise ProtocolError(f"nobody here knows about {what!r}")

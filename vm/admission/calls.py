@@ -40,7 +40,7 @@ class Calls:
         self.rejection = rejection
 
     def call(self, session: VmSession, message: Call) -> None:
-        """LocalCallOpKernel."""
+        """Admit a LocalCallOpKernel, and release the operands that the message releases."""
         number, inputs, outputs, released, location = message
         try:
             plan = plan_of(session, number)
@@ -134,7 +134,7 @@ class Calls:
                 tensor, copy = residency.new_tensor(meta, device)
                 define(session, id_, tensor)
                 bindings.append(Binding(copy, tensor, 0, None))
-        if plan.in_place and updates(plan, instruction, bindings[0].tensor):  # reads what it leaves standing
+        if plan.in_place and updates(plan, instruction, bindings[0].tensor):  # a partial write reads its target
             instruction.inputs = (bindings[0], *instruction.inputs[1:])
         return bindings
 
@@ -189,7 +189,7 @@ def updates(plan: Plan, instruction: Instruction, target: Tensor) -> bool:
 
 
 def set_accesses(instruction: Instruction) -> None:
-    """The copies it reads and writes, each once."""
+    """Set the copies that the instruction reads and writes, each once, and their versions."""
     reads = {value.copy: None for value in instruction.inputs if type(value) is Binding}
     instruction.reads = tuple(reads)
     instruction.writes = tuple({binding.copy: None for binding in instruction.outputs})

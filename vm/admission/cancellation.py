@@ -64,7 +64,7 @@ class Cancellation:
             device.users.pop(session, None)
 
     def _needed_by_others(self, session: VmSession) -> set[int]:
-        """Instructions whose results names or other sessions hold, those of other sessions, and all their sources."""
+        """Ids of other sessions' instructions, those whose results names or other sessions hold, and all sources."""
         scheduler = self.scheduler
         held = self._copies_of_others(session)
         protected: set[int] = set()
@@ -77,5 +77,5 @@ class Cancellation:
         return protected
 
     def _copies_of_others(self, session: VmSession) -> set[Copy]:
-        """The current copies of what names and other sessions hold."""
+        """The current copies of the tensors that names and other sessions hold."""
         return {copy for tensor in self.directory.tensors(but=session) for copy in tensor.storage.current()}

@@ -54,7 +54,7 @@ class Exports:
     def device_to_map(self, base: Tensor) -> DeviceState | None:
         """The device in whose memory a client may read the value; None if the client gets a copy of the bytes.
 
-        Copied are small values, small parts of large storages, and values that do not fit on that device.
+        Small values, small parts of large storages, and values that do not fit on that device are copied.
         """
         storage, meta = base.storage, base.meta
         shared = (copy.device for copy in storage.copies.values() if copy.device.backend.shared)
@@ -72,7 +72,7 @@ class Exports:
     def fetch(
         self, session: VmSession, id_: int, export: Tensor, device: DeviceState, request: int, location: int
     ) -> None:
-        """Answer with the array of the buffer itself, read-only, once the value is there; it may move to `device`."""
+        """Answer with the buffer's own array, read-only, once the value is there; the value may move to `device`."""
         scheduler, residency = self.scheduler, self.residency
         residency.place(export, device, session, location)
         source = residency.operand(export, device, session, location)
@@ -111,9 +111,9 @@ class Exports:
         return True
 
     def expose(self, session: VmSession) -> None:
-        """A session is about to end whose client did not say that it is done: it may read what it has mapped for ever.
+        """Exclude mapped memory from reuse, before a session ends whose client did not say that it is done.
 
-        So that memory is not reused for anything. It goes back to the system when the last process has unmapped it.
+        The client may read that memory for ever. The system gets it back when the last process has unmapped it.
         """
         for tensor in session.tensors.values():
             exported = self.residency.exports.get(tensor)
@@ -122,7 +122,7 @@ class Exports:
 
 
 def define_export(session: VmSession, id_: int, base: Tensor) -> Tensor:
-    """A tensor with the value that is fetched."""
+    """Define a tensor with the fetched value."""
     export = twin(base, base.home)
     enter(session, id_, export)
     return export
@@ -135,9 +135,9 @@ def answer_with_results(
     before: Callable[[Instruction], None] | None = None,
     nbytes: int = 0,
 ) -> None:
-    """Answer a request with what the instruction's kernel returns, or with its error, as soon as that is known.
+    """Answer a request with the results of the instruction's kernel, or with the error as soon as it is known.
 
-    `nbytes`: bytes that are made for the answer.
+    `nbytes`: bytes of memory made for the answer.
     """
     session.answering += nbytes
 
@@ -164,6 +164,6 @@ def sealed(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def detach_writes(export: Tensor) -> None:
-    """A write to the export goes elsewhere: the export has the strides of a view, even if it is packed."""
+    """Give the export the strides of a view, even if it is packed, so that a write to the export detaches it."""
     if export.strides is None and export.meta is not None:
         export.strides = export.meta.strides

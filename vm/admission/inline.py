@@ -1,26 +1,26 @@
 """Running a small op where it is admitted.
 
-Most ops of a loop over small tensors find everything done that they depend on. For them an instruction object with
-its edges would be made only to be dropped in the same pass, at several times the cost of the kernel. So the op runs
-at once on the driving thread, if all of this holds:
+Most ops of a loop over small tensors find all their sources done. For such an op an instruction object with its edges
+would be made only to be dropped in the same pass, at several times the cost of the kernel. So the op runs at once on
+the driving thread, if all of this holds:
 
 - the plan says it is small and bounded, and its device lets small ops run on the driving thread;
 - every operand has a healthy, finished copy on the device, and no unfinished access that an edge would have to wait
-  for: what this leaves out is exactly what `edges.consume` would have found nothing to do for;
-- its own result fits at once, and beside all that instructions in front of it still have to reserve;
-- its session may have the result.
+  for: these are exactly the ops for which `edges.consume` would find nothing to do;
+- the op's result fits at once, in addition to all memory that earlier instructions still have to reserve;
+- the session's quota allows the result.
 
-That the device's streams are busy is no reason to wait: what runs there has no access in common with the op that an
-edge would have ordered, so the op may as well run before it or beside it (docs/decisions/0007).
+Busy streams of the device are no reason to wait: no edge would order the op after the work there, so the op may as
+well run before or beside that work (docs/decisions/0007).
 
-Small uploads, fetches and waits go the same way where nothing stands in theirs.
+Small uploads, fetches and waits run at admission, too, if no unfinished access is in their way.
 
 Otherwise nothing is changed and the op takes the long way. The record in the trace is the same, with no edges and two
 adjacent ticks, and `verify` holds it to that. This is the hottest code of the machine, and written for it: few calls,
 few objects. The form of a CALL is checked here field by field, before the field is used and before anything changes;
-what is not in order takes the long way, which says what is wrong (tests/vm/admission/test_inline.py sends both ways
-whatever a client may send). An input that dies with the op and whose memory the result can take hands on its copy as it
-is, under a new id; and, if no instruction was ever bound to it, the tensor and the storage as well.
+a malformed CALL takes the long way, which reports the fault (tests/vm/admission/test_inline.py sends all that a client
+may send both ways). If an input dies with the op and the result can take its memory, the result gets the input's copy
+as it is, under a new id. If no instruction was ever bound to the input, the result gets its tensor and storage as well.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ Bound: TypeAlias = tuple[list[Any], list[int]]
 
 
 class Inline:
-    """Runs what can run at admission. Each method returns False, and has changed nothing, if it cannot."""
+    """Runs messages at admission. A method that cannot run its message returns False, and has changed nothing."""
 
     def __init__(self, scheduler: Scheduler, residency: Residency, names: Names) -> None:
         self.scheduler = scheduler
@@ -129,7 +129,7 @@ class Inline:
         arguments: list[Any],
         traced: list[int],
     ) -> int:
-        """Forwarding: let the result have an input that dies here. Returns that input's release bit, 0 for none."""
+        """Forwarding: give the result an input that dies here. Returns that input's release bit, 0 for none."""
         tensors, account, device = session.tensors, session.account, plan.device
         meta = plan.outputs[0]
         if meta is None or output <= session.newest:
@@ -215,7 +215,7 @@ class Inline:
         failure: BaseException,
         started: int,
     ) -> None:
-        """The kernel raised: poison what it was to write, keep its record, as the long way would have."""
+        """The kernel raised: poison its outputs and keep its record, as the long way would have done."""
         _, _, inputs, outputs, _, location = message
         scheduler = self.scheduler
         instruction = Instruction(id_, session, Opcode.CALL, plan.label, plan.device, location)
@@ -235,10 +235,10 @@ class Inline:
         scheduler.ring.add(instruction, scheduler.tick)
         scheduler.tell(session, instruction.error)
 
-    # -- what crosses the border -----------------------------------------------------------------------------------
+    # -- bytes in and out, waiting ---------------------------------------------------------------------------------
 
     def upload(self, session: VmSession, device: DeviceState, meta: Meta, message: Upload) -> bool:
-        """Take a small upload now: copied into memory that is bound already, which is quicker than to adopt its own."""
+        """Take a small upload now: a copy into memory that is bound already is quicker than adopting the payload's."""
         if meta.nbytes > COPIED_BYTES or not device.backend.host or not device.inline():
             return False
         target: list[Any] = []
@@ -271,7 +271,7 @@ class Inline:
         return True
 
     def wait(self, session: VmSession, copies: Sequence[Copy], location: int) -> bool:
-        """Is a wait over these copies over before it began?"""
+        """Is a wait for these copies over at once?"""
         if any(copy.writer is not None or copy.poison is not None for copy in copies):
             return False
         traits = (session.id, WAIT, "wait", copies[0].device.name, "r" * len(copies))
@@ -330,14 +330,14 @@ def bind_two(
 
 
 def bind_operand(device: DeviceState, buffer: Buffer, tensor: Tensor, meta: Any) -> Any:
-    """The array of an operand that is not bound as it was last time."""
+    """The array of an operand that is bound differently than last time."""
     if tensor.strides is not None:
         return device.backend.bind_view(buffer, meta, tensor.offset, tensor.strides)
     return device.backend.bind(buffer, meta)
 
 
 def bind_target(plan: Plan, session: VmSession, output: int, arguments: list[Any], traced: list[int]) -> bool:
-    """`out=`: the only tensor of its storage, with its only copy here and nobody using it."""
+    """Bind the `out=` tensor if it is the only one of its storage, and its only copy is here and unused."""
     device, meta = plan.device, plan.outputs[0]
     tensor = session.tensors.get(output)
     if tensor is None or meta is None or tensor.meta is not meta or tensor.strides is not None:

@@ -49,7 +49,7 @@ def tensor_of(session: VmSession, id_: int) -> Tensor:
 
 
 def check_new(session: VmSession, ids: Sequence[int]) -> None:
-    """Ids that a session defines rise and are never reused."""
+    """Check that ids are new: the ids of a session rise and are never reused."""
     newest = session.newest
     for id_ in ids:
         if id_ <= newest:
@@ -76,13 +76,13 @@ def check_pairs(given: Sequence[str], ids: Sequence[int]) -> None:
 
 
 def refuse_cancelled(session: VmSession) -> None:
-    """After cancel and until restart every instruction becomes a cancellation error."""
+    """Raise the cancellation error between cancel and restart."""
     if session.cancelled is not None:
         raise session.cancelled
 
 
 def device_of(devices: Mapping[str, DeviceState], name: str) -> DeviceState:
-    """The device of a device's name; MetadataError with the known ones otherwise."""
+    """The device of that name; MetadataError with the known names if there is none."""
     device = devices.get(name)
     if device is None:
         raise MetadataError(f"there is no device {name!r}; there are {', '.join(devices)}")
@@ -90,5 +90,5 @@ def device_of(devices: Mapping[str, DeviceState], name: str) -> DeviceState:
 
 
 def describe(tensor: Tensor) -> tuple[Any, str]:
-    """A tensor's meta and home as a client wants them."""
+    """A tensor's meta and home in the form that clients get."""
     return (encode_meta(tensor.meta), tensor.home.name)

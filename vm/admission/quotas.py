@@ -1,6 +1,6 @@
 """Quotas of a session: checked at admission, before memory is spent.
 
-Memory is charged by storages (`model.account`): to the session that made the storage, until the storage is released. A
+Memory is charged per storage (`model.account`): to the session that made the storage, until the storage is released. A
 session over a quota is refused, and never made to wait: only that session could free the memory.
 """
 
@@ -106,7 +106,7 @@ def check_text(text: str, quota: int, what: str) -> None:
 
 
 def check_names(directory: Directory, session: VmSession, given: Sequence[str]) -> None:
-    """QuotaError if the session may not publish these."""
+    """QuotaError if the session may not publish these names."""
     for name in given:
         check_text(name, session.limits.text, "name")
     account, quota = session.account, session.limits.names

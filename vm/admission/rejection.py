@@ -86,7 +86,7 @@ class Rejection:
             self.scheduler.tell(session, error)
 
     def poison_existing(self, session: VmSession, tensor: Tensor, error: TensordError) -> None:
-        """Poison the targets of a rejected write, as a failed write does; a cancelled one spares shared targets."""
+        """Poison the targets of a rejected write, as a failed write does; a cancelled write spares shared targets."""
         if tensor.holders > 1 and isinstance(error, CancelledError):
             return
         self.poison_copy(session, self.residency.target(tensor, tensor.home, False, session, 0).copy, error)
@@ -110,7 +110,7 @@ class Rejection:
 
 
 def kept(error: TensordError, name: str) -> TensordError:
-    """An error as a session keeps it: without the frames that it came through, and no longer than people read."""
+    """An error as a session keeps it: without its traceback, and with its message cut to LONGEST characters."""
     message = error.message if len(error.message) <= LONGEST else f"{error.message[:LONGEST]}..."
     return type(error)(message, op=(error.op or name)[:LONGEST], location=error.location)
 

@@ -25,7 +25,7 @@ def allocate(device: DeviceState, nbytes: int, stream: Stream | None) -> Buffer 
 
 
 def adopt(device: DeviceState, array: Any) -> Buffer | None:
-    """An array of its own as a buffer, after dropping idle replicas if need be; None if it does not fit."""
+    """Adopt an array as a buffer, after dropping idle replicas if need be; None if it does not fit."""
     backend = device.backend
     buffer = backend.adopt(array)
     while buffer is None and drop_idle(device):

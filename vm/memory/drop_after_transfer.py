@@ -18,7 +18,7 @@ from .replicas import forget, may_forget, others
 
 
 def drop_after_transfers(device: DeviceState, spare: Collection[Copy], freed: Callable[[DeviceState], None]) -> None:
-    """Take copies, but none of `spare`, out of their maps until what is planned fits, or none is left.
+    """Take copies, but none of `spare`, out of their maps until the planned memory fits or no copy is left.
 
     `freed` is called, later, with each device on which memory may have become free.
     """
@@ -44,7 +44,7 @@ def transfer_under_way(copy: Copy, storage: Storage) -> Instruction | None:
 
 
 def await_transfer(copy: Copy, storage: Storage, transfer: Instruction, freed: Callable[[DeviceState], None]) -> None:
-    """Release the copy once the transfer has retired, or put it back if that failed."""
+    """Release the copy once the transfer has retired, or put the copy back if the transfer failed."""
     before = transfer.on_retire
 
     def settle(done: Instruction) -> None:
@@ -62,7 +62,7 @@ def await_transfer(copy: Copy, storage: Storage, transfer: Instruction, freed: C
 
 
 def is_last(copy: Copy, storage: Storage) -> bool:
-    """Is it the only healthy copy of the storage's present version?"""
+    """Is the copy the only healthy one of the storage's present version?"""
     if not storage.sharers or copy.version != storage.version or copy.poison is not None:
         return False
     return not any(c.is_or_will_be_valid for c in storage.copies.values())

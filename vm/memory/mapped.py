@@ -1,4 +1,4 @@
-"""Mapped copies: a client reads an export in place, so the copy keeps its memory as long.
+"""Mapped copies: a client reads an export in place, so the copy keeps its memory until the export ends.
 
 - A mapping is one of the copy's `uses`. No buffer with a use is freed, reused or forwarded; that holds whether the copy
   is in its storage's map or not, and needs no further check.
@@ -27,7 +27,7 @@ def map_copy(copy: Copy) -> None:
 
 
 def unmap_copy(copy: Copy, storage: Storage) -> None:
-    """The client is done: the copy may be dropped again, or its buffer is released with its last use."""
+    """End one mapping: the copy may be dropped again, or its buffer is released with its last use."""
     mapped = copy.device.mapped
     copy.uses -= 1
     mapped[copy] -= 1

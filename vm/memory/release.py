@@ -1,4 +1,4 @@
-"""Releasing memory. Only these three functions do that.
+"""Releasing memory, which only these three functions do.
 
 - `end_use`: an access of a copy has ended;
 - `release`: release the copy's buffer as far as that is allowed;

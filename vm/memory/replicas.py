@@ -43,7 +43,7 @@ def drop(copy: Copy) -> None:
 
 
 def drop_idle(device: DeviceState) -> bool:
-    """Free the least recently used copy that is valid elsewhere and has no uses. False: there is none."""
+    """Free the least recently used copy that is valid elsewhere and has no uses. False if there is none."""
     for copy, storage in list(device.replicas.items()):
         if not may_forget(copy, storage):
             del device.replicas[copy]
@@ -54,7 +54,7 @@ def drop_idle(device: DeviceState) -> bool:
 
 
 def make_room(device: DeviceState, spare: Collection[Copy]) -> None:
-    """Drop replicas, but none of `spare`, until what is planned fits or none is left."""
+    """Drop replicas, but none of `spare`, until the planned memory fits or no replica is left."""
     excess = device.planned - device.backend.limit
     if excess <= 0:
         return
@@ -69,7 +69,7 @@ def make_room(device: DeviceState, spare: Collection[Copy]) -> None:
 
 
 def may_forget(copy: Copy, storage: Storage) -> bool:
-    """Is it in its storage's map, beside another whole copy, and has no client mapped it?"""
+    """Is the copy in its storage's map, beside another whole copy, and mapped by no client?"""
     return copy.current and copy not in copy.device.mapped and (copy.view is not None or len(storage.copies) > 1)
 
 

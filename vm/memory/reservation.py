@@ -14,7 +14,7 @@ from .ledger import may_reserve, settle, wait_for_memory
 
 
 def reserve(instruction: Instruction) -> bool:
-    """Reserve a buffer for each copy that it makes. False: the instruction waits in its device's queue, or is stuck."""
+    """Reserve a buffer for each copy that the instruction makes. False: it waits in its device's queue, or is stuck."""
     needy = [b for b in instruction.outputs if b.copy.buffer is None and b.copy.nbytes >= 0]
     device = instruction.device
     if not needy:

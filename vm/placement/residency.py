@@ -36,7 +36,7 @@ class Residency:
         self.planned: list[Instruction] | None = None  # collects the transfers that `place` plans
         self.host = host  # where data stops over between devices without peer access
         self.exports: dict[Tensor, tuple[Copy, Storage]] = {}  # fetched values -> the copies that clients have mapped
-        self.orphans: list[Storage] = []  # without tensors, but operands of the instruction being admitted
+        self.orphans: list[Storage] = []  # without tensors, but read by the instruction being admitted
 
     def new_copy(self, device: DeviceState, nbytes: int, version: int) -> Copy:
         """A new copy on a device, with its memory planned."""

@@ -1,7 +1,7 @@
 """Errors that follow RAW edges: a reader of a failed value is doomed with the same error, and no other instruction is.
 
-The poison slot of a copy is set when the failed instruction retires or runs, in its place, never before: an earlier
-reader must not see it.
+The poison slot of a copy is set when the failed instruction runs or retires, at its place in program order. It is never
+set before: an earlier reader must not see the poison.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Errors: TypeAlias = tuple[TensordError, ...]
 def inherit_poison(instruction: Instruction, copy: Copy) -> None:
     """Doom a reader at admission if the value is already known to be poisoned.
 
-    Except if the writer was executed before its sources are done: if they fail, the error changes.
+    A writer that is under way before its sources are done is left out: if a source fails, the writer's error changes.
     """
     if instruction.error is None:
         writer = copy.writer
@@ -33,10 +33,12 @@ def inherit_poison(instruction: Instruction, copy: Copy) -> None:
 def doom(roots: Iterable[Instruction], error: TensordError) -> list[Instruction]:
     """Doom instructions that have not been dispatched, and all readers of their results.
 
-    Returns those whose fate changed, in no particular order. A dispatched one has its stream, which re-checks its
-    operands right before it runs. Where errors surface late it may have run already: it gets the error, too, and is not
-    retired before its sources are. Had it failed with what it made of a bad operand, that is no error of its own, nor
-    of those that were executed behind it and found it there.
+    Returns the doomed instructions, in no particular order; dispatched ones are not among them.
+
+    A dispatched instruction is left to its stream, which checks the operands again right before the kernel runs. On a
+    device with late errors the kernel may have run already. So the instruction gets the error, too; it does not retire
+    before its sources do. If it has failed by itself meanwhile, the bad operand was the cause: the present error
+    replaces that failure, also in later instructions that were executed and found the failure in their operands.
     """
     doomed = []
     seen = set(roots)
@@ -59,9 +61,9 @@ def doom(roots: Iterable[Instruction], error: TensordError) -> list[Instruction]
 
 
 def overrule(instruction: Instruction, error: TensordError) -> Errors:
-    """A dispatched instruction fails with that error; those with which it has failed itself, if it has, count no more.
+    """Fail a dispatched instruction with `error`, in place of its former errors. Returns the former errors.
 
-    What it left with one of them carries the present error: others may still find it there.
+    A copy that was poisoned with a former error gets `error`: other instructions may still read the copy.
     """
     former = () if instruction.error is None else (instruction.error,)
     theirs = (*former, *(instruction.failures or {}).values())
@@ -73,12 +75,12 @@ def overrule(instruction: Instruction, error: TensordError) -> Errors:
 
 
 def is_among(error: TensordError, errors: Errors) -> bool:
-    """Is it one of these errors, by identity?"""
+    """Is `error` one of `errors`, by identity?"""
     return any(error is other for other in errors)
 
 
 def settle_late(instruction: Instruction) -> None:
-    """It failed, maybe after later instructions were executed: poison what it wrote, but not what they wrote since."""
+    """Poison the copies that a failed instruction wrote, except where a later writer has been dispatched already."""
     for copy in instruction.writes:
         writer = copy.writer
         if writer is None or writer is instruction or writer.queue is None:
@@ -86,10 +88,10 @@ def settle_late(instruction: Instruction) -> None:
 
 
 def readers_of(instruction: Instruction, copies: set[int], overruled: Errors = ()) -> list[Instruction]:
-    """Its dependents that read the value it leaves in one of those copies, and that are not doomed already.
+    """The dependents that read the instruction's value of one of `copies` (ids), and that are not doomed yet.
 
-    Without the latter a failed chain would be walked to its end once for each of its links. `overruled`: errors
-    that were its own, and are not any more; who has one of them is not doomed yet.
+    Without the second condition a failed chain would be walked to its end once for each of its links. `overruled`:
+    former errors of the instruction; a dependent with one of them does not count as doomed.
     """
     return [
         dependent

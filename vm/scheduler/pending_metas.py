@@ -1,8 +1,8 @@
 """Pending metas: shapes that depend on data.
 
 An instruction with a pending input meta is admitted at once, with pending outputs. When its last input meta resolves,
-its outputs are inferred, which may resolve metas further down before any of them has run. An infer error then poisons
-like a kernel's. Metas are write-once.
+its outputs are inferred. This may resolve the metas of later instructions before any of them has run. An infer error
+poisons like a kernel's error. Metas are write-once.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class PendingMetas:
         self.ready = ready
 
     def resolve(self, tensor: Tensor, meta: Meta) -> None:
-        """A tensor's meta is known: set the sizes of its copies, and resolve the metas that depend on it."""
+        """Set a tensor's meta and the sizes of its copies, and resolve the metas that depend on it."""
         stack = [(tensor, meta)]
         while stack:
             tensor, meta = stack.pop()
@@ -50,7 +50,7 @@ class PendingMetas:
                     stack.extend(self._resolve_instruction(dependent))
 
     def _resolve_instruction(self, instruction: Instruction) -> list[tuple[Tensor, Meta]]:
-        """Infer, now that all input metas are known. Returns the metas of results that become known."""
+        """Infer the outputs, now that all input metas are known. Returns the result metas that become known."""
         resolved: list[tuple[Tensor, Meta]] = []
         try:
             metas = self._infer_outputs(instruction)
@@ -70,7 +70,7 @@ class PendingMetas:
         return resolved
 
     def _infer_outputs(self, instruction: Instruction) -> tuple[Meta | None, ...]:
-        """The metas of its results, now that those of its inputs are known; sets the plan that fits them."""
+        """The metas of the results, now that the input metas are known; sets the plan that fits them."""
         if instruction.plan is None:  # a transfer or a copy: same meta on both sides
             sources = instruction.inputs[: len(instruction.outputs)]  # a fetch or a side effect has no outputs
             return tuple(value.tensor.meta for value in sources if isinstance(value, Binding))
@@ -94,7 +94,7 @@ class PendingMetas:
 
 
 def await_metas(instruction: Instruction, targets: Iterable[Tensor] = ()) -> None:
-    """Before admission: note which metas of its inputs, and of the tensors it overwrites, are still pending."""
+    """Before admission: make the instruction wait for the pending metas of its inputs and of `targets`."""
     for value in instruction.inputs:
         if type(value) is Binding:
             value.tensor.await_meta(instruction)
@@ -130,7 +130,7 @@ def learn_size(tensor: Tensor, nbytes: int) -> None:
 
 
 def learn_copy_size(copy: Copy, nbytes: int) -> None:
-    """Fill in one copy's size and plan for it."""
+    """Fill in one copy's size, and plan its memory."""
     if copy.nbytes < 0:
         copy.nbytes = nbytes
         if copy.current:

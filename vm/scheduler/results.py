@@ -16,7 +16,7 @@ from .pending_metas import PendingMetas
 def adopt_results(metas: PendingMetas, instruction: Instruction) -> bool:
     """Adopt the arrays that a `mut2` kernel returned: resolve their metas, account for their memory.
 
-    False if one does not fit yet: what runs before the instruction may still give memory back.
+    False if an array does not fit yet: earlier instructions may still release memory.
     """
     plan = instruction.plan
     if plan is None:
@@ -48,7 +48,7 @@ def adopt_results(metas: PendingMetas, instruction: Instruction) -> bool:
 
 
 def release_used_up(instruction: Instruction) -> bool:
-    """Release the stale inputs whose last use was this kernel. False: there are none."""
+    """Release the stale inputs whose last use was this kernel. False if there are none."""
     used_up = [copy for copy in instruction.reads if copy.uses == 1 and not copy.current and copy.buffer is not None]
     for copy in used_up:
         release(copy, over=1)
@@ -56,7 +56,7 @@ def release_used_up(instruction: Instruction) -> bool:
 
 
 def is_over_quota(instruction: Instruction, binding: Binding, meta: Meta) -> bool:
-    """Does one result of a dynamic op exceed its session's quota? Then that result fails."""
+    """Does one result of a dynamic op exceed the session's quota? If so, fail that result."""
     failed = instruction.failures or {}
     if binding.copy in failed:
         return True

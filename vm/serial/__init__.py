@@ -1,6 +1,6 @@
-"""The serial engine: the same messages, executed one by one. Users choose it to rule the scheduler out; tests compare.
+"""The serial engine: the same messages, executed one by one. Users rule out the scheduler with it, tests compare.
 
-- `engine`: the engine; `values`: what it keeps
-- `machine`: the engine for the sessions of a process; `questions`: what they may ask about it
-- `oracle`: the engine that says what else timing may make of a program, to compare the virtual machine with
+- `engine`: the engine; `values`: its values, tensors and sessions
+- `machine`: the engine for the sessions of a process; `questions`: the questions that a session may ask
+- `oracle`: the engine with every result that timing allows, for comparison with the virtual machine
 """

@@ -1,15 +1,15 @@
 """The serial engine: every message executed at once, in program order, on plain NumPy.
 
-It takes the messages that the engine takes and answers to the same reply sink, but has no edges, no copies, no streams
-and no devices' memory: a tensor is an array or an error. Views are arrays of their own, which is what "values are
-independent" means. Nothing is shared with the engine but the definitions of ops, messages and errors.
+The serial engine takes the same messages as the virtual machine's engine and answers to the same reply sink, but has
+no edges, no copies, no streams and no device memory: a tensor is an array or an error. Views are arrays of their own,
+which is what "values are independent" means. The two engines share only the definitions of ops, messages and errors.
 
-A value without an array carries the errors of everything that it was to be made of. Which one the engine raises depends
-on which is known first; here it is the first in program order: errors are numbered, and the smallest number wins. Once
-a side effect has stopped its chain, the error of the chain is that one.
+A value without an array carries the errors of everything that it was to be computed from. The virtual machine raises
+the error that is known first. The serial engine raises the first in program order: errors are numbered, and the
+smallest number wins. A chain keeps the error of the side effect that stopped it.
 
-It knows nothing of what depends on where data is: strict placement, memory limits, failing transfers. `oracle` adds
-what the tests need to compare the engine with it.
+The placement of data has no effect here: there is no strict placement, no memory limit and no failing transfer.
+`oracle` adds the parts that tests need for comparisons with the virtual machine.
 """
 
 from __future__ import annotations
@@ -75,15 +75,15 @@ from .values import (
     twin,
 )
 
-# Told of each call before it runs: (session number, location); an exception it returns is what the kernel raises.
+# Called before each call runs: (session number, location). If it returns an exception, the kernel raises that one.
 Injection: TypeAlias = Callable[[int, int], BaseException | None]
 
 
 class SerialEngine:
     """Executes the messages of all sessions, one by one. `devices`: names -> names of ops without a kernel there.
 
-    `ids` is the number of the newest instruction: ops, side effects, and messages that were refused. `failed` counts
-    errors at their origin; `report` is told of each.
+    Ops, side effects and refused messages are instructions; `ids` is the number of the newest one. `failed` counts
+    errors at their origin; `report` is called with each.
     """
 
     def __init__(self, devices: Mapping[str, Iterable[str]], inject: Injection | None = None) -> None:
@@ -119,28 +119,28 @@ class SerialEngine:
     # -- the engine's interface ------------------------------------------------------------------------------------
 
     def open_session(self, reply: ReplySink, *, strict: bool = False) -> SerialSession:
-        """A new session. `strict` is accepted and means nothing: nothing ever moves here."""
+        """Open a session. `strict` is accepted and has no effect, since no data ever moves here."""
         del strict
         self.opened += 1
         session = self.sessions[self.opened] = self.new_session(self.opened, reply)
         return session
 
     def new_session(self, id_: int, reply: ReplySink) -> SerialSession:
-        """What is kept for a session."""
+        """The state of a new session."""
         return SerialSession(id_, reply)
 
     def receive(self, session: SerialSession, arrays: Iterable[Message]) -> None:
-        """Execute a batch, or a group."""
+        """Execute the messages of a batch or of a group."""
         with np.errstate(all="ignore"):
             for array in arrays:
                 try:
                     message = decode_message(array)
                     self.handlers[type(message)](session, message)
-                except Exception as error:  # neither the rest of the batch nor other sessions are to suffer
+                except Exception as error:  # must not affect the rest of the batch or other sessions
                     self.refuse(session, array, error)
 
     def refuse(self, session: SerialSession, array: Any, failure: Exception) -> None:
-        """The message is damaged, or the fault is ours: what it was to define is poisoned, its sender is told."""
+        """Poison the outputs of a message whose execution raised, or deny it. The message or the engine has a fault."""
         error, location = describe_refusal(array, failure), number_of(array, Role.LOCATION)
         outputs = outputs_of(array)
         if outputs:
@@ -149,7 +149,7 @@ class SerialEngine:
             self.deny(session, error, number_of(array, Role.REQUEST), location, name_of(array))
 
     def deny(self, session: SerialSession, error: TensordError, request: int, location: int, what: str) -> None:
-        """Tell who asked; report the error if nobody did."""
+        """Answer the request with the error; report the error if there was no request."""
         denied = denial(session, error, location, what)
         if request:
             session.answer(request, denied)
@@ -163,16 +163,16 @@ class SerialEngine:
         self.report(session, error)
 
     def schedule(self) -> bool:
-        """Nothing is ever left to do."""
+        """False: no work is ever left."""
         return False
 
     def cancel(self, session: SerialSession, why: str = "the session was cancelled") -> None:
-        """Refuse what the session sends until `restart`; what it sent before has been executed."""
+        """Refuse the session's messages until `restart`; earlier messages have been executed."""
         session.generation += 1
         session.cancelled = CancelledError(why)
 
     def restart(self, session: SerialSession, generation: int) -> None:
-        """Take the session's messages again, and side effects on chains, unless it was cancelled once more since."""
+        """Accept the session's messages again, and side effects on its chains, unless it was cancelled again since."""
         if generation != session.generation:
             return
         if session.cancelled is not None:
@@ -180,7 +180,7 @@ class SerialEngine:
         session.cancelled = None
 
     def close(self, session: SerialSession) -> None:
-        """End a session; what others hold stays."""
+        """End a session; tensors that names or other sessions hold stay."""
         self.cancel(session, "the session was closed")
         for tensor in session.tensors.values():
             tensor.holders -= 1
@@ -190,7 +190,7 @@ class SerialEngine:
     # -- ops -------------------------------------------------------------------------------------------------------
 
     def call(self, session: SerialSession, message: Call) -> None:
-        """One op."""
+        """Execute one op, and release the operands that the message releases."""
         number, inputs, outputs, released, location = message
         signature = session.signatures.get(number)
         try:
@@ -239,7 +239,7 @@ class SerialEngine:
         targets: Sequence[SerialTensor],
         location: int,
     ) -> tuple[OutputMetas, list[Value]]:
-        """The op's results, with their metas as far as known: values, or the errors of its operands, or its own."""
+        """The metas of the results as far as known, and the results: arrays, or errors of the operands or the op."""
         read = [o.value for o in operands if isinstance(o, SerialTensor)]
         found = [error for value in read for error in value.errors]
         found += [error for target in targets for error in target.meta_errors]
@@ -259,7 +259,7 @@ class SerialEngine:
     def described(
         self, session: SerialSession, signature: Signature, made: Sequence[Any], location: int
     ) -> Sequence[Any]:
-        """What an op made, with an error that says where for each exception; each is reported once."""
+        """The op's results, with an error that names the location in place of each exception; each is reported once."""
         errors = {
             id(failure): describe(session, failure, signature.op.name, signature.attributes, location, self.ids)
             for failure in made
@@ -279,7 +279,7 @@ class SerialEngine:
         metas: OutputMetas = (),
         home: str | None = None,
     ) -> None:
-        """A refused message still defines its outputs, poisoned; cancelled, it leaves alone what others hold."""
+        """Define the outputs of a refused message, poisoned. A cancellation leaves tensors with other holders alone."""
         if isinstance(what, Signature):
             metas, home = what.outputs, what.device
         home = home or next(iter(self.devices))
@@ -301,7 +301,7 @@ class SerialEngine:
                 tensor.value = Value(None, (error, *tensor.meta_errors))
 
     def to_device(self, session: SerialSession, message: ToDevice) -> None:
-        """The same value under another id."""
+        """Define the same value under another id."""
         id_, new, device, location = message
         try:
             refuse_cancelled(session)
@@ -319,13 +319,13 @@ class SerialEngine:
     # -- release ---------------------------------------------------------------------------------------------------
 
     def release(self, session: SerialSession, message: Release) -> None:
-        """Handles and chains go."""
+        """Release handles and chains."""
         for id_ in message.ids:
             if not self.drop(session, id_):
                 session.chains.pop(id_, None)
 
     def drop(self, session: SerialSession, id_: int) -> bool:
-        """One handle goes; False if there is none."""
+        """Drop one handle; False if there is none."""
         tensor = session.tensors.pop(id_, None)
         if tensor is not None:
             tensor.holders -= 1
@@ -334,7 +334,7 @@ class SerialEngine:
     # -- bytes in and out, waiting ---------------------------------------------------------------------------------
 
     def upload(self, session: SerialSession, message: Upload) -> None:
-        """Bytes from outside."""
+        """Define a tensor from the bytes of the message."""
         id_, shape, dtype, device, payload, location = message
         try:
             refuse_cancelled(session)
@@ -349,7 +349,7 @@ class SerialEngine:
         define(session, id_, SerialTensor(Value(array), meta, device))
 
     def fetch(self, session: SerialSession, message: Fetch) -> None:
-        """The value at this place in program order; under another id, it is a tensor like any other."""
+        """Answer with the value at this place in program order; an export defines a tensor with that value, too."""
         id_, request, location, export = message
         try:
             refuse_cancelled(session)
@@ -365,7 +365,7 @@ class SerialEngine:
         session.answer(request, value)
 
     def wait(self, session: SerialSession, message: Wait) -> None:
-        """Metas and homes."""
+        """Answer with the metas and homes of tensors."""
         ids, request, location = message
         try:
             tensors = [tensor_of(session, id_) for id_ in ids]
@@ -377,7 +377,7 @@ class SerialEngine:
         session.answer(request, Value(None if failed else [summary(tensor) for tensor in tensors], errors))
 
     def sync(self, session: SerialSession, message: Sync) -> None:
-        """Everything before has been executed."""
+        """Answer at once: all earlier messages have been executed."""
         session.reply(message.request, None, None)
 
     # -- side effects ----------------------------------------------------------------------------------------------
@@ -387,7 +387,7 @@ class SerialEngine:
         session.chains[message.chain] = Value(())
 
     def effect(self, session: SerialSession, message: Effect) -> None:
-        """Call back, unless an operand or what came before in the chain went wrong."""
+        """Call the callback, unless an operand or an earlier side effect of the chain failed."""
         ids, chain, callback, request, location = message
         try:
             refuse_cancelled(session)
@@ -412,7 +412,7 @@ class SerialEngine:
     def call_back(
         self, session: SerialSession, callback: Callable[..., Any], arrays: list[Host], link: Value, location: int
     ) -> None:
-        """The user's function; what it raises stops the chain."""
+        """Call the user's function; an exception stops the chain."""
         self.ids += 1
         try:
             callback(*[array.copy() for array in arrays])
@@ -422,14 +422,14 @@ class SerialEngine:
             self.tell(session, link.first)
 
     def mark(self, link: Value, errors: Errors, *, stopped: bool) -> None:
-        """What a side effect leaves in its chain; a chain keeps the errors of the side effect that stopped it."""
+        """Update a chain after a side effect; the chain keeps the errors of the side effect that stopped it."""
         if stopped and link.array is not None:
             link.array, link.errors = None, errors
 
     # -- tables and names ------------------------------------------------------------------------------------------
 
     def signature(self, session: SerialSession, message: SignatureMessage) -> None:
-        """A signature, or the error that it infers to."""
+        """Keep a signature under its number, or the error of its inference."""
         number, name, attributes, metas, device, targets = message
         try:
             op = find(name)
@@ -444,11 +444,11 @@ class SerialEngine:
             kept.op = kept.op or name
 
     def location(self, session: SerialSession, message: Location) -> None:
-        """A location's text."""
+        """Keep a location's text under its number."""
         session.locations[message.number] = message.text
 
     def publish(self, session: SerialSession, message: Publish) -> None:
-        """Names hold tensors."""
+        """Publish tensors under names."""
         given, ids, request = message
         try:
             tensors = [tensor_of(session, id_) for id_ in ids]
@@ -464,7 +464,7 @@ class SerialEngine:
         session.reply(request, None, None)
 
     def lookup(self, session: SerialSession, message: Lookup) -> None:
-        """Handles to named tensors, or tensors with their present values: all or none."""
+        """Define handles to named tensors, or tensors with their present values: all or none."""
         wanted, ids, request, snapshot = message
         try:
             tensors = self.named(wanted)
@@ -480,7 +480,7 @@ class SerialEngine:
         session.answer(request, Value([summary(tensor) for tensor in tensors]))
 
     def unpublish(self, session: SerialSession, message: Unpublish) -> None:
-        """Names go, all or none."""
+        """Remove names, all or none."""
         given, request = message
         try:
             for tensor in self.named(tuple(dict.fromkeys(given))):

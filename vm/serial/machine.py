@@ -1,13 +1,14 @@
 """The serial machine: the serial engine in this process, for sessions that choose it in place of the virtual machine.
 
-Theory of operation. There is no thread and no queue: the thread that hands a message over executes it, under `lock`,
-and its answer is there when `submit` returns. So nobody ever waits for anything but the lock.
+Theory of operation. There is no thread and no queue: the thread that submits a message executes it, under `lock`, and
+the answer is there when `submit` returns. So a thread never waits for anything but the lock.
 
 Guarantees. One thread at a time touches the engine. Messages of one batch run in their order; batches of several
 threads run one after the other. Ctrl-C is kept back while a message is executed, as in the virtual machine. A callback,
 or a signal handler on the thread that executes, may neither submit nor wait: ProtocolError. Ops that a callback issues
-are sent when the batch is over (`later`). Both may cancel: a cancellation only leaves word in `cancellations`, and the
-holder of the lock sees to it between two messages, or looks once more after it has let go.
+are sent when the batch is over (`later`). Callbacks and signal handlers may cancel: a cancellation only adds the
+session to `cancellations`. The holder of the lock processes that queue between two messages, and checks it once more
+after it has released the lock.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ from .values import SerialSession
 class SerialMachine:
     """Executes each message at once. Its devices are names: every op runs on NumPy, in this process's memory.
 
-    `devices`: as for the virtual machine, checked by the same code. Two of their options mean something: `missing`,
-    so that handlers do what they do there, and `blas_threads`, since it changes the last bits of a matrix product.
+    `devices`: as for the virtual machine, checked by the same code. Two of their options have an effect: `missing`,
+    so that handlers run as they do there, and `blas_threads`, since it changes the last bits of a matrix product.
     """
 
     def __init__(self, devices: Sequence[str | Mapping[str, object]]) -> None:
@@ -50,7 +51,7 @@ class SerialMachine:
         self.about = About(options, lambda: list(self.recent_errors))
         self.lock = ShieldedLock()
         self.cancellations: deque[SerialSession] = deque()
-        self.later: deque[Callable[[], object]] = deque()  # to be called when nothing is executed
+        self.later: deque[Callable[[], object]] = deque()  # to be called when no message is being executed
         self.closed = False
         self._asked_blas = [threads for chosen in options.values() if (threads := getattr(chosen, "blas_threads", 0))]
         for threads in self._asked_blas:
@@ -60,7 +61,7 @@ class SerialMachine:
     # -- sessions --------------------------------------------------------------------------------------------------
 
     def attach(self, reply: ReplySink, *, strict: bool = False) -> SerialSession:
-        """A new session."""
+        """Open a session."""
         with self.inside():
             return self.engine.open_session(reply, strict=strict)
 
@@ -81,7 +82,7 @@ class SerialMachine:
             self.later.popleft()()
 
     def cancel(self, session: SerialSession) -> None:
-        """Refuse what the session sends until it is restarted. Waits for nobody: what runs now finishes."""
+        """Refuse the session's messages until it is restarted. Does not wait: a message that is running finishes."""
         self.cancellations.append(session)
         self.look_again()
 
@@ -91,7 +92,7 @@ class SerialMachine:
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Touch the engine."""
+        """Lock the engine for this thread; ProtocolError if the thread is executing a message."""
         if self.executes_here():
             raise ProtocolError("a side effect's callback, or a signal handler there, may neither submit nor wait")
         try:
@@ -102,12 +103,12 @@ class SerialMachine:
             self.look_again()
 
     def take_cancellations(self) -> None:
-        """Cancel the sessions of which word was left; holding the lock."""
+        """Cancel the sessions in `cancellations`. The caller holds the lock."""
         while self.cancellations:
             self.engine.cancel(self.cancellations.popleft())
 
     def look_again(self) -> None:
-        """See to word that came in while the lock was held, unless another thread, or this one, holds it again."""
+        """Process cancellations that came in while the lock was held, unless some thread holds the lock again."""
         while self.cancellations and not self.lock.locked():
             with self.lock:
                 self.take_cancellations()
@@ -119,7 +120,7 @@ class SerialMachine:
         self.recent_errors.append(error)
 
     def query(self, session: SerialSession, message: Query) -> None:
-        """What a session asks about the machine."""
+        """Answer a session's question about the machine."""
         what, arguments, request = message
         try:
             found = answer(self.engine, session, what, arguments, self.about)
@@ -131,7 +132,7 @@ class SerialMachine:
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End every session. Takes no time: nothing is left to do."""
+        """End every session. Does not wait: no work is left."""
         if self.closed:
             return
         for session in list(self.engine.sessions.values()):

@@ -1,14 +1,14 @@
-"""The serial engine as the oracle of the engine: it says of each value everything that it may be.
+"""The oracle for the virtual machine: a serial engine that knows every value that timing allows.
 
 Timing decides some things that program order leaves open:
 
 - Which of several poisoned operands dooms an instruction depends on which is known first. So all of a value's `errors`
   are possible.
 - `cancel` adds a cancellation error to everything that only the cancelled session holds, and to its earlier requests:
-  what was pending may have been cancelled, what ran has finished. Other sessions notice nothing. A value may therefore
-  have an array and errors.
+  a pending instruction may have been cancelled, one that ran has finished. Other sessions notice nothing. A value may
+  therefore have both an array and errors.
 
-A fault of the serial engine itself is raised, not told to a session.
+A fault of the serial engine itself is raised, not reported to a session.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ from .values import Errors, SerialSession, Value
 
 
 class OracleSession(SerialSession):
-    """A session that keeps what its requests were, or may have been, answered."""
+    """A session that keeps the answer to each request, with every error that may be the answer."""
 
     def __init__(self, id_: int, reply: ReplySink) -> None:
         super().__init__(id_, reply)
         self.answers: dict[int, Value] = {}
 
     def answer(self, request: int, value: Value) -> None:
-        """Reply, and keep the value with everything else that it may be."""
+        """Reply, and keep the value with all its errors."""
         if request:
             self.answers[request] = Value(value.array, value.errors)
         super().answer(request, value)
 
 
 class Oracle(SerialEngine):
-    """The serial engine, with everything that timing may make of a program."""
+    """The serial engine, with every value that timing allows."""
 
     def new_session(self, id_: int, reply: ReplySink) -> OracleSession:
-        """One with its answers."""
+        """A session that keeps its answers."""
         return OracleSession(id_, reply)
 
     def refuse(self, _session: SerialSession, _message: Sequence[Any], failure: Exception) -> None:
-        """A test sends what is in order."""
+        """Raise the failure: tests send valid messages."""
         raise failure
 
     def cancel(self, session: SerialSession, why: str = "the session was cancelled") -> None:
-        """As the serial engine; what the session sent before may have been cancelled, too."""
+        """Cancel as the serial engine does; the session's earlier messages may have been cancelled, too."""
         super().cancel(session, why)
         error = session.cancelled
         if error is None or not isinstance(session, OracleSession):
@@ -63,5 +63,5 @@ class Oracle(SerialEngine):
             value.add(error)
 
     def mark(self, link: Value, errors: Errors, *, stopped: bool) -> None:
-        """Which of them stops a chain is open, as for any other value."""
+        """Keep every error: the one that stops the chain is open, as for any other value."""
         link.array, link.errors = None if stopped else link.array, errors

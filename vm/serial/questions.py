@@ -1,7 +1,7 @@
-"""What a session may ask about a serial machine: the questions of the virtual machine, as far as there is an answer.
+"""Questions about a serial machine: those of the virtual machine, as far as there is an answer.
 
-The answers have the virtual machine's layout, so that a program which reads them runs on both. What is about streams,
-transfers, queues and memory limits is empty or zero: there are none.
+The answers have the virtual machine's layout, so that a program which reads them runs on both. Fields about streams,
+transfers, queues and memory limits are empty or zero: there are none.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ERRORS_KEPT: Final = 20
 
 
 class About:
-    """What a machine knows of itself and its engine does not: the devices' options, the newest errors, its age."""
+    """Facts about a machine that its engine does not know: the devices' options, the newest errors, the age."""
 
     def __init__(self, options: Mapping[str, Any], errors: Callable[[], Sequence[TensordError]]) -> None:
         self.options = options
@@ -98,7 +98,7 @@ def _residency(_engine: SerialEngine, session: SerialSession, _about: About, id_
 
 
 def residency(tensor: SerialTensor) -> dict[str, str]:
-    """The home device to "valid", or to "poisoned" where there is an error in place of a value."""
+    """Maps the home device to "valid", or to "poisoned" where there is an error in place of a value."""
     return {tensor.home: "poisoned" if tensor.value.array is None else "valid"}
 
 
@@ -170,7 +170,7 @@ def _tensors(
 
 
 def _rows(engine: SerialEngine, only: int) -> list[dict[str, Any]]:
-    """Every handle, and every named tensor that nobody has a handle to; or the handles of one session."""
+    """The rows of all handles and of named tensors without a handle; or of the handles of session `only`."""
     named: dict[SerialTensor, list[str]] = {}
     for name in sorted(engine.names):
         named.setdefault(engine.names[name], []).append(name)
@@ -235,7 +235,7 @@ def _devices(engine: SerialEngine, _session: SerialSession, about: About) -> lis
 
 
 def memory_by_device(engine: SerialEngine) -> dict[str, int]:
-    """Bytes of the tensors whose home is there."""
+    """Device -> bytes of the tensors that have their home there."""
     tensors = [tensor for session in engine.sessions.values() for tensor in session.tensors.values()]
     found = dict.fromkeys(engine.devices, 0)
     for tensor in {*tensors, *engine.names.values()}:
@@ -244,7 +244,7 @@ def memory_by_device(engine: SerialEngine) -> dict[str, int]:
 
 
 def nbytes_of(tensor: SerialTensor) -> int:
-    """Bytes of its value; 0 where there is an error in its place."""
+    """Bytes of the tensor's value; 0 where there is an error in its place."""
     array = tensor.value.array
     return 0 if array is None else int(array.nbytes)
 

@@ -1,4 +1,4 @@
-"""What the serial engine keeps: values, tensors, signatures, sessions; and how one op is computed on plain NumPy."""
+"""The serial engine's values, tensors, signatures and sessions, and the execution of one op on plain NumPy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Errors: TypeAlias = tuple[TensordError, ...]
 
 
 class Value:
-    """A tensor's value, a link of a chain, or an answer: `array`, or None and the `errors` that it is instead."""
+    """A tensor's value, a link of a chain, or an answer: `array`, or None and the `errors` in its place."""
 
     __slots__ = ("array", "errors")
 
@@ -31,20 +31,20 @@ class Value:
         self.errors = errors
 
     def add(self, error: TensordError) -> None:
-        """One error more."""
+        """Add one error."""
         self.errors = (*self.errors, error)
 
     @property
     def first(self) -> TensordError:
-        """The first of its errors in program order."""
+        """The first of the errors in program order."""
         return min(self.errors, key=lambda error: error.instruction or 0)
 
 
 class SerialTensor:
-    """What a handle names. `holders` counts handles and names.
+    """The tensor behind a handle. `holders` counts handles and names.
 
-    `meta` is None if it certainly never was known. `meta_pending`: the client did not know it at the call; then
-    `meta_errors` are why nobody may ever know it. A meta is write-once: such a tensor cannot be healed by a write.
+    `meta` is None if it certainly never was known. `meta_pending`: the client did not know the meta at the call; then
+    `meta_errors` may keep it unknown for ever. A meta is write-once: such a tensor cannot be healed by a write.
     """
 
     __slots__ = ("holders", "home", "meta", "meta_errors", "meta_pending", "value")
@@ -99,16 +99,16 @@ class SerialSession:
 
 
 def infer(signature: Signature, operands: Sequence[Any], targets: Sequence[SerialTensor]) -> OutputMetas:
-    """The metas of the results from those that the operands have now; MetadataError if they do not fit."""
+    """Infer the result metas from the operands' present metas; MetadataError if these do not fit."""
     metas = tuple(o.meta if isinstance(o, SerialTensor) else type(o) for o in operands)
     wanted = tuple(target.meta for target in targets) if signature.in_place else None
-    if signature.pending:  # else the client has done so
+    if signature.pending:  # else the client has checked them
         check_scalars(signature.op.name, operands, metas, dict(signature.attributes))
     return check_targets(signature.op, infer_once(signature.op, metas, signature.attributes), wanted)
 
 
 def compute(signature: Signature, operands: Sequence[Any], metas: OutputMetas) -> Sequence[Any]:
-    """The arrays that the op makes, an exception in the place of one that failed alone; or it raises."""
+    """Run the op's kernel. Returns arrays, with an exception in place of each result that failed alone; may raise."""
     op, attributes = signature.op, signature.attributes
     inputs = [o.value.array if isinstance(o, SerialTensor) else o for o in operands]
     results = [np.empty(meta.shape, meta.dtype) for meta in metas if meta is not None]
@@ -127,12 +127,12 @@ def settle(made: Any, errors: Errors) -> Value:
 def describe(
     session: SerialSession, error: BaseException, op: str, attributes: FrozenAttributes, location: int, number: int
 ) -> TensordError:
-    """What a kernel or a callback raised, with op, location and number."""
+    """The exception of a kernel or a callback as an error with op, location and number."""
     where = session.locations.get(location)
     if isinstance(error, TensordError):
         error.op, error.location = error.op or op, error.location or where
         error.instruction = error.instruction or number
-        return error.with_traceback(None)  # whose frames would keep the operands
+        return error.with_traceback(None)  # its frames would keep the operands
     message = f"{op}{f' {dict(attributes)}' if attributes else ''}: {type(error).__name__}: {error}"
     if isinstance(error, MemoryError):
         described: TensordError = DeviceMemoryError(message, op=op, location=where, instruction=number)
@@ -150,12 +150,12 @@ def denial(session: SerialSession, error: TensordError, location: int, what: str
 
 
 def summary(tensor: SerialTensor) -> tuple[Any, str]:
-    """Meta and home as the engine tells them."""
+    """Meta and home, laid out as in the virtual machine's answers."""
     return (None if tensor.meta is None else (tensor.meta.shape, tensor.meta.dtype.name), tensor.home)
 
 
 def decode_target(wire: Any) -> Meta | None:
-    """The meta of an `out=` tensor; a scalar is none."""
+    """The meta of an `out=` tensor; None for a scalar."""
     meta = decode_meta(wire)
     return meta if isinstance(meta, Meta) else None
 
@@ -182,7 +182,7 @@ def tensor_of(session: SerialSession, id_: int) -> SerialTensor:
 
 
 def check_new(session: SerialSession, ids: Sequence[int]) -> None:
-    """Ids rise."""
+    """Check that ids are new: ids rise."""
     for id_ in ids:
         if id_ <= session.newest:
             raise ProtocolError(f"tensor id {id_!r} is not new")
@@ -195,6 +195,6 @@ def define(session: SerialSession, id_: int, tensor: SerialTensor) -> None:
 
 
 def refuse_cancelled(session: SerialSession) -> None:
-    """Between cancel and restart everything becomes a cancellation error."""
+    """Raise the cancellation error between cancel and restart."""
     if session.cancelled is not None:
         raise session.cancelled.reraisable()

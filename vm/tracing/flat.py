@@ -1,7 +1,7 @@
-"""Flat entries of the ring, and their conversion to records. Knows nothing of the engine: clients inflate, too.
+"""Flat entries of the ring, and their conversion to records. Does not import the engine, since clients inflate, too.
 
-Two forms. The long one has `Record`'s fields with operands and edges flat and the location still a number of its
-session; the short one is of an instruction that ran at admission and never had an edge.
+There are two forms. The long form has the fields of `Record`, with flat operands and edges, and the location as a
+number of its session. The short form is for an instruction that ran at admission and never had an edge.
 """
 
 from __future__ import annotations
@@ -80,6 +80,6 @@ def inflate_immediate(entry: Sequence[Any], where: Where) -> Record:
 
 
 def operands(kinds: str, copies: Sequence[int], versions: Sequence[int]) -> tuple[OperandRecord, ...]:
-    """Named operands; the version is 0 where an instruction was made without one."""
+    """The operands as records; the version is 0 where an instruction was made without one."""
     padded = (*versions, *[0] * (len(copies) - len(versions)))
     return tuple(OperandRecord(c, KINDS[k], v) for k, c, v in zip(kinds, copies, padded, strict=True))

@@ -3,8 +3,8 @@
 The engine's ring keeps plain tuples of atoms in the order of the fields below, since the garbage collector walks all
 live objects; `Record` names the fields on demand.
 
-Ticks are the engine's logical clock: it counts admissions and erasures. They say which accesses were still in an
-access list when an instruction was admitted, so that `verify` can recompute every edge.
+Ticks are the times of the engine's logical clock, which counts admissions and erasures. They tell which accesses were
+still in an access list when an instruction was admitted, so that `verify` can recompute every edge.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 The ring keeps tuples of atoms, since the garbage collector walks all live objects: with the finished instruction
 objects themselves in the ring, an op that took 5.1 us took 13.9. `records` names the fields.
 
-Two forms, see `flat`: `add` keeps an instruction that was admitted the long way; `immediate` appends the short form of
-one that ran at admission and never had an edge.
+Entries have two forms, see `flat`: `add` keeps an instruction that was admitted the long way; `immediate` appends the
+short form of one that ran at admission and never had an edge.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def flatten(i: Instruction, erased: int) -> tuple[Any, ...]:
 
 
 def stream_name(i: Instruction) -> str:
-    """The stream that ran it, or the driving thread; empty if it has not been dispatched."""
+    """The stream that ran the instruction, or the driving thread; empty if the instruction has not been dispatched."""
     if i.queue is not None and i.stream is not None:
         return i.stream.name
     return f"{i.device.name}/control" if i.started else ""

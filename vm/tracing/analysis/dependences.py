@@ -1,14 +1,13 @@
 """An independent model of the dependence rules: recomputes the sources of an admitted instruction.
 
-Shared by `verify` and `graph` and by nothing in the engine: a checker that ran the engine's code would repeat its
-mistakes.
+Used by `verify` and `graph`, but not by the engine: a checker that ran the engine's code would repeat its mistakes.
 
     Every mirrored object has an access list: at most one leading write, then reads.
     A read waits for the leading write. A write waits for every access in the list, and replaces it.
     No instruction waits for itself. An instruction that reads and writes a copy makes one access, a write, with one
     edge per source.
-    A Barrier waits for every earlier instruction of its session that is still live. What an earlier
-    live barrier of the session waits for is left to that barrier.
+    A Barrier waits for every earlier instruction of its session that is still live, back to the latest
+    live barrier, which covers the instructions before it.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from ....interpreter.opcodes import traits_of
 from ...model.reason import Reason
 from ..record import Kind, Record
 
-# What an edge is about: source and copy. One instruction has at most one edge of each.
+# The key of an edge: source and copy. One instruction has at most one edge per key.
 Key = tuple[int, int]
 
 
@@ -53,13 +52,13 @@ class AccessList:
 
 
 class AccessLists:
-    """The access lists of all copies. Without `erase`, every access counts for ever: the logical dependences."""
+    """The access lists of all copies. Without `erase`, every access counts for ever: logical dependences."""
 
     def __init__(self) -> None:
         self._lists: dict[int, AccessList] = {}
 
     def admit(self, record: Record) -> dict[Key, Reason]:
-        """The edges that `record` must have, in the order of its operands; from now on it is in the lists itself."""
+        """Enter `record` into the lists. Returns the edges that it must have, in the order of its operands."""
         edges: dict[Key, Reason] = {}
         for copy, (reads, writes) in accesses(record).items():
             accesses_of_copy = self._lists.setdefault(copy, AccessList())
@@ -95,12 +94,12 @@ class Barriers:
 
 
 def is_barrier(record: Record) -> bool:
-    """Whether it waits for every earlier instruction of its session."""
+    """Does the instruction wait for every earlier one of its session?"""
     return traits_of(record.opcode).covers_session
 
 
 def accesses(record: Record) -> dict[int, tuple[bool, bool]]:
-    """What `record` does to each copy: reads it, writes it."""
+    """Copy -> (whether `record` reads it, whether it writes it)."""
     found: dict[int, tuple[bool, bool]] = {}
     for copy, kind, _version in record.operands:
         reads, writes = found.get(copy, (False, False))

@@ -9,8 +9,8 @@ No byte of a file is trusted: `load` either returns records whose every field ha
 ProtocolError with the file, the line and a remedy. `load` does not check whether the records are consistent; `verify`
 does. So a loaded file may have two instructions with the same id.
 
-Files are written by `recording`. Older versions are read: up to version 2 a wait over some tensors is a Barrier as
-well, and version 1 lacks `taken`, the time of recording in the clock of the records, which is 0 then.
+Files are written by `recording`. Older versions can be read. Up to version 2 a wait over some tensors is a Barrier as
+well. Version 1 lacks `taken`, the time of recording in the clock of the records; it is read as 0.
 """
 
 from __future__ import annotations
@@ -81,11 +81,11 @@ def _writable(text: str) -> str:
 
 
 class _Malformed(Exception):  # noqa: N818 - never leaves this module
-    """What is wrong with a value; the reader adds where."""
+    """The fault of a value; the reader adds its place in the file."""
 
 
 class _Reader:
-    """Reads one file, and knows at which line it is."""
+    """Reads one file, and counts its lines for error messages."""
 
     def __init__(self, file: IO[bytes], name: str) -> None:
         self._file = file

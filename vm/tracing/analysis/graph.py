@@ -1,8 +1,8 @@
 """The logical DAG of a trace, for people: all dependences, whether or not an instruction had to wait.
 
-The engine makes an edge only to an access that is still live. For a reader that is not the whole story: a source that
-had finished just before the admission is a dependence too. So the DAG is built by the same rules, but with access
-lists that nothing leaves, and every edge carries a mark that says what became of it.
+The engine makes an edge only to an access that is still live. People need to see more: a source that had finished just
+before the admission is a dependence, too. So the DAG is built by the same rules, but with access lists that keep every
+access, and every edge carries a mark with its outcome.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Dependence:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Graph:
-    """Nodes in the order of admission, edges in the order of their targets. Both ends of every edge are nodes. What
-    still runs is said to have run until `until`."""
+    """Nodes in the order of admission, edges in the order of their targets. Both ends of every edge are nodes.
+    Instructions that still run are shown as running until `until`."""
 
     nodes: tuple[Record, ...]
     edges: tuple[Dependence, ...]
@@ -69,11 +69,11 @@ class Graph:
         last: int | None = None,
         releases: bool = False,
     ) -> Graph:
-        """A part that can be looked at: conditions that are given must all hold.
+        """A part small enough to look at: all given conditions must hold.
 
-        `ids` names nodes; `around` keeps what is at most `depth` edges away from one of them, in either direction;
-        `first` and `last` count nodes in the order of admission. ReleaseTensor is left out unless `releases`, or
-        unless it was asked for by id. Raises ProtocolError for an unknown id or session.
+        `ids` names nodes; `around` names one, and keeps the nodes at most `depth` edges away, in either direction;
+        `first` and `last` count nodes in the order of admission. ReleaseTensor is left out unless `releases` is set or
+        its id is named. Raises ProtocolError for an unknown id or session.
         """
         wanted = set(ids)
         named = wanted if around is None else wanted | {around}
@@ -109,12 +109,12 @@ def build(trace: Trace) -> Graph:
     for record in trace.records:
         found = {(source, copy): reason.value for (source, copy), reason in lists.admit(record).items()}
         made = {(edge.source, edge.copy): edge for edge in record.edges if trace.find(edge.source) is not None}
-        # What was recorded is shown even where the rules would not ask for it: the DAG does not hide mistakes.
+        # Recorded edges are shown even where the rules ask for none: the DAG does not hide mistakes.
         for (source, copy), reason in (found | {key: edge.reason for key, edge in made.items()}).items():
             edge = made.get((source, copy))
             mark = _unmade(trace, source, record) if edge is None else Mark.ELIDED if edge.elided else Mark.WAITED
             if mark is Mark.MISSING and record.admitted <= trace.base_tick:
-                continue  # a recording's gap: what was lost in between would say why
+                continue  # a recording's gap: the lost records would explain it
             edges.append(Dependence(source, record.id, reason, copy, mark))
     return Graph(trace.records, tuple(edges), trace.until)
 

@@ -2,8 +2,8 @@
 
 Pictures have one node per instruction, a cluster per device, a shape per opcode, and one arrow per pair of
 instructions with the reasons on it: solid where the target waited, dashed where dispatch elided the edge, dotted where
-the source had been done already, red where an edge is missing; a legend says so. Labels come from users' ops and
-files, so everything that could mean something to the format is escaped.
+the source had been done already, red where an edge is missing; a legend explains that. Labels come from users' ops and
+files, so every character that could have a meaning in the format is escaped.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def to_json(graph: Graph) -> str:
 def _node(record: Record) -> dict[str, object]:
     fields = record._asdict()
     fields["operands"] = [operand._asdict() for operand in record.operands]
-    del fields["edges"]  # those of the graph say more
+    del fields["edges"]  # the graph's edges say more
     return fields
 
 

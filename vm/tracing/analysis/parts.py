@@ -1,8 +1,8 @@
 """From the slices of a snapshot, as a machine sends them, to a trace. The other end of `picture`.
 
-What an entry is shows in its length: the long and the short form of a record (see `flat`), a location (session, number,
-text), more edges of the instruction before (id, flat edges), or the head, a dict. An instruction that retired while the
-picture was handed out may be there twice; the one that says how it ended counts.
+The kind of an entry follows from its length: the long or the short form of a record (see `flat`), a location (session,
+number, text), or more edges of the instruction before (id, flat edges). The head is a dict. An instruction that retired
+while the picture was handed out may have two entries; the one with its end counts.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _COUNTS = ("taken", "tick", "since", "retired", "capacity")
 
 
 class Picture(NamedTuple):
-    """What a machine told of its ring at one moment. `tick` is what to ask `since` for the next one; `retired` counts
-    the instructions that have finished since the machine began."""
+    """The state of a machine's ring at one moment. `tick` is the `since` of the query for the next picture; `retired`
+    counts the instructions that have finished since the machine began."""
 
     records: list[Record]
     devices: tuple[str, ...]
@@ -34,17 +34,17 @@ class Picture(NamedTuple):
 
     @property
     def finished(self) -> int:
-        """How many of the records are of finished instructions."""
+        """The number of records of finished instructions."""
         return sum(1 for record in self.records if record.erased)
 
     def trace(self) -> Trace:
-        """As a trace; what the ring had lost before the oldest record counts as dropped."""
+        """The picture as a trace; records that the ring had lost before the oldest one count as dropped."""
         dropped = max(0, self.retired - self.finished) if self.enabled else 0
         return Trace(self.records, devices=self.devices, dropped=dropped, taken=self.taken)
 
 
 def read_parts(parts: Iterable[Sequence[Any]]) -> Picture:
-    """The picture that the slices are. Raises ProtocolError if they are none."""
+    """Assemble a picture from its slices. Raises ProtocolError if they are damaged."""
     try:
         return _read(parts)
     except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:

@@ -2,7 +2,7 @@
 
 The first line has counts that are known only at the end, and the last line a checksum of everything above. So the first
 line is reserved and filled in at the end, and the checksum is computed by reading the written file again. Until then
-the file has another name, so that FILE is always a complete trace.
+the file has another name, so that `path` always names a complete trace.
 
 When the disk is full, the last records make room for the last line.
 """
@@ -23,7 +23,7 @@ from .trace import Trace
 
 _ROOM = 128  # bytes for the counts in the first line
 _READ = 1 << 20
-_BATCH = 256  # records per write: what is lost at most for want of room
+_BATCH = 256  # records per write, and the most that are lost for want of room
 
 
 class Recording:
@@ -55,7 +55,7 @@ class Recording:
             raise
 
     def add(self, records: Iterable[Record]) -> None:
-        """Append records. If there is no room for them, what fits is kept, and OSError raised: then `finish`."""
+        """Append records. If not all fit, the first ones are kept and OSError is raised: call `finish` then."""
         batch: list[bytes] = []
         for record in records:
             batch.append(encode(plain(record)))
@@ -84,7 +84,7 @@ class Recording:
         self.nbytes += len(text)
 
     def finish(self, *, dropped: int = 0, base_tick: int = 0, taken: int = 0) -> None:
-        """Complete the file and give it its name. OSError, and nothing is left, if that is impossible."""
+        """Complete the file and give it its name. If that is impossible, raises OSError and leaves no file."""
         try:
             while not self._complete(dropped, base_tick, taken):
                 pass
@@ -95,9 +95,9 @@ class Recording:
             raise self._named(error) from None
 
     def _complete(self, dropped: int, base_tick: int, taken: int) -> bool:
-        """Write the first and the last line; False if records had to go to make room, and it is to be tried again."""
+        """Write the first and the last line; False if records were dropped to make room: try again."""
         head = self._head(dropped + self._lost, base_tick, taken)
-        self._file.truncate(self.nbytes)  # without what an interrupted write left
+        self._file.truncate(self.nbytes)  # drops the rest of an interrupted write
         self._file.seek(0)
         self._file.write(head[:-1].ljust(self._header + _ROOM - 1) + b"\n")
         self._file.seek(self.nbytes)
@@ -143,7 +143,7 @@ class Recording:
 
 
 def save(trace: Trace, path: str | Path) -> None:
-    """Write `trace` to a file, replacing it. Raises OSError, and leaves what was there, if that is impossible."""
+    """Write `trace` to a file, replacing it. If that is impossible, raises OSError and leaves the old file."""
     target = Path(path)
     if target.exists() and not target.is_file():  # a device or a pipe cannot be replaced, nor read again
         write_through(trace, target)

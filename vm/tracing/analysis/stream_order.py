@@ -33,7 +33,7 @@ class StreamOrder:
         return self._ends.get(record.id, self.until)
 
     def before(self, record: Record) -> Record | None:
-        """The one that started last before `record` on its stream; the last of all if `record` has not started."""
+        """The last instruction started before `record` on its stream; the last of all if `record` has not started."""
         records = self._streams.get(_stream(record), ())
         if record.started:
             place = self._places[record.id]
@@ -57,7 +57,7 @@ def is_live(record: Record) -> bool:
 
 
 def _ends(trace: Trace, until: int) -> dict[int, int]:
-    """When a skipped instruction, which never ran, released its successors: when its last source had."""
+    """When instructions released their successors. A skipped one, which never ran, did so when its last source did."""
     ends: dict[int, int] = {}
     for record in trace.records:
         if record.finished:

@@ -6,30 +6,30 @@ from ..record import Record
 
 
 def label(record: Record, until: int = 0) -> list[str]:
-    """Two lines: `#id op`, then where it ran, for how long, and how it ended if not well."""
+    """Two lines: `#id op`, then the place, the run time, and the status unless it is DONE."""
     ran = duration(record.finished - record.started) if record.started and record.finished else ""
     return [name(record), "  ".join(filter(None, (place(record), ran, remark(record, until))))]
 
 
 def is_running(record: Record) -> bool:
-    """Whether it was executing when the trace was taken."""
+    """Was the instruction executing when the trace was taken?"""
     return record.status == "DISPATCHED" and bool(record.started) and not record.finished and not record.erased
 
 
 def status(record: Record) -> str:
-    """RUNNING is no status of the engine's: streams start what was dispatched to them without asking."""
+    """The status for people. The engine has no status RUNNING: streams start dispatched instructions on their own."""
     return "RUNNING" if is_running(record) else record.status
 
 
 def remark(record: Record, until: int) -> str:
-    """The status where it is worth a word, with how long what runs had been running at `until`."""
+    """The status unless it is DONE; for a running instruction also its run time up to `until`."""
     if is_running(record):
         return f"RUNNING for {duration(until - record.started)}" if until > record.started else "RUNNING"
     return "" if record.status == "DONE" else record.status
 
 
 def name(record: Record) -> str:
-    """`#id op`, or the opcode of what is no op."""
+    """`#id op`, with the opcode if the instruction is no op."""
     return f"#{record.id} {record.op or record.opcode}"
 
 
@@ -63,7 +63,7 @@ def edge_name(reason: str, copy: int) -> str:
 
 
 def printable(text: str) -> str:
-    """Without control characters: neither terminals nor parsers are to obey a file name."""
+    """The text without control characters, so that neither a terminal nor a parser obeys a file name."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)

@@ -1,8 +1,9 @@
 """A trace as a timeline in Chrome's Trace Event Format, which Perfetto and chrome://tracing open.
 
 One process per device, one thread per stream, one slice per instruction that ran, a mark for each that did not, arrows
-for edges, and a counter of the bytes that each stream moved. What still ran when the trace was taken reaches until
-then, and what still waited is a mark there. Times are in microseconds from the first event.
+for edges, and a counter of the bytes that each stream moved. The slice of an instruction that still ran when the trace
+was taken ends at that time, and one that still waited has its mark there. Times are in microseconds from the first
+event.
 
 The format: "Trace Event Format", Google, https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 """
@@ -67,7 +68,7 @@ class _Timeline:
         return {"ph": "X", **self._base(record, record.started), "dur": max(ns, 0) / 1000, "args": _args(record)}
 
     def _mark(self, record: Record) -> Event:
-        """Skipped or cancelled: at the last thing that happened to it. Still waiting: when the trace was taken."""
+        """A mark: at the last time of a skipped or cancelled instruction; at the time of recording for a live one."""
         last = 0 if is_live(record) else max(times(record))
         return {"ph": "i", "s": "t", **self._base(record, last or self._end), "args": _args(record)}
 
@@ -102,7 +103,7 @@ class _Timeline:
 
     def _arrow(self, number: int, source: Record, target: Record, reasons: str) -> Iterator[Event]:
         flow = {"name": reasons, "cat": "edge", "id": number}
-        # An arrow belongs to the slice that its time lies in, and the end of a slice no longer lies in it.
+        # An arrow belongs to the slice that its time lies in, and a slice does not include its end.
         leaves = max(source.started, source.finished - 1)
         yield {"ph": "s", **flow, **self._place(source, leaves)}
         yield {"ph": "f", "bp": "e", **flow, **self._place(target, target.started)}

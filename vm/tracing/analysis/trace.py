@@ -1,4 +1,4 @@
-"""A trace: the records of one recording, in the order of their admission, and what can be asked of them."""
+"""A trace: the records of one recording, in the order of their admission, with methods that lead to the tools."""
 
 from __future__ import annotations
 
@@ -28,12 +28,14 @@ class Selection(TypedDict, total=False):
 
 
 class Trace:
-    """Records sorted by admission. `dropped` is how many were lost, before the oldest of them or in gaps; `base_tick`
-    the end of the last gap, up to which records may be missing in between (0: they are all there, from the oldest on);
-    `devices` the names of the machine's devices (by default those that the records mention), `taken` the time of
-    recording in the clock of the records, 0 if unknown.
+    """Records sorted by admission.
 
-    The tools import this class, so the methods that lead to them import late.
+    `dropped`: the number of records that were lost, before the oldest one or in gaps. `base_tick`: the end of the last
+    gap; up to there records may be missing in between (0: none is missing after the oldest). `devices`: the names of
+    the machine's devices, by default those in the records. `taken`: the time of recording in the clock of the records,
+    0 if unknown.
+
+    The tools import this class, so its methods import the tools late.
     """
 
     __slots__ = ("_by_id", "base_tick", "devices", "dropped", "records", "taken")
@@ -62,11 +64,11 @@ class Trace:
 
     @property
     def until(self) -> int:
-        """The time that the records reach to: when they were taken, or the latest they tell of. Linear in records."""
+        """The time of recording, or the latest time in the records if that is unknown. Linear in records."""
         return max((max(times(record)) for record in self.records), default=0) if not self.taken else self.taken
 
     def find(self, instruction: int) -> Record | None:
-        """The record of an instruction, or None: it was lost from the ring, or never was."""
+        """The record of an instruction; None if the ring lost it or there was no such instruction."""
         return self._by_id.get(instruction)
 
     def require(self, instruction: int) -> Record:
@@ -97,7 +99,7 @@ class Trace:
 
     @staticmethod
     def from_parts(parts: Iterable[Sequence[Any]]) -> Trace:
-        """The trace that a machine sent in slices (see `picture`). Raises ProtocolError for what is none."""
+        """The trace that a machine sent in slices (see `picture`). Raises ProtocolError if the slices are damaged."""
         from .parts import read_parts
 
         return read_parts(parts).trace()
@@ -134,7 +136,7 @@ class Trace:
         return to_text(why(self, id_, depth=depth))
 
     def verify(self) -> list[Problem]:
-        """Everything in which the records contradict each other; empty if the engine did its work."""
+        """All contradictions between the records; empty if the engine worked correctly."""
         from .verify import verify
 
         return verify(self)

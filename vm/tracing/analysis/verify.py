@@ -1,11 +1,11 @@
-"""Recompute every edge of a trace from its operands, and compare: trust the log, then check it.
+"""Recompute every edge of a trace from the operands, and compare it with the recorded edge.
 
 After Legion's `legion_spy`, which recomputes every dependence of a run from its log. The records are replayed in the
-order of their ticks through the model in `dependences`; where the trace says something else, that is a Problem. Also
-checked is what edges are for: that nothing ran, or left, before what it waits for.
+order of their ticks through the model in `dependences`; each difference from the trace is a Problem. The purpose of
+edges is checked, too: no instruction ran, or was erased, before the instructions that it waits for.
 
-Edges to instructions that the ring had lost cannot be checked and are excused. So are missing edges of what was
-admitted before the end of a recording's last gap (`Trace.base_tick`).
+Edges to instructions that the ring had lost cannot be checked and are excused. So are missing edges of instructions
+that were admitted before the end of a recording's last gap (`Trace.base_tick`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ProblemKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One contradiction. `source` and `copy` are 0 where it is not about an edge."""
+    """One contradiction. `source` and `copy` are 0 if the problem is not about an edge."""
 
     kind: ProblemKind
     instruction: int
@@ -82,8 +82,9 @@ def replay(trace: Trace) -> Iterator[tuple[Record, dict[Key, Reason]]]:
             barriers.erase(record)
 
 
-# What ran at once is erased at the tick after its admission, which may be the tick of the next admission: at the same
-# tick the erasure comes first. An impossible erasure, not after the admission, is taken to come right behind it.
+# An instruction that ran at once is erased at the tick after its admission, which may be the tick of the next
+# admission: at the same tick the erasure comes first. An impossible erasure, not after the admission, is put right
+# behind the admission.
 _ERASED, _ADMITTED, _ERASED_TOO_EARLY = range(3)
 
 
@@ -111,7 +112,7 @@ def _compare(trace: Trace, record: Record, expected: dict[Key, Reason]) -> Itera
             yield _about(ProblemKind.REASON, record, edge, f"{_name(edge)} should be {expected[key]}")
         recorded.add(key)
     if record.admitted <= trace.base_tick:
-        return  # what came in between may have been lost, and with it the reason why there is no edge
+        return  # records in between may have been lost, and with them the reason for the missing edge
     for source, copy in sorted(expected.keys() - recorded):
         edge = EdgeRecord(source, expected[source, copy], copy, elided=False)
         yield _about(ProblemKind.MISSING, record, edge, f"{_name(edge)} should be there")
@@ -135,7 +136,7 @@ def _superfluous(trace: Trace, record: Record, edge: EdgeRecord) -> Iterator[Pro
 
 
 def _obeyed(trace: Trace, record: Record, edge: EdgeRecord) -> Iterator[Problem]:
-    """Whether `record` did wait, as the edge says."""
+    """Check that `record` waited as the edge says."""
     source = trace.find(edge.source)
     if source is None or source is record:
         return
@@ -166,7 +167,7 @@ def _sane(record: Record) -> Iterator[Problem]:
 
 
 def _ticks(trace: Trace) -> Iterator[Problem]:
-    """Ticks order everything: no two events share one, but for the erasure of what ran at once."""
+    """Check that no two events share a tick, except for the erasure of an instruction that ran at once."""
     taken: dict[int, int] = {}
     for tick, phase, index in _events(trace):
         record = trace.records[index]

@@ -2,9 +2,9 @@
 
 After the stories of dask/distributed, with times. An instruction waits for its edges' sources (in the scheduler or
 on a stream, if elided) and for the instruction before it on its stream. The critical path goes from an instruction to
-the one of these that released it last, since without the others it would have started no earlier. The path ends at an
-instruction that began without delay, at the latest when the explained instruction was received, so its spans add up to
-the time from there to the end.
+the one of these that released it last, since without the others it would have started no earlier. The path goes back to
+an instruction that began without delay, but not beyond the time when the explained instruction was received. So its
+spans add up to the time from the receipt to the end.
 """
 
 from __future__ import annotations
@@ -22,9 +22,12 @@ from .trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """One instruction that another waited for, followed. `edges` are those to it; `behind` says that it stood in front
-    on the same stream; at least one of the two holds. `waited` is how many nanoseconds passed from the moment the
-    instruction was received until the source released it; `critical`: the critical path goes through here."""
+    """One source that an instruction waited for, with the source's own story.
+
+    `edges`: the edges to the source. `behind`: the source was ahead on the same stream. At least one of the two holds.
+    `waited`: nanoseconds from the moment the instruction was received until the source released it. `critical`: the
+    critical path goes through this wait.
+    """
 
     source: int
     edges: tuple[EdgeRecord, ...]
@@ -37,8 +40,8 @@ class Wait:
 @dataclass(frozen=True, slots=True)
 class Story:
     """An instruction and what it waited for, latest first. `told` is False where the sources are left out, because
-    they are told elsewhere in the tree or lie too deep. Times are in nanoseconds, 0 for a phase not (yet) reached; a
-    phase that goes on is counted until `until`, the time of recording."""
+    they are told elsewhere in the tree or lie too deep. Times are in nanoseconds, 0 for a phase not (yet) reached; an
+    unfinished phase is counted until `until`, the time of recording."""
 
     record: Record
     waits: tuple[Wait, ...]
@@ -65,8 +68,8 @@ class Story:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A step of the critical path: for `gap` nanoseconds after the step before it `record` had not started, then it ran
-    for `ran`. `edges` and `behind` say how the next step depends on it, as in `Wait`; the last has neither."""
+    """A step of the critical path: `record` started `gap` nanoseconds after the end of the step before it, and ran for
+    `ran` nanoseconds. `edges` and `behind` say how the next step depends on it, as in `Wait`; the last has neither."""
 
     record: Record
     gap: int
@@ -128,7 +131,7 @@ class _Blockers:
         self.order = StreamOrder(trace)
 
     def of(self, record: Record) -> list[_Blocker]:
-        """Sort the latest release first. Live instructions have not released; those not started will be later still."""
+        """The blockers, latest release first. Live ones will release later, unstarted ones later still."""
         by_source: dict[int, list[EdgeRecord]] = {}
         for edge in record.edges:
             by_source.setdefault(edge.source, []).append(edge)
