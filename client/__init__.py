@@ -1,13 +1,13 @@
 """The client. A thin client imports everything here but `cli` and `embedded`, which reach into the machine.
 
-- `session`: a connection to a machine, the face of its parts; `connect`: from an address to a session
+- `session`: a connection to a machine, the facade of its parts; `connect`: from an address to a session
 - `tensor`: a handle; `operators`: its operators; `reading`: small tensors read piece by piece
-- `calls`: from a call to a message; `handlers`: what every op passes on its way; `signatures`, `locations`: sent once,
+- `calls`: from a call to a message; `handlers`: the chain that every op passes; `signatures`, `locations`: sent once,
   then named by number; `checks`: what every part checks
 - `uploads`: from values to a tensor; `answers`: from a tensor to its value; `names`: tensors that sessions share
 - `effects`: user code in program order; `cancellation`: cancelling and restarting
-- `outbox/`: what is unsent; `transport/`: how it gets to a daemon; `embedded/`: a machine in this process
-- `array_api/`: the namespace of the standard; `nn`, `random`: what the standard does not have
+- `outbox/`: unsent messages; `transport/`: how they get to a daemon; `embedded/`: a machine in this process
+- `array_api/`: the namespace of the standard; `nn`, `random`: functions beyond the standard
 - `forks`: what a fork does to sessions; `keys`: the client's keys
 - `cli/`: the command line
 """

@@ -1,4 +1,4 @@
-"""Asking the machine for something, and waiting for what it says: values, readiness, figures."""
+"""Questions to the machine, and waiting for the answers: values, readiness, figures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Answers:
-    """What a session asks, and the answers. Every question sends what is unsent first."""
+    """A session's questions, and their answers. Every question sends the unsent messages first."""
 
     __slots__ = ("_outbox",)
 
@@ -35,7 +35,7 @@ class Answers:
         return [self._fetched(tensor, reply) for tensor, reply in zip(tensors, replies, strict=True)]
 
     def _fetching(self, tensor: Tensor) -> Build:
-        """What asks for the value. A large one is read where the daemon has it: an *export*, with an id of its own."""
+        """The question for the value. A large value is read in the daemon's memory: an *export*, with its own id."""
         outbox, meta = self._outbox, tensor._meta
         exports = outbox.transport.maps and type(meta) is Meta and meta.nbytes >= SHARED_FROM
 
@@ -55,14 +55,14 @@ class Answers:
         return self._outbox.ask(lambda request, at: Wait((tensor._id,), request, at))
 
     def await_ready(self, tensor: Tensor, timeout: float | None) -> Any:
-        """Wait until the tensor is ready: its meta and home, as the wire says them."""
+        """Wait until the tensor is ready; returns its meta and home in wire form."""
         return self._outbox.await_reply(self.ask_ready(tensor), timeout)
 
     def query(self, what: str, *arguments: Any) -> Any:
-        """What the machine says about itself; waits."""
+        """The machine's answer to a question about itself; waits."""
         reply = self._outbox.ask(lambda request, _: Query(what, arguments, request), located=False)
         return self._outbox.await_reply(reply)
 
     def sync(self, timeout: float | None) -> None:
-        """Wait until everything issued before has ended, well or not."""
+        """Wait until everything issued before has ended, with or without an error."""
         self._outbox.await_reply(self._outbox.ask(Sync), timeout)

@@ -1,13 +1,13 @@
 """From a call to a message: how a session issues ops.
 
-A call infers its results' metas here, so that what is wrong with shapes, dtypes or attributes raises at the user's
-line; then it appends one message to the `outbox`, which decides when a batch leaves. `signatures` makes a call that was
-seen before one dictionary lookup.
+A call infers its results' metas here, so that wrong shapes, dtypes or attributes raise an error at the user's line;
+then it appends one message to the `outbox`, which decides when a batch leaves. `signatures` makes a call that was seen
+before one dictionary lookup.
 
-Three ways in, which differ in what they have to find out: `Calls.operate` (two operands, no attributes: operators and
-the functions that are like them), `Calls.operate_one` (one tensor), and `call` (everything). A `Calls` belongs to one
-session and does not know it: the session owns it, and the tensors own the session. So each way in takes the session
-from its first tensor, or is told.
+There are three entry points, from special to general: `Calls.operate` (two operands, no attributes: operators and
+functions like them), `Calls.operate_one` (one tensor), and `call` (everything). A `Calls` belongs to one session but
+has no reference to the session: the session owns it, and the tensors own the session. So each entry point takes the
+session from its first tensor, or as an argument.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 SMALL = 127  # ints up to this fit every dtype
 LISTS = frozenset((list, tuple))
 PLAIN = frozenset((bool, int, float, str, type(None)))
-ITEMS = frozenset((int, str, type(None)))  # of a tuple: none of them equals one of another type
+ITEMS = frozenset((int, str, type(None)))  # of a tuple: values of different types here are never equal
 
 
 class Calls:
     """Issues the ops of one session.
 
-    `native`: the handlers are the default ones, so that calls may go straight to the outbox. `_known` are the entries
-    to look such calls up in: those of `_signatures`, or none while there is another handler.
+    `native`: the handlers are the default ones, so that calls may go straight to the outbox. `_known`: the entries to
+    look such calls up in, those of `_signatures`; empty while there is another handler.
     """
 
     __slots__ = ("_handler", "_known", "_outbox", "_signatures", "_sites", "native")
@@ -160,16 +160,16 @@ class Calls:
             raise located(error) from None
 
     def _carry_out(self, invocation: Invocation, key: Any) -> list[Tensor]:
-        """Through the handlers, unless there is nothing for the default ones to do.
+        """Pass the invocation through the handlers, unless the default ones have nothing to do.
 
-        Then the next call with that key, if there is one, goes straight to its signature.
+        In that case the next call with `key`, unless None, goes straight to its signature.
         """
         if self.native and self.supports(invocation.op, self.place(invocation)):
             return self.execute(invocation, key)
         return self._handler(invocation)
 
     def supports(self, op: OpDef, device: str) -> bool:
-        """Has the device a kernel for the op?"""
+        """Does the device have a kernel for the op?"""
         missing = self._outbox.transport.devices.get(device)
         return missing is None or op.name not in missing
 
@@ -182,7 +182,7 @@ class Calls:
         return next(homes, None) or device_of(invocation.session, None)
 
     def execute(self, invocation: Invocation, alias: Any = None) -> list[Tensor]:
-        """Send an op as it is to its device: what the innermost handler does. `alias`: another key to find it by."""
+        """Send an op as it is to its device: what the innermost handler does. `alias`: another key for its entry."""
         key = signature_of(invocation, self.place(invocation))
         location = self._outbox.locations.number(user_frame(1))
         while True:
@@ -200,7 +200,7 @@ class Calls:
                 return issued
 
     def to_device(self, tensor: Tensor, device: str) -> Tensor:
-        """A tensor with the value of that one and another home."""
+        """A tensor with the same value and another home."""
         session = tensor._session
         home = device_of(session, device)
         own(session, tensor)
@@ -221,9 +221,9 @@ def call(
     out: Sequence[Tensor] | None = None,
     device: str | None = None,
 ) -> list[Tensor]:
-    """Issue one op by name; its results at once, as handles.
+    """Issue one op by name; returns its results at once, as handles.
 
-    It runs on `device`, else on the home of `out`, else on the home of its first tensor operand, else on the
+    The op runs on `device`, else on the home of `out`, else on the home of its first tensor operand, else on the
     first device. MetadataError, at this line, for wrong shapes, dtypes, attributes, devices and names.
     """
     calls = session._calls
@@ -243,7 +243,7 @@ def call(
 
 
 def call_key(session: Session, name: str, inputs: Any, attributes: Any, out: Any, device: str | None) -> Any:
-    """What tells a call from others before anything is checked; None if that is not cheap to say."""
+    """A key that tells a call from others before anything is checked; None if there is no cheap one."""
     if type(name) is not str or type(inputs) not in LISTS or not (out is None or are_tensors(out)):
         return None
     if device is not None and type(device) is not str:
@@ -269,14 +269,14 @@ def call_key(session: Session, name: str, inputs: Any, attributes: Any, out: Any
         return (name, tuple(metas), home, targets)
     if type(attributes) is not dict:
         return None
-    kinds: Any = tuple(map(type, attributes.values()))  # 1, 1.0 and True are equal, and not the same attribute
+    kinds: Any = tuple(map(type, attributes.values()))  # 1, 1.0 and True are equal, but not the same attribute
     if not PLAIN.issuperset(kinds) and not all(map(is_plain, attributes.values())):
         return None
     return (name, tuple(metas), home, targets, tuple(attributes.items()), kinds)
 
 
 def signature_of(invocation: Invocation, device: str) -> SignatureKey:
-    """What makes the invocation's signature; raises for operands that are none."""
+    """The key of the invocation's signature; raises for operands that are not allowed."""
     session, op, inputs, frozen, out, _ = invocation
     metas = tuple([operand_meta(session, op, value) for value in inputs])
     targets = None if out is None else tuple([own(session, target)._meta for target in out])
@@ -296,7 +296,7 @@ def operand_meta(session: Session, op: OpDef, value: Any) -> OperandMeta | None:
 
 
 def as_floats(key: SignatureKey, inputs: Sequence[Any]) -> tuple[Any, ...] | None:
-    """The operands with floats for ints that no message carries, where they meet floating-point numbers; else None."""
+    """The operands, with floats for ints too large for a message, if the dtype is floating-point; else None."""
     if key.op.scalars is check_seed or all(type(value) is not int or value in WIRE_INTEGERS for value in inputs):
         return None
     name = dict(key.attributes).get("dtype")
@@ -322,7 +322,7 @@ def has_large(inputs: Sequence[Any]) -> bool:
 
 
 def are_tensors(values: object) -> bool:
-    """A list or tuple of handles?"""
+    """Are the values a list or tuple of handles?"""
     return isinstance(values, list | tuple) and all(type(value) is Tensor for value in values)
 
 

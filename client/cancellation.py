@@ -1,4 +1,4 @@
-"""Cancelling what is under way, and taking instructions again."""
+"""Cancelling a session's instructions, and taking instructions again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .outbox.outbox import Outbox
 
 
 class Cancellation:
-    """How often a session was cancelled and restarted. `era` counts both: what was known of values ends with each."""
+    """Counts a session's cancellations, and with `era` also its restarts: each invalidates remembered values."""
 
     __slots__ = ("_cancels", "_lock", "_outbox", "era")
 
@@ -20,7 +20,7 @@ class Cancellation:
         self._lock = threading.RLock()  # a signal handler may cancel, too
 
     def cancel(self) -> None:
-        """Cancel what is pending, and what is issued until `restart`. Overtakes what was sent."""
+        """Cancel pending instructions, and those issued until `restart`. Overtakes the messages sent before."""
         transport = self._outbox.transport
         with transport.shield:
             with self._lock:
@@ -29,7 +29,7 @@ class Cancellation:
             transport.cancel()
 
     def restart(self) -> None:
-        """Take instructions again. The message says of how many cancellations it knows: a later one stays."""
+        """Take instructions again. The message carries the number of cancellations so far: a later one stays valid."""
         with self._outbox.lock:
             self._outbox.refuse_inside()
             self._outbox.messages.append(encode_message(Restart(self._cancels)))

@@ -1,4 +1,4 @@
-"""What every part of a session checks of its arguments: that a tensor is the session's own, that a device exists.
+"""Checks of arguments for every part of a session: that a tensor is the session's own, that a device exists.
 
 Each error carries the user's line.
 """
@@ -28,7 +28,7 @@ def own(session: Session, tensor: Any) -> Tensor:
 
 
 def foreign(tensor: Tensor) -> TensordError:
-    """Why a tensor of another session is no operand."""
+    """The error for a tensor of another session."""
     if tensor._session.closed:
         return ConnectionLost("the tensor's session has ended, and the tensor with it")
     return MetadataError("the tensor belongs to another session; publish it and look it up")

@@ -62,7 +62,7 @@ def find_address() -> str | None:
 
 
 def usual_engine() -> str:
-    """The engine of a machine in this process for which no other one is asked: $TENSORD_ENGINE, else "vm"."""
+    """The default engine of a machine in this process: $TENSORD_ENGINE, else "vm"."""
     named = os.environ.get(VARIABLE)
     if not named:
         return ENGINES[0]
@@ -71,7 +71,7 @@ def usual_engine() -> str:
 
 
 def check_engine(where: str, engine: object) -> None:
-    """MetadataError for what is no engine."""
+    """MetadataError unless `engine` names an engine."""
     if type(engine) is not str or engine not in ENGINES:
         known = " or ".join(f'"{name}"' for name in ENGINES)
         raise MetadataError(f"{where} is {known}, not {shown(engine)}")

@@ -12,7 +12,7 @@ from .outbox.outbox import Outbox
 
 
 class Effects:
-    """The side effects of one session. A chain is a number; those on one chain happen in order, or not at all."""
+    """The side effects of one session. A chain is a number; the effects on one chain happen in order, or not at all."""
 
     __slots__ = ("_chains", "_default", "_outbox")
 
@@ -30,7 +30,7 @@ class Effects:
         return id_
 
     def issue(self, callback: Callable[..., None], ids: tuple[int, ...], chain: int | None) -> None:
-        """Call back with the values of the tensors with these ids, behind what the chain has already."""
+        """Call back with the values of the tensors with these ids, after the effects already on the chain."""
         if not callable(callback):
             raise located(MetadataError(f"effect: a callback is a function, not {type(callback).__name__}"))
         known = self._known(chain)

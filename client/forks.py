@@ -1,8 +1,8 @@
 """What a fork does to sessions. The child may use none of them: sockets, locks and threads are the parent's.
 
-A lock that another thread had at the fork is taken in the child for ever. So each outbox gets a new lock there, and a
-transport that says what has happened. In the parent, a result that is mapped may now be read by the child, too,
-and nobody can ask whether the child still reads it. So its export is kept until the session ends.
+A lock that another thread held at the fork stays locked in the child for ever. So each outbox gets a new lock there,
+and a transport whose error names the fork. In the parent, a mapped result may now be read by the child, too, and the
+parent cannot know for how long. So its export is kept until the session ends.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ class Forks:
     def __init__(self) -> None:
         self.outboxes: WeakSet[Outbox] = WeakSet()
         self.mapped: WeakSet[MappedResults] = WeakSet()
-        self.anew: list[Callable[[], None]] = []  # called in a child: they empty what it must not inherit
+        self.anew: list[Callable[[], None]] = []  # called in a child, to clear state that it must not inherit
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(before=self.before, after_in_child=self.in_child)
 
     def before(self) -> None:
-        """In the parent."""
+        """Prepare the fork, in the parent."""
         for mapped in list(self.mapped):
             mapped.forked()
 
     def in_child(self) -> None:
-        """In the child, whose only thread is the one that forked."""
+        """Clean up in the child, whose only thread is the one that forked."""
         for outbox in list(self.outboxes):
             outbox.orphan()
         self.outboxes.clear()
@@ -47,7 +47,7 @@ FORKS = Forks()
 
 
 class ProcessLock:
-    """A re-entrant lock for what a process has once. In a forked child it is a new one, which no thread has."""
+    """A re-entrant lock for state of the whole process. A forked child gets a new lock, which no thread holds."""
 
     def __init__(self) -> None:
         self._renew()

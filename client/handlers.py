@@ -1,9 +1,9 @@
-"""Handlers: a chain that every op passes on its way to a device. Each wraps another one.
+"""Handlers: a chain that every op passes on its way to a device. Each handler wraps another.
 
     session.handler = LoggingHandler(CompositeHandler(FallbackHandler(DeviceHandler())))
 
-`DEFAULT_HANDLER` is that chain without logging: an op that a device lacks is made of others if its definition says
-how, else it runs on the fallback device, with the transfers that this needs. Source: TFRT's op handlers.
+`DEFAULT_HANDLER` is that chain without logging: an op that a device lacks is composed of others if its definition says
+how, else it runs on the fallback device, with the necessary transfers. Source: TFRT's op handlers.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class DeviceHandler:
 
 
 class FallbackHandler:
-    """Runs what a device lacks on another one; the results' home is the device that was asked for."""
+    """Runs an op that a device lacks on another device; the results' home is the device that was asked for."""
 
     def __init__(self, inner: Handler, device: str | None = None) -> None:
         self.inner = inner
@@ -72,7 +72,7 @@ class FallbackHandler:
 
 
 class CompositeHandler:
-    """Makes what a device lacks of other ops, where the op's definition says how."""
+    """Composes an op that a device lacks of other ops, if the op's definition says how."""
 
     def __init__(self, inner: Handler) -> None:
         self.inner = inner
@@ -94,7 +94,7 @@ class CompositeHandler:
 class LoggingHandler:
     """Runs one op at a time and prints a counter, the op, its inputs, attributes and outputs.
 
-    Poisoned operands and results are printed as what they are; nothing is raised that the op would not raise.
+    Poisoned operands and results are printed as their errors; logging itself raises nothing.
     """
 
     def __init__(self, inner: Handler, file: TextIO | None = None) -> None:
@@ -114,12 +114,12 @@ class LoggingHandler:
         return results
 
     def write(self, line: str) -> None:
-        """One line."""
+        """Write one line."""
         print(line, file=self.file or sys.stderr)
 
 
 def show(value: Any) -> str:
-    """A value, or what went wrong with it."""
+    """A value, or its error, as text."""
     from .tensor import Tensor
 
     if not isinstance(value, Tensor):

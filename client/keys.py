@@ -1,7 +1,7 @@
 """The client's keys, for a daemon that asks for them: `connect(keys=...)` or $TENSORD_KEYS.
 
-Named is a secret key file (NAME.key_secret), or a directory with one; beside it lies the daemon's public key,
-server.key.
+The value names a secret key file (NAME.key_secret), or a directory with one; the daemon's public key, server.key, lies
+beside the secret key.
 """
 
 from __future__ import annotations

@@ -66,14 +66,14 @@ def located(error: Raised) -> Raised:
 
 
 def is_ours(frame: FrameType) -> bool:
-    """Is it code of this package?"""
+    """Is the frame one of this package?"""
     names = frame.f_globals
     if id(names) in _ours:
         return True
     module = str(names.get("__name__", ""))
     if module != PACKAGE and not module.startswith(PACKAGE + "."):
         return False
-    if getattr(sys.modules.get(module), "__dict__", None) is names:  # it stays, so its id means nothing else
+    if getattr(sys.modules.get(module), "__dict__", None) is names:  # the dict stays, so its id is not reused
         _ours.add(id(names))
     return True
 

@@ -14,7 +14,7 @@ from .tensor import Tensor
 
 
 class Names:
-    """What one session does with the machine's names. Inside `atomic`, publishing and unpublishing do not wait."""
+    """One session's access to the machine's names. Inside `atomic`, publishing and unpublishing do not wait."""
 
     __slots__ = ("_outbox",)
 
@@ -22,14 +22,14 @@ class Names:
         self._outbox = outbox
 
     def publish(self, tensors: Mapping[str, Tensor]) -> None:
-        """Name these tensors, all at once."""
+        """Publish these tensors under their names, all at once."""
         names, ids = listed_names(tuple(tensors)), tuple(tensor._id for tensor in tensors.values())
         for tensor in tensors.values():
             expose(tensor)
         self._outbox.tell(lambda request: Publish(names, ids, request))
 
     def lookup(self, given: Sequence[str], *, snapshot: bool) -> list[tuple[int, Any, str]]:
-        """New ids for the tensors of these names, taken at once; the meta and home of each, as the wire says them."""
+        """New ids for the tensors of these names, taken at once, with the meta and home of each in wire form."""
         names = listed_names(given)
         ids: list[int] = []
 
@@ -41,7 +41,7 @@ class Names:
         return [(id_, meta, home) for id_, (meta, home) in zip(ids, found, strict=True)]
 
     def unpublish(self, names: Sequence[str]) -> None:
-        """Take names away."""
+        """Remove names."""
         plain = listed_names(names)
         self._outbox.tell(lambda request: Unpublish(plain, request))
 
@@ -51,7 +51,7 @@ class Names:
 
 
 def listed_names(names: Any) -> tuple[str, ...]:
-    """Several names, as the plain strings that messages carry; MetadataTypeError if they are something else."""
+    """The names as plain strings, as messages carry them; MetadataTypeError if they are something else."""
     if not isinstance(names, list | tuple | set | frozenset | dict):
         raise located(MetadataTypeError(f"expected a name or a list of names, got {type(names).__name__}"))
     for name in names:

@@ -1,8 +1,9 @@
-"""`session.nn`: what neural networks are made of, forward, and the gradients for a backward of your own.
+"""`session.nn`: functions for neural networks, and their gradients for a backward pass of your own.
 
-A gradient function takes dy, the gradient of a scalar by the result, and gives that by the operands. Tensors have one
-real floating-point dtype in each call (labels, indices and masks aside); float16 is computed in float32 where sums
-occur. Each call is one instruction and never waits. A name that the array API standard has, such as `tanh`, is there.
+A gradient function takes dy, the gradient of a scalar by the result, and gives the gradients by the operands. Tensors
+have one real floating-point dtype in each call (labels, indices and masks aside); float16 is computed in float32 where
+sums occur. Each call is one instruction and never waits. Functions of the array API standard, such as `tanh`, are in
+`session.xp`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Axes: TypeAlias = int | tuple[int, ...]
 
 
 class LayerNormGradients(NamedTuple):
-    """By x, weight and bias."""
+    """Gradients by x, weight and bias."""
 
     dx: Tensor
     dweight: Tensor
@@ -30,14 +31,14 @@ class LayerNormGradients(NamedTuple):
 
 
 class RmsNormGradients(NamedTuple):
-    """By x and weight."""
+    """Gradients by x and weight."""
 
     dx: Tensor
     dweight: Tensor
 
 
 class ConvolutionGradients(NamedTuple):
-    """By x, weight and bias."""
+    """Gradients by x, weight and bias."""
 
     dx: Tensor
     dweight: Tensor
@@ -45,7 +46,7 @@ class ConvolutionGradients(NamedTuple):
 
 
 class AttentionGradients(NamedTuple):
-    """By queries, keys and values."""
+    """Gradients by queries, keys and values."""
 
     dq: Tensor
     dk: Tensor
@@ -121,8 +122,8 @@ class Nn(Functions):
     def cross_entropy(self, logits: Tensor, labels: Tensor, /) -> Tensor:
         """Mean over all rows of -log_softmax(logits) at the label: logits [..., c], integer labels [...]; a 0-d tensor.
 
-        A label outside [0, c) is a ValueError of the result on the host, and NaN on a device that would have to stop
-        and look. No rows have the loss NaN.
+        For a label outside [0, c), reading the result raises ValueError on the host; on a device that would have to
+        stop to check, the result is NaN. Without rows the loss is NaN.
         """
         return self._call("cross_entropy", logits, labels)
 
@@ -175,15 +176,15 @@ class Nn(Functions):
         return RmsNormGradients(*self._call_all("rms_norm_grad", *operands, axis=axis, eps=eps))
 
     def dropout(self, x: Tensor, /, seed: int, *, rate: float) -> Tensor:
-        """Each element 0 with probability `rate`, else over 1 - rate.
+        """Each element set to 0 with probability `rate`, else divided by 1 - rate.
 
-        Which ones depends on the seed (an int in [0, 2**64)), the shape and the rate alone, on every device. The seed
+        The choice depends on the seed (an int in [0, 2**64)), the shape and the rate alone, on every device. The seed
         is an operand: a new one for each call costs nothing.
         """
         return self._call("dropout", x, operand(seed, "dropout"), rate=rate)
 
     def dropout_grad(self, dy: Tensor, /, seed: int, *, rate: float) -> Tensor:
-        """Gradient of `dropout` with the same seed and rate: dropout of dy, since the seed is as good as a mask."""
+        """Gradient of `dropout` with the same seed and rate: dropout of dy, since the seed serves as the mask."""
         return self._call("dropout", dy, operand(seed, "dropout"), rate=rate)
 
     # -- images [n, channels, height, width] -----------------------------------------------------------------------
@@ -228,7 +229,7 @@ class Nn(Functions):
         )
 
     def max_pool2d(self, x: Tensor, /, kernel_size: Pair, *, stride: Pair | None = None, padding: Pair = 0) -> Tensor:
-        """The largest element of each window of x [n, c, h, w]; NaN if there is one.
+        """The largest element of each window of x [n, c, h, w]; NaN if the window has one.
 
         Padding, at most half as wide as a window, does not count. `stride` is `kernel_size` unless given.
         """
@@ -237,7 +238,7 @@ class Nn(Functions):
     def max_pool2d_grad(
         self, dy: Tensor, x: Tensor, /, kernel_size: Pair, *, stride: Pair | None = None, padding: Pair = 0
     ) -> Tensor:
-        """Gradient of `max_pool2d`, whose operand is x: of equal elements the first in C order gets it."""
+        """Gradient of `max_pool2d`, whose operand is x: of equal elements, the first in C order gets all of it."""
         return self._call("max_pool2d_grad", dy, x, kernel_size=kernel_size, stride=stride, padding=padding)
 
     def avg_pool2d(
@@ -275,7 +276,7 @@ class Nn(Functions):
         padding: Pair = 0,
         count_include_pad: bool = True,
     ) -> Tensor:
-        """Gradient of `avg_pool2d`, whose operand is x; only its shape is used."""
+        """Gradient of `avg_pool2d`, whose operand is x; only x's shape is used."""
         return self._call(
             "avg_pool2d_grad",
             dy,
@@ -291,7 +292,7 @@ class Nn(Functions):
     def embedding(self, indices: Tensor, weight: Tensor, /) -> Tensor:
         """Rows of weight [rows, ...rest] by integer indices [...]: [..., ...rest].
 
-        An index outside [0, rows) is an IndexError of the result on the host, and a row of NaN on other devices.
+        For an index outside [0, rows), reading the result raises IndexError on the host; other devices give a NaN row.
         """
         return self._call("embedding", indices, weight)
 

@@ -1,7 +1,7 @@
 """The operators of a tensor: tables, types, and the methods made from them; and what a tensor answers to NumPy.
 
 An operator takes tensors of its session and numbers: Python's, or NumPy scalars, which count as Python's. An array is
-refused with a sentence: turning it into a tensor copies it to a device, which a caller should ask for in words.
+refused with an explanation: a caller should ask explicitly for a tensor of it, since that copies it to a device.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ COMPARISONS: Final = {
 
 
 class Operators:
-    """What a type checker sees of the operators; the methods themselves are made from the tables."""
+    """The operators as type checkers see them; the methods themselves are made from the tables."""
 
     __slots__ = ()
     __hash__ = object.__hash__
@@ -161,8 +161,8 @@ _ABOUT_META: Final = frozenset((np.ndim, np.shape, np.size, np.iscomplexobj, np.
 def as_number(other: object) -> Any:
     """A NumPy scalar as the Python number it is; MetadataTypeError for arrays, NotImplemented for everything else.
 
-    An array without dimensions counts as a scalar: NumPy's scalars come as such from the left of a comparison. A member
-    of an IntEnum and the like counts as what it is made of.
+    An array without dimensions counts as a scalar: on the left of a comparison, NumPy's scalars arrive as such arrays.
+    A member of an IntEnum and the like counts as its plain number.
     """
     if isinstance(other, np.ndarray | np.generic):
         value = None if other.ndim else other.item()
@@ -176,9 +176,9 @@ def as_number(other: object) -> Any:
 def operator_of(
     ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: dict[str, Any], tensor: Tensor
 ) -> tuple[str, Operand]:
-    """The op behind NumPy's function and the number on its left, if it is an operator's with the tensor on its right.
+    """The op and the number on the left, if NumPy's function is an operator's with the tensor on the right.
 
-    TypeError if not, and for arrays on the left, also where they are to be written to.
+    TypeError if not, and for arrays on the left, also as the target of an in-place operator.
     """
     name = _UFUNCS.get(ufunc.__name__, ufunc.__name__)
     if method == "__call__" and name in _OPERATORS and len(inputs) == 2 and inputs[1] is tensor:
@@ -189,14 +189,14 @@ def operator_of(
 
 
 def about_meta(function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    """What NumPy's function says, if it asks for shape or dtype alone; TypeError if not."""
+    """The result of NumPy's function, if it needs shape or dtype alone; TypeError if not."""
     if function not in _ABOUT_META:
         raise refusal(function.__name__)
     return function.__wrapped__(*arguments, **named)
 
 
 def refusal(name: str) -> TypeError:
-    """Why a NumPy function does not take a tensor, and what does."""
+    """The error for a NumPy function called with a tensor; it names the function to use instead."""
     from .array_api.namespace import Main
 
     instead = f"session.xp.{name}" if hasattr(Main, name) else "session.xp's functions"

@@ -1,9 +1,9 @@
-"""Random tensors: `session.random`. What is drawn depends on the seed and the number of the call, never on scheduling.
+"""Random tensors: `session.random`. The values depend on the seed and the number of the call, never on scheduling.
 
-The numbers of the calls are given here, where the calls are made: each method takes the session's next one and puts
-both into its instruction, so that the machine keeps no state of random numbers, and the same program draws the same
-values on any device, embedded or on a daemon. Several threads of one session share its calls: what each of them
-draws is fixed only if it gives seeds of its own.
+Calls are numbered here, where they are made: each method puts the seed and the session's next number into its
+instruction, so that the machine keeps no state of random numbers, and the same program draws the same values on any
+device, embedded or on a daemon. The threads of one session share the numbers: a thread draws fixed values only if it
+passes seeds of its own.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ Shape: TypeAlias = int | tuple[int, ...]
 
 
 class RandomState:
-    """A seed, and how many calls it has served; of one session, for all of its threads.
+    """The seed of one session, and the number of calls that it has served, for all threads.
 
-    Both are one value, so that no call ever gets the new seed with an old number. Without a seed, one of the operating
-    system's.
+    Both are one value, so that no call ever gets the new seed with an old number. Without a seed, the operating system
+    gives one.
     """
 
     __slots__ = ("_stream",)
@@ -42,7 +42,7 @@ class RandomState:
         self.seed(int.from_bytes(os.urandom(8)) if seed is None else seed)
 
     def seed(self, seed: int) -> None:
-        """Start again, at call 0 of another seed; MetadataError unless that is an int in [0, 2**64)."""
+        """Start again, at call 0 of another seed; MetadataError unless the seed is an int in [0, 2**64)."""
         self._stream = (as_seed(seed), itertools.count())
 
     def next(self) -> tuple[int, int]:
@@ -52,10 +52,10 @@ class RandomState:
 
 
 class Random(Functions):
-    """Draws tensors for a session, each from the next call of its seed; or, given `seed=`, from that seed alone.
+    """Draws tensors for a session, each from the next call of the session's seed; or, given `seed=`, from it alone.
 
-    A seed is an int in [0, 2**64). Tensors are made on `device`, on the first one unless given. MetadataError for
-    parameters that make no distribution.
+    A seed is an int in [0, 2**64). Tensors are made on `device`, by default the first one. MetadataError for parameters
+    that define no distribution.
     """
 
     def __init__(self, session: Session, state: RandomState) -> None:
@@ -63,7 +63,7 @@ class Random(Functions):
         self._state = state
 
     def seed(self, seed: int, /) -> None:
-        """Start again from this seed. A session that never did so has a seed of its own, which cannot be known."""
+        """Start again from this seed. A session starts with a random seed, which cannot be read."""
         self._state.seed(seed)
 
     def uniform(
@@ -106,7 +106,7 @@ class Random(Functions):
         device: str | None = None,
         seed: int | None = None,
     ) -> Tensor:
-        """Integers in [low, high), or with one bound in [0, low), each as likely; int64 by default.
+        """Integers in [low, high), or with one bound in [0, low), all equally likely; int64 by default.
 
         OverflowError if the dtype does not hold all of them.
         """
@@ -122,7 +122,7 @@ class Random(Functions):
     def permutation(self, x: int | Tensor, /, *, seed: int | None = None, device: str | None = None) -> Tensor:
         """The integers in [0, x) in random order, as int64; or the rows of the tensor x in that same order.
 
-        The rows are those along the first axis; their result is on x's device unless another is given.
+        The rows are those along the first axis; the result is on x's device unless another is given.
         """
         if isinstance(x, Tensor):
             return self._session.call("permute", (x, *self._stream(seed)), device=device)[0]

@@ -5,11 +5,11 @@ this process writes to a tensor, unless the tensor has a name that other session
 stays true until this process writes to the tensor. A piece therefore remembers which tensor it is a piece of. With the
 second piece that is read, the whole tensor is fetched instead, once, if it is small.
 
-Guarantees. A piece has the value that it would have been fetched with: that of the whole when the piece was taken. A
-tensor is written in place only under the outbox's lock, where it drops its `Reading` first. Pieces taken before keep
-the old `Reading`: it is true for them if the value had come by then, and is not filled afterwards. A tensor that
-another session may write to (published, looked up) is never remembered. Where a fetch would be refused (after `cancel`,
-inside `atomic`, once the session has ended) a remembered value is refused, too. Nothing here keeps a tensor alive.
+Guarantees. A piece has the value that a fetch of it would give: that of the whole when the piece was taken. A tensor is
+written in place only under the outbox's lock, where it drops its `Reading` first. Pieces taken before keep the old
+`Reading`: it is true for them if the value had come by then, and is not filled afterwards. A tensor that another
+session may write to (published, looked up) is never remembered. Where a fetch would be refused (after `cancel`, inside
+`atomic`, once the session has ended) a remembered value is refused, too. Nothing here keeps a tensor alive.
 
 Rejected: remembering what `numpy()` returned. Its callers may write into it, and a copy would cost every caller that
 reads once.
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from .tensor import Tensor
 
 LIMIT: Final = 1 << 14  # bytes of a tensor that is fetched as a whole
-DEEPEST: Final = 16  # pieces of pieces: one that is deeper counts as a tensor of its own
+DEEPEST: Final = 16  # pieces of pieces: a deeper one counts as a tensor of its own
 
 
 class Reading:
-    """What this process knows of one tensor: its value, or whose piece it is.
+    """What this process knows of one tensor: its value, or the tensor that it is a piece of.
 
     Valid as long as it is the tensor's own `_reading`; for pieces already taken, for ever. But of no use once the
-    session has been cancelled or restarted, since what became of a piece then is unknown here.
+    session has been cancelled or restarted, since the state of a piece is unknown here then.
     """
 
     __slots__ = ("count", "depth", "era", "index", "origin", "tensor", "value")
@@ -52,7 +52,7 @@ class Reading:
         self.value: NDArray[Any] | None = None
 
     def known(self) -> NDArray[Any] | None:
-        """The tensor's value, fetched if this is not the first of its pieces; None if it is better not."""
+        """The tensor's value, fetched unless this is the first of its pieces; None if it is not fetched."""
         if self.value is None:
             whole = None if self.origin is None else self.origin.known()
             self.value = self._fetched() if whole is None else whole[native_index(self.index)]
@@ -75,7 +75,7 @@ EXPOSED: Final = Reading(None)  # of tensors that other sessions may write to
 
 
 def of(tensor: Tensor) -> Reading | None:
-    """What pieces of the tensor are to remember; None if nothing."""
+    """The `Reading` that pieces of the tensor remember, or None."""
     reading = tensor._reading
     if reading is EXPOSED:
         return None
@@ -94,19 +94,19 @@ def _begun(tensor: Tensor) -> Reading | None:
 
 
 def forget(tensor: Tensor) -> None:
-    """The tensor is about to be written to; under the outbox's lock."""
+    """Forget the value of a tensor before a write; the caller holds the outbox's lock."""
     if tensor._reading is not EXPOSED:
         tensor._reading = None
 
 
 def expose(tensor: Tensor) -> None:
-    """From now on other sessions may write to the tensor."""
+    """Note that other sessions may write to the tensor from now on."""
     with tensor._session._outbox.lock:
         tensor._reading = EXPOSED
 
 
 def recall(tensor: Tensor) -> NDArray[Any] | None:
-    """The value of a piece, an array of the caller's own, if its whole is known."""
+    """The value of a piece, as an array of the caller's own, or None if its whole is unknown."""
     reading, session = tensor._reading, tensor._session
     if reading is None or reading.origin is None or reading.era != session._cancellation.era:
         return None

@@ -1,4 +1,4 @@
-"""A session: one client's connection to a virtual machine. The thin public face of its parts.
+"""A session: one client's connection to a virtual machine. The thin public facade of its parts.
 
 The parts do not know the session, and share nothing but the outbox, which each is given:
 
@@ -6,8 +6,8 @@ The parts do not know the session, and share nothing but the outbox, which each 
 - `answers`: asks for values and waits for them; `names`: shares tensors; `effects`: runs user code in program order
 - `cancellation`: cancels and restarts
 
-Tensors keep the session alive, and go straight to the part that they need. The array API's functions, which are short
-for ops, are in `array_api`.
+Tensors keep the session alive, and go straight to the part that they need. The array API's functions, which are
+shorthands for ops, are in `array_api`.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ class Session:
 
     def __init__(self, transport: Transport) -> None:
         self._outbox = outbox = Outbox(transport)
-        self._release = outbox.release  # of a tensor's id: all that a dying handle does
+        self._release = outbox.release  # takes a tensor's id: all that a dying handle does
         self._calls = calls.Calls(outbox)
         self._answers = Answers(outbox)
         self._effects = Effects(outbox)
         self._names = Names(outbox)
         self._cancellation = Cancellation(outbox)
         self._random_state = RandomState()
-        self._namespace: Callable[[], Namespace | None] = no_namespace  # refers weakly: the namespace refers to us
+        self._namespace: Callable[[], Namespace | None] = no_namespace  # a weak reference: the namespace refers to us
         weakref.finalize(self, transport.abandon).atexit = False
 
     # -- the functions ---------------------------------------------------------------------------------------------
 
-    call = calls.call  # itself: a method that handed the call on would cost every op a call more
+    call = calls.call  # itself: a method that forwards the call would cost every op one more call
 
     @property
     def xp(self) -> Namespace:
@@ -91,7 +91,7 @@ class Session:
 
     @property
     def random(self) -> Random:
-        """Random tensors, which depend on the seed (`session.random.seed(1)`) and the call, on nothing else."""
+        """Random tensors, which depend only on the seed (`session.random.seed(1)`) and the number of the call."""
         return Random(self, self._random_state)
 
     # -- making tensors --------------------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ class Session:
     # -- waiting ---------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Send what is unsent. Never waits for results, but may wait until the machine takes more."""
+        """Send all unsent messages. Never waits for results, but may wait until the machine takes more."""
         self._outbox.flush()
 
     def fetch(self, tensors: Iterable[Tensor]) -> list[NDArray[Any]]:
@@ -123,11 +123,11 @@ class Session:
         return self._answers.fetch_all([own(self, tensor) for tensor in tensors])
 
     def _query(self, what: str, *arguments: Any) -> Any:
-        """What the machine says about itself: what the commands show, and what `stats` and `trace` are made of."""
+        """The machine's answer to a question about itself, for the command line, `stats` and `trace`."""
         return self._answers.query(what, *arguments)
 
     def sync(self, timeout: float | None = None) -> None:
-        """Wait until everything issued before has ended, well or not. Does not raise their errors."""
+        """Wait until everything issued before has ended. Does not raise the errors of failed instructions."""
         self._answers.sync(timeout)
 
     # -- side effects ----------------------------------------------------------------------------------------------
@@ -173,10 +173,10 @@ class Session:
         self._names.publish({key: own(self, value) for key, value in given.items()})
 
     def lookup(self, name: str | Sequence[str], *, snapshot: bool = False) -> Any:
-        """The tensor of that name, or a dict of those of several names, taken at once.
+        """The tensor of that name, or a dict of the tensors of several names, taken at once.
 
-        With `snapshot`, tensors of their own with the present values: what is written to the named ones later, they do
-        not see. Nothing is copied before that.
+        With `snapshot`, new tensors with the present values: later writes to the named tensors do not change them.
+        Nothing is copied before such a write.
         """
         given = (name,) if isinstance(name, str) else name
         found = self._names.lookup(given, snapshot=bool(snapshot))
@@ -189,7 +189,7 @@ class Session:
         return tensors[name] if isinstance(name, str) else tensors
 
     def unpublish(self, *names: str) -> None:
-        """Take names away; handles to their tensors stay."""
+        """Remove names; handles to their tensors stay."""
         self._names.unpublish(names)
 
     def names(self) -> list[str]:
@@ -197,13 +197,13 @@ class Session:
         return self._names.all()
 
     def atomic(self) -> AbstractContextManager[None]:
-        """`with session.atomic():` what is issued inside, no other session sees half of.
+        """`with session.atomic():` no other session sees only a part of the ops issued inside.
 
-        The machine takes it as one group: what others issue comes before all of it, or after. It is sent when the block
-        ends; so nothing inside can wait for a value or ask for anything (ProtocolError), and `publish` and `unpublish`
-        return at once, their errors only logged. Blocks inside of one another are one group. Other threads that use the
-        session wait until the block is over. If the block raises, what it has issued until then is sent all the same,
-        as a group: there are handles to it. It is about interleaving, not about errors: what fails, fails alone.
+        The machine takes the ops as one group: ops of other sessions come before all of it, or after. The group is sent
+        when the block ends; so nothing inside can wait for a value or ask for anything (ProtocolError), and `publish`
+        and `unpublish` return at once, their errors only logged. Nested blocks are one group. Other threads that use
+        the session wait until the block is over. If the block raises, the ops issued until then are sent all the same,
+        as a group: there are handles to their results. A group is about interleaving, not errors: ops fail one by one.
         """
         return self._outbox.atomic()
 
@@ -228,7 +228,7 @@ class Session:
         self._calls.handler = handler
 
     def supports(self, op: OpDef, device: str) -> bool:
-        """Has the device a kernel for the op? For handlers."""
+        """Does the device have a kernel for the op? For handlers."""
         return self._calls.supports(op, device)
 
     def place(self, invocation: Invocation) -> str:
@@ -244,11 +244,11 @@ class Session:
         self._cancellation.cancel()
 
     def restart(self) -> None:
-        """After `cancel`: take instructions again. A cancellation that comes after this one stays."""
+        """After `cancel`: take instructions again. A cancellation that comes after this call stays."""
         self._cancellation.restart()
 
     def stats(self) -> dict[str, Any]:
-        """Counters: instructions, memory, transfers per device and kind, errors, what hangs. Waits for no result."""
+        """Counters: instructions, memory, transfers per device and kind, errors, hung kernels. Waits for no result."""
         found: dict[str, Any] = as_lists(self._query("stats"))
         return found
 
@@ -260,7 +260,7 @@ class Session:
 
     @property
     def closed(self) -> bool:
-        """Has it been closed, here or by losing the machine?"""
+        """Has the session been closed, or its machine been lost?"""
         return bool(self._transport.lost)
 
     def close(self) -> None:
@@ -286,7 +286,7 @@ def no_namespace() -> None:
 
 
 def as_lists(value: Any) -> Any:
-    """A plain value with lists for tuples: what comes over a wire has only one kind of sequence."""
+    """A plain value with lists for tuples, as it comes over a wire, which has only one kind of sequence."""
     if isinstance(value, dict):
         return {key: as_lists(item) for key, item in value.items()}
     return [as_lists(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,4 +1,4 @@
-"""The signatures a session has sent: what they infer to, and how to find them again in one lookup."""
+"""The signatures that a session has sent, with their inferred results; found again by one lookup."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ..interpreter.wire.messages import Signature, encode_message, encode_meta
 from .outbox.outbox import Outbox
 
 KNOWN = 4096  # signatures a session knows at a time
-MANY = 64  # operands of a signature beyond which it knows
-KNOWN_OF_MANY = 128  # only, since the other side has a quota for the operands of all
+MANY = 64  # operands of a signature; of those with more, a session knows fewer
+KNOWN_OF_MANY = 128  # of them, since the other side has a quota for the operands of all
 
 
 class Entry:
-    """What a session knows of one signature. `alive` until its number is given to another one."""
+    """What a session knows of one signature. `alive` until its number is given to another signature."""
 
     __slots__ = ("alive", "heavy", "home", "integers", "number", "output", "outputs")
 
@@ -27,7 +27,7 @@ class Entry:
     ) -> None:
         self.number = number
         self.outputs = outputs
-        self.output = outputs[0] if outputs else None  # the only one's, for ops with one result
+        self.output = outputs[0] if outputs else None  # of ops with one result
         self.home = home
         self.heavy = heavy  # leaves at once, since it does not run on the scheduler's thread
         self.integers = integers  # an int scalar takes part: each value has to be checked against the dtypes
@@ -45,7 +45,7 @@ class SignatureKey(NamedTuple):
 
 
 class Signatures:
-    """Entries by signature, and by cheaper keys that their callers made up. Guarded by the outbox's lock."""
+    """Entries by signature, and by cheaper keys that callers make. Guarded by the outbox's lock."""
 
     __slots__ = ("_infer", "_keys", "_newest", "_outbox", "entries")
 
@@ -87,7 +87,7 @@ class Signatures:
         return key.op.estimate(known, outputs, dict(key.attributes)) > int(self._outbox.transport.inline_work)
 
     def _new_number(self, operands: int) -> int:
-        """Numbers are used again, the oldest first, so that no table grows with history."""
+        """The number of a new signature. Numbers are reused, the oldest first, so that no table grows with history."""
         many = operands > MANY
         self._newest[many] += 1
         number = KNOWN + self._newest[many] % KNOWN_OF_MANY if many else self._newest[many] % KNOWN

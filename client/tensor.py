@@ -31,17 +31,17 @@ _GONE: Any = object()  # the meta of a released handle: no signature has it
 class Tensor(Operators):
     """A handle to a tensor of a session's virtual machine.
 
-    Operators and ops take tensors of one session and Python scalars, and return handles at once. A value is waited
-    for by `numpy`, `item`, `wait` and `await`, all of which see the version at their place in program order. `shape`
-    and `dtype` are known at once unless data decide them; then they wait.
+    Operators and ops take tensors of one session and Python scalars, and return handles at once. `numpy`, `item`,
+    `wait` and `await` wait for the value, in the version at their place in program order. `shape` and `dtype` are known
+    at once unless they depend on data; then they wait.
 
-    Values are independent: whatever shares memory shares it until one of the two is written, and writing to one tensor
-    never changes another.
+    Values are independent: tensors share memory only until one of them is written, and writing to one tensor never
+    changes another.
     """
 
     __slots__ = ("__weakref__", "_home", "_id", "_meta", "_probe", "_reading", "_session")
     _session: Session
-    _probe: Reply  # set with the first question whether it is ready
+    _probe: Reply  # set by the first question whether the tensor is ready
 
     def __init__(self, session: Session, id_: int, meta: Meta | None, home: str) -> None:
         self._session = session
@@ -51,18 +51,18 @@ class Tensor(Operators):
         self._reading: reading.Reading | None = None
 
     def __del__(self) -> None:
-        # Runs in any thread, inside any lock: nothing but this.
+        # Runs in any thread, inside any lock, so it does nothing else.
         try:
             if self._id > 0:
                 self._session._release(self._id)
-        except AttributeError:  # it was never made
+        except AttributeError:  # `__init__` has not finished
             pass
 
     # -- what it is ------------------------------------------------------------------------------------------------
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Its shape; waits if data decide it, and raises what went wrong with it."""
+        """Its shape; waits if it depends on data, and then raises the tensor's error."""
         return self._known().shape
 
     @property
@@ -97,7 +97,7 @@ class Tensor(Operators):
         return cast(Meta, meta)
 
     def _learn(self, described: Any) -> None:
-        """The answer to a wait tells the meta."""
+        """Take the meta from the answer to a wait."""
         (wire, _home), *_ = described
         if self._meta is None:
             self._meta = Meta.of(*wire)
@@ -112,9 +112,9 @@ class Tensor(Operators):
     def numpy(self) -> NDArray[Any]:
         """Its value as a NumPy array. Waits; raises the error of the call that failed, with that line.
 
-        The array stays what was fetched, whatever is written to the tensor later. It is a copy of its own; but a large
-        one from a daemon on this machine is read where it lies, and read-only: `numpy.array(t.numpy())` copies it. Of a
-        small tensor that is read piece by piece the whole is fetched once.
+        Later writes to the tensor do not change the array. The array is a copy of its own; but a large array from a
+        daemon on this machine is read in place, and read-only: `numpy.array(t.numpy())` copies it. A small tensor that
+        is read piece by piece is fetched once, as a whole.
         """
         known = reading.recall(self._own())
         return self._session._answers.fetch(self) if known is None else known
@@ -142,12 +142,12 @@ class Tensor(Operators):
 
     @property
     def error(self) -> TensordError | None:
-        """What went wrong with it; None while it is healthy or not finished. Never waits."""
+        """Its error; None if there is none, or none yet. Never waits."""
         reply = self._poll()
         return reply.error if reply.done else None
 
     def _poll(self) -> Reply:
-        """The standing question whether it is ready; asked again once answered, since it may be written to."""
+        """The open question whether the tensor is ready; asked again once answered, since a write may follow."""
         probe = getattr(self, "_probe", None)
         if probe is None or probe.done:
             probe = self._session._answers.ask_ready(self._own())
@@ -155,7 +155,7 @@ class Tensor(Operators):
         else:
             self._session.flush()
         if not probe.done and self._session._transport.eager:
-            self._session._answers.query("names", 0)  # a daemon answers this at once, and before it whatever is ready
+            self._session._answers.query("names", 0)  # a daemon answers this at once, after the answers that are ready
         return probe
 
     def __await__(self) -> Generator[Any, None, Self]:
@@ -183,7 +183,7 @@ class Tensor(Operators):
     # -- placement and life ----------------------------------------------------------------------------------------
 
     def to_device(self, device: str, /, *, stream: None = None) -> Tensor:
-        """A tensor with this value and another home. The bytes move once, and only if they are not there.
+        """A tensor with this value and another home. The bytes move once, and only if no copy is there.
 
         Streams are the machine's own, so `stream` is None.
         """
@@ -192,7 +192,7 @@ class Tensor(Operators):
         return self._session._calls.to_device(self, device)
 
     def copy(self) -> Tensor:
-        """A tensor of its own with this value and home. No bytes move until one of the two is written."""
+        """A new tensor with this value and home. No bytes move until one of the two is written."""
         return self.to_device(self._home)
 
     __copy__ = copy
@@ -252,7 +252,7 @@ class Tensor(Operators):
         return self._call("permute_dims", axes=axes)
 
     def squeeze(self, axis: Axes = None) -> Tensor:
-        """Without those axes of size one, or without all of them. Shares memory until one of the two is written."""
+        """Drop the given axes of size one, or all of them. Shares memory until one of the two is written."""
         return self._call("squeeze", axis=axis)
 
     def astype(self, dtype: Any) -> Tensor:
@@ -304,12 +304,12 @@ class Tensor(Operators):
         return self._call("any", axis=axis, keepdims=keepdims)
 
     def __getitem__(self, key: Any, /) -> Tensor:
-        """What ints, slices, None and '...' select, tensors of integers, and masks (tensors of bool).
+        """The part that ints, slices, None, '...', tensors of integers and masks (tensors of bool) select.
 
-        Without tensors it is a view: it shares memory until one of the two is written. Values are independent: unlike
-        with NumPy's views, writing to one never changes the other; `x[0] = y` writes to a part of x. What a mask
-        selects has a shape that data decide. IndexError at this line for what cannot be; an index inside a tensor that
-        is out of bounds raises where its result is waited for.
+        Without tensors the result is a view: it shares memory until one of the two is written. Values are independent:
+        unlike with NumPy's views, writing to one never changes the other; `x[0] = y` writes to a part of x. With a mask
+        the result's shape depends on data. IndexError at this line for an impossible index; if a tensor holds an index
+        out of bounds, waiting for the result raises.
         """
         session, tensors = self._session, tensors_in(key)
         if tensors:
@@ -327,7 +327,7 @@ class Tensor(Operators):
         return view
 
     def __setitem__(self, key: Any, value: Operand, /) -> None:
-        """Write a part of it, in place; see `__getitem__` for what selects it. The value broadcasts to the part."""
+        """Write a part of the tensor, in place; see `__getitem__` for the index. The value broadcasts to the part."""
         if type(value) not in SCALARS and not isinstance(value, Tensor):
             number = as_number(value)
             value = value if number is NotImplemented else number
@@ -401,9 +401,9 @@ class Tensor(Operators):
     ) -> Any:
         """Its value for another library, in host memory. Waits. BufferError for other devices.
 
-        What was fetched is handed over, or a copy where it is mapped read-only: PyTorch writes to it whatever it is
-        told. With `copy=False` that, too, is handed over as it is; BufferError if the consumer cannot be told. With
-        `copy=True` it is copied once more, and DLPack says that the consumer alone has it.
+        The fetched array is handed over, or a copy if it is mapped read-only: PyTorch writes even to read-only arrays.
+        With `copy=False` a read-only array is handed over, too; BufferError if the DLPack version cannot say that it is
+        read-only. With `copy=True` the array is copied once more, and DLPack says that the consumer alone has it.
         Source: DLPack, https://dmlc.github.io/dlpack/
         """
         if stream is not None:
@@ -425,12 +425,12 @@ class Tensor(Operators):
         raise TypeError("a tensor is not an array in this process: call .numpy(), which waits for its value")
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Tensor:
-        """A NumPy scalar on the left of an operator; TypeError for anything else that NumPy asks."""
+        """An operator with a NumPy scalar on its left; TypeError for any other NumPy function."""
         op, left = operator_of(ufunc, method, inputs, options, self)
         return self._session.call(op, [left, self])[0]
 
     def __array_function__(self, function: Any, _types: Any, arguments: Any, named: Any, /) -> Any:
-        """The shape and the like, which NumPy may ask; TypeError for anything else."""
+        """Answer `numpy.shape` and the like; TypeError for any other NumPy function."""
         return about_meta(function, arguments, named)
 
     def __repr__(self) -> str:
@@ -443,7 +443,7 @@ class Tensor(Operators):
 
 
 def tensors_in(key: Any) -> list[Tensor]:
-    """The tensors that select, in an index."""
+    """The tensors in an index."""
     if type(key) is Tensor:
         return [key]
     return [entry for entry in key if isinstance(entry, Tensor)] if type(key) is tuple else []

@@ -1,4 +1,4 @@
-"""From the user's values to an upload: an array of their own, and a message that carries it."""
+"""From the user's values to an upload: a copy of the values, and a message that carries it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .outbox.outbox import Outbox
 
 
 def upload(outbox: Outbox, values: ArrayLike, home: str, dtype: Any) -> tuple[int, Meta]:
-    """Copy the values to where the machine takes them from: the new tensor's id and meta."""
+    """Copy the values to memory that the machine reads; returns the new tensor's id and meta."""
     try:
         source = values if isinstance(values, np.ndarray) else numbers_of(values, dtype)
         meta = Meta.of(source.shape, source.dtype.newbyteorder("=") if dtype is None else np.dtype(dtype))
@@ -36,7 +36,7 @@ def upload(outbox: Outbox, values: ArrayLike, home: str, dtype: Any) -> tuple[in
 
 
 def numbers_of(values: Any, dtype: Any) -> NDArray[Any]:
-    """What is no array yet, as one; TypeError for what holds no numbers, also where NumPy would make some of it."""
+    """The values as an array; TypeError unless they are numbers, also where NumPy would make numbers of them."""
     if dtype is not None and type(values) not in SCALARS:
         found = np.asarray(values)
         mixed = found.dtype.kind == "O"  # large ints, fractions; or None, which NumPy takes for NaN
@@ -46,12 +46,12 @@ def numbers_of(values: Any, dtype: Any) -> NDArray[Any]:
 
 
 def is_number(value: Any) -> bool:
-    """Does it say that it can be one?"""
+    """Does the value have a method that makes it a number?"""
     return any(hasattr(value, name) for name in ("__float__", "__complex__", "__index__"))
 
 
 def check_castable(given: np.dtype[Any], wanted: np.dtype[Any]) -> None:
-    """TypeError where a conversion would drop the imaginary parts without a word, or where elements are no numbers."""
+    """TypeError if a conversion would silently drop imaginary parts, or if the elements are not numbers."""
     if given.kind not in "biufc":
         raise TypeError(f"dtype {given} is not supported")
     if given.kind == "c" and wanted.kind not in "cb":

@@ -1,6 +1,6 @@
-"""Constants and dtypes of the namespace. float16 is ours: the standard has no half precision.
+"""Constants and dtypes of the namespace. float16 is an addition: the standard has no half precision.
 
-Apart from the functions, since a class that holds `bool` can no longer say `bool` in its annotations.
+They are apart from the functions, since annotations in a class with an attribute `bool` cannot name the type.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 class Constants:
     """The standard's constants, and the dtypes: NumPy's, as in NumPy's own namespace, and equal to `tensor.dtype`.
 
-    They are the types of NumPy's scalars. A `numpy.dtype` object would be equal to None, too, if it is float64's.
+    The dtypes are NumPy's scalar types, since the `numpy.dtype` object of float64 is also equal to None.
     """
 
     e: Final = math.e

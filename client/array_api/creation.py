@@ -1,4 +1,4 @@
-"""Creation functions. Tensors are made where they are to live: on `device`, else on the machine's first one."""
+"""Creation functions. A tensor is made on `device`, else on the machine's first device."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Creation(Functions):
         """A tensor of a Python number, a nested sequence of them, a NumPy array or other buffer, or of a tensor.
 
         A tensor that needs no conversion is returned as it is, unless `copy=True`; anything else is copied to its
-        device, so `copy=False` is a ValueError for it. TypeError for what holds no numbers. A real `dtype` drops
+        device, so `copy=False` raises ValueError. TypeError for values that are not numbers. A real `dtype` drops
         imaginary parts, with NumPy's ComplexWarning.
         """
         session = self._maker()
@@ -65,7 +65,7 @@ class Creation(Functions):
         x = own(session, obj)
         moves = device is not None and device_of(session, device) != x.device
         wanted = None if dtype is None else dtype_name(dtype, "asarray")
-        pending = x._meta is None and copy is not False  # then it is cast, which needs no wait for its dtype
+        pending = x._meta is None and copy is not False  # then x is cast, without waiting for its dtype
         casts = wanted is not None and (pending or wanted != x.dtype.name)
         if copy is False and (moves or casts):
             raise located(MetadataError("asarray: another dtype or device needs a copy", op="asarray"))
@@ -76,7 +76,7 @@ class Creation(Functions):
         return x.copy() if copy and not casts else x
 
     def empty(self, shape: Shape, *, dtype: DType | None = None, device: str | None = None) -> Tensor:
-        """A tensor of zeros: memory that others have used is never shown."""
+        """A tensor of zeros: old contents of memory are never exposed."""
         return self._create("empty", device, shape=shape, dtype=real(dtype))
 
     def empty_like(self, x: Tensor, /, *, dtype: DType | None = None, device: str | None = None) -> Tensor:
@@ -97,10 +97,10 @@ class Creation(Functions):
         return self._create("eye", device, n_rows=n_rows, n_cols=n_cols, k=k, dtype=real(dtype))
 
     def from_dlpack(self, x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Tensor:
-        """A tensor of what another library holds: anything with `__dlpack__` (NumPy, PyTorch, CuPy, JAX).
+        """A tensor of another library's array: any object with `__dlpack__` (NumPy, PyTorch, CuPy, JAX).
 
-        A tensor of this session is taken as it is, if `copy` allows. Everything else is copied through the host;
-        ValueError if `copy=False`, AttributeError if x does not speak DLPack.
+        A tensor of this session is returned as it is, if `copy` allows. Everything else is copied through the host;
+        ValueError if `copy=False`, AttributeError if x does not support DLPack.
         """
         session = self._maker()
         if isinstance(x, Tensor) and x._session is session:
@@ -112,9 +112,9 @@ class Creation(Functions):
     def full(
         self, shape: Shape, fill_value: Scalar | Tensor, *, dtype: DType | None = None, device: str | None = None
     ) -> Tensor:
-        """A tensor of one value, by default of its kind's default dtype.
+        """A tensor filled with one value; the dtype defaults to that of the value's kind.
 
-        The value may be a 0-d tensor, whose dtype and device it has unless others are given.
+        The value may be a 0-d tensor; then its dtype and device are the defaults.
         """
         if isinstance(fill_value, Tensor):
             return self._spread(fill_value, shape, dtype, device)
@@ -141,15 +141,15 @@ class Creation(Functions):
         device: str | None = None,
         endpoint: bool = True,
     ) -> Tensor:
-        """`num` evenly spaced numbers from start to stop, which is the last one if `endpoint`."""
+        """`num` evenly spaced numbers from start to stop, which is included if `endpoint`."""
         bounds = {"start": plain(start), "stop": plain(stop)}
         return self._create("linspace", device, **bounds, num=num, dtype=dtype, endpoint=endpoint)
 
     def meshgrid(self, *arrays: Tensor, indexing: Literal["xy", "ij"] = "xy") -> list[Tensor]:
         """Coordinate matrices of 1-d tensors: views, one per tensor, all of the grid's shape.
 
-        "xy" puts the first tensor along the second axis, "ij" along the first. ValueError for other dimensions, and if
-        the dtypes differ. Waits for shapes that data decide.
+        "xy" puts the first tensor along the second axis, "ij" along the first. ValueError unless all are 1-d and of one
+        dtype. Waits for data-dependent shapes.
         """
         if not isinstance(indexing, str) or indexing not in {"xy", "ij"}:
             raise located(MetadataError(f"meshgrid: indexing is 'xy' or 'ij', not {shown(indexing)}", op="meshgrid"))
@@ -193,7 +193,7 @@ class Creation(Functions):
         return self._like("zeros", x, dtype, device)
 
     def _stack(self, rows: Sequence[Any], dtype: DType | None, device: str | None) -> Tensor:
-        """A nested sequence in which tensors stand, put together on the device; it waits for none of them."""
+        """A nested sequence that contains tensors, stacked on the device without waiting for them."""
         parts = [self.asarray(each, dtype=dtype, device=device) for each in rows]
         if dtype is None and all(each._meta is not None for each in parts):
             common = np.result_type(*(each.dtype for each in parts))
@@ -201,7 +201,7 @@ class Creation(Functions):
         return self._call("stack", *parts)
 
     def _spread(self, value: Tensor, shape: Shape, dtype: DType | None, device: str | None) -> Tensor:
-        """A 0-d tensor's value everywhere; if data decide its shape, that of a tensor with one element."""
+        """A 0-d tensor's value everywhere; if its shape depends on data, the value of a tensor with one element."""
         value = self.asarray(value, dtype=dtype, device=device)
         if value._meta is None:
             value = value.reshape(())
@@ -214,7 +214,7 @@ class Creation(Functions):
         return session.call(name, operands, attributes, device=device_of(session, device))[0]
 
     def _like(self, name: str, x: Tensor, dtype: DType | None, device: str | None, *operands: Scalar) -> Tensor:
-        """From the meta alone where it is known: then the result waits for nothing, and moves nothing."""
+        """Create from x's meta alone, if known: then the result does not wait for x, and no bytes move."""
         session = self._session
         x = own(session, x)
         home = x.device if device is None else device_of(session, device)
@@ -226,24 +226,24 @@ class Creation(Functions):
 
 
 def buffered(values: Any) -> Any:
-    """bytes as the buffer of numbers that they are to the standard, and not as the text that they are to NumPy."""
+    """bytes as a buffer of numbers, as in the standard; NumPy would take them for text."""
     return memoryview(values) if isinstance(values, bytes) else values
 
 
 def first_tensor(values: Any) -> Tensor | None:
-    """The first tensor in the nested sequence, if there is one."""
+    """The first tensor in the nested sequence, or None."""
     if isinstance(values, list | tuple):
         return next((found for each in values if (found := first_tensor(each)) is not None), None)
     return values if isinstance(values, Tensor) else None
 
 
 def uncopied(function: str) -> MetadataError:
-    """Why `copy=False` is not possible."""
+    """The error for `copy=False`."""
     return located(MetadataError(f"{function}: without a copy nothing gets into a device's memory", op=function))
 
 
 def dtype_name(dtype: Any, function: str) -> str:
-    """The dtype's name; MetadataTypeError if it is none."""
+    """The dtype's name; MetadataTypeError if `dtype` is no dtype."""
     try:
         return check_dtype(dtype)
     except TypeError as error:
@@ -251,7 +251,7 @@ def dtype_name(dtype: Any, function: str) -> str:
 
 
 def real(dtype: DType | None) -> Any:
-    """The dtype, or the default one."""
+    """The dtype, float64 by default."""
     return "float64" if dtype is None else dtype
 
 

@@ -1,4 +1,4 @@
-"""Functions on dtypes. They look at metas only: none issues an op, but for `astype`."""
+"""Functions on dtypes. They read metas only; none but `astype` issues an op."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ KINDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class FloatInfo:
-    """Limits of a floating-point dtype, as Python numbers; of a complex one, those of its parts."""
+    """Limits of a floating-point dtype, as Python numbers; for a complex dtype, those of its parts."""
 
     bits: int
     eps: float
@@ -72,7 +72,7 @@ class DataTypes(Functions):
         return cast if same_place or device is None else cast.to_device(device)
 
     def can_cast(self, from_: DType | Tensor, to: DType, /) -> bool:
-        """Does a cast from one dtype to the other keep every value? As `numpy.can_cast`, and so across kinds, too."""
+        """Does a cast from one dtype to the other keep every value? As `numpy.can_cast`, also across kinds."""
         return np.can_cast(_dtype(from_, "can_cast"), _dtype(to, "can_cast"))
 
     def finfo(self, type: DType | Tensor, /) -> FloatInfo:  # noqa: A002 - the standard's name
@@ -89,7 +89,7 @@ class DataTypes(Functions):
         return IntegerInfo(int(found.bits), int(found.max), int(found.min), dtype)
 
     def isdtype(self, dtype: DType, kind: DType | str | tuple[DType | str, ...]) -> bool:
-        """Is it that dtype, or of that kind, or of one of several? float16 counts as "real floating"."""
+        """Is `dtype` equal to `kind`, or of that kind, or of one of several? float16 counts as "real floating"."""
         given = _dtype(dtype, "isdtype")
         return any(_is_of(given, each) for each in (kind if isinstance(kind, tuple) else (kind,)))
 
@@ -109,7 +109,7 @@ class DataTypes(Functions):
 
 
 def _dtype(given: Any, function: str) -> Resolved:
-    """The dtype of a tensor, or the one meant; MetadataTypeError if it is none."""
+    """The dtype of a tensor, or the given dtype; MetadataTypeError if it is none."""
     if isinstance(given, Tensor):
         return given.dtype
     return np.dtype(dtype_name(given, function))

@@ -1,6 +1,6 @@
 """Elementwise functions: one line each, and all but `clip` made from two patterns.
 
-They take what the operators take, by the same short way: `xp.add(x, y)` costs what `x + y` does.
+They take the same operands as the operators, on the same fast path: `xp.add(x, y)` costs as much as `x + y`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ F = TypeVar("F", bound=Callable[..., Tensor])
 
 
 def unary(name: str) -> Unary:
-    """The function of that op, with one tensor."""
+    """The function for an op of one tensor."""
     op = REGISTRY[name]
 
     def function(self: Functions, x: Tensor, /) -> Tensor:
@@ -38,7 +38,7 @@ def unary(name: str) -> Unary:
 
 
 def binary(name: str) -> Binary:
-    """The function of that op, with two operands, one of which may be a Python scalar."""
+    """The function for an op of two operands, one of which may be a Python scalar."""
     op = REGISTRY[name]
 
     def function(self: Functions, x1: Operand, x2: Operand, /) -> Tensor:
@@ -53,7 +53,7 @@ def binary(name: str) -> Binary:
 
 
 def named(function: F, op: OpDef) -> F:
-    """The function with the op's name and text."""
+    """The function with the op's name and summary."""
     function.__name__, function.__qualname__, function.__doc__ = op.name, f"Elementwise.{op.name}", op.summary
     return function
 
@@ -70,14 +70,14 @@ def operand(value: Any, name: str) -> Any:
 
 
 def check_real(x: Tensor) -> None:
-    """MetadataTypeError if it is known not to be of real numbers."""
+    """MetadataTypeError if the dtype of x is known and not real."""
     if x._meta is not None and x.dtype.name not in kinds.REAL:
         message = f"clip: not defined for {x.dtype.name}: it takes real-valued dtypes"
         raise located(MetadataTypeError(message, op="clip"))
 
 
 class Elementwise(Functions):
-    """The elementwise functions, with broadcasting and promotion as the standard has them."""
+    """The elementwise functions, with the standard's broadcasting and promotion."""
 
     abs = unary("abs")
     acos = unary("acos")
@@ -157,7 +157,7 @@ class Elementwise(Functions):
         low = None if min is None else operand(min, "clip")
         high = None if max is None else operand(max, "clip")
         if low is None or high is None:
-            check_real(own(self._session, x))  # the other ops take more
+            check_real(own(self._session, x))  # the other ops take more dtypes
         if low is None and high is None:
             return x.copy()
         if high is None:

@@ -1,4 +1,4 @@
-"""DLPack: what comes from other libraries. What goes to them is `Tensor.__dlpack__`."""
+"""DLPack: import from other libraries. `Tensor.__dlpack__` exports to them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ CPU = (1, 0)  # kDLCPU, device 0
 
 
 def host_array(exporter: Any) -> NDArray[Any]:
-    """The values of an array of another library, on the host; AttributeError if it does not speak DLPack.
+    """The values of an array of another library, on the host; AttributeError if it does not support DLPack.
 
-    An array on a GPU is fetched by its own method where it has one, else asked for a host copy, as DLPack 1 has it.
-    BufferError for what cannot be exported, and for dtypes that NumPy does not have (bfloat16).
+    An array on a GPU is fetched by its own method if it has one, else asked for a host copy, as DLPack 1 defines it.
+    BufferError for an array that cannot be exported, and for dtypes that NumPy does not have (bfloat16).
     """
     kind, _ = exporter.__dlpack_device__()
     if int(kind) == CPU[0]:
@@ -27,7 +27,7 @@ def host_array(exporter: Any) -> NDArray[Any]:
 
 
 def imported(exporter: Any, **options: Any) -> NDArray[Any]:
-    """What NumPy makes of an exporter on the host."""
+    """The exporter's values on the host, as a NumPy array."""
     try:
         return np.from_dlpack(exporter, **options)
     except RuntimeError as error:  # NumPy's, for the dtypes that it does not have

@@ -16,8 +16,8 @@ Norm: TypeAlias = Literal["backward", "ortho", "forward"]
 class Fft(Functions):
     """Fourier transforms, their frequencies, and shifts of spectra.
 
-    Along an axis, x is padded with zeros or cut to the length given. `norm` says what is divided by the number of
-    points: the inverse transform ("backward"), the other one ("forward"), or each by its root ("ortho"). TypeError for
+    Along an axis, x is padded with zeros or cut to the length given. `norm` says which transform is divided by the
+    number of points: the inverse ("backward"), the other ("forward"), or each by the root ("ortho"). TypeError for
     dtypes that a transform does not take, ValueError for lengths below one, IndexError for axes that x does not have.
     """
 
@@ -36,7 +36,7 @@ class Fft(Functions):
         return self._call("rfft", x, n=n, axis=axis, norm=norm)
 
     def irfft(self, x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
-        """Inverse of `rfft`: `n` real points, 2 * (m - 1) by default for m points of x. Give an odd `n` to get one."""
+        """Inverse of `rfft`: `n` real points, by default 2 * (m - 1) for m points of x. Pass `n` if it is odd."""
         return self._call("irfft", x, n=n, axis=axis, norm=norm)
 
     def hfft(self, x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
@@ -44,7 +44,7 @@ class Fft(Functions):
         return self._call("hfft", x, n=n, axis=axis, norm=norm)
 
     def ihfft(self, x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
-        """Inverse of `hfft`: of `n` real points, the first n//2 + 1 points of a signal with Hermitian symmetry."""
+        """Inverse of `hfft`: the first n//2 + 1 points of a signal with Hermitian symmetry, from `n` real points."""
         return self._call("ihfft", x, n=n, axis=axis, norm=norm)
 
     # --- along several axes
@@ -125,7 +125,7 @@ class Fft(Functions):
         return self._call("fftshift", x, axes=_as_axes(axes))
 
     def ifftshift(self, x: Tensor, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
-        """Inverse of `fftshift`, from which it differs where an axis has an odd length."""
+        """Inverse of `fftshift`; the two differ along axes of odd length."""
         return self._call("ifftshift", x, axes=_as_axes(axes))
 
 

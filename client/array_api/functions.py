@@ -1,4 +1,4 @@
-"""What the families of functions of a namespace share: the session whose tensors they take."""
+"""The base class of a namespace's families of functions: it holds the session whose tensors they take."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Functions:
-    """A family of functions, as methods: `_session` is where they issue their ops."""
+    """A family of functions, as methods that issue their ops on `_session`."""
 
     _session: Session
 
@@ -40,9 +40,9 @@ class Functions:
         return self._session.call(name, operands, attributes or None)
 
     def _fitting(self, x: Any, dtype: Any) -> Any:
-        """A tensor or an array that is to be computed in another dtype: its real part, if that dtype is real.
+        """x, or its real part, with a warning, if x is complex and is to be computed in a real dtype.
 
-        NumPy does so, with a warning, wherever it is given a dtype; the standard forbids it to `astype` alone.
+        NumPy does so wherever it is given a dtype; the standard forbids it for `astype` alone.
         """
         if dtype is None or (isinstance(x, Tensor) and x._meta is None) or not is_complex(x) or not is_real(dtype):
             return x
@@ -50,7 +50,7 @@ class Functions:
         return self._call("real", x) if isinstance(x, Tensor) else x.real
 
     def __copy__(self) -> Self:
-        """Itself, as with modules' functions: a copy of an object keeps the functions in it."""
+        """The object itself, as for functions of a module: a copy of their holder shares them."""
         return self
 
     def __deepcopy__(self, _memo: object) -> Self:
@@ -61,12 +61,12 @@ class Functions:
 
 
 def is_complex(x: Any) -> bool:
-    """Is it a tensor or an array of complex numbers?"""
+    """Is x a tensor or an array of complex numbers?"""
     return isinstance(x, Tensor | np.ndarray) and x.dtype.kind == "c"
 
 
 def is_real(dtype: Any) -> bool:
-    """Is it a dtype of real numbers? What is no dtype at all is refused elsewhere."""
+    """Is `dtype` one of real numbers? False for something that is no dtype, which is refused elsewhere."""
     try:
         return check_dtype(dtype) in REAL
     except TypeError:

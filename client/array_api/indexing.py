@@ -1,4 +1,4 @@
-"""Indexing functions: elements by positions that are themselves in a tensor."""
+"""Indexing functions: elements at positions that a tensor holds."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from .functions import Functions
 
 
 class Indexing(Functions):
-    """take take_along_axis. A position out of bounds is the result's error; a negative one counts from the end."""
+    """take take_along_axis. Reading the result raises for positions out of bounds; negative ones count from the end."""
 
     def take(self, x: Tensor, indices: Tensor, /, *, axis: int | None = None) -> Tensor:
-        """The elements at those positions along `axis`, which a 1-d x need not name.
+        """The elements at those positions along `axis`, which may be left out if x is 1-d.
 
-        `indices` is a 1-d tensor of integers, whose size the axis gets: TypeError or ValueError otherwise.
+        `indices` is a 1-d tensor of integers, and the axis gets its size; otherwise TypeError or ValueError.
         """
         return self._call("take", x, indices, axis=axis)
 

@@ -24,15 +24,15 @@ class NamespaceInfo(Functions):
     """The standard's inspection functions."""
 
     def capabilities(self) -> dict[str, Any]:
-        """Masks select, data may decide shapes, and a tensor has at most 64 dimensions."""
+        """Boolean indexing and data-dependent shapes are supported; a tensor has at most 64 dimensions."""
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": MAX_NDIM}
 
     def default_device(self) -> str:
-        """Where creation functions put tensors unless told otherwise: the machine's first device."""
+        """The device on which creation functions put tensors by default: the machine's first one."""
         return device_of(self._session, None)
 
     def default_dtypes(self, *, device: str | None = None) -> dict[str, DType]:
-        """The dtype of each kind that Python numbers get; the same on every device."""
+        """The default dtype of each kind; the same on every device."""
         device_of(self._session, device)
         return {kind: np.dtype(name) for kind, name in _DEFAULTS.items()}
 

@@ -1,9 +1,8 @@
 """Linear algebra: four functions of the main namespace, and the `linalg` extension.
 
-Matrices are the last two axes of a tensor, and all axes before them are a stack. LAPACK has no half precision: what
-solves or decomposes takes float32, float64, complex64 and complex128. A matrix that has no inverse, no Cholesky factor
-or, because of a NaN or an infinity, no eigenvalues or singular values is known only once the op has run: reading the
-result raises then.
+Matrices are the last two axes of a tensor, and all axes before them are a stack. LAPACK has no half precision, so
+functions that solve or decompose take float32, float64, complex64 and complex128. Reading the result raises if a matrix
+turns out to have no inverse, no Cholesky factor or, because of a NaN or an infinity, no eigenvalues or singular values.
 """
 
 from __future__ import annotations
@@ -53,8 +52,8 @@ class LinearAlgebra(Functions):
     def matmul(self, x1: Tensor, x2: Tensor, /) -> Tensor:
         """Matrix product, over stacks that broadcast.
 
-        A 1-d x1 is a row, a 1-d x2 is a column, and the axis it gains vanishes from the result. ValueError for 0-d
-        operands, and if x1 has not as many columns as x2 has rows.
+        A 1-d x1 is a row, a 1-d x2 is a column, and the added axis is removed from the result. ValueError for 0-d
+        operands, and unless x1 has as many columns as x2 has rows.
         """
         return self._call("matmul", x1, x2)
 
@@ -65,15 +64,15 @@ class LinearAlgebra(Functions):
     def tensordot(self, x1: Tensor, x2: Tensor, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
         """Sums of products over axes of x1 and axes of x2, which are equal in size.
 
-        `axes`: so many last axes of x1 and first ones of x2, in order; or the axes of x1 and those of x2 that go with
-        them. The result has the other axes of x1, then the other axes of x2.
+        `axes`: the number of last axes of x1 and first axes of x2, in order; or the axes of x1 and the matching axes of
+        x2. The result has the other axes of x1, then the other axes of x2.
         """
         return self._call("tensordot", x1, x2, axes=axes)
 
     def vecdot(self, x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
         """Dot products of vectors along an axis: sums of conj(x1) * x2.
 
-        `axis` is negative, and both have it in the same size; the other axes broadcast.
+        `axis` is negative, and of the same size in both; the other axes broadcast.
         """
         return self._call("vecdot", x1, x2, axis=axis)
 
@@ -125,7 +124,7 @@ class Linalg(LinearAlgebra):
     def slogdet(self, x: Tensor, /) -> SlogdetResult:
         """Signs (...) of the determinants, and natural logarithms (...), real, of their absolute values.
 
-        Where `det` would overflow or underflow. 0 and -inf for a singular matrix.
+        For determinants that overflow or underflow. 0 and -inf for a singular matrix.
         """
         return SlogdetResult(*self._call_all("slogdet", x))
 

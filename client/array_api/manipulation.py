@@ -23,9 +23,9 @@ class Manipulation(Functions):
     tile unstack."""
 
     def broadcast_arrays(self, *arrays: Tensor) -> list[Tensor]:
-        """The tensors repeated to the one shape that they all broadcast to; ValueError if there is none.
+        """The tensors broadcast to their common shape; ValueError if there is none.
 
-        Waits for shapes that data decide.
+        Waits for data-dependent shapes.
         """
         tensors = [own(self._session, each) for each in arrays]
         try:
@@ -35,18 +35,18 @@ class Manipulation(Functions):
         return [self._call("broadcast_to", each, shape=shape) for each in tensors]
 
     def broadcast_to(self, x: Tensor, /, shape: tuple[int, ...]) -> Tensor:
-        """x repeated to that shape; ValueError if it does not broadcast to it."""
+        """x broadcast to `shape`; ValueError if that is not possible."""
         return self._call("broadcast_to", x, shape=shape)
 
     def concat(self, arrays: tuple[Tensor, ...] | list[Tensor], /, *, axis: int | None = 0) -> Tensor:
-        """The tensors one after the other along `axis`; if it is None, their elements in C order as a 1-d tensor.
+        """The tensors joined along `axis`; if `axis` is None, their elements in C order as a 1-d tensor.
 
         ValueError if shapes differ outside of the axis, TypeError if dtypes do not promote.
         """
         return self._call("concat", *self._sequence("concat", arrays), axis=axis)
 
     def expand_dims(self, x: Tensor, /, *, axis: int = 0) -> Tensor:
-        """x with a new axis of size one, at that place of the result; IndexError if it has no such place."""
+        """x with a new axis of size one at place `axis` of the result; IndexError if there is no such place."""
         return self._call("expand_dims", x, axis=axis)
 
     def flip(self, x: Tensor, /, *, axis: Axes | None = None) -> Tensor:
@@ -61,14 +61,14 @@ class Manipulation(Functions):
         return self._call("moveaxis", x, source=source, destination=destination)
 
     def permute_dims(self, x: Tensor, /, axes: tuple[int, ...]) -> Tensor:
-        """Axis i of the result is axis `axes[i]` of x; ValueError unless `axes` names each once."""
+        """Axis i of the result is axis `axes[i]` of x; ValueError unless `axes` names each axis once."""
         return self._call("permute_dims", x, axes=axes)
 
     def repeat(self, x: Tensor, repeats: int | Tensor, /, *, axis: int | None = None) -> Tensor:
-        """Each element that many times, along `axis`; if it is None, the elements in C order as a 1-d tensor.
+        """Each element repeated along `axis`; if `axis` is None, the elements in C order as a 1-d tensor.
 
-        Counts in a tensor of integers, one per element or one for all, decide the result's shape: whoever asks for
-        that waits. ValueError for negative counts; in a tensor they are the result's error.
+        Counts in a tensor of integers, one per element or one for all, make the result's shape data-dependent: reading
+        it waits. ValueError for negative counts; if a tensor holds them, reading the result raises.
         """
         if isinstance(repeats, Tensor):
             return self._call("repeat_each", x, repeats, axis=axis)
@@ -77,15 +77,15 @@ class Manipulation(Functions):
     def reshape(self, x: Tensor, /, shape: tuple[int, ...], *, copy: bool | None = None) -> Tensor:
         """The elements in C order in another shape, of which one dimension may be -1; ValueError if they do not fit.
 
-        Values are independent whatever `copy` says. With False it is the result's error if the elements do not lie in
-        memory in a way that allows for the new shape.
+        Values are independent for every `copy`. With False, reading the result raises if the elements' layout in memory
+        does not allow for the new shape.
         """
         return self._call("reshape", x, shape=shape, copy=copy)
 
     def roll(self, x: Tensor, /, shift: Axes, *, axis: Axes | None = None) -> Tensor:
-        """The elements moved by `shift` along the axes, or in C order; what leaves comes in at the other end.
+        """The elements moved by `shift` along the axes, or in C order; those moved out at one end come in at the other.
 
-        Several shifts need as many axes: ValueError. IndexError for axes that do not exist.
+        ValueError for several shifts without as many axes, IndexError for axes that do not exist.
         """
         return self._call("roll", x, shift=shift, axis=axis)
 
@@ -94,21 +94,21 @@ class Manipulation(Functions):
         return self._call("squeeze", x, axis=axis)
 
     def stack(self, arrays: tuple[Tensor, ...] | list[Tensor], /, *, axis: int = 0) -> Tensor:
-        """The tensors side by side along a new axis, at that place of the result.
+        """The tensors joined along a new axis, at place `axis` of the result.
 
         ValueError if shapes differ, TypeError if dtypes do not promote.
         """
         return self._call("stack", *self._sequence("stack", arrays), axis=axis)
 
     def tile(self, x: Tensor, repetitions: tuple[int, ...], /) -> Tensor:
-        """x side by side with itself, that many times along each axis; missing axes and repetitions are ones in front.
+        """x repeated as a whole, that many times along each axis; missing axes and repetitions count as ones in front.
 
         ValueError for negative repetitions.
         """
         return self._call("tile", x, repetitions=repetitions)
 
     def unstack(self, x: Tensor, /, *, axis: int = 0) -> tuple[Tensor, ...]:
-        """The slices of x along `axis`, without it; IndexError if it does not exist. Waits if data decide x's shape."""
+        """The slices of x along `axis`, without it; IndexError if it does not exist. Waits if x's shape is unknown."""
         shape = own(self._session, x).shape
         try:
             place = normal_axis(check_int(axis), len(shape))
@@ -125,5 +125,5 @@ class Manipulation(Functions):
             raise self._refusal(function, error) from None
 
     def _refusal(self, function: str, error: Exception) -> MetadataError:
-        """What is wrong with the arguments of a function that is several ops, with the user's line."""
+        """The error, with the user's line, for wrong arguments of a function that issues several ops."""
         return located(metadata_error(error, f"{function}: {error}", function))

@@ -1,7 +1,7 @@
 """The namespace of the Python array API standard: `session.xp`, and `tensord.array_api` for the default session.
 
-The functions are methods, by families; a namespace is all of them on one session. It is a module object, since that
-is what users of the standard expect, and since the module `tensord.array_api` itself has to be one.
+The functions are methods, grouped in families; a namespace has all of them, on one session. A namespace is a module
+object, as users of the standard expect, and as the module `tensord.array_api` has to be.
 Source: https://data-apis.org/array-api/2024.12/
 """
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 VERSION: Final = "2024.12"
 VERSIONS: Final = ("2021.12", "2022.12", "2023.12", VERSION)
 NAME: Final = f"{__name__.partition('.')[0]}.array_api"
-_opening: Final = ProcessLock()  # the default session; a signal handler may need it, too, where it is being opened
+_opening: Final = ProcessLock()  # of the default session; re-entrant, since a signal handler may open it, too
 
 
 class Main(
@@ -86,13 +86,13 @@ class Namespace(ModuleType, Main):
 class DefaultNamespace(Namespace):
     """The module `tensord.array_api`: the namespace of the default session, which connects when it is first needed.
 
-    That session is `tensord.connect()`: at $TENSORD_ADDRESS, else on a running daemon, else embedded. A process has
-    one, whoever comes first. Once it has ended, or belongs to the parent of a fork, the next creation function opens
-    another one in the same place, ConnectionLost if no daemon is there any more; the tensors of the old one are lost.
+    That session is `tensord.connect()`: at $TENSORD_ADDRESS, else on a running daemon, else embedded. A process has one
+    default session. Once it has ended, or belongs to the parent of a fork, the next creation function opens another in
+    the same place, or raises ConnectionLost if no daemon is there any more. The tensors of the old session are lost.
     """
 
     def __getattr__(self, name: str) -> Any:
-        if name != "_session":  # which is not there before it is needed
+        if name != "_session":  # `_session` is not there before it is needed
             raise AttributeError(f"module {NAME!r} has no attribute {name!r}", name=name, obj=self)
         return self._maker()
 
@@ -105,14 +105,14 @@ class DefaultNamespace(Namespace):
             session: Session | None = self.__dict__.get("_session")
             if session is None or session.closed:  # else another thread has been here
                 address = find_address() or self.__dict__.get("_address")
-                session = connect(address)  # a daemon's place is not taken by a machine in this process
+                session = connect(address)  # a lost daemon is not replaced by a machine in this process
                 self._address = address
                 session._namespace = lambda: self
                 self._session = session
         return session
 
     def __reduce__(self) -> Any:
-        """As a module: by name. Where it is unpickled, it is the default session there."""
+        """Pickle by name, as a module: unpickled, it is the default namespace of that process."""
         return import_module, (NAME,)
 
     def __repr__(self) -> str:
@@ -120,7 +120,7 @@ class DefaultNamespace(Namespace):
 
 
 class Following:
-    """An extension of the default namespace: its session is the namespace's, whichever that is by now."""
+    """An extension of the default namespace: its session is the namespace's current one."""
 
     def __init__(self, namespace: DefaultNamespace, name: str) -> None:
         self._namespace = namespace

@@ -18,14 +18,14 @@ class Searching(Functions):
     def argmax(self, x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
         """The position of the first largest element along an axis; over all axes (None), counted in C order.
 
-        A NaN counts as the largest. ValueError if there is nothing to choose from.
+        A NaN counts as the largest. ValueError if there are no elements.
         """
         return self._call("argmax", x, axis=axis, keepdims=keepdims)
 
     def argmin(self, x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
         """The position of the first smallest element along an axis; over all axes (None), counted in C order.
 
-        A NaN counts as the smallest. ValueError if there is nothing to choose from.
+        A NaN counts as the smallest. ValueError if there are no elements.
         """
         return self._call("argmin", x, axis=axis, keepdims=keepdims)
 
@@ -38,7 +38,7 @@ class Searching(Functions):
     def nonzero(self, x: Tensor, /) -> tuple[Tensor, ...]:
         """The positions of the elements that are not zero, in C order: a 1-d tensor for each dimension of x.
 
-        Their length is known when they are made. Waits if x is of unknown shape itself. ValueError for a 0-d tensor.
+        Their length is known once they are computed. Waits if the shape of x is unknown. ValueError for a 0-d tensor.
         """
         rows = self._call("nonzero", x)
         return tuple(self._call("getitem", rows, index=row) for row in range(x.ndim))
@@ -46,14 +46,14 @@ class Searching(Functions):
     def searchsorted(
         self, x1: Tensor, x2: Tensor, /, *, side: Literal["left", "right"] = "left", sorter: Tensor | None = None
     ) -> Tensor:
-        """Where to insert each element of x2 into the 1-d x1 to keep it sorted: before equal ones, or behind.
+        """Positions at which to insert the elements of x2 in the 1-d x1 to keep it sorted: before equal ones or after.
 
-        x1 is in ascending order, or x1[sorter] is: a tensor of integers of x1's shape. NaNs are last, as in `sort`. A
-        sorter with a position that x1 does not have is an error of the result.
+        x1 is in ascending order, or x1[sorter] is, with `sorter` a tensor of integers of x1's shape. NaNs are last, as
+        in `sort`. Reading the result raises if `sorter` has a position out of bounds.
         """
         operands = (x1, x2) if sorter is None else (x1, x2, sorter)
         return self._call("searchsorted", *operands, side=side)
 
     def where(self, condition: Tensor, x1: Tensor | Scalar, x2: Tensor | Scalar, /) -> Tensor:
-        """x1 where the condition (of bools) holds, else x2; they broadcast, and a Python scalar takes the dtype."""
+        """x1 where the bool condition holds, else x2. All three broadcast; a Python scalar takes the other's dtype."""
         return self._call("where", condition, operand(x1, "where"), operand(x2, "where"))

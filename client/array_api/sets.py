@@ -1,7 +1,7 @@
-"""Set functions. Distinct elements are those that compare unequal: every NaN is, and 0.0 is one with -0.0.
+"""Set functions. Elements are distinct if they compare unequal: every NaN is distinct, 0.0 and -0.0 are one element.
 
-How many there are, the data decide: the shapes of such results are known when they are made. They are 1-d and
-sorted.
+The number of distinct elements depends on the data, so the shapes of such results are known once they are computed.
+Distinct elements are 1-d and sorted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class UniqueAllResult(NamedTuple):
-    """What `unique_all` gives."""
+    """The result of `unique_all`."""
 
     values: Tensor
     indices: Tensor
@@ -24,14 +24,14 @@ class UniqueAllResult(NamedTuple):
 
 
 class UniqueCountsResult(NamedTuple):
-    """What `unique_counts` gives."""
+    """The result of `unique_counts`."""
 
     values: Tensor
     counts: Tensor
 
 
 class UniqueInverseResult(NamedTuple):
-    """What `unique_inverse` gives."""
+    """The result of `unique_inverse`."""
 
     values: Tensor
     inverse_indices: Tensor
@@ -41,7 +41,7 @@ class Sets(Functions):
     """unique_all, unique_counts, unique_inverse, unique_values."""
 
     def unique_all(self, x: Tensor, /) -> UniqueAllResult:
-        """The distinct elements of x; where each occurs first; the position among them of each element; their counts.
+        """The distinct elements of x, their first positions, the position of each element of x among them, the counts.
 
         Positions count in C order and are int64, as counts are; `inverse_indices` has the shape of x.
         """
@@ -52,7 +52,7 @@ class Sets(Functions):
         return UniqueCountsResult(*self._call_all("unique_counts", x))
 
     def unique_inverse(self, x: Tensor, /) -> UniqueInverseResult:
-        """The distinct elements of x, and the int64 position among them of each element, in the shape of x."""
+        """The distinct elements of x, and the int64 position of each element among them, in the shape of x."""
         return UniqueInverseResult(*self._call_all("unique_inverse", x))
 
     def unique_values(self, x: Tensor, /) -> Tensor:

@@ -14,7 +14,7 @@ class Sorting(Functions):
     """argsort, sort. NaN counts as the largest number; complex numbers are ordered by real, then imaginary part."""
 
     def argsort(self, x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
-        """The positions, int64, that sort x along an axis; with `stable`, those of equal elements in their order.
+        """The int64 positions that sort x along an axis; with `stable`, equal elements keep their order.
 
         IndexError for an axis that x does not have; a 0-d tensor has none.
         """

@@ -15,9 +15,9 @@ Axes: TypeAlias = int | tuple[int, ...] | None
 class Statistical(Functions):
     """cumulative_prod, cumulative_sum, max, mean, min, prod, std, sum, var.
 
-    `axis` is what is reduced: one axis, several, or all (None). Reduced axes stay, with size one, if `keepdims`. NaN
-    propagates. Sums and products of integers are of 64 bits unless `dtype` names another dtype, which the elements are
-    cast to first. IndexError for an axis that x does not have.
+    `axis` names the axes to reduce: one, several, or all (None). With `keepdims`, reduced axes stay with size one. NaN
+    propagates. Sums and products of integers have 64 bits unless `dtype` names another dtype, to which the elements are
+    cast first. IndexError for an axis that x does not have.
     """
 
     def cumulative_prod(
@@ -25,7 +25,7 @@ class Statistical(Functions):
     ) -> Tensor:
         """Products of the elements up to each one along an axis; with `include_initial`, a 1 before the first.
 
-        The axis may be left out for 1-d tensors alone (ValueError).
+        ValueError if the axis is left out and x is not 1-d.
         """
         return self._call(
             "cumulative_prod", self._fitting(x, dtype), axis=axis, dtype=dtype, include_initial=include_initial
@@ -36,26 +36,26 @@ class Statistical(Functions):
     ) -> Tensor:
         """Sums of the elements up to each one along an axis; with `include_initial`, a 0 before the first.
 
-        The axis may be left out for 1-d tensors alone (ValueError).
+        ValueError if the axis is left out and x is not 1-d.
         """
         return self._call(
             "cumulative_sum", self._fitting(x, dtype), axis=axis, dtype=dtype, include_initial=include_initial
         )
 
     def max(self, x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-        """The largest element. ValueError if there is nothing to choose from."""
+        """The largest element. ValueError if there are no elements."""
         return self._call("max", x, axis=axis, keepdims=keepdims)
 
     def mean(self, x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-        """The arithmetic mean, NaN of nothing; float64 for integers. NaN stays in its part of a complex number."""
+        """The arithmetic mean, NaN of no elements; float64 for integers. NaN stays in its part of a complex number."""
         return self._call("mean", x, axis=axis, keepdims=keepdims)
 
     def min(self, x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-        """The smallest element. ValueError if there is nothing to choose from."""
+        """The smallest element. ValueError if there are no elements."""
         return self._call("min", x, axis=axis, keepdims=keepdims)
 
     def prod(self, x: Tensor, /, *, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
-        """The product, 1 of nothing. A real `dtype` drops imaginary parts, with NumPy's warning."""
+        """The product, 1 for no elements. A real `dtype` drops imaginary parts, with NumPy's warning."""
         return self._call("prod", self._fitting(x, dtype), axis=axis, dtype=dtype, keepdims=keepdims)
 
     def std(self, x: Tensor, /, *, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
@@ -63,7 +63,7 @@ class Statistical(Functions):
         return self._call("std", x, axis=axis, correction=correction, keepdims=keepdims)
 
     def sum(self, x: Tensor, /, *, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
-        """The sum, 0 of nothing. A real `dtype` drops imaginary parts, with NumPy's warning."""
+        """The sum, 0 for no elements. A real `dtype` drops imaginary parts, with NumPy's warning."""
         return self._call("sum", self._fitting(x, dtype), axis=axis, dtype=dtype, keepdims=keepdims)
 
     def var(self, x: Tensor, /, *, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:

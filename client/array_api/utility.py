@@ -16,19 +16,19 @@ class Utility(Functions):
     """all, any, diff."""
 
     def all(self, x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-        """Are all elements along the axes (None: all) true? What is not zero is, NaN included; so is nothing at all."""
+        """Are all elements along the axes (None: all) true? Non-zero is true, NaN included; True for no elements."""
         return self._call("all", x, axis=axis, keepdims=keepdims)
 
     def any(self, x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-        """Is an element along the axes (None: all) true? What is not zero is, NaN included."""
+        """Is any element along the axes (None: all) true? Non-zero is true, NaN included."""
         return self._call("any", x, axis=axis, keepdims=keepdims)
 
     def diff(
         self, x: Tensor, /, *, axis: int = -1, n: int = 1, prepend: Tensor | None = None, append: Tensor | None = None
     ) -> Tensor:
-        """Differences of neighbours along an axis, `n` times over, after tensors were joined to its ends.
+        """Differences of neighbours along an axis, taken `n` times, after `prepend` and `append` are joined to it.
 
-        What is joined has the shape of x but for the axis, and a dtype that promotes with it. ValueError for other
+        These have the shape of x except along the axis, and a dtype that promotes with x's. ValueError for other
         shapes and negative `n`, IndexError for an axis that x does not have.
         """
         joined = [end for end in (prepend, append) if end is not None]

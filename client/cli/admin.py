@@ -21,9 +21,9 @@ def add(app: typer.Typer) -> None:
 
 
 def status(address: Address = None, as_json: Json = False) -> None:
-    """Show how the daemon is: memory, instructions, what hangs.
+    """Show the daemon's health: memory, instructions, hanging kernels.
 
-    With recent errors, and the lines of your programs that they came from.
+    Also recent errors, with the lines of your programs that caused them.
 
     Example: tensord status
     """
@@ -38,7 +38,7 @@ def status(address: Address = None, as_json: Json = False) -> None:
 
 
 def summary(found: Mapping[str, Any]) -> list[str]:
-    """The counters of a status, in lines."""
+    """The counters of a status, as lines of text."""
     done, trace = found["instructions"], found["trace"]
     kept = f"{count(trace['records'])} of {count(trace['capacity'])} records, {count(trace['dropped'])} older ones lost"
     ended = f"{count(done['retired'])} done, {count(done['failed'])} of them failed"
@@ -83,7 +83,7 @@ def _show_troubles(found: Mapping[str, Any]) -> None:
 
 
 def sessions(address: Address = None, as_json: Json = False) -> None:
-    """List who is connected and what they hold.
+    """List the connected sessions and what they hold.
 
     Example: tensord sessions --json | jq '.[] | select(.errors > 0)'
     """
@@ -118,9 +118,9 @@ def _session_row(one: Mapping[str, Any]) -> tuple[str, ...]:
 
 def tensors(
     address: Address = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Only so many, the largest ones.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Only this many, the largest ones.")] = 20,
     session: Annotated[int, typer.Option(min=0, help="Only those of this session; 0 for all.")] = 0,
-    device: Annotated[str, typer.Option(help="Only those that live there or have a copy there.")] = "",
+    device: Annotated[str, typer.Option(help="Only those with their home or a copy there.")] = "",
     as_json: Json = False,
 ) -> None:
     """List the largest tensors, and where their copies are.
@@ -205,7 +205,7 @@ def _show_device(one: Mapping[str, Any]) -> None:
 
 
 def options(given: Mapping[str, Any]) -> str:
-    """`workers=2, memory=...`, without what is empty or shown elsewhere."""
+    """`workers=2, memory=...`, without options that are empty or shown elsewhere."""
     nothing: tuple[object, ...] = ([], (), "", None)
     shown = {name: value for name, value in given.items() if value not in nothing and name != "missing"}
     bytes_of = ("memory", "cache")
@@ -213,7 +213,7 @@ def options(given: Mapping[str, Any]) -> str:
 
 
 def doing(stream: Mapping[str, Any]) -> str:
-    """What a stream does: `idle`, or what runs since when, and how many stand behind it."""
+    """What a stream does: `idle`, or the running instruction, for how long, and how many are queued behind it."""
     queued = stream["queued"] + stream["backlog"]
     now = stream["running"]
     if now is None:

@@ -1,4 +1,4 @@
-"""Where the command line's answers come from: a running daemon, found by address, environment or default."""
+"""Questions to a running daemon, which is found by address, environment or default."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NOBODY = "no daemon is running here; start one with `tensord serve`, or name one
 
 @contextmanager
 def connected(address: str | None) -> Iterator[Session]:
-    """A session with the daemon, for a while. ConnectionLost, saying what to do, if there is none."""
+    """A session with the daemon, closed at the end. ConnectionLost, saying what to do, if no daemon runs."""
     from ..connect import connect
 
     with connect(address or running(), name="tensord") as session:
@@ -35,7 +35,7 @@ def connected(address: str | None) -> Iterator[Session]:
 
 
 def running() -> str:
-    """The address of the daemon that runs. ConnectionLost if none does."""
+    """The address of the running daemon. ConnectionLost if there is none."""
     from ...interpreter.wire.addresses import find_daemon
 
     found = find_daemon()
@@ -51,5 +51,5 @@ def ask(address: str | None, what: str, *arguments: Any) -> Any:
 
 
 def print_json(value: object) -> None:
-    """For programs, on one line."""
+    """Print the value as JSON, on one line."""
     typer.echo(json.dumps(value, default=str))

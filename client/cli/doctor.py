@@ -1,4 +1,4 @@
-"""`tensord doctor`: find the usual troubles and say what to do about each. Works with no daemon running."""
+"""`tensord doctor`: find common problems and say what to do about each. Works without a running daemon."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .doctor_gpu import check_gpu
 from .figures import duration, plural
 
 Deep = Annotated[
-    bool, typer.Option("--deep", help="Check a running daemon's invariants, too; it serves nobody meanwhile.")
+    bool, typer.Option("--deep", help="Check a running daemon's invariants, too; it serves no client meanwhile.")
 ]
 
 
@@ -27,7 +27,7 @@ def add(app: typer.Typer) -> None:
 
 
 def doctor(address: Address = None, as_json: Json = False, deep: Deep = False) -> None:
-    """Find the usual troubles, and say what to do.
+    """Find common problems, and say what to do.
 
     Exits with 1 if something is wrong; warnings alone do not count.
 
@@ -46,7 +46,7 @@ def doctor(address: Address = None, as_json: Json = False, deep: Deep = False) -
 
 
 def examine(address: str | None) -> Iterator[Finding]:
-    """Every finding; a check that fails itself is one, too."""
+    """All findings; a check that raises becomes one, too."""
     yield from _guarded("daemon", lambda: check_daemon(address))
     for check in (*SYSTEM, check_gpu):
         yield from _guarded(check.__name__.removeprefix("check_").replace("_", " "), check)
@@ -70,7 +70,7 @@ def _show(findings: list[Finding]) -> None:
 
 
 def check_invariants(address: str | None) -> Iterator[Finding]:
-    """What has to be true of a daemon's tensors, memory and instructions at any moment, counted anew."""
+    """The invariants of a daemon's tensors, memory and instructions, recounted."""
     try:
         found = ask(address, "invariants")
     except ConnectionLost:
@@ -87,7 +87,7 @@ def check_invariants(address: str | None) -> Iterator[Finding]:
 
 
 def check_daemon(address: str | None) -> Iterator[Finding]:
-    """The runtime directory, the socket, who listens there, and its version."""
+    """The runtime directory, the socket, the daemon that listens on it, and its version."""
     from ...interpreter.wire.addresses import default_address, for_client
 
     chosen = address or default_address()
@@ -108,7 +108,7 @@ def check_daemon(address: str | None) -> Iterator[Finding]:
 
 
 def check_environment(address: str) -> Iterator[Finding]:
-    """What decides where clients and daemons meet if nobody says it."""
+    """The environment variable that decides the default address."""
     directory = os.environ.get("XDG_RUNTIME_DIR", "")
     if directory and Path(directory).is_absolute():
         yield ok("XDG_RUNTIME_DIR", directory)
@@ -119,7 +119,7 @@ def check_environment(address: str) -> Iterator[Finding]:
 
 
 def check_directory(directory: Path, *, default: bool) -> Iterator[Finding]:
-    """The directory of the socket: ours, and nobody else may enter. Elsewhere than by default that is your choice."""
+    """The socket's directory: ours, and closed to others; only a warning if it is not the default directory."""
     if not directory.exists():
         yield ok("directory", f"{directory} is not there yet; `tensord serve` makes it")
         return
@@ -140,7 +140,7 @@ def check_directory(directory: Path, *, default: bool) -> Iterator[Finding]:
 
 
 def check_socket(socket: Path) -> Iterator[Finding]:
-    """What lies at the socket's path: a socket of ours, or nothing."""
+    """The socket's path: a socket of ours, or nothing."""
     try:
         about = socket.lstat()
     except OSError:
@@ -152,7 +152,7 @@ def check_socket(socket: Path) -> Iterator[Finding]:
 
 
 def check_listener(address: str, socket: Path | None) -> Iterator[Finding]:
-    """Whoever listens there."""
+    """The process that listens on the address."""
     from ...interpreter.wire.addresses import pid_of
 
     pid = pid_of(address)
@@ -187,7 +187,7 @@ def _status(address: str) -> dict[str, Any]:
 
 
 def check_status(status: dict[str, Any]) -> Iterator[Finding]:
-    """What a daemon says of itself."""
+    """The status that a daemon reports."""
     ours = installed("tensord")
     if status["version"] != ours:
         message = f"the daemon is {status['version']}, this client {ours}"

@@ -1,4 +1,4 @@
-"""What `tensord doctor` looks at in this machine and this Python. Every check returns findings and never raises."""
+"""The checks of `tensord doctor` on this machine and this Python. A check yields findings and never raises."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .figures import count, size
 
 
 class Level(StrEnum):
-    """How bad it is. Only FAIL makes the doctor's exit code 1."""
+    """How bad a finding is. Only FAIL makes the doctor's exit code 1."""
 
     OK = "ok"
     NOTE = "note"
@@ -24,7 +24,7 @@ class Level(StrEnum):
 
 
 class Finding(NamedTuple):
-    """What was looked at, how it is, and what to do about it."""
+    """The result of a check: what was checked, how bad it is, and what to do about it."""
 
     check: str
     level: Level
@@ -33,22 +33,22 @@ class Finding(NamedTuple):
 
 
 def ok(check: str, message: str) -> Finding:
-    """All is well."""
+    """A finding that all is well."""
     return Finding(check, Level.OK, message)
 
 
 def note(check: str, message: str, advice: str = "") -> Finding:
-    """Nothing is wrong, but it may be unexpected."""
+    """A finding that is not wrong, but may be unexpected."""
     return Finding(check, Level.NOTE, message, advice)
 
 
 def warn(check: str, message: str, advice: str) -> Finding:
-    """It works, but slowly or not for everything."""
+    """A finding that something works, but slowly or not for everything."""
     return Finding(check, Level.WARN, message, advice)
 
 
 def fail(check: str, message: str, advice: str) -> Finding:
-    """Something will not work."""
+    """A finding that something will not work."""
     return Finding(check, Level.FAIL, message, advice)
 
 
@@ -71,7 +71,7 @@ def installed(name: str) -> str | None:
 
 
 def check_packages() -> Iterator[Finding]:
-    """What tensord needs, and which version is there."""
+    """The packages that tensord needs, and their versions."""
     for name in _NEEDED:
         found = installed(name)
         if found is None:
@@ -130,7 +130,7 @@ def check_memory_files() -> Iterator[Finding]:
 
 
 def check_limits() -> Iterator[Finding]:
-    """Limits of this process, which a daemon started from here would have, too."""
+    """Limits of this process, which a daemon started from here would inherit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if 0 <= soft < _FILES:
         more = f"ulimit -n {min(hard, 1 << 16) if hard > 0 else 1 << 16}"
@@ -156,7 +156,7 @@ def chosen(path: str) -> str | None:
 
 
 def check_huge_pages() -> Iterator[Finding]:
-    """Transparent huge pages: fresh memory costs five times as much without."""
+    """Transparent huge pages: without them, fresh memory costs five times as much."""
     setting = chosen("/sys/kernel/mm/transparent_hugepage/enabled")
     if setting is None:
         yield note("huge pages", "this system does not tell")
@@ -200,7 +200,7 @@ def check_memory() -> Iterator[Finding]:
 
 
 def check_blas() -> Iterator[Finding]:
-    """BLAS threads: they get into each other's way where several workers compute at once."""
+    """BLAS threads, which compete for cores when several workers compute at once."""
     cores = len(os.sched_getaffinity(0))
     names = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
     asked = next((f"{name}={os.environ[name]}" for name in names if os.environ.get(name)), "")

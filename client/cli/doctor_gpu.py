@@ -1,4 +1,4 @@
-"""What `tensord doctor` looks at of NVIDIA GPUs: why there is no cuda device."""
+"""The checks of `tensord doctor` on NVIDIA GPUs: why there is no cuda device."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CUPY = {"cupy-cuda11x": 11, "cupy-cuda12x": 12, "cupy-cuda13x": 13, "cupy": 0}
 
 
 def nvidia_cards(root: Path = Path("/sys/bus/pci/devices")) -> int:
-    """How many NVIDIA GPUs are on the bus."""
+    """The number of NVIDIA GPUs on the bus."""
     found = 0
     for device in root.iterdir() if root.is_dir() else ():
         with suppress(OSError):
@@ -27,7 +27,7 @@ def nvidia_cards(root: Path = Path("/sys/bus/pci/devices")) -> int:
 
 
 def driver_version() -> tuple[int | None, str]:
-    """The CUDA version that the driver supports (12080 is 12.8), or None and why not."""
+    """The CUDA version that the driver supports (12080 is 12.8), or None and the reason."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError as error:
@@ -58,7 +58,7 @@ def check_gpu() -> Iterator[Finding]:
 
 
 def check_nodes(cards: int, nodes: list[Path]) -> Iterator[Finding]:
-    """The device files: there, and open to us."""
+    """The device files: whether they exist and are open to us."""
     if not nodes:
         yield warn(
             "gpu", f"{count(cards)} on the bus, but no /dev/nvidia0",
@@ -74,7 +74,7 @@ def check_nodes(cards: int, nodes: list[Path]) -> Iterator[Finding]:
 
 
 def check_cupy(driver: int) -> Iterator[Finding]:
-    """CuPy: one of them, for this driver, and it works."""
+    """CuPy: exactly one package, for this driver, and working."""
     found = {name: number for name in _CUPY if (number := installed(name)) is not None}
     wanted = f'pip install "tensord[cuda{13 if driver >= 13_000 else 12}]"'
     if not found:

@@ -1,4 +1,4 @@
-"""Numbers for people: bytes, durations, thousands. The same in every table."""
+"""Readable numbers: bytes, durations, thousands. Every table uses them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def plural(number: int, noun: str) -> str:
 
 
 def size(nbytes: int | None) -> str:
-    """`0`, `512 B`, `1.5 KiB`, `64 MiB`; what is not known yet is `?`."""
+    """`0`, `512 B`, `1.5 KiB`, `64 MiB`; `?` for a size not known yet."""
     if nbytes is None:
         return "?"
     if abs(nbytes) < 1024:
@@ -51,5 +51,5 @@ def rate(per_second: float) -> str:
 
 
 def shape(dimensions: list[int] | tuple[int, ...] | None, dtype: str | None) -> str:
-    """`float32[2, 3]`; what data have not decided yet is `?`."""
+    """`float32[2, 3]`; `?` for a shape that depends on data and is not known yet."""
     return "?" if dimensions is None else f"{dtype}[{', '.join(map(str, dimensions))}]"

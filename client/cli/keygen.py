@@ -1,4 +1,4 @@
-"""`tensord keygen`: key pairs for tcp. Writes them and says what belongs where."""
+"""`tensord keygen`: write a pair of keys for tcp, and say where each key belongs."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ SERVER = "server"
 
 
 def add(app: typer.Typer) -> None:
-    """Put the command on the command line."""
+    """Register the command."""
     app.command("keygen")(keygen)
 
 
 def keygen(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where to write them.", show_default=False)],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The directory for the keys.", show_default=False)],
     *,
     name: Annotated[str, typer.Option(help=f'Whose keys: "{SERVER}" for the daemon, else a client.')] = SERVER,
     as_json: Annotated[bool, typer.Option("--json", help="For programs: JSON on stdout.")] = False,
 ) -> None:
-    """Make a pair of keys for tcp: NAME.key, which others may see, and NAME.key_secret, which nobody may."""
+    """Make a pair of keys for tcp: NAME.key, which is public, and NAME.key_secret, which must stay secret."""
     from ...interpreter.wire.keys import create, read_public
 
     public, secret = create(directory.expanduser().absolute(), name)

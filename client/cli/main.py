@@ -1,7 +1,7 @@
 """The command line: `tensord`.
 
-Errors are one line on stderr that says what to do, and exit code 1; with --json an object with "error" on stdout. Never
-a traceback, unless TENSORD_DEBUG is set. Start-up is part of the experience, so commands import what they need late.
+An error is one line on stderr that says what to do, or with --json an object with "error" on stdout; the exit code is
+1. A traceback appears only if TENSORD_DEBUG is set. Commands import their modules late, so that start-up is fast.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """The entry point; `arguments` are those of the process by default. Leaves by SystemExit."""
+    """Run the command line; `arguments` default to those of the process. Always raises SystemExit."""
     try:
         code = app(args=None if arguments is None else list(arguments), prog_name="tensord", standalone_mode=False)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader, `head` perhaps, has what it wanted. Python flushes stdout once more at exit.
+        # The reader, perhaps `head`, has closed the pipe. Python flushes stdout once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except (KeyboardInterrupt, typer.Abort):
@@ -56,18 +56,18 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _tell(message: str, *, as_json: bool) -> None:
-    """Where the output is for programs, so is the error."""
+    """Print the error: on stderr, or with `as_json` as an object on stdout."""
     try:
         typer.echo(json.dumps({"error": message}) if as_json else f"tensord: {message}", err=not as_json)
         sys.stdout.flush()
-    except OSError:  # what could not be written was stdout itself
+    except OSError:  # stdout itself cannot be written
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @app.callback(invoke_without_command=True)
 def _root(
     context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
     if version:
         from importlib.metadata import version as installed
@@ -78,13 +78,13 @@ def _root(
 
 
 def _explained(error: Exception) -> str:
-    """One line: what happened and what to do."""
-    # Errors of usage come from click, which newer versions of typer bring along under a name of their own.
+    """The error as one line: what happened and what to do."""
+    # Usage errors come from click, which newer versions of typer bundle under another name.
     usage = getattr(error, "format_message", None)
     if usage is not None:
         message = f"{_without_echo(usage()).rstrip('.')}. Try --help."
     elif isinstance(error, TensordError):
-        message = error.message  # the location would be a line of ours
+        message = error.message  # the location would be a line of this package
     elif isinstance(error, OSError) and error.strerror is not None:
         what_to_do = "Make room" if error.errno in _FULL else "Check the path and its permissions"
         message = f"{error.filename or 'the output'}: {error.strerror}. {what_to_do}."
@@ -94,6 +94,6 @@ def _explained(error: Exception) -> str:
 
 
 def _without_echo(message: str) -> str:
-    """What validators say twice, once: "Invalid value for X: Value error, ..." and "..., unable to parse ..."."""
+    """The message without its repetitions: "Invalid value for X: Value error, ..." and "..., unable to parse ..."."""
     head, colon, reason = message.partition(": ")
     return f"{head}{colon}{reason.removeprefix('Value error, ').partition(', unable to parse')[0]}"

@@ -1,4 +1,4 @@
-"""`tensord ops`: what there is to call, from the definitions; no daemon is asked."""
+"""`tensord ops`: the ops that can be called, from their definitions; no daemon is asked."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def add(app: typer.Typer) -> None:
 
 def ops(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="All about this one.", show_default=False)
+        str | None, typer.Argument(metavar="[NAME]", help="Describe only this op.", show_default=False)
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """List the ops that a session can call, or say all about one.
+    """List the ops that a session can call, or describe one in detail.
 
     Exits with 2 if there is no such op.
 
@@ -72,7 +72,7 @@ def _list(*, as_json: bool) -> None:
         return
     from .terminal import print_table
 
-    # Into a pipe a line is as long as it needs to be.
+    # In a pipe, a line is as long as necessary.
     folded = ("operands", "what it does") if sys.stdout.isatty() else ()
     for family, members in by_family(REGISTRY.values()).items():
         rows = [(op["name"], _operands(op), op["summary"]) for op in members]
@@ -90,7 +90,7 @@ def _operands(op: Description) -> str:
 
 
 def about(op: OpDef) -> dict[str, Any]:
-    """The description, and what the array modules here lack for it: module -> function, or None if nothing is."""
+    """The description of an op, with "lacks": installed array module -> function that it lacks, or None."""
     from ...interpreter.schema.opdoc import description_of
 
     cupy = _cupy()
@@ -98,7 +98,7 @@ def about(op: OpDef) -> dict[str, Any]:
 
 
 def _cupy() -> Any:
-    """CuPy, if it is there; whatever keeps it from being imported, `tensord doctor` says."""
+    """CuPy, or None if the import fails; `tensord doctor` says why."""
     with suppress(Exception):
         import cupy
 
@@ -133,7 +133,7 @@ def _lines(op: Description) -> Iterator[tuple[str, str]]:
 
 
 def _labelled(label: str, texts: list[str]) -> Iterator[tuple[str, str]]:
-    """The label stands before the first of them."""
+    """The texts, with the label before the first one."""
     yield from zip([label, *[""] * len(texts)], texts, strict=False)
 
 
@@ -167,7 +167,7 @@ def _gives(op: Description) -> str:
 
 
 def _devices(op: Description) -> str:
-    """Who has a kernel for it, and what becomes of it elsewhere."""
+    """The devices with a kernel for the op, and what happens on the others."""
     elsewhere = "it is made of other ops" if op["composite"] else "it runs on a cpu device"
     missing = op["lacks"].get("cupy")
     if missing:

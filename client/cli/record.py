@@ -1,7 +1,7 @@
 """`tensord trace dump` and `trace record`: what a running daemon does, saved as a trace file.
 
-The daemon keeps the last 16,384 finished instructions. `dump` saves those; `record` asks again and again for what has
-finished since, so that a file can hold more. What finishes faster than it can be asked for is lost and counted.
+The daemon keeps the last 16,384 finished instructions. `dump` saves those; `record` polls for newly finished ones, so
+that a file can hold more. Instructions that the daemon drops between two polls are lost and counted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ...vm.tracing.analysis.parts import Picture
     from ...vm.tracing.analysis.recording import Recording
 
-_PAUSE = 0.05  # seconds between two questions while little happens
+_PAUSE = 0.05  # seconds between two polls while little happens
 _PROGRESS = 0.2  # seconds between two progress lines
 _NEVER = 1 << 62  # a tick that no machine reaches
 _UNITS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0}
@@ -43,9 +43,9 @@ def dump(
     address: Address = None,
     as_json: Json = False,
 ) -> None:
-    """Save what the daemon has in its ring.
+    """Save the trace that the daemon has in its ring.
 
-    That is the last 16,384 finished instructions, unless it was told otherwise, and the live ones.
+    The ring holds the last 16,384 finished instructions, unless configured otherwise; the live ones are saved, too.
 
     Example: tensord trace dump -o run.trace
     """
@@ -74,7 +74,7 @@ def record(
 ) -> None:
     """Record what the daemon does, until Ctrl-C.
 
-    Or until the time is over. The file is whole whatever ends it.
+    Or until the given time is over. The file is complete however the recording ends.
 
     Example: tensord trace record -o run.trace --for 10s
     """
@@ -95,7 +95,7 @@ def _report(output: Path, records: int, lost: int, written: int, *, as_json: boo
 
 
 class Stop:
-    """Set by the first signal; the second one interrupts whatever is waited for."""
+    """Set by the first signal; the second signal raises KeyboardInterrupt."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -107,7 +107,7 @@ class Stop:
         self.asked = True
 
     def sleep(self, duration: float) -> None:
-        """Sleep for so long, or until asked to stop."""
+        """Sleep for `duration` seconds, or until asked to stop."""
         until = time.monotonic() + duration
         while not self.asked and (rest := until - time.monotonic()) > 0:
             time.sleep(min(rest, 0.05))
@@ -115,7 +115,7 @@ class Stop:
 
 @contextmanager
 def _stop_signals() -> Iterator[Stop]:
-    """Ctrl-C, and being asked to end, end the recording instead of breaking it."""
+    """Have SIGINT, SIGTERM and SIGHUP end the recording instead of the process."""
     stop = Stop()
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
@@ -126,7 +126,7 @@ def _stop_signals() -> Iterator[Stop]:
 
 
 class Recorder:
-    """Asks a daemon for what has finished since the last time, and writes it down."""
+    """Polls a daemon for newly finished instructions, and writes their records to a file."""
 
     def __init__(self, session: Any, output: Path, *, show: bool) -> None:
         from ...vm.tracing.analysis.recording import Recording
@@ -146,13 +146,13 @@ class Recorder:
         self.file: Recording = Recording(output, first.devices)
 
     def ask(self, since: int, *, live: bool) -> Picture:
-        """What has finished since that tick, and what lives."""
+        """The records of instructions that finished since that tick, and with `live` of the live ones."""
         from ...vm.tracing.analysis.parts import read_parts
 
         return read_parts([self.session._query("trace", since, live)])
 
     def run(self, stop: Stop, length: float | None) -> None:
-        """Record until asked to stop, for so long at most. TensordError if it ended early; the file is whole then."""
+        """Record until asked to stop, or for `length` seconds. TensordError if it ends early; the file is complete."""
         began = time.monotonic()
         with self.file:
             try:
@@ -171,7 +171,7 @@ class Recorder:
                 self.finish()
 
     def take(self, *, live: bool) -> int:
-        """Write down what is new; how many were."""
+        """Write the new records; returns the number of newly finished instructions."""
         picture = self.ask(self.tick, live=live)
         finished = picture.finished
         missed = picture.retired - self.retired - finished
@@ -183,19 +183,19 @@ class Recorder:
         return finished
 
     def finish(self) -> None:
-        """Complete the file; what finished before the recording began is as good as lost."""
+        """Complete the file; instructions that finished before the recording began count as dropped."""
         self.progress_end()
         self.file.finish(dropped=self.before + self.lost, base_tick=self.base_tick, taken=self.taken)
 
     def ended_early(self, error: Exception) -> TensordError:
-        """The error with what became of the file."""
+        """The error, with a sentence about what the file holds."""
         what = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         kept = f"{self.file.path} holds the {plural(self.file.records, 'record')} until then"
         kind = ConnectionLost if isinstance(error, ConnectionLost) else TensordError
         return kind(f"the recording ended early: {what}. {kept}, and is a whole trace")
 
     def progress(self, elapsed: float) -> None:
-        """A line that says how far it is, over and over."""
+        """Update the progress line, if the last update is old enough."""
         if self.show and time.monotonic() - self.shown > _PROGRESS:
             self.shown = time.monotonic()
             line = f"{plural(self.file.records, 'record')}, {count(self.lost)} lost, {size(self.file.nbytes)}"
@@ -203,7 +203,7 @@ class Recorder:
             sys.stderr.flush()
 
     def progress_end(self) -> None:
-        """Take the line away."""
+        """Erase the progress line."""
         if self.show and self.shown:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""`tensord serve`: run the daemon. What can be set, beyond these options, is in deploy/tensord.toml."""
+"""`tensord serve`: run the daemon. Settings beyond these options are in deploy/tensord.toml."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 
 def add(app: typer.Typer) -> None:
-    """Put the command on the command line."""
+    """Register the command."""
     app.command("serve")(serve)
 
 
@@ -23,7 +23,7 @@ def serve(
     device: Annotated[
         list[str] | None, typer.Option(help="A device, such as cpu:0; may be repeated.", show_default=False)
     ] = None,
-    config: Annotated[Path | None, typer.Option(help="A configuration file; options go before it.")] = None,
+    config: Annotated[Path | None, typer.Option(help="A configuration file; options override it.")] = None,
     log_level: Annotated[
         str | None, typer.Option(metavar="LEVEL", help="debug, info, warning or error.", show_default=False)
     ] = None,
@@ -31,10 +31,10 @@ def serve(
         str | None, typer.Option(metavar="FORMAT", help="console or json.", show_default=False)
     ] = None,
     grace: Annotated[
-        float | None, typer.Option(help="Seconds that pending work has at the end.", show_default=False)
+        float | None, typer.Option(help="Seconds for pending work to end at shutdown.", show_default=False)
     ] = None,
     no_tracing: Annotated[bool, typer.Option("--no-tracing", help="Keep no trace.")] = False,
-    check_config: Annotated[bool, typer.Option("--check-config", help="Print what holds, and leave.")] = False,
+    check_config: Annotated[bool, typer.Option("--check-config", help="Print the final settings and exit.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="With --check-config: JSON.")] = False,
 ) -> None:
     """Run the daemon, until SIGTERM or Ctrl-C: one owner for the devices and tensors of many processes."""

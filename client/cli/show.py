@@ -28,7 +28,7 @@ def show(
     file: Source = None,
     *,
     address: Address = None,
-    limit: Annotated[int, typer.Option(min=0, help="Only so many, from the end; 0 for all.")] = 50,
+    limit: Annotated[int, typer.Option(min=0, help="Only this many, from the end; 0 for all.")] = 50,
     session: Annotated[int | None, typer.Option(help="Only this session.")] = None,
     ids: Annotated[list[int] | None, typer.Option("--id", help="Only this instruction; may be repeated.")] = None,
     around: Annotated[int | None, typer.Option(help="Only the neighbourhood of this instruction.")] = None,
@@ -101,7 +101,7 @@ def _row(record: Record, order: StreamOrder, *, session: str) -> tuple[str, ...]
 
 
 def _waits(record: Record, order: StreamOrder) -> str:
-    """The sources of its edges, and whoever it stood behind on its stream for no other reason."""
+    """The sources of the record's edges; also the record ahead of it on its stream, unless an edge names that one."""
     ahead = order.ahead(record)
     sources = {edge.source for edge in record.edges}
     waits = [f"#{edge.source} {edge.reason}" for edge in record.edges[:_EDGES_SHOWN]]

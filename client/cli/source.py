@@ -1,4 +1,4 @@
-"""The trace that a command is about: a saved file, or what a running daemon has in its ring."""
+"""The trace that a command reads: from a saved file, or from the ring of a running daemon."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Source = Annotated[
 
 
 def load(file: Path | None, address: str | None, *, as_json: bool = False) -> Trace:
-    """The trace. Where the output is for programs, so is a file's error: an object with "file" and "error"."""
+    """Load the trace. With `as_json`, a file's error is printed as an object with "file" and "error"."""
     from ...interpreter.errors import TensordError
     from ...vm.tracing.analysis.trace import Trace
     from ..embedded.traces import trace_of
@@ -36,12 +36,12 @@ def load(file: Path | None, address: str | None, *, as_json: bool = False) -> Tr
 
 
 def about_source(file: Path | None) -> dict[str, str]:
-    """For programs: which file it was."""
+    """The field for JSON output that names the file; none for a daemon's trace."""
     return {} if file is None else {"file": str(file)}
 
 
 def counts_of(trace: Trace) -> dict[str, int]:
-    """How many records there are, and edges, and dependences that needed none."""
+    """The numbers of records, of edges, of dependences met at admission, and of dropped records."""
     from ...vm.tracing.analysis.graph import Mark
 
     edges = sum(len(record.edges) for record in trace.records)

@@ -1,4 +1,4 @@
-"""Tables on a terminal. Needs rich, whose import takes as long as everything else, so commands import this late."""
+"""Tables on a terminal. Commands import this module late: it needs rich, whose import takes as long as all the rest."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-# Into a file or a pipe, lines are as long as they need to be.
+# In a file or a pipe, lines are as long as necessary.
 _PIPED_WIDTH = 240
 _WORD = 9
 _GAP = 2
@@ -26,12 +26,12 @@ def print_table(
     folded: Collection[str] | None = None,
     spare: Sequence[str] = (),
 ) -> None:
-    """Print rows of strings on stdout, between two lines. A column whose name ends in `>` is aligned to the right.
+    """Print a table on stdout, between `title` and `caption`. A column whose name ends in `>` is right-aligned.
 
-    Columns in which every cell is empty are left out. Where the terminal is too narrow, cells of the columns `folded`
-    (all by default) take several lines; the others are never cut or broken. Before the folded ones get less than a
+    Columns in which every cell is empty are left out. On a narrow terminal, cells of the columns `folded` (all by
+    default) take several lines; other columns are never cut or broken. If the folded columns would get less than a
     word, the columns `spare` are left out, in that order. The strings are shown as they are: neither markup nor
-    control characters in them mean anything.
+    control characters have an effect.
     """
     cells = [tuple(map(plain_text, row)) for row in rows]
     shown = [n for n in range(len(columns)) if not cells or any(row[n] for row in cells)]
@@ -41,7 +41,7 @@ def print_table(
         if _least_width(columns, cells, shown, foldable, 1) > room:
             shown = [n for n in shown if columns[n] != column]
     gap = _GAP if _least_width(columns, cells, shown, foldable, _GAP) <= room else 1
-    # Rich would wrap titles to the width of the table, so they stand outside.
+    # Rich would wrap titles to the width of the table, so they are printed apart from it.
     lines = _table([columns[n] for n in shown], [[row[n] for n in shown] for row in cells], foldable, gap)
     console = Console(file=sys.stdout, width=max(room, _least_width(columns, cells, shown, foldable, gap)))
     for part in (title and plain_text(title), lines, caption and plain_text(caption)):
@@ -50,14 +50,14 @@ def print_table(
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """The same as something to be drawn with others; where there is no room, its cells take several lines."""
+    """The table as an object to be drawn with others; on a narrow terminal, its cells take several lines."""
     cells = [tuple(map(plain_text, row)) for row in rows]
     shown = [n for n in range(len(columns)) if not cells or any(row[n] for row in cells)]
     return _table([columns[n] for n in shown], [[row[n] for n in shown] for row in cells], columns, _GAP)
 
 
 def stdout_console() -> Console:
-    """Stdout, as wide as the terminal, or wide enough for everything."""
+    """A console on stdout, as wide as the terminal; in a pipe, wide enough for everything."""
     return Console(file=sys.stdout, width=None if sys.stdout.isatty() else _PIPED_WIDTH)
 
 
@@ -74,14 +74,14 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[Text]], foldable: Col
 def _least_width(
     columns: Sequence[str], cells: Sequence[Sequence[Text]], shown: Sequence[int], folded: Collection[str], gap: int
 ) -> int:
-    """What the columns shown need, with `_WORD` for each that may be folded."""
+    """The width that the shown columns need, with at most `_WORD` for each that may be folded."""
     widths = [max([len(columns[n].rstrip(">")), *(row[n].cell_len for row in cells)]) for n in shown]
     needed = [min(width, _WORD) if columns[n] in folded else width for n, width in zip(shown, widths, strict=True)]
     return sum(needed) + gap * (len(needed) - 1) + 2  # rich begins and ends a line with a space
 
 
 def plain_text(text: str) -> Text:
-    """Text that is shown as it is."""
+    """The text without markup, with a replacement character for each unprintable one."""
     if not text.isprintable():
         text = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
     return Text(text)

@@ -1,6 +1,6 @@
-"""`tensord top`: a screen that shows what a daemon does, over and over.
+"""`tensord top`: a screen that shows what a daemon does, refreshed at an interval.
 
-Rates are differences between two looks, so the first picture comes after the first interval.
+Rates are differences between two looks, so the first screen appears after one interval.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _HUNG_SHOWN = 5
 
 
 class Look(NamedTuple):
-    """What was there at one moment (`time.monotonic`)."""
+    """The state of a daemon at one moment (`time.monotonic`)."""
 
     at: float
     status: Mapping[str, Any]
@@ -47,12 +47,12 @@ def add(app: typer.Typer) -> None:
 def top(
     address: Address = None,
     interval: Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds between two looks.")] = 1.0,
-    once: Annotated[bool, typer.Option("--once", help="Look once, print, leave.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print one screen and exit.")] = False,
     as_json: Json = False,
 ) -> None:
     """Watch the daemon work; Ctrl-C ends it.
 
-    Devices, streams, what hangs, and sessions by messages per second. With --json, one line for each look.
+    Shows devices, streams, hanging kernels, and sessions by messages per second. With --json, one line for each look.
 
     Example: tensord top --interval 0.5
     """
@@ -87,7 +87,7 @@ def _look(session: Any) -> Look:
 
 
 def rates(before: Look, now: Look) -> Rates:
-    """What happened between two looks; a session or device that was not there before has none."""
+    """The rates between two looks; 0 for a session that is new."""
     passed = max(now.at - before.at, 1e-6)
     done = now.status["instructions"]["retired"] - before.status["instructions"]["retired"]
     consumed = {one["id"]: one["consumed"] for one in before.sessions}
@@ -133,7 +133,7 @@ def _show(looks: Iterator[tuple[Look, Look]], interval: float) -> None:
 
 
 def screen(now: Look, found: Rates, foot: RenderableType = "") -> RenderableType:
-    """Everything, one below the other."""
+    """The whole screen, one part below the other."""
     from rich.console import Group
 
     from .terminal import plain_text

@@ -1,6 +1,6 @@
 """`tensord trace`: verify a trace, draw it, and ask why an instruction took so long.
 
-Every command takes the file of a saved trace, or else what a running daemon has in its ring.
+Every command reads a saved trace file, or else the ring of a running daemon.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from ...vm.tracing.analysis.verify import Problem
 
 app = typer.Typer(
-    help="Record, verify, draw and explain what a daemon did. On a saved FILE, or on the daemon that runs.",
+    help="Record, verify, draw and explain what a daemon did, from a saved FILE or from the running daemon.",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
 
 
 class DagFormat(StrEnum):
-    """What `trace dag` writes."""
+    """The output formats of `trace dag`."""
 
     DOT = "dot"
     MERMAID = "mermaid"
@@ -38,14 +38,14 @@ class DagFormat(StrEnum):
 
 
 class TimelineFormat(StrEnum):
-    """What `trace timeline` writes."""
+    """The output formats of `trace timeline`."""
 
     CHROME = "chrome"
 
 
 Out = Annotated[Path | None, typer.Option("-o", "--output", help="Write here instead of to stdout.")]
 
-# Beyond this, a picture of all nodes helps nobody.
+# With more nodes than this, a picture of all of them is unreadable.
 _CROWDED = 500
 _PROBLEMS_SHOWN = 50
 
@@ -62,7 +62,7 @@ show.add(app)
 
 @app.command()
 def verify(file: Source = None, address: Address = None, as_json: Json = False) -> None:
-    """Recompute every edge and report what does not fit. Exits with 1 if anything does not.
+    """Recompute every edge and report each mismatch. Exits with 1 if there is one.
 
     Example: tensord trace verify run.trace
     """
@@ -98,8 +98,8 @@ def dag(
     ids: Annotated[list[int] | None, typer.Option("--id", help="Only this instruction; may be repeated.")] = None,
     around: Annotated[int | None, typer.Option(help="Only the neighbourhood of this instruction.")] = None,
     depth: Annotated[int, typer.Option(min=0, help="How many edges the neighbourhood reaches.")] = 2,
-    first: Annotated[int | None, typer.Option(min=0, help="Only so many, from the beginning.")] = None,
-    last: Annotated[int | None, typer.Option(min=0, help="Only so many, from the end.")] = None,
+    first: Annotated[int | None, typer.Option(min=0, help="Only this many, from the beginning.")] = None,
+    last: Annotated[int | None, typer.Option(min=0, help="Only this many, from the end.")] = None,
     releases: Annotated[bool, typer.Option("--releases", help="Show ReleaseTensor, too.")] = False,
     no_legend: Annotated[bool, typer.Option("--no-legend", help="Do not explain the arrows in the picture.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
@@ -134,8 +134,8 @@ def timeline(
     address: Address = None,
     output: Out = None,
     output_format: Annotated[TimelineFormat, typer.Option("--format", help="What to write.")] = TimelineFormat.CHROME,
-    flows: Annotated[int, typer.Option(min=0, help="At most so many arrows for edges.")] = 20_000,
-    as_json: Annotated[bool, typer.Option("--json", help="It is JSON anyway; errors are, too, with this.")] = False,  # noqa: ARG001 - `main` looks for it
+    flows: Annotated[int, typer.Option(min=0, help="At most this many arrows for edges.")] = 20_000,
+    as_json: Annotated[bool, typer.Option("--json", help="Errors as JSON, too; the timeline always is.")] = False,  # noqa: ARG001 - `main` looks for it
 ) -> None:
     """Write a timeline that https://ui.perfetto.dev or chrome://tracing opens.
 

@@ -42,6 +42,6 @@ class InProcessTransport:
             reply.set(value, error)
 
     def _lose_replies(self) -> None:
-        """Nobody answers them any more."""
+        """Fail all open replies: no answers will come."""
         for reply in list(self._replies.values()):
             reply.set(None, ConnectionLost("the session was closed"))

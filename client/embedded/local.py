@@ -1,7 +1,7 @@
 """Machines in this process: the place where the client reaches into `vm`.
 
-"local" makes a machine of its own for the session; "local:NAME" shares one machine by name within the process, so
-that several sessions can share tensors. A machine is of one of two engines:
+"local" makes a new machine for the session alone; "local:NAME" shares one machine by name within the process, so
+that several sessions can share tensors. A machine has one of two engines:
 
 - "vm", the virtual machine;
 - "serial", which executes every op at once, in program order: docs/serial.md.
@@ -46,7 +46,7 @@ def connect_local(
 ) -> Local:
     """A session on a machine of its own ("local"), or on the process's machine of that name ("local:NAME").
 
-    `engine` is what the caller asked for, `usual` what a new machine has if that is None.
+    `engine` is the engine that the caller asked for; if None, a new machine has the engine `usual`.
     """
     name = address.partition(":")[2]
     if not name:
@@ -76,7 +76,7 @@ def transport_to(machine: Machine, release: Callable[[], object], *, strict: boo
 
 
 def check_same(address: str, found: Shared, devices: Specs | None, engine: str | None) -> None:
-    """MetadataError if a shared machine is asked for with other devices, or another engine, than it has."""
+    """MetadataError if the devices or the engine asked for differ from those of the shared machine."""
     if devices is not None and found.devices != list(devices):
         known = ", ".join(map(str, found.devices)) or "cpu:0"
         raise MetadataError(f"the machine {address!r} exists already, with devices {known}; leave devices= out")
@@ -88,9 +88,9 @@ def check_same(address: str, found: Shared, devices: Specs | None, engine: str |
 
 
 def leave(name: str) -> None:
-    """One session less on a shared machine; the machine is closed with the last one.
+    """Take a session off a shared machine; the machine is closed with the last one.
 
-    A kernel that hangs costs its thread; the virtual machine's log says so.
+    The thread of a hanging kernel is lost; the virtual machine's log says so.
     """
     with _shared_lock:
         found = _shared[name]

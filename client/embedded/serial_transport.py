@@ -1,8 +1,8 @@
-"""The transport to a serial machine in this process: what is issued is done before the call returns.
+"""The transport to a serial machine in this process: an op is done before its call returns.
 
-Messages leave one by one. The outbox asks to have its unsent messages looked after "in a while" (`rouse`); here that is
-at once, so that an op runs on the thread, and under the line, that issued it. Where this is not possible, in a callback
-that the machine is executing, the messages leave when the callback has returned.
+Messages leave one by one. The outbox asks for its unsent messages to be sent "in a while" (`rouse`); this transport
+sends them at once, so that an op runs on the thread, and under the line, that issued it. In a callback that the machine
+is executing this is not possible: the messages leave when the callback has returned.
 """
 
 from __future__ import annotations
@@ -38,26 +38,26 @@ class SerialTransport(InProcessTransport):
         return self.machine.closed
 
     def release_exports_with(self, release: Callable[[int], None]) -> None:
-        """Results are copies."""
+        """Nothing to do: results are copies."""
 
     def send(self, messages: Sequence[Message]) -> None:
         """Execute the batch."""
         self.machine.submit(self._session, messages)
 
     def _answer(self, request: int, value: object, error: TensordError | None) -> None:
-        """The array of an answer is the caller's own: the caller may write to it."""
+        """Copy the array of an answer: the caller may write to it."""
         super()._answer(request, value.copy() if isinstance(value, np.ndarray) else value, error)
 
     def await_credit(self) -> None:
-        """Nothing is ever unfinished."""
+        """Nothing to do: no message is ever unfinished."""
 
     def wait(self, reply: Reply, timeout: float | None) -> bool:
-        """The answer has come with the message."""
+        """Is the answer there? It comes while its message is sent."""
         del timeout
         return reply.done
 
     def attend(self, reply: Reply) -> None:
-        """The answer has come with the message."""
+        """Nothing to do: the answer comes while its message is sent."""
 
     def rouse(self, idle_flush: Callable[[], bool]) -> None:
         """Send now, or as soon as the callback that the machine is executing on this thread has returned."""
@@ -80,12 +80,12 @@ class SerialTransport(InProcessTransport):
         self._release()
 
     def abandon(self) -> None:
-        """Close it on a thread of its own: the garbage collector may have come anywhere, also inside a lock."""
+        """Close the session on a new thread: the garbage collector may run anywhere, also inside a lock."""
         if not self._closed and not self.machine.closed and self._process == os.getpid():
             start_new_thread(self.close, ())
 
 
 def flush_now(idle_flush: Callable[[], bool]) -> None:
-    """Have what is unsent sent: the first call sees it, the second one sends what has not left since."""
+    """Send unsent messages: the first call notes them, the second one sends those that have not left since."""
     idle_flush()
     idle_flush()

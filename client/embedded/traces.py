@@ -1,4 +1,4 @@
-"""From what a machine sends of its trace to a `Trace`.
+"""A `Trace` from a machine's answer.
 
 The tools are imported late: a program that never asks for a trace never loads them.
 """
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def trace_of(entries: Sequence[Any]) -> Trace:
-    """The trace that the entries of a "trace" answer are. ProtocolError if they are none."""
+    """The trace in the entries of a "trace" answer. ProtocolError if the entries are no trace."""
     from ...vm.tracing.analysis.trace import Trace
 
     return Trace.from_parts([entries])

@@ -27,7 +27,7 @@ class EmbeddedTransport(InProcessTransport):
         return self.machine.closed
 
     def release_exports_with(self, release: Callable[[int], None]) -> None:
-        """Results are copies."""
+        """Nothing to do: results are copies."""
 
     def send(self, messages: Sequence[Message]) -> None:
         """Hand the batch over; the calling thread drives the machine."""
@@ -42,7 +42,7 @@ class EmbeddedTransport(InProcessTransport):
         return reply.done or self.machine.wait_until(lambda: reply.done, timeout)
 
     def attend(self, reply: Reply) -> None:
-        """Whatever completes is looked after by the machine's background thread."""
+        """Nothing to do: the machine's background thread looks after completions."""
 
     def rouse(self, idle_flush: Callable[[], bool]) -> None:
         """Have the background thread send unsent messages in a while."""
@@ -63,11 +63,11 @@ class EmbeddedTransport(InProcessTransport):
         self._closed = True
         self.machine.detach(self._session)
         self._lose_replies()
-        self.machine.drive()  # and wake the threads that wait for one of them
+        self.machine.drive()  # and wake the threads that wait for replies
         self._release()
 
     def abandon(self) -> None:
-        """Have the background thread close it."""
+        """Have the background thread close the session."""
         if not self._closed and not self.machine.closed:
             self.machine.chores.append(self.close)
             self.machine.background.ring()

@@ -1,4 +1,4 @@
-"""What is unsent.
+"""Unsent messages.
 
 - `outbox`: the messages of one session until they leave; `batches`: those of a closed session, and of an atomic block
 - `releases`: where in a batch dropped handles are released

@@ -1,4 +1,4 @@
-"""Batches that take less than others do: of a closed session, and of an atomic block."""
+"""Batches with limits: those of a closed session, and of an atomic block."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GROUP = Limits().batch  # messages in an atomic group
 
 
 class Closed(list[list[Any]]):
-    """The messages of a closed session: it takes no more."""
+    """The messages of a closed session, which takes no more."""
 
     def __init__(self, why: str = CLOSED) -> None:
         super().__init__()
@@ -25,10 +25,10 @@ class Closed(list[list[Any]]):
 
 
 class Group(list[list[Any]]):
-    """The messages of an atomic block: they leave together, so they must not be too many."""
+    """The messages of an atomic block: they leave together, so their number is limited."""
 
     def append(self, message: list[Any]) -> None:
-        """Raise ProtocolError at the user's line for one too many; it is not in the group then."""
+        """Add a message. If the group is full, raise ProtocolError at the user's line instead."""
         if len(self) >= GROUP:
             where = describe(user_frame(2))
             raise ProtocolError(f"an atomic block holds at most {GROUP} messages; make several of it", location=where)

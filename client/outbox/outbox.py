@@ -1,17 +1,17 @@
-"""The outbox: what a session has issued and not yet sent.
+"""The outbox: the messages that a session has issued and not yet sent.
 
 A batch leaves when it is full, before every wait, when a second heavy op joins it, or when it has lain idle for some
-milliseconds. To another process batches clock themselves: an op that is issued into silence leaves at once, and the
+milliseconds. For another process, batches size themselves: an op that is issued after a pause leaves at once, and the
 more ops follow without a pause, the more of them travel together (1, 8, 64, 256 messages). A program that issues an op
-and asks for its result, again and again, would pay for two messages where one does; so its first few small ops wait for
-the question, and travel with it (docs/decisions/0012). Handles that were dropped by then are released in the batch
+and asks for its result, again and again, would pay for two messages where one is enough; so its first few small ops
+wait for the question and travel with it (docs/decisions/0012). Handles dropped by then are released in the batch
 (`releases`). A group (`atomic`) leaves as one message when its block ends.
 
 Threads. `lock` guards the messages and the session's tables. The lock is re-entrant, since a signal handler may issue
 ops on the very thread that has it. Such a handler may not send or wait while its thread drives the machine: that is a
-ProtocolError, and the messages stay here. It may not raise there either, but for Ctrl-C, which is kept back. No thread
-waits with the lock. An atomic block has it from its first line to its last, so the messages of other threads come after
-the group. `Tensor.__del__` runs anywhere, also inside the lock, so all it does is put the id on a `queue.SimpleQueue`.
+ProtocolError, and the messages stay here. Nor may the handler raise there; Ctrl-C is kept back. No thread waits while
+it holds the lock. An atomic block holds the lock from its first line to its last, so the messages of other threads come
+after the group. `Tensor.__del__` runs anywhere, also inside the lock, so it only puts the id on a `queue.SimpleQueue`.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from .releases import add_releases, releases
 
 BATCH = 256
 GROWTH = 8
-PROMPT = 0.0005  # seconds after which a question is no longer asked right after what was issued
+PROMPT = 0.0005  # seconds after which a question no longer counts as asked right after an op
 LONGEST = Limits().text  # characters of a location
 
-# A question, from its request and the number of the user's line.
+# Builds a question from its request number and the number of the user's line.
 Build: TypeAlias = Callable[[int, int], NamedMessage]
 
 
 class Outbox:
     """The unsent messages of one session, and its transport.
 
-    `scalars` maps a signature's number to which of its operands are scalars: they are no ids.
+    `scalars` maps a signature's number to flags: which of its operands are scalars, not ids.
     """
 
     __slots__ = (
@@ -80,9 +80,9 @@ class Outbox:
         self.release = self._released.put
         transport.release_exports_with(self.release)
         self._first = 1 if transport.eager else BATCH
-        self.limit = self._first  # messages that the next batch waits for
-        self._expects = False  # a question, before anything leaves
-        self._left = 0.0  # when something last left because it was issued
+        self.limit = self._first  # messages at which the next batch leaves
+        self._expects = False  # a question is expected before a batch leaves
+        self._left = 0.0  # when a batch last left because it was full
         self._flushes = 0
         self._seen_flushes = -1
         FORKS.outboxes.add(self)
@@ -97,7 +97,7 @@ class Outbox:
         return self.ids
 
     def appended(self) -> None:
-        """A message was added: send the batch if it is full, else have the background send it in a while."""
+        """Handle an added message: send the batch if it is full, else have the background send it in a while."""
         size = len(self.messages)
         if self._depth:
             return
@@ -109,7 +109,7 @@ class Outbox:
             self.transport.rouse(self.idle_flush)
 
     def make_way(self) -> None:
-        """A heavy op is to join the batch: an earlier one leaves first, and starts while this one is prepared.
+        """Make room for a heavy op: an earlier heavy op leaves first, and starts while this one is prepared.
 
         The newest heavy op stays until the next one comes, since its caller drops operands only after the call. So
         their release can ride on the op, and the result can take over their memory.
@@ -119,7 +119,7 @@ class Outbox:
         self.heavy = True
 
     def flush(self, *, patient: bool = True) -> None:
-        """Send what is unsent. Never waits for results; a patient one waits until the machine takes more."""
+        """Send all unsent messages. Never waits for results; if `patient`, waits until the machine takes more."""
         with self.lock:
             transport = self.transport
             sent = self.send()
@@ -127,9 +127,9 @@ class Outbox:
             transport.await_credit()
 
     def send(self) -> bool:
-        """Hand over what is unsent, and say whether there was anything; the caller holds the lock. Not half of a group.
+        """Hand over the unsent messages, but no unfinished group. Were there any? The caller holds the lock.
 
-        Under the transport's shield: Ctrl-C between taking the batch and handing it over would lose it.
+        Runs under the transport's shield: Ctrl-C between taking the batch and handing it over would lose it.
         """
         if self._depth:
             return False
@@ -145,19 +145,19 @@ class Outbox:
             if batch:
                 try:
                     self.transport.send(batch)
-                except ProtocolError:  # the machine is busy with us further up this stack: nothing is lost
+                except ProtocolError:  # the machine runs further up this stack: nothing is lost
                     self.messages[:0] = batch
                     raise
         return bool(batch)
 
     def renumber(self) -> None:
-        """A signature's number is about to mean another signature: calls with the old one leave. With the lock."""
+        """Send the calls with a signature's number before it gets another signature. The caller holds the lock."""
         self._riding = not self._depth  # the numbers of a group's calls may mean another signature when it is sent
         self.send()
 
     @contextmanager
     def atomic(self) -> Iterator[None]:
-        """What is issued inside leaves as one message at the end, also if the block raises."""
+        """Send the messages issued inside as one at the end, also if the block raises."""
         with self.lock:
             if not self._depth:
                 self.send()
@@ -193,7 +193,7 @@ class Outbox:
                 list.append(batch, message)  # also to a group that is full
 
     def idle_flush(self) -> bool:
-        """Called by the transport now and then: send what is unsent since the last time. Was anything unsent?"""
+        """Send messages left unsent since the last call; the transport calls this now and then. Was any unsent?"""
         if not self.messages and self._released.empty():
             self.limit = self._first
             return False
@@ -208,7 +208,7 @@ class Outbox:
         return True
 
     def tell(self, build: Callable[[int], NamedMessage]) -> None:
-        """Send a message and wait for its answer; inside an atomic block neither."""
+        """Send a message and wait for its answer; inside an atomic block, only add it."""
         with self.lock:
             if self._depth:
                 self.messages.append(encode_message(build(0)))
@@ -217,11 +217,11 @@ class Outbox:
         self.await_reply(reply)
 
     def ask(self, build: Build, *, located: bool = True) -> Reply:
-        """Send a message that asks for a reply, behind everything unsent. `build` gets request and location, if any."""
+        """Send a question behind everything unsent. `build` gets its request and location, 0 if not `located`."""
         return self.ask_all([build], located=located)[0]
 
     def ask_all(self, builds: Sequence[Build], *, located: bool = True) -> list[Reply]:
-        """`ask` several things at once."""
+        """`ask` several questions in one batch."""
         replies: list[Reply] = []
         expects = self._expects or monotonic() - self._left < PROMPT
         with self.lock:
@@ -241,7 +241,7 @@ class Outbox:
         return not (self._depth or self.transport.lost)
 
     def refuse_inside(self) -> None:
-        """ProtocolError at the user's line inside an atomic block; holding the lock."""
+        """Raise ProtocolError at the user's line if inside an atomic block; the caller holds the lock."""
         if self._depth:
             where = describe(user_frame(2))
             raise ProtocolError(
@@ -270,7 +270,7 @@ class Outbox:
         transport.close()
 
     def orphan(self) -> None:
-        """In a forked child: a thread that had the lock does not exist here, and the session is the parent's."""
+        """Close in a forked child: the session is the parent's, and a lock of another thread would stay locked."""
         self.lock = self.locations.lock = threading.RLock()
         self.transport = ClosedTransport(self.transport.devices, FORKED)
         self.messages = Closed(FORKED)

@@ -2,8 +2,8 @@
 
 A release *rides* on the last call of the batch that uses the tensor: one bit of the call, and the machine may give the
 result the operand's memory. A call has bits for its first operands only; a release of the others, and of tensors that
-another message uses last, follows that message. What nothing in the batch uses is released in front of it, so that the
-memory serves the first message already.
+another message uses last, follows that message. A tensor that nothing in the batch uses is released in front of it, so
+that its memory can serve the first message already.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def add_releases(batch: list[list[Any]], released: set[int], scalars: Mapping[in
 
 
 def releases(ids: set[int]) -> list[list[Any]]:
-    """RELEASE messages for these ids, none of them so long that it could not be sent."""
+    """RELEASE messages for these ids, none of them too long to be sent."""
     ordered = sorted(ids)
     return [encode_message(Release(tuple(ordered[n : n + RELEASED]))) for n in range(0, len(ordered), RELEASED)]
 
@@ -50,9 +50,9 @@ def releases(ids: set[int]) -> list[list[Any]]:
 def ride(
     call: list[Any], inputs: Sequence[Any], outputs: Sequence[int], released: set[int], scalars: Sequence[bool]
 ) -> set[int]:
-    """Mark a call's operands whose handles were released; walking backwards, this is their last use.
+    """Mark the operands of a call whose handles were released; in a backward walk, this is their last use.
 
-    Returns those of them that it has no bit for: they are to be released behind it.
+    Returns the ids that the call has no bit for, which are to be released behind it.
     """
     behind, bits = set(), 0
     for position, id_ in enumerate((*inputs, *outputs)):

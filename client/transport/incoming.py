@@ -36,9 +36,9 @@ ACK_EVERY = 8
 class Incoming:
     """Takes frames apart and sets replies. Guarded by the transport's lock, but for `run_effects`.
 
-    `consumed`, `consumed_bytes`: how much of what was sent the daemon has dealt with. `lost`: why it says that the
-    connection is over. `effects`: answers of side effects and of checks of chains, in order; they are handled outside
-    of the lock, since user code runs then.
+    `consumed`, `consumed_bytes`: the messages and bytes that the daemon has processed. `lost`: the error that ended the
+    connection. `effects`: answers of side effects and of checks of chains, in order; they are handled outside of the
+    lock, since they run user code.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Incoming:
         self._mapped = mapped
         self._release = release
         self._freed = freed
-        self.resumed: Callable[[int], None] = lambda _received: None  # the daemon knows us again
+        self.resumed: Callable[[int], None] = lambda _received: None  # the daemon has resumed the session
         self.replies: dict[int, Reply] = {}
         self.parts: dict[int, list[Any]] = {}
         self.received = 0
@@ -64,7 +64,7 @@ class Incoming:
         self.broken: dict[int, TensordError] = {}  # chains that a callback's error has stopped
 
     def take(self, frames: Sequence[Any]) -> None:
-        """One message of the daemon."""
+        """Take one message of the daemon."""
         header = decode(frames[0].buffer, LONGEST, LONGEST)
         kind = header[0]
         if kind == REPLIES:
@@ -79,7 +79,7 @@ class Incoming:
     def _take_replies(self, header: Sequence[Any], payloads: Sequence[Any]) -> None:
         _, number, consumed, consumed_bytes, answers, free = header
         if number <= self.received:
-            return  # sent again after a reconnect, and had arrived
+            return  # sent again after a reconnect, but it had arrived
         self.received = number
         self.consumed, self.consumed_bytes = consumed, consumed_bytes
         if self._outgoing.batches:
@@ -141,7 +141,7 @@ class Incoming:
     # -- side effects ----------------------------------------------------------------------------------------------
 
     def run_effects(self) -> None:
-        """Call back for the side effects that have arrived, in their order. One thread at a time."""
+        """Call back for the side effects that have arrived, in order. One thread at a time."""
         while self.effects:
             request, arrays, error = self.effects.popleft()
             effect = self._outgoing.effects.pop(request)
@@ -157,7 +157,7 @@ class Incoming:
                 reply.set(None, error)
 
     def fail(self, error: TensordError) -> None:
-        """Nothing more will come."""
+        """Fail all open replies: no more answers will come."""
         self.lost = self.lost or error
         replies, self.replies = self.replies, {}
         for reply in replies.values():
@@ -165,13 +165,13 @@ class Incoming:
 
 
 def call_back(effect: SideEffect, arrays: Any) -> TensordError | None:
-    """Call the user's function with arrays of its own; what it raises stops its chain."""
+    """Call the user's function with arrays of its own; returns its error, which stops the chain."""
     try:
         effect.callback(*[np.array(array) for array in arrays or ()])
     except TensordError as error:
         error.op, error.location = error.op or "effect", error.location or effect.location
         return error
-    except BaseException as error:  # also what only looks like Ctrl-C: it is the callback's own
+    except BaseException as error:  # also KeyboardInterrupt: the callback itself has raised it
         failure = KernelError(f"effect: {type(error).__name__}: {error}", op="effect", location=effect.location)
         failure.__cause__ = error.with_traceback(None)
         return failure

@@ -1,4 +1,4 @@
-"""What a session needs of a transport, which carries its messages to a virtual machine and brings the answers back."""
+"""The interface of a transport, which carries a session's messages to a virtual machine and brings answers back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FORKED = "this session belongs to another process; connect again after a fork"
 
 
 class Reply:
-    """The answer to one request: `value` or `error`, once `done`. Callbacks run on the thread that brings it."""
+    """The answer to one request: `value` or `error`, once `done`. Callbacks run on the thread that sets it."""
 
     __slots__ = ("_callbacks", "_lock", "done", "error", "value")
 
@@ -31,7 +31,7 @@ class Reply:
         self._callbacks: list[Callable[[], None]] | None = []
 
     def set(self, value: Any, error: TensordError | None) -> None:
-        """The answer is here; only the first one counts."""
+        """Set the answer; only the first one counts."""
         if self.done:
             return
         self.value, self.error = value, error
@@ -42,7 +42,7 @@ class Reply:
             callback()
 
     def when_done(self, callback: Callable[[], None]) -> None:
-        """Call back once done; at once if it is."""
+        """Call back once done; at once if it is already."""
         with self._lock:
             if self._callbacks is not None:
                 self._callbacks.append(callback)
@@ -63,9 +63,9 @@ class Transport(Protocol):
     devices: dict[str, frozenset[str]]
     # Ops of more work than this (element operations) leave at once, since they do not run on the scheduler's thread.
     inline_work: int
-    # A large result may be read where it lies, in the memory of the other side.
+    # A large result may be read in place, in the memory of the other side.
     maps: bool
-    # Another process does what is sent, beside this one: so a first message leaves at once, and waits for no others.
+    # Another process executes the messages in parallel, so a first message leaves at once and waits for no others.
     eager: bool
 
     @property
@@ -74,13 +74,13 @@ class Transport(Protocol):
 
     @property
     def shield(self) -> AbstractContextManager[None]:
-        """Keeps Ctrl-C back while it is entered; effective in the main thread."""
+        """A context manager that keeps Ctrl-C back; effective in the main thread."""
 
     def new_array(self, meta: Meta) -> NDArray[Any]:
         """An array for one upload of that meta, in the memory from which the other side takes it most cheaply."""
 
     def release_exports_with(self, release: Callable[[int], None]) -> None:
-        """What to call with an export's id once the array that reads the value where it lies is not used any more."""
+        """Set the function to call with an export's id once the array over the exported value is unused."""
 
     def send(self, messages: Sequence[Message]) -> None:
         """Hand over a batch in program order. Does not wait."""
@@ -95,10 +95,10 @@ class Transport(Protocol):
         """Wait for a reply; False after `timeout` seconds. ConnectionLost when the other side ends."""
 
     def attend(self, reply: Reply) -> None:
-        """A callback awaits the reply: the reply has to come although no thread waits for it."""
+        """Have the reply come although no thread waits for it: a callback does."""
 
     def rouse(self, idle_flush: Callable[[], bool]) -> None:
-        """Messages are unsent: call `idle_flush` in a while, which tells whether it found any."""
+        """Call `idle_flush` in a while: it sends unsent messages, and tells whether it found any."""
 
     def cancel(self) -> None:
         """Cancel the session's pending instructions."""
@@ -107,7 +107,7 @@ class Transport(Protocol):
         """End the session."""
 
     def abandon(self) -> None:
-        """The session was dropped without being closed: close it from another thread. Never waits."""
+        """Close a session that was dropped without being closed, from another thread. Never waits."""
 
 
 class ClosedTransport:
@@ -122,7 +122,7 @@ class ClosedTransport:
         self.shield = nullcontext()
 
     def close(self) -> None:
-        """Nothing is left to end."""
+        """Nothing to do: the session has ended."""
 
     def __getattr__(self, name: str) -> Any:
         raise session_closed(self.why)

@@ -1,4 +1,4 @@
-"""A connection to a daemon: the socket, the greeting, the end of it."""
+"""A connection to a daemon: the socket, the greeting, the end."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ FAILURES = frozenset(
 
 
 class Welcome(NamedTuple):
-    """What the daemon said to HELLO."""
+    """The daemon's answer to HELLO."""
 
     session: int
     token: bytes | None
@@ -73,8 +73,8 @@ class Link:
     def open(self) -> None:
         """Make the sockets and connect.
 
-        ZeroMQ must not reconnect by itself: it would send what is queued before HELLO. Turned off (-1), it would drop
-        what has arrived and was not read yet when a connection ends; so it reconnects later than any caller waits.
+        ZeroMQ must not reconnect by itself: it would send queued messages before HELLO. With reconnecting turned off
+        (-1), it would drop messages not yet read when a connection ends; so it reconnects later than any caller waits.
         """
         self.socket = self.context.socket(zmq.DEALER)
         self.socket.linger = LINGER_MS
@@ -155,7 +155,7 @@ class Link:
         return frames
 
     def send_frames(self, frames: list[Any]) -> None:
-        """Send frames; large ones without a copy. If the daemon is gone they are lost, and an event tells soon."""
+        """Send frames; large ones without a copy. If the daemon is gone the frames are lost; an event follows soon."""
         with suppress(zmq.Again):
             if len(frames) == 1:
                 self.socket.send(frames[0], zmq.NOBLOCK)
@@ -168,9 +168,9 @@ class Link:
         return frames
 
     def watch(self, bell: int) -> list[int]:
-        """Have `poll` look at that descriptor, too; what has happened to the connection until now.
+        """Have `poll` watch that descriptor, too; returns the connection's events so far.
 
-        The monitor's descriptor tells only of what happens after everything before was read.
+        The monitor's descriptor signals an event only if all earlier events were read.
         """
         self.poller = poller = zmq.Poller()
         poller.register(self.socket, zmq.POLLIN)
@@ -179,11 +179,11 @@ class Link:
         return self.events()
 
     def poll(self, timeout_ms: int | None) -> list[tuple[Any, int]]:
-        """Sleep until there is a message, an event, or the bell; for at most so many milliseconds."""
+        """Sleep until a message, an event or the bell comes, for `timeout_ms` milliseconds at most."""
         return self.poller.poll(timeout_ms)
 
     def events(self) -> list[int]:
-        """What has happened to the connection."""
+        """The connection's events that were not read yet."""
         found = []
         while self.monitor.get(zmq.EVENTS) & zmq.POLLIN:
             found.append(recv_monitor_message(self.monitor, zmq.NOBLOCK)["event"])
@@ -196,7 +196,7 @@ class Link:
         self.send([BYE])
 
     def close(self, linger: int = LINGER_MS) -> None:
-        """Close the sockets; what was sent has a moment to leave."""
+        """Close the sockets; messages already sent have `linger` milliseconds to leave."""
         self.close_sockets(linger)
         self.context.term()
 
@@ -208,7 +208,7 @@ class Link:
 
 
 def check_reachable(address: str) -> None:
-    """ConnectionLost if no daemon listens there: ZeroMQ itself would wait for one."""
+    """Raise ConnectionLost if no daemon listens at the address: ZeroMQ itself would wait for one."""
     if not address.startswith("ipc://"):
         return
     path = address.removeprefix("ipc://")
@@ -224,6 +224,6 @@ def check_reachable(address: str) -> None:
 
 
 def program_name() -> str:
-    """What this process is called, for people who look at the daemon's sessions."""
+    """The name of this process, for the daemon's list of sessions."""
     arguments = [argument for argument in sys.orig_argv[1:] if not argument.startswith("-")]
     return Path(arguments[0]).name if arguments else Path(sys.executable).name

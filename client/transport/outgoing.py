@@ -1,4 +1,4 @@
-"""From batches of messages to frames: what lives only in this process is replaced by what can travel.
+"""From batches of messages to frames: objects of this process are replaced by values that can travel.
 
 An upload's array becomes a place; a side effect's callback stays here and is called when the values come back.
 """
@@ -28,7 +28,7 @@ from ...interpreter.wire.messages import (
 from .link import Link
 from .segments import UploadSegments
 
-TINY = 128  # bytes of an upload in a group up to which it travels in the header: a group cannot be halved
+TINY = 128  # bytes up to which an upload in a group travels in the header: a group cannot be halved
 
 
 class SideEffect(NamedTuple):
@@ -78,8 +78,8 @@ class Outgoing:
         self.sent_bytes = 0
         self.batches: deque[tuple[int, int, list[Any]]] = deque()
         self.effects: dict[int, SideEffect] = {}
-        self._locations: dict[int, str] = {}  # of the session's calls: a callback's error names its line
-        self.exports: dict[int, int] = {}  # request of a fetch -> the id that stands for what it fetched
+        self._locations: dict[int, str] = {}  # by number, for errors of callbacks, which name the user's line
+        self.exports: dict[int, int] = {}  # request of a fetch -> id of the export
 
     def send(self, messages: Sequence[Message]) -> None:
         """Send a batch. MetadataError, and nothing sent, if something in it cannot travel."""
@@ -130,7 +130,7 @@ class Outgoing:
         return encode_message(effect._replace(callback=None, request=number))
 
     def _send(self, messages: list[Message], uploads: list[Any], payloads: list[Any]) -> None:
-        """Send them as one batch, or as several if they are too many for one, or their header is too large."""
+        """Send the messages as one batch, or as several if they are too many or their header is too large."""
         try:
             frames = [self._link.encoder.encode([BATCH, self.number + 1, messages, uploads]), *payloads]
         except MetadataError:
@@ -167,12 +167,12 @@ class Outgoing:
             raise failure
 
     def consumed(self, messages: int) -> None:
-        """The daemon has consumed so many messages: their batches need not be kept."""
+        """Drop the batches whose messages the daemon has consumed."""
         while self.batches and self.batches[0][1] <= messages:
             self.batches.popleft()
 
     def send_again(self, received: int) -> None:
-        """After a reconnect: what the daemon has not received."""
+        """After a reconnect, send the batches that the daemon has not received."""
         for number, _, frames in self.batches:
             if number > received:
                 self._link.send_frames(frames)

@@ -2,12 +2,12 @@
 
 Theory of operation. The thread that waits for an answer reads the socket itself: it is the leader of the threads that
 wait on this session (`interpreter/concurrency/leader_followers.py`), and sleeps in ZeroMQ's poll over the socket, its
-monitor and a bell. So an op and its result change threads nowhere in this process, and the wake-ups that libzmq makes
-for itself stay in C. The leader holds the socket's lock while it sleeps; a thread that sends overtakes it
-(`socket_lock`). While no thread waits, a background thread looks after unsent messages and the connection, and reads
-if an answer is outstanding that is awaited by a callback.
+monitor and a bell. So an op and its result never change threads in this process, and the internal wake-ups of libzmq
+stay in C. The leader holds the socket's lock while it sleeps; a thread that sends overtakes it (`socket_lock`). While
+no thread waits, a background thread looks after unsent messages and the connection, and reads the socket if a callback
+awaits an answer.
 
-Guarantees. A wait also ends when the connection is lost: at once on ipc, where the kernel tells; elsewhere when the
+Guarantees. A wait also ends when the connection is lost: at once on ipc, where the kernel says so; elsewhere when the
 lease is over. No lock but the role and the socket's is held while sleeping. User callbacks run without the socket's
 lock, in the order of the answers, and may neither submit nor wait.
 
@@ -53,7 +53,7 @@ LONGEST_RETRY = 5.0
 class RemoteTransport:
     """A session's connection to a daemon.
 
-    As the duty of its leader (`ring`, `serve`, `unattended`) it takes what arrives at the socket.
+    As the leader's duty (`ring`, `serve`, `unattended`), it takes the messages that arrive at the socket.
     """
 
     def __init__(self, address: str, options: Mapping[int, Any], name: str, *, strict: bool) -> None:
@@ -86,7 +86,7 @@ class RemoteTransport:
         self.eager = True
         self._cancel_due = False
         self._attended: deque[Reply] = deque()
-        self._read_at = 0.0  # when a thread last took what had arrived
+        self._read_at = 0.0  # when a thread last read the socket
         self._effects_lock = threading.Lock()
         self._calling_back = 0
         self._hook: Callable[[], bool] | None = None
@@ -108,7 +108,7 @@ class RemoteTransport:
     # -- sending ---------------------------------------------------------------------------------------------------
 
     def new_array(self, meta: Meta) -> NDArray[Any]:
-        """In an upload segment, which the daemon takes as it is, where that is worth it."""
+        """An array for one upload: if large, in an upload segment, which the daemon uses as it is."""
         if meta.nbytes < MAPPED_ARRAY:
             return np.empty(meta.shape, meta.dtype)
         array = None if self._uploads is None else self._uploads.empty(meta.shape, meta.dtype)
@@ -128,7 +128,7 @@ class RemoteTransport:
         self.lock.acquire()  # by an outbox, which has raised the shield
         try:
             self._check()
-            if self._cancel_due:  # a restart that knows of it may be among the messages
+            if self._cancel_due:  # a restart that counts it may be among the messages
                 self._send_cancel()
             self._announce()
             self._outgoing.send(messages)
@@ -173,7 +173,7 @@ class RemoteTransport:
     def cancel(self) -> None:
         """Cancel the session's pending instructions; overtakes them.
 
-        From a signal handler on the thread that uses the socket, it is sent as soon as that is over.
+        In a signal handler on the thread that uses the socket, CANCEL is sent as soon as that use is over.
         """
         self._generation += 1
         self._incoming.broken.clear()
@@ -211,7 +211,7 @@ class RemoteTransport:
         return self.waiting.wait(predicate, timeout)
 
     def serve(self, predicate: Callable[[], bool], timeout: float | None) -> None:
-        """Sleep until something arrives, or until rung; then take it. Called by the leader."""
+        """Sleep until messages arrive or the bell rings; then take the messages. Called by the leader."""
         limit = None if timeout is None else ceil(max(timeout, 0.0) * 1000)
         lock = self.lock
         lock.acquire()
@@ -226,7 +226,7 @@ class RemoteTransport:
             self._after_receiving()
 
     def unattended(self) -> None:
-        """No thread leads any more: the background reads the answers that callbacks await."""
+        """Have the background read the answers that callbacks await: no thread leads any more."""
         if self._attended or self._outgoing.effects:
             self.background.ring()
 
@@ -260,10 +260,10 @@ class RemoteTransport:
             )
 
     def _happened(self, event: int) -> None:
-        """Something has happened to the connection; the caller holds the lock."""
+        """Handle an event of the connection; the caller holds the lock."""
         if event not in ENDS:
             return
-        with suppress(zmq.Again):  # what it said before
+        with suppress(zmq.Again):  # messages sent before the end
             while self._incoming.lost is None:
                 self._take()
         if self._outgoing.away:
@@ -282,10 +282,10 @@ class RemoteTransport:
             now = time.monotonic()
             if self.waiting.closed or not self._outgoing.away or now < self._retry_at:
                 return
-            if self._incoming.lost is not None:  # the daemon does not want us back
+            if self._incoming.lost is not None:  # the daemon has ended the session
                 self._outgoing.away = False
                 return
-            self._patience = min(2 * self._patience, LONGEST_RETRY)  # a handshake takes its time, too
+            self._patience = min(2 * self._patience, LONGEST_RETRY)  # a handshake takes time, too
             self._retry_at = now + self._patience
             if now - self._away_since > self._lease:
                 self._outgoing.away = False
@@ -298,15 +298,15 @@ class RemoteTransport:
             self._link.hello(self._link.welcome.token, self._incoming.received)
 
     def _resumed(self, received: int) -> None:
-        """The daemon knows us again: send what it has missed; the caller holds the lock."""
+        """The session is resumed: send the messages that the daemon missed. The caller holds the lock."""
         self._patience = RETRY / 2
         self._outgoing.away = False
-        if self._generation:  # it may have been lost; if not, the daemon knows that it has seen it
+        if self._generation:  # the CANCEL may have been lost; if not, the daemon recognises it
             self._link.send([CANCEL, self._generation])
         self._outgoing.send_again(received)
 
     def _after_receiving(self) -> None:
-        """Call back, and wake those whose answers have come; without the lock. A callback gets no first Ctrl-C."""
+        """Run callbacks, and wake threads whose answers are here; without the lock. Holds back a first Ctrl-C."""
         with SHIELD:
             while self._incoming.effects and self._effects_lock.acquire(blocking=False):
                 try:
@@ -326,26 +326,26 @@ class RemoteTransport:
             self.background.rouse()
 
     def release_exports_with(self, release: Callable[[int], None]) -> None:
-        """What to call with an export's id once the array that reads the value where it lies is not used any more."""
+        """Set the function to call with an export's id once the array over the exported value is unused."""
         self._release_with = release
 
     def _background_failed(self, error: Exception) -> None:
-        """An unexpected error ends the session, and the threads that wait are told."""
+        """End the session on an unexpected error, and tell the threads that wait."""
         with self.lock:
             self._incoming.fail(ConnectionLost(f"the session's background thread failed: {error!r}"))
         self._after_receiving()
 
     def attend(self, reply: Reply) -> None:
-        """The reply is awaited by a callback: the background reads for it."""
+        """Have the background read until the reply is there: a callback awaits it."""
         self._attended.append(reply)
         self.background.ring()
 
     def _is_attended(self) -> bool:
         """Is an answer outstanding that a callback awaits, or a side effect?
 
-        Other answers may come when a thread waits for them: a background thread that reads beside a foreground that
-        asks one thing after the other doubles the time of each. Called by the background alone: of two threads that
-        remove what is answered, one could remove what is not.
+        Other answers are read when a thread waits for them: a background that reads beside a foreground that asks
+        question after question doubles the time of each. Only the background calls this: if two threads removed
+        answered replies, one could remove an unanswered reply.
         """
         attended = self._attended
         while attended and attended[0].done:
@@ -358,13 +358,13 @@ class RemoteTransport:
         return IDLE_FLUSH if awake else DOZE
 
     def _sleep_or_read(self, timeout: float | None) -> None:
-        """What the background does between two looks: read for the callbacks, if no thread leads; else sleep."""
+        """Read the answers for callbacks if no thread leads, else sleep: the background between two rounds."""
         with suppress(TensordError):  # the threads that wait are told
             if not (self._is_attended() and self.waiting.serve_once(timeout)):
                 self.background.bell.sleep(timeout)
 
     def _look_around(self) -> bool:
-        """One round; was there anything unsent?"""
+        """One round of the background. Was any message unsent?"""
         if self._closing:
             self.close()
             return False
@@ -378,7 +378,7 @@ class RemoteTransport:
         return False
 
     def _release(self, export: int) -> None:
-        """The array that an export stands for is not used any more. Called anywhere, inside any lock."""
+        """Release an export whose array is no longer used. Called anywhere, inside any lock."""
         self._release_with(export)
 
     # -- the end ---------------------------------------------------------------------------------------------------
@@ -386,7 +386,7 @@ class RemoteTransport:
     def close(self) -> None:
         """End the session."""
         if os.getpid() != self._pid:
-            return  # it is the parent's
+            return  # the session is the parent's
         self._enter()
         if self.waiting.leads():
             raise ProtocolError("a signal handler on a thread that waits may not close the session")
@@ -416,10 +416,10 @@ class RemoteTransport:
         self._bell.close()
 
     def abandon(self) -> None:
-        """Have the background thread close it."""
+        """Have the background thread close the session."""
         self._closing = True
         self.background.ring()
 
 
 def ignore(_what: Any) -> None:
-    """Does nothing: there is no one to tell."""
+    """Do nothing, in place of a callback."""

@@ -38,26 +38,26 @@ CLASSES = 8  # sizes per doubling: an eighth is wasted at the most
 
 
 class UploadSegments:
-    """The upload segments of one connection. `keep`: bytes of free ones to keep; `most`: how many the daemon takes, and
-    how many bytes of them. Beyond that uploads travel in frames."""
+    """The upload segments of one connection. `keep`: bytes of free segments to keep; `most`: segments, and bytes of
+    segments, that the daemon takes. Beyond that, uploads travel in frames."""
 
     def __init__(self, keep: int = KEEP_FREE, *, most: tuple[int, int] = (1 << 16, 1 << 62)) -> None:
         self._keep = keep
         self._most, self._most_bytes = most
         self._lock = threading.RLock()
         self._lent: dict[int, Segment] = {}  # by number: in use here, or by the daemon
-        self._free: OrderedDict[int, Segment] = OrderedDict()  # by number, the longest unused first
+        self._free: OrderedDict[int, Segment] = OrderedDict()  # by number, the least recently used first
         self._announcements: list[list[int]] = []
 
     @property
     def free_bytes(self) -> int:
-        """Bytes of the free ones."""
+        """Bytes of the free segments."""
         return sum(segment.size for segment in list(self._free.values()))
 
     def empty(self, shape: Sequence[int], dtype: Any) -> NDArray[Any] | None:
-        """An array to be filled and uploaded; None where a segment is not worth it, or not to be had.
+        """An array to be filled and uploaded; None if a segment is not worth it, or not available.
 
-        It lies in a segment of its own, which is free again once `freed` is told its number.
+        The array has a segment of its own, which is free again once `freed` gets its number.
         """
         dtype = np.dtype(dtype)
         nbytes = int(np.prod(shape, dtype=object)) * dtype.itemsize
@@ -68,7 +68,7 @@ class UploadSegments:
         return None if segment is None else array_at(segment, 0, shape, dtype)
 
     def place(self, array: NDArray[Any]) -> tuple[int, int] | None:
-        """Where the daemon finds the array, copied there if it is not: (segment, offset). None if not worth it."""
+        """The (segment, offset) of the array, which is copied to a segment if it is in none; None as from `empty`."""
         place = place_of(array)
         if place is None or place[0].number not in self._lent:
             copied = self.empty(array.shape, array.dtype)
@@ -79,7 +79,7 @@ class UploadSegments:
         return None if place is None else (place[0].number, place[1])
 
     def freed(self, numbers: Iterable[int]) -> None:
-        """The daemon has freed these segments, or they were never sent. Numbers that are not lent are ignored."""
+        """Take back segments that the daemon has freed, or that were never sent. Ignores numbers that are not lent."""
         with self._lock:
             for number in numbers:
                 segment = self._lent.pop(number, None)
@@ -97,7 +97,7 @@ class UploadSegments:
         return announced
 
     def close(self) -> None:
-        """The connection is over: nothing will be freed any more."""
+        """Forget all segments: the connection is over."""
         with self._lock:
             self._lent.clear()
             self._free.clear()
@@ -125,7 +125,7 @@ class UploadSegments:
         return None
 
     def _is_full(self, size: int) -> bool:
-        """Would one more be too many for the daemon? Half of its limit: it may have some that were forgotten here."""
+        """Would one more segment pass half of the daemon's limit? The daemon may have segments forgotten here."""
         count = len(self._lent) + len(self._free)
         return 2 * (count + 1) > self._most or 2 * (self._bytes() + size) > self._most_bytes
 
@@ -138,11 +138,11 @@ class UploadSegments:
         untold = [header for header in self._announcements if header[1] != number]
         if len(untold) == len(self._announcements):
             untold.append([SEGMENT, number, -1, 0])
-        self._announcements = untold  # of one that the daemon never heard of it need hear nothing
+        self._announcements = untold  # a segment that was never announced is not withdrawn
 
 
 class MappedResults:
-    """Results of the daemon `pid`, read where they lie. `release` is called once per array, with its export."""
+    """Results of the daemon `pid`, read in place. `release` is called once per array, with its export."""
 
     def __init__(self, pid: int, release: Callable[[int], None], keep: int = KEEP_MAPPED) -> None:
         self._pid = pid
@@ -151,7 +151,7 @@ class MappedResults:
         FORKS.mapped.add(self)
         self._keep = keep
         self._lock = threading.RLock()
-        self._cache: OrderedDict[int, Segment] = OrderedDict()  # by number, the longest unused first
+        self._cache: OrderedDict[int, Segment] = OrderedDict()  # by number, the least recently used first
         self._live: weakref.WeakSet[Segment] = weakref.WeakSet()  # mapped, whether cached or not
         self.cached_bytes = 0
 
@@ -170,24 +170,24 @@ class MappedResults:
         return array
 
     def _array_died(self, export: int, forks: int) -> None:
-        if forks == self._forks:  # else a child may still read it: it is released when the session ends
+        if forks == self._forks:  # else a child may still read the value: the session's end releases it
             self._release(export)
 
     def forked(self) -> None:
-        """This process is about to have a child, which inherits the mappings: what they show now has to stay."""
+        """Prepare for a fork: the child inherits the mappings, so the values in them have to stay."""
         self._forks += 1
 
     def is_alive(self) -> bool:
-        """Is the daemon's process there?"""
+        """Is the daemon's process alive?"""
         return os.path.exists(f"/proc/{self._pid}/fd")  # noqa: PTH110 - no exception for one that is not ours
 
     def close(self) -> None:
-        """Before the session ends, since what is mapped may change then: arrays get their bytes for themselves."""
+        """Give arrays private copies of their bytes: mapped memory may change once the session has ended."""
         with self._lock:
             self._cache.clear()
             self.cached_bytes = 0
             for segment in list(self._live):
-                with suppress(MemoryError):  # then it stays mapped, and keeps its bytes until the daemon writes there
+                with suppress(MemoryError):  # then it stays mapped, and is valid until the daemon writes there
                     segment.make_private()
             self._live.clear()
 
@@ -215,6 +215,6 @@ def segment_size(nbytes: int) -> int:
 
 
 def descriptor_budget() -> int:
-    """How many descriptors segments may take: a quarter of what this process may have, since it is the user's."""
+    """The descriptors that segments may take: a quarter of the process's limit, since the rest is the user's."""
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return (1 << 20 if soft == resource.RLIM_INFINITY else soft) // 4

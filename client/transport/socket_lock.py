@@ -4,14 +4,14 @@ Theory of operation. The leader (`interpreter/concurrency/leader_followers.py`) 
 lock while it sleeps: releasing it first would let another thread use the socket that is being polled. A thread that
 wants to send must not wait for an answer to arrive, so it overtakes the leader: it takes the *gate*, rings the bell
 that the leader polls beside the socket, and waits for the lock. The leader wakes, releases the lock, and has to pass
-the gate to get the lock again; so the sender has it before. Each sender waits for at most one wake-up of the leader.
+the gate to get the lock again; so the sender gets it first. Each sender waits for at most one wake-up of the leader.
 
 Guarantees. No sender sleeps while the leader does: the leader says that it polls before it looks at the gate, and a
 sender takes the gate before it looks whether the leader polls; so one of the two sees the other. Ctrl-C is kept back
-while a thread holds the lock, but in the poll (`SHIELD.exposed`).
+while a thread holds the lock, except in the poll (`SHIELD.exposed`).
 
-Rejected: sleeping on the socket's descriptor without the lock. libzmq wakes it for commands of its own, three times per
-op, and each wake-up in Python costs as much as the answer.
+Rejected: sleeping on the socket's descriptor without the lock. libzmq signals the descriptor for internal commands,
+three times per op, and each wake-up in Python costs as much as the answer.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ class SocketLock:
         self._bell = bell
         self._gate = threading.Lock()
         self._lock = threading.Lock()
-        self._inside: set[int] = set()  # threads that have the lock, want it, or are about to be without it
+        self._inside: set[int] = set()  # threads that hold the lock, wait for it, or are releasing it
         self.polling = False  # the thread that has the lock sleeps
 
     def acquire(self) -> None:
-        """Take the lock; the thread that sleeps with it is woken. The caller has raised the shield."""
+        """Take the lock, and wake the thread that sleeps with it. The caller has raised the shield."""
         me = threading.get_ident()
         self._inside.add(me)  # first, since a signal handler may run anywhere in here
         try:
@@ -83,7 +83,7 @@ class SocketLock:
         self._inside.discard(threading.get_ident())
 
     def poll(self, poll: Callable[[int | None], Found], limit: int | None) -> Found:
-        """Sleep in `poll` with the lock, for so many milliseconds; not at all if a sender waits."""
+        """Sleep in `poll` with the lock, for `limit` milliseconds at most; not at all if a sender waits."""
         self.polling = True
         try:
             with SHIELD.exposed:
@@ -92,7 +92,7 @@ class SocketLock:
             self.polling = False
 
     def is_mine(self) -> bool:
-        """Does this thread have the lock, or is it about to? Then we are in a signal handler or a callback on it."""
+        """Does this thread hold or await the lock? Then the caller is a signal handler or a callback on the thread."""
         return threading.get_ident() in self._inside
 
     def __enter__(self) -> None:
