@@ -73,6 +73,7 @@ class Engine:
         self.pending: deque[tuple[VmSession, Iterator[Sequence[Any]]]] = deque()  # batches, what is left of each
         self.finished = self.scheduler.finished
         self.live = self.scheduler.live
+        self._ready, self._doomed = self.scheduler.dispatcher.ready, self.scheduler.dispatcher.doomed
         self._opened = 0
 
     def open_session(self, reply: ReplySink, *, strict: bool = False, limits: Limits | None = None) -> VmSession:
@@ -95,18 +96,18 @@ class Engine:
 
     def schedule(self) -> bool:
         """One pass; False if there was nothing to do."""
-        scheduler, dispatcher = self.scheduler, self.scheduler.dispatcher
-        if not (self.finished or self.pending or dispatcher.ready or dispatcher.doomed):
+        if not (self.finished or self.pending or self._ready or self._doomed):
             return False
+        scheduler, dispatcher = self.scheduler, self.scheduler.dispatcher
         scheduler.stamp(scheduler.clock())
         if self.finished:
             scheduler.release_finished()
             abandon_lost(self.devices.values(), self.directory.storages, scheduler.doom)
-        if dispatcher.doomed:
+        if self._doomed:
             scheduler.retire_doomed()
         if self.pending:
             self.handle_pending()
-        if dispatcher.ready or dispatcher.refills:
+        if self._ready or dispatcher.refills:
             dispatcher.dispatch_ready()
         if dispatcher.batches:
             dispatcher.flush()

@@ -15,8 +15,11 @@ from ...interpreter.errors import MetadataError
 from ...interpreter.wire.forms import name_own
 from ...interpreter.wire.frames import BATCH, INLINE_ARRAY, MAPPED_ARRAY
 from ...interpreter.wire.messages import (
-    CALL,
-    SIGNATURE,
+    ATOMIC,
+    EFFECT,
+    FETCH,
+    LOCATION,
+    UPLOAD,
     Atomic,
     Effect,
     Fetch,
@@ -28,6 +31,8 @@ from ...interpreter.wire.messages import (
 from .link import Link
 from .segments import UploadSegments
 
+# Kinds whose messages hold objects of this process, or tell what has to be known here.
+REPLACED = frozenset({UPLOAD, EFFECT, FETCH, LOCATION, ATOMIC})
 TINY = 128  # bytes up to which an upload in a group travels in the header: a group cannot be halved
 
 
@@ -87,8 +92,7 @@ class Outgoing:
         payloads: list[Any] = []
         ready = list(messages)
         for position, message in enumerate(messages):
-            kind = message[0]
-            if kind not in (CALL, SIGNATURE):
+            if message[0] in REPLACED:
                 ready[position] = self._replace(message, position, -1, uploads, payloads)
         self._send(ready, uploads, payloads)
 

@@ -165,10 +165,11 @@ class LeaderFollowers:
         """Make a follower lead, if no thread does, since the caller leaves."""
         if self.role.locked():
             return
-        for follower in list(self.followers):
-            follower.bell.ring()
-            if not follower.predicate():
-                return
+        if self.followers:
+            for follower in list(self.followers):
+                follower.bell.ring()
+                if not follower.predicate():
+                    return
         self._duty.unattended()
 
 

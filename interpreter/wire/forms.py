@@ -119,7 +119,8 @@ def name_fields(array: Any, declaration: type[Named]) -> Named | None:
 
 def name_own(array: Any) -> NamedMessage | None:
     """A message of this process by name, unchecked; None if its kind has another number of fields."""
-    return name_fields(array, DECLARATIONS[array[0]]) if has_kind(array) else None
+    form = FORMS[array[0]]
+    return new(form.declaration, array[1:]) if len(array) == form.length else None
 
 
 def shown(value: Any) -> str:

@@ -99,19 +99,20 @@ class Admission:
             ListNames: self.list_names,
             Query: self.query,
         }
+        dispatcher = scheduler.dispatcher
+        self._steps = (inline.call, scheduler.bound, dispatcher.ready, dispatcher.dispatch_ready)  # of `take`
         for kind in LIMITED:
             self.handlers[kind] = within_limits(self.handlers[kind])
 
     def take(self, session: VmSession, arrays: Iterable[Sequence[Any]]) -> None:
         """Admit messages. Ready instructions are dispatched after each, so that the next one may find them done."""
-        run_inline, handlers, bound = self.inline.call, self.handlers, self.scheduler.bound
-        ready, dispatch_ready = self.scheduler.dispatcher.ready, self.scheduler.dispatcher.dispatch_ready
+        run_inline, bound, ready, dispatch_ready = self._steps
         for array in arrays:
             try:
                 if array[0] is CALL and run_inline(session, array):  # not ==: False equals CALL
                     continue
                 message = decode_message(array)
-                handlers[type(message)](session, message)
+                self.handlers[type(message)](session, message)
             except Exception as error:  # no message of a client may stop the others
                 self.rejection.refuse(session, array, error)
             bound.clear()

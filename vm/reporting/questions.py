@@ -11,13 +11,21 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.metadata import version
-from inspect import signature
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from ...interpreter.errors import ProtocolError, TensordError
+from ...interpreter.errors import TensordError
 from ..tracing.flat import Where
+from .answering import (
+    MOST,
+    Client,
+    answer_with,
+    device_or_any,
+    error_row,
+    natural,
+    resident_memory,
+    session_or_any,
+    tensord_version,
+)
 from .device_rows import cached, describe, lost, plain, transfers
 from .invariants import CHECKS, violations
 from .live_trace import trace_parts
@@ -28,23 +36,7 @@ if TYPE_CHECKING:
     from ..engine import Engine
     from ..model.session import VmSession
 
-MOST = 10_000  # rows of one answer
 ERRORS = 20  # recent errors in a status
-_LONGEST = 1 << 63
-
-
-class Client(NamedTuple):
-    """What the socket front end knows of a session's client. `kind`: "ipc", "tcp" or "local"; `age`: seconds;
-    `pending`: messages received and not yet admitted; `consumed`: messages dealt with so far."""
-
-    name: str
-    pid: int
-    uid: int
-    kind: str
-    age: float
-    state: str = "open"
-    pending: int = 0
-    consumed: int = 0
 
 
 def no_client(_session: int) -> Client | None:
@@ -66,16 +58,7 @@ class About:
 
 def answer(engine: Engine, session: VmSession, what: object, arguments: object, about: About) -> Any:
     """The answer to one question, or an iterator of its slices. ProtocolError for one that nobody can answer."""
-    asked = _ANSWERS.get(what) if type(what) is str else None
-    if asked is None:
-        raise ProtocolError(f"no question is called {what!r:.40}; there are {', '.join(_ANSWERS)}")
-    if not isinstance(arguments, list | tuple):
-        raise ProtocolError(f"the arguments of {what} are a list")
-    try:
-        signature(asked).bind(engine, session, about, *arguments)
-    except TypeError as error:
-        raise ProtocolError(f"{what}: these arguments do not fit ({error})") from None
-    return asked(engine, session, about, *arguments)
+    return answer_with(_ANSWERS, what, arguments, engine, session, about)
 
 
 def whole(answered: Any) -> Any:
@@ -96,17 +79,17 @@ def _stats(engine: Engine, session: VmSession, about: About) -> dict[str, Any]:
 
 
 def _residency(_engine: Engine, session: VmSession, _about: About, id_: object) -> dict[str, str]:
-    return residency_of(session, _natural("id", id_))
+    return residency_of(session, natural("id", id_))
 
 
 def _trace(engine: Engine, _session: VmSession, about: About, since: object = 0, live: object = True) -> Any:
-    return trace_parts(engine, about.where, _natural("since", since), live=bool(live))
+    return trace_parts(engine, about.where, natural("since", since), live=bool(live))
 
 
 def _status(engine: Engine, _session: VmSession, about: About) -> dict[str, Any]:
     ring = engine.ring
     return {
-        "version": _version(),
+        "version": tensord_version(),
         "pid": os.getpid(),
         "address": about.address,
         "uptime": max(0.0, time.time() - about.started),
@@ -132,7 +115,7 @@ def _status(engine: Engine, _session: VmSession, about: About) -> dict[str, Any]
         },
         "transfers": {name: transfers(device) for name, device in engine.devices.items()},
         "hung": plain(list(about.hung())),
-        "recent_errors": [_error(error) for error in about.errors()[-ERRORS:]],
+        "recent_errors": [error_row(error) for error in about.errors()[-ERRORS:]],
         "trace": {
             "enabled": ring.enabled,
             "records": len(ring.entries),
@@ -172,19 +155,12 @@ def _session(one: VmSession, about: About, waiting: int, *, asks: bool) -> dict[
 def _tensors(
     engine: Engine, _session: VmSession, _about: About, limit: object = 50, session: object = 0, device: object = ""
 ) -> Iterator[list[Any]]:
-    most, only = min(_natural("limit", limit), MOST), _natural("session", session)
-    if type(device) is not str:
-        raise ProtocolError("tensors: the device is a name")
-    if device and device not in engine.devices:
-        raise ProtocolError(f"there is no device {device!r:.40}; there are {', '.join(engine.devices)}")
-    if only and only not in engine.directory.sessions:
-        known = ", ".join(map(str, list(engine.directory.sessions)[:10]))
-        raise ProtocolError(f"there is no session {only}; there are {known}")
-    return tensor_slices(engine, most, only, device)
+    most, only = min(natural("limit", limit), MOST), session_or_any(session, engine.directory.sessions)
+    return tensor_slices(engine, most, only, device_or_any(device, engine.devices))
 
 
 def _names(engine: Engine, _session: VmSession, _about: About, limit: object = MOST) -> list[dict[str, Any]]:
-    chosen = sorted(engine.directory.names)[: min(_natural("limit", limit), MOST)]
+    chosen = sorted(engine.directory.names)[: min(natural("limit", limit), MOST)]
     return [{"name": name, **shape_of(engine.directory.names[name])} for name in chosen]
 
 
@@ -210,36 +186,6 @@ def _clients(engine: Engine, about: About) -> Iterator[Client]:
         client = about.client(id_)
         if client is not None:
             yield client
-
-
-def _error(error: TensordError) -> dict[str, Any]:
-    return {
-        "type": type(error).__name__,
-        "message": error.message,
-        "op": error.op,
-        "instruction": error.instruction,
-        "location": error.location,
-    }
-
-
-def _natural(name: str, value: object) -> int:
-    if type(value) is not int or not 0 <= value < _LONGEST:
-        raise ProtocolError(f"{name} is {value!r:.40}, not a natural number")
-    return value
-
-
-@cache
-def _version() -> str:
-    return version("tensord")
-
-
-def resident_memory() -> int:
-    """Bytes of memory that this process has now; 0 where the system does not tell."""
-    try:
-        with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123 - half the time of Path
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError):
-        return 0
 
 
 _ANSWERS: dict[str, Callable[..., Any]] = {

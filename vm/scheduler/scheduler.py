@@ -59,7 +59,7 @@ class Scheduler:
         self.finished: deque[Any] = deque()
         self.bound: list[Copy] = []  # operands of the message being admitted, never dropped to make room
         self.report: Report = drop_report  # called once per error, at its origin
-        self._executed: deque[Instruction] = deque()  # work list of `complete`
+        self._executed: deque[Instruction] = deque()  # the work list of `complete`
         self._completing = False  # the loop in `complete` is running
         self.dispatcher = dispatcher = Dispatcher(devices, clock, self.complete, self.fail_waiting)
         self.try_ready = dispatcher.try_ready
@@ -176,14 +176,14 @@ class Scheduler:
 
         Completing one may complete others that were executed before it. A work list, since such chains are long.
         """
-        executed = self._executed
-        executed.append(instruction)
         if self._completing:
+            self._executed.append(instruction)
             return
         self._completing = True
         try:
-            while executed:
-                self._complete_one(executed.popleft())
+            self._complete_one(instruction)
+            while self._executed:
+                self._complete_one(self._executed.popleft())
         finally:
             self._completing = False
 

@@ -9,13 +9,21 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import version
-from inspect import signature
 from typing import TYPE_CHECKING, Any, Final
 
 from ...interpreter.errors import ProtocolError, TensordError
+from ..reporting.answering import (
+    MOST,
+    Client,
+    answer_with,
+    device_or_any,
+    error_row,
+    natural,
+    resident_memory,
+    session_or_any,
+    tensord_version,
+)
 from ..reporting.device_rows import plain
-from ..reporting.questions import MOST, Client, resident_memory
 from .values import SerialSession, SerialTensor
 
 if TYPE_CHECKING:
@@ -40,16 +48,7 @@ class About:
 
 def answer(engine: SerialEngine, session: SerialSession, what: object, arguments: object, about: About) -> Any:
     """The answer to one question. ProtocolError for one that the serial machine cannot answer."""
-    asked = _ANSWERS.get(what) if type(what) is str else None
-    if asked is None:
-        raise ProtocolError(f"no question is called {what!r:.40}; there are {', '.join(_ANSWERS)}")
-    if not isinstance(arguments, list | tuple):
-        raise ProtocolError(f"the arguments of {what} are a list")
-    try:
-        signature(asked).bind(engine, session, about, *arguments)
-    except TypeError as error:
-        raise ProtocolError(f"{what}: these arguments do not fit ({error})") from None
-    return asked(engine, session, about, *arguments)
+    return answer_with(_ANSWERS, what, arguments, engine, session, about)
 
 
 # -- the questions -----------------------------------------------------------------------------------------------------
@@ -91,7 +90,7 @@ def _stats(engine: SerialEngine, session: SerialSession, about: About) -> dict[s
 
 
 def _residency(_engine: SerialEngine, session: SerialSession, _about: About, id_: object) -> dict[str, str]:
-    tensor = session.tensors.get(_natural("id", id_))
+    tensor = session.tensors.get(natural("id", id_))
     if tensor is None:
         raise ProtocolError(f"tensor {id_} was released")
     return residency(tensor)
@@ -104,7 +103,7 @@ def residency(tensor: SerialTensor) -> dict[str, str]:
 
 def _status(engine: SerialEngine, _session: SerialSession, about: About) -> dict[str, Any]:
     return {
-        "version": version("tensord"),
+        "version": tensord_version(),
         "engine": "serial",
         "pid": os.getpid(),
         "address": "local",
@@ -126,7 +125,7 @@ def _status(engine: SerialEngine, _session: SerialSession, about: About) -> dict
         },
         "transfers": {name: {} for name in engine.devices},
         "hung": [],
-        "recent_errors": [_error(error) for error in about.errors()],
+        "recent_errors": [error_row(error) for error in about.errors()],
         "trace": {"enabled": False, "records": 0, "capacity": 0, "dropped": 0},
     }
 
@@ -160,12 +159,9 @@ def _tensors(
     session: object = 0,
     device: object = "",
 ) -> list[dict[str, Any]]:
-    most, only = min(_natural("limit", limit), MOST), _natural("session", session)
-    if type(device) is not str or (device and device not in engine.devices):
-        raise ProtocolError(f"there is no device {device!r:.40}; there are {', '.join(engine.devices)}")
-    if only and only not in engine.sessions:
-        raise ProtocolError(f"there is no session {only}; there are {', '.join(map(str, list(engine.sessions)[:10]))}")
-    found = [row for row in _rows(engine, only) if device in ("", row["home"])]
+    most, only = min(natural("limit", limit), MOST), session_or_any(session, engine.sessions)
+    wanted = device_or_any(device, engine.devices)
+    found = [row for row in _rows(engine, only) if wanted in ("", row["home"])]
     return sorted(found, key=lambda row: (row["storage_bytes"], row["session"], row["id"]), reverse=True)[:most]
 
 
@@ -211,7 +207,7 @@ def _shape(tensor: SerialTensor) -> dict[str, Any]:
 
 
 def _names(engine: SerialEngine, _session: SerialSession, _about: About, limit: object = MOST) -> list[dict[str, Any]]:
-    chosen = sorted(engine.names)[: min(_natural("limit", limit), MOST)]
+    chosen = sorted(engine.names)[: min(natural("limit", limit), MOST)]
     return [{"name": name, **_shape(engine.names[name])} for name in chosen]
 
 
@@ -247,22 +243,6 @@ def nbytes_of(tensor: SerialTensor) -> int:
     """Bytes of the tensor's value; 0 where there is an error in its place."""
     array = tensor.value.array
     return 0 if array is None else int(array.nbytes)
-
-
-def _error(error: TensordError) -> dict[str, Any]:
-    return {
-        "type": type(error).__name__,
-        "message": error.message,
-        "op": error.op,
-        "instruction": error.instruction,
-        "location": error.location,
-    }
-
-
-def _natural(name: str, value: object) -> int:
-    if type(value) is not int or not 0 <= value < 1 << 63:
-        raise ProtocolError(f"{name} is {value!r:.40}, not a natural number")
-    return value
 
 
 _ANSWERS: dict[str, Callable[..., Any]] = {

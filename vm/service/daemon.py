@@ -27,7 +27,7 @@ import zmq
 from ...interpreter.wire.frames import GOODBYE
 from ...streams.stream import Task
 from ..log import log
-from ..reporting.questions import Client
+from ..reporting.answering import Client
 from ..runtime import Runtime
 from . import zap
 from .config import Config

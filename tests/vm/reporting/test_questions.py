@@ -12,8 +12,9 @@ import pytest
 from tensord.interpreter.errors import KernelError, ProtocolError
 from tensord.streams.faults import Fault, FaultKind
 from tensord.vm.reporting import tensor_rows
+from tensord.vm.reporting.answering import Client
 from tensord.vm.reporting.locations import Places
-from tensord.vm.reporting.questions import About, Client, answer, whole
+from tensord.vm.reporting.questions import About, answer, whole
 
 WAIT = 10.0
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tensord.interpreter.errors import KernelError
@@ -96,10 +98,11 @@ class TestCopies:
     def test_a_write_that_is_reported_later_is_lost_as_well(self, parts: Parts, sim: DeviceState) -> None:
         x = parts.tensor(home="sim:0")
         write = parts.op(writes=[x], on="sim:0")
-        sim.backend.compute[0].execute()
+        stream: Any = sim.backend.compute[0]
+        stream.execute()
         lose(parts)
         assert copy_of(x).poison is None  # its writer decides
-        sim.backend.compute[0].report(1)
+        stream.report(1)
         parts.schedule()
         assert write.status is Status.DONE
         assert str(copy_of(x).poison) == GONE

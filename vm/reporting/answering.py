@@ -1,0 +1,104 @@
+"""Rules of answers that hold whichever engine is asked: which questions there are, what their arguments may be.
+
+Arguments come from clients, so each is checked before it is used. Answers are plain values, made of msgpack's types.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Mapping
+from functools import cache
+from importlib.metadata import version
+from inspect import signature
+from typing import Any, NamedTuple
+
+from ...interpreter.errors import ProtocolError, TensordError
+from ...interpreter.wire.fields import LARGEST
+
+MOST = 10_000  # rows of one answer
+
+
+class Client(NamedTuple):
+    """What the socket front end knows of a session's client. `kind`: "ipc", "tcp" or "local"; `age`: seconds;
+    `pending`: messages received and not yet admitted; `consumed`: messages dealt with so far."""
+
+    name: str
+    pid: int
+    uid: int
+    kind: str
+    age: float
+    state: str = "open"
+    pending: int = 0
+    consumed: int = 0
+
+
+def answer_with(
+    answers: Mapping[str, Callable[..., Any]], what: object, arguments: object, engine: Any, session: Any, about: Any
+) -> Any:
+    """The answer to one question. ProtocolError for a question that is not among `answers`, or unfit arguments."""
+    asked = answers.get(what) if type(what) is str else None
+    if asked is None:
+        raise ProtocolError(f"no question is called {what!r:.40}; there are {', '.join(answers)}")
+    if not isinstance(arguments, list | tuple):
+        raise ProtocolError(f"the arguments of {what} are a list")
+    try:
+        signature(asked).bind(engine, session, about, *arguments)
+    except TypeError as error:
+        raise ProtocolError(f"{what}: these arguments do not fit ({error})") from None
+    return asked(engine, session, about, *arguments)
+
+
+# -- arguments ---------------------------------------------------------------------------------------------------------
+
+
+def natural(name: str, value: object) -> int:
+    """A number that is not negative; ProtocolError for anything else."""
+    if type(value) is not int or not 0 <= value <= LARGEST:
+        raise ProtocolError(f"{name} is {value!r:.40}, not a natural number")
+    return value
+
+
+def device_or_any(device: object, devices: Collection[str]) -> str:
+    """The name of a device, or "" for any; ProtocolError for anything else."""
+    if type(device) is not str:
+        raise ProtocolError("the device is a name")
+    if device and device not in devices:
+        raise ProtocolError(f"there is no device {device!r:.40}; there are {', '.join(devices)}")
+    return device
+
+
+def session_or_any(session: object, sessions: Collection[int]) -> int:
+    """The number of a session, or 0 for any; ProtocolError for anything else."""
+    number = natural("session", session)
+    if number and number not in sessions:
+        raise ProtocolError(f"there is no session {number}; there are {', '.join(map(str, list(sessions)[:10]))}")
+    return number
+
+
+# -- plain values ------------------------------------------------------------------------------------------------------
+
+
+def error_row(error: TensordError) -> dict[str, Any]:
+    """An error with its origin."""
+    return {
+        "type": type(error).__name__,
+        "message": error.message,
+        "op": error.op,
+        "instruction": error.instruction,
+        "location": error.location,
+    }
+
+
+@cache
+def tensord_version() -> str:
+    """The version of the package: read once."""
+    return version("tensord")
+
+
+def resident_memory() -> int:
+    """Bytes of memory that this process has now; 0 where the system does not tell."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123 - half the time of Path
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0
