@@ -7,7 +7,7 @@ driven to its end before the next one; what it needs of memory is what any other
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tensord.interpreter.errors import TensordError
@@ -163,10 +163,10 @@ class Machine:
     # -- programs --------------------------------------------------------------------------------------------------
 
     def run(self, steps: Iterable[Step], *, serially: bool = False) -> None:
-        """Run the steps, batch by batch, and drain."""
+        """Run the steps, batch by batch, and drain. Serially: one by one, those of a group, too."""
         batch: list[Any] = []
         owner = 0
-        for step in steps:
+        for step in ungrouped(steps) if serially else steps:
             outside = step.kind in {"cancel", "close", "await"}
             if batch and (outside or serially or step.session != owner or len(batch) >= self.habits.batch):
                 self.send(owner, batch, serially=serially)
@@ -219,3 +219,12 @@ class Machine:
         return Trace(
             records, devices=tuple(engine.devices), dropped=engine.scheduler.retired - len(engine.ring.entries)
         )
+
+
+def ungrouped(steps: Iterable[Step]) -> Iterator[Step]:
+    """The steps, with those of a group in the place of the group."""
+    for step in steps:
+        if step.kind == "ATOMIC":
+            yield from step.fields
+        else:
+            yield step

@@ -27,6 +27,18 @@ def test_random_programs_give_what_serial_execution_gives(first: int) -> None:
     assert not wrong, f"{len(wrong)} programs went wrong; to run them again:\n{text}"
 
 
+@pytest.mark.parametrize(
+    "seed",
+    [
+        503657,  # a replica was dropped at dispatch for an instruction that could have waited
+        524167,  # a write to a shared tensor was kept, the producer of its shape was cancelled
+        3001461,  # a late failure poisoned what a later writer had overwritten, since a third one was waiting
+    ],
+)
+def test_programs_that_once_went_wrong(seed: int) -> None:
+    assert failures(seed, 1) == []
+
+
 PAIR = Meta.of((2,), "int64")
 ARANGE = (("start", 0), ("stop", 2), ("step", 1), ("dtype", "int64"))
 

@@ -3,17 +3,19 @@
 Pending instructions become cancellation errors at once; running ones finish. An instruction that a stream has queued
 but not started is revoked: the stream's thread checks for that right before the kernel runs. Other sessions notice
 nothing: an instruction is kept if it writes a value that a name or another session holds, or if such an instruction, or
-one of another session, needs its result.
+one of another session, needs its result or the shape of its result.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from ...interpreter.errors import CancelledError
 from ..model.directory import Directory
-from ..model.instruction import UNDER_WAY
+from ..model.instruction import UNDER_WAY, Instruction
 from ..model.reason import Reason
 from ..model.session import VmSession
-from ..model.tensor import Copy
+from ..model.tensor import Copy, Tensor
 from ..placement.residency import Residency
 from ..scheduler.scheduler import Scheduler
 from .names import Names
@@ -64,13 +66,16 @@ class Cancellation:
             device.users.pop(session, None)
 
     def _needed_by_others(self, session: VmSession) -> set[int]:
-        """Ids of other sessions' instructions, those whose results names or other sessions hold, and all sources."""
+        """Ids of other sessions' instructions, those whose results names or other sessions hold, and all sources.
+
+        Backwards, since an instruction comes before those that need it.
+        """
         scheduler = self.scheduler
         held = self._copies_of_others(session)
         protected: set[int] = set()
         for instruction in reversed(scheduler.live.values()):
             foreign = instruction.session is not session and instruction.session is not scheduler.nobody
-            if foreign or not held.isdisjoint(instruction.writes):
+            if foreign or not held.isdisjoint(instruction.writes) or is_awaited(instruction, protected):
                 protected.add(instruction.id)
             if instruction.id in protected:
                 protected.update(source for source, reason, _, _ in instruction.edges if reason is Reason.RAW)
@@ -79,3 +84,20 @@ class Cancellation:
     def _copies_of_others(self, session: VmSession) -> set[Copy]:
         """The current copies of the tensors that names and other sessions hold."""
         return {copy for tensor in self.directory.tensors(but=session) for copy in tensor.storage.current()}
+
+
+def is_awaited(instruction: Instruction, waiting: Collection[int]) -> bool:
+    """Does an instruction with one of these ids wait for a meta that depends on the instruction's results?
+
+    Such a wait is no edge: the instruction that waits may overwrite the results without reading them.
+    """
+    if instruction.plan is None or instruction.plan.in_place:
+        return False
+    stack = [binding.tensor for binding in instruction.outputs]
+    while stack:
+        for dependent in stack.pop().dependents or ():
+            if isinstance(dependent, Tensor):  # the same value with another home
+                stack.append(dependent)
+            elif dependent.id in waiting:
+                return True
+    return False

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from ...streams.device import Buffer
-from ...streams.stream import Stream
-from ..model.device_state import DeviceState
+from ..model.instruction import Instruction
 from .replicas import drop_idle
 
 
-def allocate(device: DeviceState, nbytes: int, stream: Stream | None) -> Buffer | None:
-    """A buffer for an instruction of that stream, after dropping idle replicas if need be; None if none fits."""
+def allocate(instruction: Instruction, nbytes: int) -> Buffer | None:
+    """A buffer on the instruction's device, after dropping idle replicas if it may; None if none fits."""
+    device, stream = instruction.device, instruction.stream
     own = device.reusable.get(stream) if stream is not None else None
     if own:
         for i in range(len(own) - 1, -1, -1):
@@ -19,15 +19,25 @@ def allocate(device: DeviceState, nbytes: int, stream: Stream | None) -> Buffer 
                 return own.pop(i)
     backend = device.backend
     buffer = backend.allocate(nbytes)
-    while buffer is None and drop_idle(device):
+    while buffer is None and may_drop(instruction) and drop_idle(device):
         buffer = backend.allocate(nbytes)
     return buffer
 
 
-def adopt(device: DeviceState, array: Any) -> Buffer | None:
-    """Adopt an array as a buffer, after dropping idle replicas if need be; None if it does not fit."""
+def adopt(instruction: Instruction, array: Any) -> Buffer | None:
+    """Adopt an array as a buffer of its device, after dropping idle replicas if it may; None if it does not fit."""
+    device = instruction.device
     backend = device.backend
     buffer = backend.adopt(array)
-    while buffer is None and drop_idle(device):
+    while buffer is None and may_drop(instruction) and drop_idle(device):
         buffer = backend.adopt(array)
     return buffer
+
+
+def may_drop(instruction: Instruction) -> bool:
+    """May the instruction drop idle replicas, beyond those that admission has dropped for it?
+
+    Only the oldest one on its device may: earlier instructions can free no more memory then. If later instructions
+    did, the copy on another device could become the only one, although the plan there counts on dropping that copy.
+    """
+    return next(iter(instruction.device.live), instruction) is instruction

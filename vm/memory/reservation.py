@@ -41,9 +41,9 @@ def take(instruction: Instruction, needy: list[Binding]) -> bool:
     for binding in needy:
         copy = binding.copy
         if instruction.payload is not None:
-            buffer = adopt(device, instruction.payload)
+            buffer = adopt(instruction, instruction.payload)
         else:
-            buffer = allocate(device, copy.nbytes, instruction.stream)
+            buffer = allocate(instruction, copy.nbytes)
         if buffer is None:
             for other, given in taken:
                 device.backend.free(given)

@@ -82,9 +82,24 @@ def is_among(error: TensordError, errors: Errors) -> bool:
 def settle_late(instruction: Instruction) -> None:
     """Poison the copies that a failed instruction wrote, except where a later writer has been dispatched already."""
     for copy in instruction.writes:
-        writer = copy.writer
-        if writer is None or writer is instruction or writer.queue is None:
+        if not is_overwritten(instruction, copy):
             copy.poison = instruction.error
+
+
+def is_overwritten(instruction: Instruction, copy: Copy) -> bool:
+    """Has a later writer of the copy been dispatched? The poison slot is that writer's then.
+
+    The next writer is found along the readers between the two. The writers behind it are not dispatched before it.
+    """
+    stack = [instruction]
+    while stack:
+        for dependent in stack.pop().dependents:
+            if copy in dependent.writes:
+                if dependent.status not in PENDING:
+                    return True
+            elif copy in dependent.reads:
+                stack.append(dependent)
+    return False
 
 
 def readers_of(instruction: Instruction, copies: set[int], overruled: Errors = ()) -> list[Instruction]:

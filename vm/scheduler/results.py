@@ -31,9 +31,9 @@ def adopt_results(metas: PendingMetas, instruction: Instruction) -> bool:
         meta = Meta.of(tuple(array.shape), array.dtype)
         if is_over_quota(instruction, binding, meta):
             continue
-        copy.buffer = adopt(copy.device, array)
+        copy.buffer = adopt(instruction, array)
         if copy.buffer is None and release_used_up(instruction):
-            copy.buffer = adopt(copy.device, array)
+            copy.buffer = adopt(instruction, array)
         if copy.buffer is not None:
             metas.resolve(binding.tensor, meta)
         elif is_stuck(instruction):

@@ -183,6 +183,23 @@ class TestSettleLate:
         assert (op.status, other.status) == (Status.FAILED, Status.DONE)
         assert op.writes[0].poison is None
 
+    @pytest.mark.parametrize("read", [False, True])
+    def test_a_newest_writer_that_no_stream_has_yet_does_not_hide_one_in_between(
+        self, parts: Parts, read: bool
+    ) -> None:
+        x, y = parts.tensor(), parts.tensor()
+        op = parts.op(writes=[x], kernel=fail)
+        if read:
+            parts.op(reads=[x], writes=[y])
+        between = parts.op(writes=[x])
+        newest = parts.op(reads=[x], writes=[x], opcode=Opcode.ACCESS)
+        assert (between.status, newest.status) == (Status.DISPATCHED, Status.WAITING)
+        parts.run(count=3 if read else 2)
+        assert (op.status, between.status) == (Status.FAILED, Status.DONE)
+        assert copy_of(x).poison is None
+        parts.drain()
+        assert newest.status is Status.DONE
+
     def test_a_writer_that_no_stream_has_yet_comes_after_the_poison(self, parts: Parts) -> None:
         x = parts.tensor()
         op = parts.op(writes=[x])
