@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
 from tensord.interpreter.errors import CancelledError, KernelError, TensordError
+from tensord.vm.memory import reservation
+from tensord.vm.model.device_state import DeviceState
+from tensord.vm.model.instruction import Instruction
 from tensord.vm.serial.oracle import Oracle
 from tensord.vm.serial.values import Value
 
@@ -72,14 +76,23 @@ def tight_limits(program: Program) -> dict[str, int]:
     """What strictly serial execution needs on each sim device, if the world is to be tight."""
     if not program.world.tight or program.world.faults:
         return {}
-    serial = Machine(program, 0)
-    serial.run(program.steps, serially=True)
-    full = {name: device.peak for name, device in serial.devices.items() if name.startswith("sim")}
-    less = {name: int(peak * program.world.tight) for name, peak in full.items()}
-    tighter = Machine(program, 0, less)
-    tighter.run(program.steps, serially=True)
+    with patch.object(reservation, "may_reserve", is_next):
+        serial = Machine(program, 0)
+        serial.run(program.steps, serially=True)
+        full = {name: device.peak for name, device in serial.devices.items() if name.startswith("sim")}
+        less = {name: int(peak * program.world.tight) for name, peak in full.items()}
+        tighter = Machine(program, 0, less)
+        tighter.run(program.steps, serially=True)
     fits = not any(type(error).__name__ == "DeviceMemoryError" for error in tighter.errors)
     return less if fits else full
+
+
+def is_next(device: DeviceState, instruction: Instruction, _nbytes: int) -> bool:
+    """May the instruction reserve its memory, if that happens in program order?
+
+    A step may be several instructions: transfers of its operands, a copy of what it writes, and the op.
+    """
+    return next(iter(device.unreserved), instruction) is instruction
 
 
 # -- answers -----------------------------------------------------------------------------------------------------------
