@@ -28,7 +28,6 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
-from sklearn.datasets import load_digits
 
 import tensord as td
 from tensord.vm.tracing.analysis.graph_export import to_dot, to_mermaid
@@ -65,6 +64,8 @@ class Digits:
 
 def load() -> Digits:
     """The 1,797 digits, shuffled the same way every time, 360 of them kept for the test."""
+    from sklearn.datasets import load_digits  # late: it takes longer than all other imports together
+
     raw = load_digits()
     order = np.random.default_rng(0).permutation(len(raw.data))
     images = (raw.data[order] / 16).astype(np.float32)

@@ -15,7 +15,7 @@ from .check import check
 from .run import REPLAY, failures
 from .steps import Program, Step, World
 
-PROGRAMS = 1000
+PROGRAMS = 600
 CHUNK = 100
 
 
