@@ -27,6 +27,7 @@ from ...interpreter.wire.messages import (
     Message,
     Upload,
     encode_message,
+    with_payload,
 )
 from .link import Link
 from .segments import UploadSegments
@@ -102,7 +103,7 @@ class Outgoing:
             place = self._place(named.payload, payloads, TINY if inner >= 0 else INLINE_ARRAY)
             uploads.append([position, inner, place])
             self.sent_bytes += named.payload.nbytes
-            return encode_message(named._replace(payload=None))
+            return with_payload(message, None)
         if type(named) is Effect:
             return self._keep_callback(named)
         if type(named) is Fetch and named.export:

@@ -21,6 +21,7 @@ LARGEST = 2**63 - 1
 SEQUENCES = frozenset({tuple, list})
 NESTED = frozenset({tuple, list, dict})
 OPERANDS = frozenset({bool, int, float, complex})
+INTEGER = frozenset({int})
 TEXT = frozenset({str})
 
 
@@ -131,12 +132,9 @@ def is_array(value: Any) -> bool:
 
 def is_shape(value: Any) -> bool:
     """The sizes of at most 64 dimensions."""
-    if type(value) not in SEQUENCES or len(value) > MAX_NDIM:
+    if type(value) not in SEQUENCES or len(value) > MAX_NDIM or not INTEGER.issuperset(map(type, value)):
         return False
-    for size in value:  # noqa: SIM110 - as in `is_ids`
-        if type(size) is not int or not 0 <= size <= LARGEST:
-            return False
-    return True
+    return not value or (min(value) >= 0 and max(value) <= LARGEST)
 
 
 def is_texts(value: Any) -> bool:

@@ -298,6 +298,7 @@ DECLARATIONS: dict[MessageKind, type[NamedMessage]] = {
     MessageKind.QUERY: Query,
 }
 
+_PAYLOAD = Upload._fields.index("payload") + 1
 KINDS: dict[type[NamedMessage], int] = {declaration: int(kind) for kind, declaration in DECLARATIONS.items()}
 
 
@@ -306,6 +307,13 @@ def encode_message(message: NamedMessage) -> list[Any]:
     if type(message) is Atomic:
         return [ATOMIC, [inner if type(inner) in SEQUENCES else encode_message(inner) for inner in message.messages]]
     return [KINDS[type(message)], *message]
+
+
+def with_payload(upload: Message, payload: Any) -> list[Any]:
+    """The array of an UPLOAD message with that payload, or None where the payload travels beside it."""
+    array = [*upload]
+    array[_PAYLOAD] = payload
+    return array
 
 
 # -- metas -------------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from ...interpreter.wire.fields import SEQUENCES, is_natural, is_shape, is_text
 from ...interpreter.wire.forms import name_fields, shown
 from ...interpreter.wire.frames import array_of, dtype_of
 from ...interpreter.wire.limits import Limits
-from ...interpreter.wire.messages import Atomic, Upload, encode_message
+from ...interpreter.wire.messages import Atomic, Upload, encode_message, with_payload
 from ...interpreter.wire.segments import Segment, array_at, new_number
 from .peer import Peer
 
@@ -36,9 +36,12 @@ def place_uploads(
         if type(entry) is not tuple or len(entry) != 3:
             raise ProtocolError("an upload's place is [position, position in its group or -1, place]")
         position, inner, place = entry
-        upload = upload_at(found, position, inner)
+        array = element(found, position) if inner == -1 else element(group_at(found, position), inner)
+        upload = name_fields(array, Upload)
+        if upload is None or type(array) is not tuple:  # a filled upload is no tuple any more
+            raise ProtocolError(f"message {position} of the batch is no upload whose payload is still to come")
         payload = payload_of(peer, upload, place, payloads, freed)
-        filled = encode_message(upload._replace(payload=payload))
+        filled = with_payload(array, payload)
         if inner == -1:
             found[position] = filled
         else:
@@ -48,15 +51,6 @@ def place_uploads(
         peer.uploaded += payload.nbytes
         peer.uploads.append((peer.taken + position + 1, payload.nbytes))
     return found
-
-
-def upload_at(messages: Sequence[Any], position: Any, inner: Any) -> Upload:
-    """The UPLOAD message at a position of a batch, its fields unchecked."""
-    array = element(messages, position) if inner == -1 else element(group_at(messages, position), inner)
-    upload = name_fields(array, Upload)
-    if upload is None or type(array) is not tuple:  # a filled upload is no tuple any more
-        raise ProtocolError(f"message {position} of the batch is no upload whose payload is still to come")
-    return upload
 
 
 def group_at(messages: Sequence[Any], position: Any) -> Sequence[Any]:
