@@ -7,6 +7,7 @@ here too, in whatever order they become ready.
 - Memory is reserved at dispatch. The first of the `unreserved` may reserve whenever it fits. A later one may overtake
   only if the memory left suffices for all that are unreserved, so the first always finds its memory once all
   instructions before it have retired.
+- Only the oldest live instruction of a device drops further replicas at dispatch (`allocation.may_drop`).
 - A ready instruction whose memory is not free waits in a queue of its device and blocks no stream. Each release of
   memory tries the oldest again. The oldest live instruction of the device fails if it does not fit even then.
 
