@@ -29,7 +29,7 @@ from .daemon import Daemon
 from .through_daemon import Daemons
 
 # Several people share a machine: a deadline would measure them.
-settings.register_profile("tensord", deadline=None, max_examples=50, derandomize=True)
+settings.register_profile("tensord", deadline=None, max_examples=30, derandomize=True)
 settings.load_profile("tensord")
 
 JOIN = 5.0  # seconds that a thread may take to end after its test

@@ -20,7 +20,7 @@ from ..conftest import assert_empty, machine_of
 from .calls import Call
 from .judge import Entry, check
 
-EXAMPLES = int(os.environ.get("TENSORD_CONFORMANCE_EXAMPLES", "25"))
+EXAMPLES = int(os.environ.get("TENSORD_CONFORMANCE_EXAMPLES", "12"))
 DEVICES = ["cpu:0", "sim:0"]
 devices = st.sampled_from(DEVICES)
 
