@@ -113,7 +113,7 @@ def test_weights_are_served_while_they_are_trained_and_nobody_sees_half_an_updat
 def test_it_says_which_commands_watch_it_and_shows_a_look_of_its_own():
     output = finish(start("--epochs", "2")).output
     assert re.findall(r"tensord (.*) --address ipc:", output) == ["top", "tensors", "sessions", "trace why ID"]
-    assert re.search(r"\| +[1-4] +[0-9,]+  [0-9]+ MiB", output)
+    assert re.search(r"\| +[2-4] +[0-9,]+  [0-9]+ MiB", output)
 
 
 def test_trainer_and_classifier_meet_on_a_running_daemon_and_leave_nothing_but_names(tmp_path, example):

@@ -92,12 +92,14 @@ def is_overwritten(instruction: Instruction, copy: Copy) -> bool:
     The next writer is found along the readers between the two. The writers behind it are not dispatched before it.
     """
     stack = [instruction]
+    seen = {instruction}  # readers may depend on each other in many ways
     while stack:
         for dependent in stack.pop().dependents:
             if copy in dependent.writes:
                 if dependent.status not in PENDING:
                     return True
-            elif copy in dependent.reads:
+            elif copy in dependent.reads and dependent not in seen:
+                seen.add(dependent)
                 stack.append(dependent)
     return False
 

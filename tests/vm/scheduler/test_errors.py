@@ -200,6 +200,17 @@ class TestSettleLate:
         parts.drain()
         assert newest.status is Status.DONE
 
+    def test_readers_that_depend_on_each_other_are_walked_once(self, parts: Parts) -> None:
+        x = parts.tensor()
+        op = parts.op(writes=[x])
+        made = [x, x]
+        for _ in range(60):  # as many ways lead to the last one as a Fibonacci number says
+            result = parts.tensor()
+            parts.op(reads=[x, made[-1], made[-2]], writes=[result])
+            made.append(result)
+        assert not errors.is_overwritten(op, copy_of(x))
+        parts.drain()
+
     def test_a_writer_that_no_stream_has_yet_comes_after_the_poison(self, parts: Parts) -> None:
         x = parts.tensor()
         op = parts.op(writes=[x])
