@@ -2,7 +2,7 @@
 
 - `ledger`: planned memory, instructions that have not reserved theirs, instructions that wait for memory
 - `allocation`: allocating buffers; `release`: releasing them; `forwarding`: reusing the buffer of an input
-- `replicas`: copies that are also valid elsewhere; `drop_after_transfer`: copies that will be, once a transfer arrived
+- `replicas`: copies that are also valid elsewhere; `making_room`: dropping them where a plan exceeds its device
 - `reservation`: reserving at dispatch; `binding`: operands become arrays
 - `mapped`: copies that clients have mapped
 """

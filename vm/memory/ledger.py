@@ -3,7 +3,7 @@
 The ledger makes one promise: a program that fits in the device's memory when its instructions run one by one fits
 here too, in whatever order they become ready.
 
-- Admission plans: where a new instruction would exceed the limit, replicas leave the plan first (`replicas`).
+- Admission plans: where a new instruction would exceed the limit, replicas leave the plan first (`making_room`).
 - Memory is reserved at dispatch. The first of the `unreserved` may reserve whenever it fits. A later one may overtake
   only if the memory left suffices for all that are unreserved, so the first always finds its memory once all
   instructions before it have retired.

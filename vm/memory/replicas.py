@@ -6,8 +6,6 @@ is released with its last use (`release`).
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from ..model.device_state import DeviceState
 from ..model.tensor import Copy, Storage
 from .release import release
@@ -43,29 +41,18 @@ def drop(copy: Copy) -> None:
 
 
 def drop_idle(device: DeviceState) -> bool:
-    """Free the least recently used copy that is valid elsewhere and has no uses. False if there is none."""
-    for copy, storage in list(device.replicas.items()):
-        if not may_forget(copy, storage):
-            del device.replicas[copy]
-        elif not copy.uses and any(c.writer is None and c.poison is None for c in others(storage, copy)):
+    """Free the least recently used copy that is valid elsewhere and has no uses. False if there is none.
+
+    Entries that are no replicas stay, and keep their places, until admission comes across them: their order must not
+    depend on when this was called.
+    """
+    for copy, storage in device.replicas.items():
+        if copy.uses or not may_forget(copy, storage):
+            continue
+        if any(c.writer is None and c.poison is None for c in others(storage, copy)):
             forget(copy, storage)
             return True
     return False
-
-
-def make_room(device: DeviceState, spare: Collection[Copy]) -> None:
-    """Drop replicas, but none of `spare`, until the planned memory fits or no replica is left."""
-    excess = device.planned - device.backend.limit
-    if excess <= 0:
-        return
-    for copy, storage in list(device.replicas.items()):
-        if not may_forget(copy, storage):
-            del device.replicas[copy]
-        elif copy not in spare and any(c.is_or_will_be_valid for c in others(storage, copy)):
-            excess -= copy.nbytes
-            forget(copy, storage)
-            if excess <= 0:
-                return
 
 
 def may_forget(copy: Copy, storage: Storage) -> bool:

@@ -21,9 +21,8 @@ from typing import Any
 from ...interpreter.errors import TensordError
 from ...interpreter.opcodes import Opcode
 from ...interpreter.schema.infer import InferCache
-from ..memory.drop_after_transfer import drop_after_transfers
 from ..memory.ledger import expect, settle, wait_for_memory
-from ..memory.replicas import make_room
+from ..memory.making_room import make_room
 from ..memory.reservation import most_of
 from ..model.device_state import DeviceState
 from ..model.instruction import PENDING, Instruction, Status
@@ -154,9 +153,7 @@ class Scheduler:
             need = None if instruction.pending else sum(max(copy.nbytes, 0) for copy in new) + most_of(instruction)
             expect(device, instruction, need)
             spare = {*instruction.reads, *instruction.writes, *self.bound}
-            make_room(device, spare)
-            if device.planned > device.backend.limit:
-                drop_after_transfers(device, spare, self.retry)
+            make_room(device, spare, self.retry)
 
     def keep_record(
         self, traits: tuple[Any, ...], copies: tuple[int, ...], started: int, location: int, nbytes: int

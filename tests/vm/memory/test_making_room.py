@@ -1,10 +1,10 @@
-"""A copy that leaves its map while its replacement is on the way keeps its memory until that has arrived."""
+"""Which replicas go when a plan exceeds its device, and what becomes of those whose other copy is still on its way."""
 
 from __future__ import annotations
 
 import pytest
 
-from tensord.vm.memory.drop_after_transfer import drop_after_transfers
+from tensord.vm.memory.making_room import make_room
 from tensord.vm.memory.replicas import forget
 from tensord.vm.model.device_state import DeviceState
 from tensord.vm.model.instruction import Instruction
@@ -44,10 +44,23 @@ def transfer_of(parts: Parts) -> Instruction:
     return transfer
 
 
+def mirror(parts: Parts, tensor: Tensor, *, drain: bool = True) -> Copy:
+    """The tensor's copy on the sim device, once its transfer has arrived or before."""
+    copy = parts.residency.operand(tensor, parts.at("sim:0"), parts.session, 0).copy
+    parts.scheduler.bound.clear()
+    if drain:
+        parts.drain()
+    return copy
+
+
+def unheard(_: DeviceState) -> None:
+    """Memory that comes free later."""
+
+
 def drop(sim: DeviceState, freed: list[DeviceState], *spare: Copy) -> None:
     """Drop copies for 32 bytes that are planned beside those that are there."""
     sim.planned += 32
-    drop_after_transfers(sim, spare, freed.append)
+    make_room(sim, spare, freed.append)
     sim.planned -= 32
 
 
@@ -81,7 +94,7 @@ class TestDropping:
         assert parts.at("cpu:0").moved == {"d2h": [1, 48]}
 
     def test_what_fits_stays(self, x: Tensor, sim: DeviceState, freed: list[DeviceState]) -> None:
-        drop_after_transfers(sim, (), freed.append)
+        make_room(sim, (), freed.append)
         assert x.storage.copies[sim].current
         assert not sim.standby
 
@@ -89,12 +102,13 @@ class TestDropping:
         drop(sim, freed, copy_of(x, sim))
         assert x.storage.copies[sim].current
 
-    def test_a_copy_that_is_not_on_its_way_elsewhere_stays(
+    def test_a_copy_whose_other_one_has_arrived_frees_its_memory_at_once(
         self, parts: Parts, x: Tensor, sim: DeviceState, freed: list[DeviceState]
     ) -> None:
         parts.drain()
         drop(sim, freed)
-        assert x.storage.copies[sim].current
+        assert sim not in x.storage.copies
+        assert (sim.backend.allocated, sim.standby, freed) == (0, {}, [])
 
     def test_a_transfer_that_is_known_to_fail_counts_for_nothing(
         self, parts: Parts, x: Tensor, sim: DeviceState, freed: list[DeviceState]
@@ -158,5 +172,65 @@ class TestFailedTransfers:
 def test_a_replica_that_is_gone_already_is_passed_over(parts: Parts, x: Tensor, sim: DeviceState) -> None:
     parts.drain()
     forget(copy_of(x, sim), x.storage)
-    drop_after_transfers(sim, (), lambda _: None)
+    make_room(sim, (), unheard)
     assert not sim.standby
+
+
+class TestWhichGo:
+    """The least recently used ones go first, however far their transfers have come."""
+
+    @pytest.fixture
+    def parts(self) -> Parts:
+        return Parts("cpu:0", "sim:0")
+
+    def test_none_while_the_plan_fits(self, parts: Parts, sim: DeviceState) -> None:
+        copy = mirror(parts, parts.tensor())
+        make_room(sim, (), unheard)
+        assert copy.current
+
+    def test_no_more_than_have_to(self, parts: Parts, sim: DeviceState) -> None:
+        copies = [mirror(parts, parts.tensor()) for _ in range(4)]
+        sim.backend.limit = 20
+        make_room(sim, (), unheard)
+        assert [copy.current for copy in copies] == [False, False, True, True]
+        assert sim.planned == 16
+
+    def test_none_that_is_about_to_be_used(self, parts: Parts, sim: DeviceState) -> None:
+        copies = [mirror(parts, parts.tensor()) for _ in range(3)]
+        sim.backend.limit = 16
+        make_room(sim, {copies[0]}, unheard)
+        assert [copy.current for copy in copies] == [True, False, True]
+
+    def test_one_that_will_be_written_elsewhere(self, parts: Parts, sim: DeviceState) -> None:
+        x = parts.tensor()
+        copy = mirror(parts, x)
+        parts.op(writes=[x])
+        sim.backend.limit = 0
+        make_room(sim, (), unheard)
+        assert not copy.current
+        assert not sim.standby
+        parts.drain()
+
+    @pytest.mark.parametrize("arrived", [False, True])
+    def test_the_same_ones_before_and_after_a_transfer_has_arrived(
+        self, parts: Parts, sim: DeviceState, arrived: bool
+    ) -> None:
+        early = parts.tensor(home="sim:0")
+        parts.residency.operand(early, parts.at("cpu:0"), parts.session, 0)
+        if arrived:
+            parts.drain()
+        late = mirror(parts, parts.tensor(), drain=arrived)
+        sim.backend.limit = 8
+        make_room(sim, (), unheard)
+        assert sim not in early.storage.copies
+        assert late.current
+        parts.drain()
+
+    def test_what_is_no_replica_any_more_leaves_the_list(self, parts: Parts, sim: DeviceState) -> None:
+        x = parts.tensor()
+        copy = mirror(parts, x)
+        forget(copy_of(x), x.storage)
+        sim.backend.limit = 0
+        make_room(sim, (), unheard)
+        assert not sim.replicas
+        assert copy.current

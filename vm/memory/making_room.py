@@ -1,9 +1,12 @@
-"""Making room on a device by dropping copies whose other copy is still being transferred.
+"""Making room in a device's plan: replicas leave it, the least recently used first.
 
 Admission plans memory for the state after all earlier instructions have run. By then a planned transfer has arrived, so
-its source, or any other copy of that version, may be dropped. But a transfer can fail, and the version must survive
-that. So the copy leaves the map, as if it had been dropped, and keeps its memory until the transfer has retired. If the
-transfer failed and no healthy copy is left, the copy returns to the map.
+its source, or any other copy of that version, may be dropped already. But a transfer can fail, and the version must
+survive that. So such a copy stands by: it leaves the map, as if it had been dropped, and keeps its memory until the
+transfer has retired. If the transfer failed and no healthy copy is left, the copy returns to the map.
+
+Which copies go must depend on program order alone, not on how far the transfers have come: a run that dropped others
+than a serial run does could leave a later instruction without any that may go.
 """
 
 from __future__ import annotations
@@ -17,21 +20,34 @@ from .release import release
 from .replicas import forget, may_forget, others
 
 
-def drop_after_transfers(device: DeviceState, spare: Collection[Copy], freed: Callable[[DeviceState], None]) -> None:
-    """Take copies, but none of `spare`, out of their maps until the planned memory fits or no copy is left.
+def make_room(device: DeviceState, spare: Collection[Copy], freed: Callable[[DeviceState], None]) -> None:
+    """Drop replicas, but none of `spare`, until the planned memory fits or no replica is left.
 
-    `freed` is called, later, with each device on which memory may have become free.
+    `freed` is called, later, with each device on which the memory of a copy that stood by may have become free.
     """
+    limit = device.backend.limit
+    if device.planned <= limit:
+        return
     for copy, storage in list(device.replicas.items()):
-        if device.planned <= device.backend.limit:
-            return
-        if copy not in spare and may_forget(copy, storage):
-            transfer = transfer_under_way(copy, storage)
-            if transfer is not None:
-                copy.uses += 1
-                device.standby[copy] = storage
-                forget(copy, storage)
-                await_transfer(copy, storage, transfer, freed)
+        if not may_forget(copy, storage):
+            del device.replicas[copy]
+        elif copy not in spare:
+            drop_replica(copy, storage, freed)
+            if device.planned <= limit:
+                return
+
+
+def drop_replica(copy: Copy, storage: Storage, freed: Callable[[DeviceState], None]) -> None:
+    """Drop a copy at once, or once the transfer that makes another one has arrived. It stays if there is no other."""
+    if any(c.is_or_will_be_valid for c in others(storage, copy)):
+        forget(copy, storage)
+        return
+    transfer = transfer_under_way(copy, storage)
+    if transfer is not None:
+        copy.uses += 1
+        copy.device.standby[copy] = storage
+        forget(copy, storage)
+        await_transfer(copy, storage, transfer, freed)
 
 
 def transfer_under_way(copy: Copy, storage: Storage) -> Instruction | None:
