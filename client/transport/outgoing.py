@@ -99,15 +99,16 @@ class Outgoing:
 
     def _replace(self, message: Message, position: int, inner: int, uploads: list[Any], payloads: list[Any]) -> Message:
         named = name_own(message)
-        if type(named) is Upload:
+        if type(named) is Fetch:
+            if named.export:
+                self.exports[named.request] = named.export
+        elif type(named) is Upload:
             place = self._place(named.payload, payloads, TINY if inner >= 0 else INLINE_ARRAY)
             uploads.append([position, inner, place])
             self.sent_bytes += named.payload.nbytes
             return with_payload(message, None)
-        if type(named) is Effect:
+        elif type(named) is Effect:
             return self._keep_callback(named)
-        if type(named) is Fetch and named.export:
-            self.exports[named.request] = named.export
         elif type(named) is Location:
             self._locations[named.number] = named.text
         elif type(named) is Atomic:

@@ -150,7 +150,7 @@ class Harness:
         front = self.front
         with np.errstate(all="ignore"), patch.object(front_module, "unexpected", fail):
             for _ in range(PASSES):
-                fed = front.feed(self.bare.clock)
+                fed = front.feed()
                 self.bare.drain()
                 if self.engine.scheduler.dispatcher.batches:
                     self.engine.scheduler.dispatcher.flush()

@@ -107,6 +107,7 @@ class Admission:
     def take(self, session: VmSession, arrays: Iterable[Sequence[Any]]) -> None:
         """Admit messages. Ready instructions are dispatched after each, so that the next one may find them done."""
         run_inline, bound, ready, dispatch_ready = self._steps
+        scheduler = self.scheduler
         for array in arrays:
             try:
                 if array[0] is CALL and run_inline(session, array):  # not ==: False equals CALL
@@ -118,6 +119,7 @@ class Admission:
             bound.clear()
             if ready:
                 dispatch_ready()
+            scheduler.latest = scheduler.clock()
 
     def atomic(self, session: VmSession, message: Atomic) -> None:
         """Admit a group of messages, all or none, with no message of another session in between."""
@@ -190,8 +192,10 @@ class Admission:
             wanted = None if targets is None else tuple(target_meta(meta) for meta in targets)
             frozen = op.freeze(dict(attributes))
             device = device_of(self.scheduler.devices, home)
-            session.plans[number] = Plan(op, frozen, decoded, device, wanted, self.infer, session.id)
-            session.operands += len(metas)
+            session.plans[number] = plan = Plan(op, frozen, decoded, device, wanted, self.infer, session.id)
+            session.operands += plan.count
+            if plan.immediate:
+                session.immediate[number] = plan
         except TensordError as error:
             session.plans[number] = kept(error, name)
         except Exception as error:

@@ -70,11 +70,11 @@ class Inline:
     def call(self, session: VmSession, message: Sequence[Any]) -> bool:
         """Run a CALL message now."""
         _, number, inputs, outputs, released, location = message
-        plan = session.plans.get(number)
-        if type(plan) is not Plan or not plan.immediate or session.cancelled is not None:
+        plan = session.immediate.get(number)
+        if plan is None or session.cancelled is not None:
             return False
         device = plan.device
-        if not device.compute[0].inline or len(inputs) != len(plan.metas) or len(outputs) != 1:
+        if not device.compute[0].inline or len(inputs) != plan.count or len(outputs) != 1:
             return False
         if type(inputs) is not tuple or type(outputs) is not tuple:
             return False  # lists take the long way; a dict has a length and keys, too, and bytes hold numbers
@@ -112,9 +112,10 @@ class Inline:
         except BaseException as error:
             self.keep_failure(plan, session, message, id_, error, started)
         else:
+            scheduler.latest = finished = clock()
             ring = scheduler.ring
             if ring.enabled:
-                ring.append((id_, plan.traits, tuple(traced), tick, scheduler.now, started, clock(), location, 0))
+                ring.append((id_, plan.traits, tuple(traced), tick, scheduler.now, started, finished, location, 0))
         if released != inherited:
             self.names.release_operands(session, plan, inputs, outputs, released & ~inherited)
         return True
@@ -230,7 +231,7 @@ class Inline:
         instruction.fail(failure)
         for copy in instruction.writes:
             release(copy)
-        instruction.finished = scheduler.clock()
+        instruction.finished = scheduler.latest = scheduler.clock()
         instruction.move(Status.FAILED)
         scheduler.ring.add(instruction, scheduler.tick)
         scheduler.tell(session, instruction.error)

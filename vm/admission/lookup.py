@@ -29,8 +29,9 @@ def plan_of(session: VmSession, number: int) -> Plan:
 def forget_plan(session: VmSession, number: int) -> None:
     """Drop the plan of a number that gets another signature, and its operands from the session's count."""
     old = session.plans.pop(number, None)
+    session.immediate.pop(number, None)
     if isinstance(old, Plan):
-        session.operands -= len(old.metas)
+        session.operands -= old.count
 
 
 def label_of(session: VmSession, number: int) -> str:

@@ -25,6 +25,7 @@ class Plan:
 
     __slots__ = (
         "attributes",
+        "count",
         "device",
         "forward",
         "immediate",
@@ -59,6 +60,7 @@ class Plan:
         self.label = op.name
         self.attributes = attributes
         self.metas = metas
+        self.count = len(metas)
         self.device = device
         self.in_place = targets is not None
         self.scalars = tuple(isinstance(meta, type) for meta in metas)

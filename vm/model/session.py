@@ -38,6 +38,7 @@ class VmSession:
         "errors",
         "generation",
         "id",
+        "immediate",
         "limits",
         "live",
         "locations",
@@ -61,6 +62,7 @@ class VmSession:
         self.tensors: dict[int, Tensor] = {}
         self.chains: dict[int, Copy] = {}
         self.plans: dict[int, Plan | TensordError] = {}
+        self.immediate: dict[int, Plan] = {}  # those of the plans whose ops may run at admission
         self.operands = 0  # of all plans
         self.locations: dict[int, str] = {}
         self.live: dict[int, Instruction] = {}

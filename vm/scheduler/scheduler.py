@@ -49,6 +49,7 @@ class Scheduler:
         self.clock = clock
         self.ring = ring
         self.now = clock()  # stamped once per pass
+        self.latest = self.now  # when the newest message was admitted
         self.ids = 0  # of instructions, also of those that ran at admission or were rejected
         self.tick = 0  # the logical clock: counts admissions and erasures
         self.retired = 0

@@ -218,7 +218,7 @@ class Front:
 
     # -- admission -------------------------------------------------------------------------------------------------
 
-    def feed(self, now_ns: Callable[[], int]) -> bool:
+    def feed(self) -> bool:
         """Admit a quantum of one peer's messages; False if no peer has any that may be admitted."""
         while self.fresh or self.busy:
             peer = (self.fresh or self.busy).popleft()
@@ -227,7 +227,7 @@ class Front:
             if not peer.may_go_on():
                 self.stuck[peer] = True  # `unstick` puts the peer back once it reads its answers
                 continue
-            self.admit(peer, now_ns)
+            self.admit(peer)
             if peer.inbox:
                 self.busy.append(peer)
             else:
@@ -235,17 +235,18 @@ class Front:
             return True
         return False
 
-    def admit(self, peer: Peer, now_ns: Callable[[], int]) -> None:
+    def admit(self, peer: Peer) -> None:
         """Admit messages from the inbox until the quantum is over."""
         inbox, session, most = peer.inbox, session_of(peer), self.limits.window_bytes
-        started = now_ns()
-        self.engine.scheduler.stamp(started)
+        scheduler = self.engine.scheduler
+        started = scheduler.clock()
+        scheduler.stamp(started)
         until = started + QUANTUM_NS
 
         def quantum() -> Iterator[Sequence[Any]]:
             while inbox:
                 yield inbox.popleft()
-                if now_ns() > until or session.answering > most:
+                if scheduler.latest > until or session.answering > most:
                     return
 
         self.engine.admission.take(session, quantum())

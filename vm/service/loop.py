@@ -112,7 +112,7 @@ class Loop:
             self.look(socket)
         engine, front = self.engine, self.front
         self.run_timers()
-        front.feed(time.perf_counter_ns)
+        front.feed()
         while engine.schedule():
             pass
         if engine.scheduler.dispatcher.batches:

@@ -37,7 +37,7 @@ def test_a_client_that_takes_nothing_has_one_place_in_the_ring(harness: Harness)
         harness.say(ME, sync(number))
         number += 1
         harness.receive(ME, pack([1, number, [[SYNC, 2, 0]] * 3, []]))
-        harness.front.feed(harness.bare.clock)
+        harness.front.feed()
         assert harness.front.stuck
         harness.listener.full.clear()
         harness.front.unstick()
@@ -129,7 +129,7 @@ def test_replies_that_nobody_acknowledges_hold_up_their_client() -> None:
     harness.say(ME, [1, 1, [upload], [[0, -1, bytes(4096)]]])
     for number in range(2, 42):
         harness.receive(ME, pack([1, number, [[FETCH, 1, number, 0, 0]], []]))
-        harness.front.feed(harness.bare.clock)
+        harness.front.feed()
         harness.bare.drain()
         harness.front.flush()
     told = harness.answers(ME)
@@ -184,7 +184,7 @@ def test_fetches_on_their_way_hold_up_their_client() -> None:
     harness.say(ME, [1, 1, [ones, [0, 1, [], [1], 0, 0]], []])
     harness.receive(ME, pack([1, 2, [[FETCH, 1, request, 0, 0] for request in range(1, 6)], []]))
     for _ in range(10):
-        harness.front.feed(harness.bare.clock)
+        harness.front.feed()
         harness.engine.schedule()
     peer = harness.registry.peers[harness.listener, ME]
     assert peer.inbox
