@@ -33,6 +33,7 @@ def test_random_programs_give_what_serial_execution_gives(first: int) -> None:
         503657,  # a replica was dropped at dispatch for an instruction that could have waited
         524167,  # a write to a shared tensor was kept, the producer of its shape was cancelled
         7002121,  # which replicas a plan dropped depended on whether their transfers had arrived
+        9604482,  # the memory of a copy that stood by was given up although its transfer was under way
         3001461,  # a late failure poisoned what a later writer had overwritten, since a third one was waiting
     ],
 )

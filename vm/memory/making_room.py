@@ -45,7 +45,7 @@ def drop_replica(copy: Copy, storage: Storage, freed: Callable[[DeviceState], No
     transfer = transfer_under_way(copy, storage)
     if transfer is not None:
         copy.uses += 1
-        copy.device.standby[copy] = storage
+        copy.device.standby[copy] = transfer
         forget(copy, storage)
         await_transfer(copy, storage, transfer, freed)
 
@@ -70,9 +70,9 @@ def await_transfer(copy: Copy, storage: Storage, transfer: Instruction, freed: C
         del copy.device.standby[copy]
         if done.error is not None and is_last(copy, storage):
             put_back(copy, storage)
-            return
-        release(copy)
-        freed(copy.device)
+        else:
+            release(copy)
+        freed(copy.device)  # if the copy is back, an instruction that waited for its memory is told that there is none
 
     transfer.on_retire = settle
 

@@ -58,10 +58,13 @@ def is_stuck(instruction: Instruction) -> bool:
     """Is there no instruction left that could free the memory that this one waits for?
 
     Its sources and all earlier instructions that touch the device have retired. Nor is a later one under way: that one
-    may use a replica or a poisoned copy, which would be dropped but for that use.
+    may use a replica or a poisoned copy, which would be dropped but for that use. No copy stands by for an earlier
+    transfer; the end of a later one is not waited for, since it may need the instruction's result.
     """
     device = instruction.device
     if next(iter(device.live)) is not instruction or instruction.soft or any(device.reusable.values()):
+        return False
+    if any(copy.buffer is not None and transfer.id < instruction.id for copy, transfer in device.standby.items()):
         return False
     return not any(
         other.queue is not None and other.status is Status.DISPATCHED

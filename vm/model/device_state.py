@@ -12,7 +12,7 @@ Only `memory` writes the fields of the ledger. Their invariants:
   dropped when they come up;
 - `replicas` are copies that may also be valid on other devices, least recently used first. For some entries that is no
   longer true, so every reader checks;
-- `standby` are stale copies that keep their memory until a transfer has arrived; each counts as one of its `uses`;
+- `standby` are stale copies that keep their memory until the transfer has retired; each counts as one of its `uses`;
 - `mapped` counts the exports of each copy that clients read in place;
 - `reusable` are buffers that no copy owns. Their last users are queued on that stream, so only later instructions of
   the stream may reuse them until the stream is drained.
@@ -78,7 +78,7 @@ class DeviceState:
         self.replicas: dict[Copy, Storage] = {}
         self.mapped: dict[Copy, int] = {}
         self.reusable: dict[Stream, list[Buffer]] = {}
-        self.standby: dict[Copy, Storage] = {}
+        self.standby: dict[Copy, Instruction] = {}
 
     def inline(self) -> bool:
         """May a small op run on the driving thread now?"""

@@ -66,12 +66,12 @@ def drop(sim: DeviceState, freed: list[DeviceState], *spare: Copy) -> None:
 
 class TestDropping:
     def test_the_copy_leaves_map_and_plan_and_keeps_its_memory(
-        self, x: Tensor, sim: DeviceState, freed: list[DeviceState]
+        self, parts: Parts, x: Tensor, sim: DeviceState, freed: list[DeviceState]
     ) -> None:
         copy = copy_of(x, sim)
         drop(sim, freed)
         assert sim not in x.storage.copies
-        assert (sim.planned, sim.standby) == (0, {copy: x.storage})
+        assert (sim.planned, sim.standby) == (0, {copy: transfer_of(parts)})
         assert copy.buffer is not None
         assert not freed
 
@@ -136,7 +136,7 @@ class TestFailedTransfers:
         assert x.storage.copies == {sim: copy}
         assert (copy.current, copy.uses, sim.planned, sim.standby) == (True, 0, 48, {})
         assert copy.buffer is not None
-        assert not freed
+        assert freed == [sim]  # so that an instruction that waits for that memory is told that there is none
 
     def test_not_if_another_healthy_copy_is_left(
         self, parts: Parts, x: Tensor, sim: DeviceState, copy: Copy, freed: list[DeviceState]

@@ -111,6 +111,15 @@ class TestStuck:
         later.status = Status.EXECUTED  # it stays: nothing more comes of it
         assert is_stuck(first)
 
+    def test_not_while_a_copy_stands_by_for_an_earlier_transfer(self, parts: Parts) -> None:
+        earlier, first, later = (making(parts, 9) for _ in range(3))
+        del parts.here.live[earlier]
+        copy = copy_of(parts.tensor(1))
+        parts.here.standby[copy] = earlier
+        assert not is_stuck(first)
+        parts.here.standby[copy] = later  # which may wait for the first one
+        assert is_stuck(first)
+
     def test_its_error_says_what_is_in_use(self, parts: Parts) -> None:
         parts.device.allocate(24)
         error = out_of_memory(making(parts, 4, 5))
