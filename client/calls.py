@@ -55,7 +55,7 @@ class Calls:
         self._outbox = outbox
         self._signatures = Signatures(outbox)
         self._sites = outbox.locations.sites
-        self._span = outbox.locations.spans.current.get
+        self._span = outbox.locations.spans.get
         self.handler = DEFAULT_HANDLER
 
     @property
@@ -92,9 +92,12 @@ class Calls:
             outbox.make_way()
         try:
             frame = sys._getframe(2)
-            location = self._sites[id(frame.f_code), frame.f_lasti][0]
-        except (KeyError, ValueError):  # a line that is not known, or needs its callers; no Python frame at all
-            location = outbox.locations.site(sys._getframe())
+        except ValueError:  # called from C, with no Python frame below
+            location = 0
+        else:
+            location = self._sites.get((id(frame.f_code), frame.f_lasti))
+            if type(location) is not int:  # it is not known, or needs its callers
+                location = outbox.locations.site(frame)
         span = self._span()
         if span is not None:
             location |= span.bits or outbox.locations.spans.number(span)
@@ -120,7 +123,7 @@ class Calls:
         entry = self._known.get(key)
         if entry is None:
             return self._first_time(op, (x,), attributes, None, key)
-        issued = self._issue(x._session, entry, (x,), None, self._outbox.locations.here())
+        issued = self._issue(x._session, entry, (x,), None, self._outbox.locations.here(2))
         return self._first_time(op, (x,), attributes, None, key) if issued is None else issued[0]
 
     def _issue(

@@ -35,7 +35,7 @@ class Effects:
             raise located(MetadataError(f"effect: a callback is a function, not {type(callback).__name__}"))
         known = self._known(chain)
         with self._outbox.lock:
-            location = self._outbox.locations.here()
+            location = self._outbox.locations.here(2)
             self._outbox.messages.append(encode_message(Effect(ids, known, callback, 0, location)))
         self._outbox.appended()
 

@@ -48,12 +48,13 @@ class _Owners(dict[str, Owner]):
 
 
 OWNERS = _Owners()
+PACKAGE = Owner.PACKAGE
 
 
 def owner_of(file: str) -> Owner:
     """Whose code the file of that name, as code objects have it, holds."""
     if file.startswith(_ROOT):
-        return Owner.PACKAGE
+        return PACKAGE
     return Owner.PROGRAM if shorter(file) == file and not file.startswith(_GENERATED) else Owner.INSTALLED
 
 
@@ -65,33 +66,30 @@ def shorter(file: str) -> str:
     return file.removeprefix(_LIBRARY)
 
 
-def outside(frame: FrameType | None) -> FrameType | None:
-    """That frame, or the nearest one outwards that is not of this package; None if there is none."""
-    while frame is not None and OWNERS[frame.f_code.co_filename] is Owner.PACKAGE:
-        frame = frame.f_back
-    return frame
-
-
-def lines_from(frame: FrameType | None, count: int, *, every: bool) -> list[FrameType]:
+def lines_from(frame: FrameType | None, count: int, *, every: bool) -> tuple[list[FrameType], list[FrameType | None]]:
     """Up to `count` frames, the nearest first, of which the last is the program's, if the program has any.
 
-    They end at the program's nearest frame, or with `every` go on from there.
+    They end at the program's nearest frame, or with `every` go on from there. Also returns all frames that were looked
+    at, with None behind the last one of the stack.
     """
     found: list[FrameType] = []
+    path: list[FrameType | None] = []
     reached = count == 1  # the program
-    for _ in range(FURTHEST):
-        frame = outside(frame)
+    while len(path) < FURTHEST:
+        path.append(frame)
         if frame is None:
             break
-        reached = reached or OWNERS[frame.f_code.co_filename] is Owner.PROGRAM
-        if len(found) < count:
-            found.append(frame)
-        elif reached:
-            found[-1] = frame
-        if reached and (not every or len(found) == count):
-            break
+        owner = OWNERS[frame.f_code.co_filename]
+        if owner is not PACKAGE:
+            reached = reached or owner is Owner.PROGRAM
+            if len(found) < count:
+                found.append(frame)
+            elif reached:
+                found[-1] = frame
+            if reached and (not every or len(found) == count):
+                break
         frame = frame.f_back
-    return found
+    return found, path
 
 
 def describe(frames: list[FrameType]) -> str:

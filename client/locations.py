@@ -2,8 +2,8 @@
 
 Reading a frame's line number walks the code's line table; the offset is one attribute. So each call site is looked up
 by its offset, and only a site never seen before is resolved, named and sent. A line of the program's own is a site by
-itself: one lookup. A line of installed code is a site together with its callers, up to the program's line (`frames`),
-so these are walked at each call. `frames=` gives every site that many callers.
+itself: one lookup. A line of installed code is a site together with its callers, up to the program's line (`frames`):
+one lookup each. `frames=` gives every site that many callers.
 
 A location number is that of the line, and above it that of the open spans (`spans`).
 """
@@ -14,12 +14,12 @@ import os
 import sys
 from contextlib import AbstractContextManager
 from types import CodeType, FrameType
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from ..interpreter.errors import MetadataError, TensordError
 from ..interpreter.wire.forms import shown
 from ..interpreter.wire.messages import Location, NamedMessage
-from .frames import OWNERS, Owner, describe, lines_from, outside
+from .frames import OWNERS, PACKAGE, describe, lines_from
 from .spans import Spans
 
 Raised = TypeVar("Raised", bound=TensordError)
@@ -30,62 +30,89 @@ FRAMES = 4  # lines of a location, unless another number is set
 MOST = 16
 
 
+Callers: TypeAlias = dict[Any, Any]  # (id of code, instruction offset) -> a number, or the callers of that line
+
+
 class Locations:
     """The call sites of one session, by number. Looked up without the session's lock, added under it.
 
-    `sites` are the lines that need no callers, by (id of code, instruction offset); `chains` the others, by those of
-    each frame. Both hold the number, and the code: it is kept, so that its id is not used again.
+    `sites` is a tree: a line of the program has a number, a line of a library the lines that have called it, and so on.
+    Where the stack ends with no line of the program, the key is None. Code is kept, so that its id is not used again.
     """
 
-    __slots__ = ("_count", "_every", "chains", "lock", "newest", "sites", "spans", "unsent")
+    __slots__ = ("_codes", "_count", "_every", "lock", "newest", "sites", "size", "spans", "unsent")
 
     def __init__(self, lock: AbstractContextManager[bool], frames: int | None = None) -> None:
         self.lock = lock
-        self.sites: dict[tuple[int, ...], tuple[int, list[CodeType]]] = {}
-        self.chains: dict[tuple[int, ...], tuple[int, list[CodeType]]] = {}
+        self.sites: Callers = {}
+        self.size = 0  # keys in the tree, at most
+        self._codes: dict[int, CodeType] = {}
         self.newest = 0
         self.unsent: list[NamedMessage] = []
         self.spans = Spans(self)
         self._count = FRAMES if frames is None else frames
         self._every = frames is not None
 
-    def here(self) -> int:
-        """The number of the place from which the program has come to this function's caller; 0 if it is not known."""
-        return self.site(sys._getframe(1)) | self.spans.bits()
+    def here(self, ours: int = 1) -> int:
+        """The number of the place where the program has called into this package; 0 if it is not known.
+
+        `ours`: the callers of this method that are certainly of this package, and need not be looked at.
+        """
+        try:
+            frame = sys._getframe(ours + 1)
+        except ValueError:  # the outermost of them was called from C
+            return self.spans.bits()
+        line = self.site(frame)
+        span = self.spans.get()
+        return line if span is None else line | (span.bits or self.spans.number(span))
 
     def site(self, frame: FrameType | None) -> int:
         """The number of the line where that frame is now, or the nearest frame around it outside this package."""
-        frame = outside(frame)
-        if frame is None:
-            return 0
-        known = self.sites.get((id(frame.f_code), frame.f_lasti))
-        return self._lookup(frame) if known is None else known[0]
+        while frame is not None and OWNERS[frame.f_code.co_filename] is PACKAGE:
+            frame = frame.f_back
+        nearest, callers = frame, self.sites
+        while frame is not None:
+            found = callers.get((id(frame.f_code), frame.f_lasti))
+            if type(found) is int:
+                return found
+            if found is None:
+                return self._add(nearest)
+            frame, callers = frame.f_back, found
+        return 0 if nearest is None else callers.get(None) or self._add(nearest)
 
-    def _lookup(self, frame: FrameType) -> int:
-        """The number of a line that needs callers, or is not known."""
-        owner = OWNERS[frame.f_code.co_filename]
-        alone = self._count == 1 or (owner is Owner.PROGRAM and not self._every)
-        frames = [frame] if alone else lines_from(frame, self._count, every=self._every)
-        key = tuple([part for each in frames for part in (id(each.f_code), each.f_lasti)])
-        table = self.sites if alone else self.chains
-        known = table.get(key)
-        return self._add(table, key, frames) if known is None else known[0]
-
-    def _add(self, table: dict[tuple[int, ...], Any], key: tuple[int, ...], frames: list[FrameType]) -> int:
+    def _add(self, nearest: FrameType | None) -> int:
+        frames, path = lines_from(nearest, self._count, every=self._every)
         text = describe(frames)
         with self.lock:
-            if len(self.sites) + len(self.chains) >= LIMIT:
+            if self.size >= LIMIT:
                 self.sites.clear()
-                self.chains.clear()
+                self._codes.clear()
+                self.size = 0
             self.newest = self.newest % NUMBERS + 1  # used again, the oldest first, so that no table grows with history
             self.unsent.append(Location(self.newest, text))
-            table[key] = (self.newest, [frame.f_code for frame in frames])
+            self._keep(path)
             return self.newest
+
+    def _keep(self, path: list[FrameType | None]) -> None:
+        """Find the newest number by these frames from now on."""
+        callers = self.sites
+        *nearer, last = [None if frame is None else self._key(frame) for frame in path]
+        for key in nearer:
+            callers = callers.setdefault(key, {})
+            if type(callers) is int:  # another thread has been here
+                return
+        callers[last] = self.newest
+        self.size += len(path)
+
+    def _key(self, frame: FrameType) -> tuple[int, int]:
+        code = frame.f_code
+        self._codes[id(code)] = code
+        return id(code), frame.f_lasti
 
 
 def user_line() -> str | None:
     """The line from which the program has come to this function's caller; None if there is none."""
-    return describe(lines_from(sys._getframe(1), FRAMES, every=False)) or None
+    return describe(lines_from(sys._getframe(1), FRAMES, every=False)[0]) or None
 
 
 def located(error: Raised) -> Raised:

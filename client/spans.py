@@ -23,19 +23,20 @@ if TYPE_CHECKING:
 
 
 class Spans:
-    """The spans of one session. `current` is a context's innermost open span."""
+    """The spans of one session. `current` is a context's innermost open span, `get` gives it."""
 
-    __slots__ = ("_locations", "_newest", "_numbered", "current")
+    __slots__ = ("_locations", "_newest", "_numbered", "current", "get")
 
     def __init__(self, locations: Locations) -> None:
         self._locations = locations
         self._newest = 0
         self._numbered: WeakValueDictionary[int, Span] = WeakValueDictionary()
         self.current: ContextVar[Span | None] = ContextVar("tensord span", default=None)
+        self.get = self.current.get
 
     def bits(self) -> int:
         """The open spans' part of a location; 0 outside of spans."""
-        span = self.current.get()
+        span = self.get()
         return 0 if span is None else span.bits or self.number(span)
 
     def number(self, span: Span) -> int:
@@ -70,7 +71,7 @@ class Span:
     def __enter__(self) -> None:
         if self._token is not None:
             raise ProtocolError(f"the span {self.name!r} is open already: make another one with session.span")
-        outer = self._spans.current.get()
+        outer = self._spans.get()
         path = (*(() if outer is None else outer.path), self.name)[:DEPTH]
         if path != self.path:
             self.path, self.bits = path, 0

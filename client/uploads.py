@@ -29,7 +29,7 @@ def upload(outbox: Outbox, values: ArrayLike, home: str, dtype: Any) -> tuple[in
     if meta.nbytes > outbox.transport.inline_work:
         outbox.make_way()
     with outbox.lock:
-        id_, location = outbox.new_id(), outbox.locations.here()
+        id_, location = outbox.new_id(), outbox.locations.here(2)
         outbox.messages.append(encode_message(Upload(id_, meta.shape, name_of(meta.dtype), home, array, location)))
     outbox.appended()
     return id_, meta

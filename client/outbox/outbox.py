@@ -224,7 +224,7 @@ class Outbox:
         expects = self._expects or monotonic() - self._left < PROMPT
         with self.lock:
             self.refuse_inside()
-            location = self.locations.here() if located else 0
+            location = self.locations.here(2) if located else 0
             for build in builds:
                 number, reply = self.transport.request()
                 self.messages.append(encode_message(build(number, location)))
