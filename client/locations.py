@@ -1,89 +1,136 @@
 """Locations: where the user's code issued a call. Captured as (code, instruction offset), resolved to text once.
 
 Reading a frame's line number walks the code's line table; the offset is one attribute. So each call site is looked up
-by its offset, and only a site never seen before is resolved, named and sent.
+by its offset, and only a site never seen before is resolved, named and sent. A line of the program's own is a site by
+itself: one lookup. A line of installed code is a site together with its callers, up to the program's line (`frames`):
+one lookup each. `frames=` gives every site that many callers.
+
+A location number is that of the line, and above it that of the open spans (`spans`).
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import AbstractContextManager
-from pathlib import Path
 from types import CodeType, FrameType
-from typing import TypeVar
+from typing import Any, TypeAlias, TypeVar
 
-from ..interpreter.errors import TensordError
+from ..interpreter.errors import MetadataError, TensordError
+from ..interpreter.wire.forms import shown
+from ..interpreter.wire.messages import Location, NamedMessage
+from .frames import OWNERS, PACKAGE, describe, lines_from
+from .spans import Spans
 
 Raised = TypeVar("Raised", bound=TensordError)
-PACKAGE = __name__.partition(".")[0]
 LIMIT = 1 << 14
 NUMBERS = 4 * LIMIT
-_ours: set[int] = set()  # ids of the globals of this package's modules
+VARIABLE = "TENSORD_FRAMES"
+FRAMES = 4  # lines of a location, unless another number is set
+MOST = 16
+
+
+Callers: TypeAlias = dict[Any, Any]  # (id of code, instruction offset) -> a number, or the callers of that line
 
 
 class Locations:
-    """The call sites of one session, by number. Looked up without the session's lock, added under it."""
+    """The call sites of one session, by number. Looked up without the session's lock, added under it.
 
-    __slots__ = ("lock", "newest", "sites", "unsent")
+    `sites` is a tree: a line of the program has a number, a line of a library the lines that have called it, and so on.
+    Where the stack ends with no line of the program, the key is None. Code is kept, so that its id is not used again.
+    """
 
-    def __init__(self, lock: AbstractContextManager[bool]) -> None:
+    __slots__ = ("_codes", "_count", "_every", "lock", "newest", "sites", "size", "spans", "unsent")
+
+    def __init__(self, lock: AbstractContextManager[bool], frames: int | None = None) -> None:
         self.lock = lock
-        # (id of code, instruction offset) -> (number, code): the code is kept, so that its id is not used again.
-        self.sites: dict[tuple[int, int], tuple[int, CodeType]] = {}
+        self.sites: Callers = {}
+        self.size = 0  # keys in the tree, at most
+        self._codes: dict[int, CodeType] = {}
         self.newest = 0
-        self.unsent: list[tuple[int, str]] = []
+        self.unsent: list[NamedMessage] = []
+        self.spans = Spans(self)
+        self._count = FRAMES if frames is None else frames
+        self._every = frames is not None
 
-    def number(self, frame: FrameType) -> int:
-        """The number of the place where that frame is now."""
-        code = frame.f_code
-        site = self.sites.get((id(code), frame.f_lasti))
-        return site[0] if site is not None else self._add(frame, code)
+    def here(self, ours: int = 1) -> int:
+        """The number of the place where the program has called into this package; 0 if it is not known.
 
-    def _add(self, frame: FrameType, code: CodeType) -> int:
-        text = describe(frame)
+        `ours`: the callers of this method that are certainly of this package, and need not be looked at.
+        """
+        try:
+            frame = sys._getframe(ours + 1)
+        except ValueError:  # the outermost of them was called from C
+            return self.spans.bits()
+        line = self.site(frame)
+        span = self.spans.get()
+        return line if span is None else line | (span.bits or self.spans.number(span))
+
+    def site(self, frame: FrameType | None) -> int:
+        """The number of the line where that frame is now, or the nearest frame around it outside this package."""
+        while frame is not None and OWNERS[frame.f_code.co_filename] is PACKAGE:
+            frame = frame.f_back
+        nearest, callers = frame, self.sites
+        while frame is not None:
+            found = callers.get((id(frame.f_code), frame.f_lasti))
+            if type(found) is int:
+                return found
+            if found is None:
+                return self._add(nearest)
+            frame, callers = frame.f_back, found
+        return 0 if nearest is None else callers.get(None) or self._add(nearest)
+
+    def _add(self, nearest: FrameType | None) -> int:
+        frames, path = lines_from(nearest, self._count, every=self._every)
+        text = describe(frames)
         with self.lock:
-            if len(self.sites) >= LIMIT:
+            if self.size >= LIMIT:
                 self.sites.clear()
+                self._codes.clear()
+                self.size = 0
             self.newest = self.newest % NUMBERS + 1  # used again, the oldest first, so that no table grows with history
-            self.unsent.append((self.newest, text))
-            self.sites[id(code), frame.f_lasti] = (self.newest, code)
+            self.unsent.append(Location(self.newest, text))
+            self._keep(path)
             return self.newest
 
+    def _keep(self, path: list[FrameType | None]) -> None:
+        """Find the newest number by these frames from now on."""
+        callers = self.sites
+        *nearer, last = [None if frame is None else self._key(frame) for frame in path]
+        for key in nearer:
+            callers = callers.setdefault(key, {})
+            if type(callers) is int:  # another thread has been here
+                return
+        callers[last] = self.newest
+        self.size += len(path)
 
-def user_frame(depth: int) -> FrameType:
-    """The nearest frame outside this package, from `depth` callers up."""
-    frame: FrameType = sys._getframe(depth + 1)
-    while frame.f_back is not None and is_ours(frame):
-        frame = frame.f_back
-    return frame
+    def _key(self, frame: FrameType) -> tuple[int, int]:
+        code = frame.f_code
+        self._codes[id(code)] = code
+        return id(code), frame.f_lasti
+
+
+def user_line() -> str | None:
+    """The line from which the program has come to this function's caller; None if there is none."""
+    return describe(lines_from(sys._getframe(1), FRAMES, every=False)[0]) or None
 
 
 def located(error: Raised) -> Raised:
     """The error with the user's line."""
     if error.location is None:
-        error.location = describe(user_frame(1))
+        error.location = user_line()
     return error
 
 
-def is_ours(frame: FrameType) -> bool:
-    """Is the frame one of this package?"""
-    names = frame.f_globals
-    if id(names) in _ours:
-        return True
-    module = str(names.get("__name__", ""))
-    if module != PACKAGE and not module.startswith(PACKAGE + "."):
-        return False
-    if getattr(sys.modules.get(module), "__dict__", None) is names:  # the dict stays, so its id is not reused
-        _ours.add(id(names))
-    return True
-
-
-def describe(frame: FrameType) -> str:
-    """ "file:line in function", the file relative to the working directory where it lies below it."""
-    code = frame.f_code
-    path = Path(code.co_filename)
-    try:
-        shown = path.relative_to(Path.cwd())
-    except (ValueError, OSError):
-        shown = path
-    return f"{shown}:{frame.f_lineno} in {code.co_qualname}"
+def check_frames(frames: int | None) -> int | None:
+    """The number of lines of a location: as given, else $TENSORD_FRAMES, else None. MetadataError for other values."""
+    if frames is not None:
+        if type(frames) is not int or not 1 <= frames <= MOST:
+            raise located(MetadataError(f"frames= is a number from 1 to {MOST}, not {shown(frames)}"))
+        return frames
+    named = os.environ.get(VARIABLE)
+    if not named:
+        return None
+    if not named.isdecimal() or not 1 <= int(named) <= MOST:
+        raise located(MetadataError(f"${VARIABLE} is a number from 1 to {MOST}, not {shown(named)}"))
+    return int(named)

@@ -81,6 +81,7 @@ def _show_records(trace: Trace, records: Sequence[Record], *, cut: int) -> None:
 def _row(record: Record, order: StreamOrder, *, session: str) -> tuple[str, ...]:
     from ...vm.tracing.analysis.text import duration, is_running, place, status
     from ...vm.tracing.analysis.why import Story
+    from ..frames import ARROW
 
     story = Story(record, (), told=False, until=order.until)
     blocked, queued, ran = (duration(ns) if ns else "" for ns in (story.blocked, story.queued, story.ran))
@@ -95,7 +96,7 @@ def _row(record: Record, order: StreamOrder, *, session: str) -> tuple[str, ...]
         queued,
         f"for {ran}" if ran and is_running(record) else ran,
         str(record.nbytes or ""),
-        record.location.rpartition("/")[2],
+        ARROW.join(line.rpartition("/")[2] for line in record.location.split(ARROW)),
         record.error,
     )
 

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from ...interpreter.wire.locations import line_of
 from ..tracing.flat import ERASED, IMMEDIATE, Where
 from ..tracing.ring import flatten
 
@@ -78,13 +79,15 @@ def _later(entries: deque[tuple[Any, ...]], since: int) -> Iterable[tuple[Any, .
 
 
 def _with_location(entry: tuple[Any, ...], where: Where, told: set[tuple[int, int]]) -> Iterator[Entry]:
-    """The entry, preceded by the text of its location if that was not sent before."""
-    place = (entry[1][0], entry[7]) if len(entry) == IMMEDIATE else (entry[15], entry[16])
-    if place not in told:
-        told.add(place)
-        text = where(*place)
-        if text:
-            yield (*place, text)
+    """The entry, preceded by its line and the names of its spans if these were not sent before."""
+    session, location = (entry[1][0], entry[7]) if len(entry) == IMMEDIATE else (entry[15], entry[16])
+    line = line_of(location)
+    for field, part in enumerate((line, location - line)):
+        if part and (session, part) not in told:
+            told.add((session, part))
+            text = where(session, location)[field]
+            if text:
+                yield (session, part, text)
     if len(entry) == IMMEDIATE or len(entry[10]) <= EDGES:
         yield entry
         return

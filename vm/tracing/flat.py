@@ -7,7 +7,7 @@ number of its session. The short form is for an instruction that ran at admissio
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from .record import EdgeRecord, Kind, OperandRecord, Record
 
@@ -16,8 +16,15 @@ IMMEDIATE = 9  # fields of the short form
 ERASED = {LONG: 12, IMMEDIATE: 3}  # form -> position of the erasure's tick
 KINDS = {"r": Kind.CONST.value, "w": Kind.MUT.value, "2": Kind.MUT2.value}
 
-# (session, location number) -> the user's line, "" if unknown
-Where = Callable[[int, int], str]
+
+class Place(NamedTuple):
+    """Where an instruction was issued: the user's line, "" if unknown, and the names of the open spans."""
+
+    line: str = ""
+    span: tuple[str, ...] = ()
+
+
+Where: TypeAlias = Callable[[int, int], Place]  # (session, location number)
 
 
 def inflate(entry: Sequence[Any], where: Where) -> Record:
@@ -29,6 +36,7 @@ def inflate(entry: Sequence[Any], where: Where) -> Record:
     )
     nbytes, author, location, error = rest
     received, ready, dispatched, started, finished = times
+    place = where(author, location)
     return Record(
         id_,
         session,
@@ -47,8 +55,9 @@ def inflate(entry: Sequence[Any], where: Where) -> Record:
         started,
         finished,
         nbytes,
-        where(author, location),
+        place.line,
         error,
+        place.span,
     )
 
 
@@ -56,6 +65,7 @@ def inflate_immediate(entry: Sequence[Any], where: Where) -> Record:
     """The record of a short entry: it ran at admission, between two ticks, and waited for nothing."""
     id_, (session, opcode, op, device, kinds), copies, erased, received, started, finished, location, nbytes = entry
     ids, versions = copies[::2], copies[1::2]
+    place = where(session, location)
     return Record(
         id_,
         session,
@@ -74,8 +84,9 @@ def inflate_immediate(entry: Sequence[Any], where: Where) -> Record:
         started,
         finished,
         nbytes,
-        where(session, location),
+        place.line,
         "",
+        place.span,
     )
 
 

@@ -61,6 +61,7 @@ class Record(NamedTuple):
     nbytes: int  # bytes moved by a transfer or an access, 0 for kernels
     location: str  # "file:line in function", empty if unknown
     error: str  # "Type: message", empty if none
+    span: tuple[str, ...] = ()  # the names of the spans that it was issued in, the outermost first
 
 
 def times(record: Record) -> tuple[int, ...]:

@@ -1,6 +1,6 @@
 """Trace files: one line of JSON per record, so that they can be cut, searched and read with ordinary tools.
 
-    line 1      {"format": "tensord-trace", "version": 3, "devices": [...], "records": N, "dropped": D, "base_tick": T,
+    line 1      {"format": "tensord-trace", "version": 4, "devices": [...], "records": N, "dropped": D, "base_tick": T,
                  "taken": ns}
     N lines     the fields of `Record` in their order, as an array; operands and edges as arrays of such arrays
     last line   {"records": N, "sha256": "..."}, the checksum of every byte above this line
@@ -9,8 +9,9 @@ No byte of a file is trusted: `load` either returns records whose every field ha
 ProtocolError with the file, the line and a remedy. `load` does not check whether the records are consistent; `verify`
 does. So a loaded file may have two instructions with the same id.
 
-Files are written by `recording`. Older versions can be read. Up to version 2 a wait over some tensors is a Barrier as
-well. Version 1 lacks `taken`, the time of recording in the clock of the records; it is read as 0.
+Files are written by `recording`. Older versions can be read. Up to version 3 a record has no spans. Up to version 2 a
+wait over some tensors is a Barrier as well. Version 1 lacks `taken`, the time of recording in the clock of the records;
+it is read as 0.
 """
 
 from __future__ import annotations
@@ -28,13 +29,15 @@ from ..record import EdgeRecord, Kind, OperandRecord, Record
 from .trace import Trace
 
 FORMAT = "tensord-trace"
-VERSION = 3
+VERSION = 4
+_WITHOUT_SPAN = 3
 _WITHOUT_WAIT = 2  # the highest version that calls a wait over some tensors a Barrier
 _WITHOUT_TAKEN = 1
 
 # One barrier over a full ring has the longest line we write, a few megabytes. The limit bounds what `load` buffers.
 _LONGEST_LINE = 64 * 1024 * 1024
 _LARGEST_INT = 2**63 - 1
+_SPAN = Record._fields.index("span")
 _KINDS = {kind.value for kind in Kind}
 _REASONS = {reason.value for reason in Reason}
 
@@ -62,7 +65,9 @@ def header(devices: Iterable[str], records: int, dropped: int, base_tick: int, t
 
 def plain(record: Record) -> list[object]:
     """The line of a record."""
-    return [_writable(field) if isinstance(field, str) else field for field in record]
+    fields: list[object] = [_writable(field) if isinstance(field, str) else field for field in record]
+    fields[_SPAN] = [_writable(name) for name in record.span]
+    return fields
 
 
 def footer(records: int, sha256: str) -> dict[str, object]:
@@ -95,7 +100,7 @@ class _Reader:
 
     def read(self) -> Trace:
         version, devices, count, dropped, base_tick, taken = self._parse(_header)
-        record = _old_record if version <= _WITHOUT_WAIT else _record
+        record = _oldest_record if version <= _WITHOUT_WAIT else _old_record if version <= _WITHOUT_SPAN else _record
         records = [self._parse(record) for _ in range(count)]
         expected = self._digest.hexdigest()
         footer_count, checksum = self._parse(_footer)
@@ -155,7 +160,12 @@ def _record(value: object) -> Record:
 
 
 def _old_record(value: object) -> Record:
-    record = _record(value)
+    fields = _array("record", value, len(Record._fields) - 1)
+    return _record([*fields[:_SPAN], [], *fields[_SPAN:]])
+
+
+def _oldest_record(value: object) -> Record:
+    record = _old_record(value)
     return record._replace(opcode=Opcode.WAIT.value) if record.op == "wait" else record
 
 
@@ -177,6 +187,10 @@ def _edge(value: object) -> EdgeRecord:
     if not isinstance(elided, bool):
         raise _Malformed(f"elided is {_shown(elided)}, not true or false")
     return EdgeRecord(_integer("source", source), _one_of("reason", reason, _REASONS), _integer("copy", copy), elided)
+
+
+def _names(name: str, value: object) -> tuple[str, ...]:
+    return tuple(_text(name, item) for item in _array(name, value))
 
 
 def _array(name: str, value: object, length: int | None = None) -> list[object]:
@@ -221,4 +235,4 @@ def _shown(value: object) -> str:
 _FIELDS: dict[str, Callable[[str, object], object]] = {
     name: _text if name in {"opcode", "op", "status", "device", "stream", "location", "error"} else _integer
     for name in Record._fields
-} | {"operands": _operands, "edges": _edges}
+} | {"operands": _operands, "edges": _edges, "span": _names}

@@ -44,7 +44,7 @@ def signed(lines: list[Any]) -> bytes:
 
 
 def header(**fields):
-    full = {"format": "tensord-trace", "version": 3, "devices": ["cpu:0"], "records": 1, "dropped": 0, "base_tick": 0}
+    full = {"format": "tensord-trace", "version": 4, "devices": ["cpu:0"], "records": 1, "dropped": 0, "base_tick": 0}
     return full | {"taken": 0} | fields
 
 
@@ -76,9 +76,19 @@ class TestRoundTrip:
     def test_a_file_of_version_1_lacks_the_time_of_recording(self, path):
         old = header(version=1)
         del old["taken"]
-        path.write_bytes(signed([old, list(record(1, started=5))]))
+        path.write_bytes(signed([old, list(record(1, started=5))[:-1]]))
         loaded = Trace.load(path)
         assert (loaded.taken, loaded.until, len(loaded)) == (0, 5, 1)
+
+    @pytest.mark.parametrize("version", [2, 3])
+    def test_files_up_to_version_3_lack_spans(self, path, version):
+        path.write_bytes(signed([header(version=version), list(record(1, location="a.py:1 in f"))[:-1]]))
+        (loaded,) = Trace.load(path).records
+        assert (loaded.location, loaded.span) == ("a.py:1 in f", ())
+
+    def test_a_span_that_is_not_text_is_saved_as_something_readable(self, path):
+        Trace([record(1, span=("a", "caf\udce9"))]).save(path)
+        assert Trace.load(path).records[0].span == ("a", "caf\\udce9")
 
     def test_a_missing_file_is_an_oserror(self, path):
         with pytest.raises(FileNotFoundError):
@@ -136,7 +146,7 @@ class TestHostileFiles:
             ([], "line 1: not a trace"),
             ({}, "line 1: not a trace"),
             (header(format="else"), "line 1: not a trace"),
-            (header(version=4), "line 1: trace version 4, but this tensord reads versions 1 to 3"),
+            (header(version=5), "line 1: trace version 5, but this tensord reads versions 1 to 4"),
             (header(taken=-1), "line 1: taken is -1"),
             (header(taken=None), "line 1: taken is None"),
             (header(devices="cpu:0"), "line 1: devices is 'cpu:0', not an array"),
@@ -169,6 +179,8 @@ class TestHostileFiles:
             ("edges", [[1, "RAW", 7]], "edge has 3 fields, not 4"),
             ("op", 12, "op is 12, not a string"),
             ("id", "x" * 1000, "id is 'x{40}', not an integer"),
+            ("span", "step", "span is 'step', not an array"),
+            ("span", ["step", 7], "span is 7, not a string"),
         ],
     )
     def test_parts_of_fields_are_checked(self, path, name, value, match):
@@ -177,7 +189,7 @@ class TestHostileFiles:
         self.fails(path, signed([header(), fields]), f"line 2: {match}")
 
     def test_records_of_another_length(self, path):
-        self.fails(path, signed([header(), list(record(1))[:-1]]), "record has 18 fields, not 19")
+        self.fails(path, signed([header(), list(record(1))[:-1]]), "record has 19 fields, not 20")
 
     def test_something_behind_the_end(self, path, small):
         self.fails(path, small[1] + b"\n", "something follows the last line")

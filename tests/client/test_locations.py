@@ -1,0 +1,277 @@
+"""Locations are the user's line, at every public entry, from wherever it is called; and they never fail."""
+
+from __future__ import annotations
+
+import _thread
+import asyncio
+import collections
+import json
+import operator
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import tensord as td
+from tensord.client import frames, locations
+from tensord.client.frames import Owner, owner_of, shown
+from tensord.interpreter.errors import KernelError, MetadataError, TensordError
+
+from .public_entries import Watch, entries, missing, names_for, program
+
+ROOT = Path(__file__).parents[2]
+WAIT = 60.0
+LIBRARY = "/opt/python/lib/site-packages/fitting/models.py"
+SCRIPT = """
+import json, sys
+import tensord as td
+from tests.client.public_entries import Watch, entries, names_for
+with td.connect("local", devices=["cpu:0"]) as session:
+    names = names_for(session)
+    session.flush()
+    watch = Watch(session)
+    globals().update(names)
+{program}
+print(json.dumps(watch.found))
+"""
+
+
+@pytest.fixture
+def watched(make_session):
+    """A watch over a session, its entries, and what the texts of entries mean."""
+    session = make_session()
+    names = names_for(session)
+    session.flush()
+    watch = Watch(session)
+    return watch, entries(session), names | {"watch": watch}
+
+
+def check(found, listed, expected):
+    """Every location is the expected one, and every entry that issues something has one."""
+    wrong = {entry.name: found[entry.name] for entry in listed if set(found[entry.name]) - {expected(entry.name)}}
+    assert wrong == {}
+    silent = [entry.name for entry in listed if entry.issues and not found[entry.name]]
+    assert silent == []
+
+
+def run(text, file, names):
+    """Run a program as if it were that file."""
+    exec(compile(text, file, "exec"), names)  # noqa: S102
+
+
+def test_every_public_name_has_an_entry(watched):
+    assert missing(watched[1]) == set()
+
+
+def test_inside_a_function(watched):
+    watch, listed, names = watched
+    text, line = program(listed, "    ")
+    run(f"def work():\n{text}\nwork()", "/home/me/job.py", names)
+    check(watch.found, listed, lambda name: f"/home/me/job.py:{line[name] + 1} in work")
+
+
+def test_inside_a_library_whose_caller_follows(watched):
+    watch, listed, names = watched
+    text, line = program(listed, "    ")
+    run(f"def fit():\n{text}", LIBRARY, names)
+    run("def main():\n    fit()\nmain()", "/home/me/job.py", names)
+    caller = "/home/me/job.py:2 in main"
+    check(watch.found, listed, lambda name: f"fitting/models.py:{line[name] + 1} in fit <- {caller}")
+
+
+def test_at_the_top_level_of_a_script(make_session, tmp_path):
+    listed = entries(make_session())
+    text, line = program(listed, "    ")
+    before = SCRIPT[: SCRIPT.index("{")].count("\n")
+    (tmp_path / "job.py").write_text(SCRIPT.format(program=text))
+    done = subprocess.run(
+        [sys.executable, "job.py"], check=False, cwd=tmp_path, capture_output=True, text=True, timeout=WAIT
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    check(found, listed, lambda name: f"job.py:{before + line[name]} in <module>")
+
+
+def test_without_a_python_frame_below(watched, monkeypatch):
+    """As from atexit, weakref.finalize or a thread whose function is written in C."""
+    watch, listed, names = watched
+    raised, done = [], threading.Event()
+
+    def note(problem):
+        raised.append(problem.exc_value)
+        done.set()
+
+    monkeypatch.setattr(sys, "unraisablehook", note)
+    for entry in listed:
+        call = eval(f"partial({entry.function}, {entry.arguments})", names)  # noqa: S307
+        watch.begin(entry.name)
+        done.clear()
+        _thread.start_new_thread(collections.deque, (map(operator.call, [call, done.set]), 0))
+        assert done.wait(WAIT)
+        for error in raised:
+            assert isinstance(error, TensordError), (entry, error)
+            watch.fail(error)
+        raised.clear()
+    watch.begin("the end")
+    check(watch.found, listed, lambda _: "")
+
+
+def without_a_frame(function):
+    """Call it in a thread of its own, with no Python frame below."""
+    done = threading.Event()
+    _thread.start_new_thread(collections.deque, (map(operator.call, [function, done.set]), 0))
+    assert done.wait(WAIT)
+
+
+def lines_of(session, op):
+    """The locations of the records of an op, in program order."""
+    session.sync()
+    return [record.location for record in session.trace().records if record.op == op]
+
+
+def nested(names, depth, file="/home/me/job.py"):
+    """Functions f1 to f`depth` of that file, each of which calls the one before; f0 adds 1 to x."""
+    for level in range(depth + 1):
+        run(f"def f{level}():\n    return {f'f{level - 1}()' if level else 'x + 1'}", file, names)
+
+
+class TestCallers:
+    def test_an_own_line_comes_alone(self, session):
+        names = {"x": session.asarray([1.0])}
+        nested(names, 3)
+        names["f3"]()
+        assert lines_of(session, "add") == ["/home/me/job.py:2 in f0"]
+
+    def test_a_library_called_from_two_places_is_two_locations_each_sent_once(self, session):
+        names = {"x": session.asarray([1.0])}
+        nested(names, 0, LIBRARY)
+        run("def work():\n    f0()\n    f0()", "/home/me/job.py", names)
+        for _ in range(3):
+            names["work"]()
+        library = "fitting/models.py:2 in f0"
+        assert lines_of(session, "add") == [f"{library} <- /home/me/job.py:{line} in work" for line in (2, 3)] * 3
+        texts = list(session._transport._session.locations.values())
+        assert len(texts) == len(set(texts))
+
+    def test_of_a_deep_library_the_nearest_lines_and_the_programs_remain(self, session):
+        names = {"x": session.asarray([1.0])}
+        nested(names, 9, LIBRARY)
+        run("f9()", "/home/me/job.py", names)
+        lines = [f"fitting/models.py:2 in f{level}" for level in range(3)]
+        assert lines_of(session, "add") == [" <- ".join([*lines, "/home/me/job.py:1 in <module>"])]
+
+    def test_a_library_without_a_program_is_named_by_itself(self, session):
+        names = {"x": session.asarray([1.0])}
+        nested(names, 1, LIBRARY)
+        without_a_frame(names["f1"])
+        assert lines_of(session, "add") == ["fitting/models.py:2 in f0 <- fitting/models.py:2 in f1"]
+
+    def test_deep_recursion_in_a_library_costs_no_more_than_a_look_at_its_nearest_frames(self, session, monkeypatch):
+        monkeypatch.setattr(frames, "FURTHEST", 20)
+        names = {"x": session.asarray([1.0])}
+        nested(names, 40, LIBRARY)
+        names["f40"]()
+        assert lines_of(session, "add") == [" <- ".join(f"fitting/models.py:2 in f{level}" for level in range(4))]
+
+    @pytest.mark.parametrize(("count", "levels"), [(1, 1), (2, 2), (3, 3), (16, 4)])
+    def test_a_number_that_is_set_holds_for_every_call(self, make_session, count, levels):
+        session = make_session(frames=count)
+        names = {"x": session.asarray([1.0])}
+        nested(names, 2)
+        run("def main():\n    f2()", "/home/me/main.py", names)
+        without_a_frame(names["main"])
+        lines = [*(f"/home/me/job.py:2 in f{level}" for level in range(3)), "/home/me/main.py:2 in main"]
+        assert lines_of(session, "add") == [" <- ".join(lines[:levels])]
+
+    def test_errors_of_calls_and_of_kernels_name_the_callers(self, session):
+        names = {"x": session.asarray([[0.0, 0.0], [0.0, 0.0]]), "inv": session.xp.linalg.inv}
+        run("def solve(x):\n    return inv(x)", LIBRARY, names)
+        run("def main(x):\n    return solve(x)", "/home/me/job.py", names)
+        line = r"\[fitting/models\.py:2 in solve <- /home/me/job\.py:2 in main\]$"
+        with pytest.raises(MetadataError, match=line):
+            names["main"](session.asarray(1.0))
+        with pytest.raises(KernelError, match=line):
+            names["main"](names["x"]).numpy()
+
+    def test_long_names_leave_room_for_every_line(self, session):
+        names = {"x": session.asarray([1.0])}
+        nested(names, 2, "/opt/site-packages/" + 900 * "a" + ".py")
+        run("f2()", "/home/" + 900 * "b" + ".py", names)
+        (text,) = lines_of(session, "add")
+        assert len(text) <= frames.LONGEST
+        assert [line[-12:] for line in text.split(" <- ")] == [
+            *(f"a.py:2 in f{n}"[-12:] for n in range(3)),
+            ":1 in <module>"[-12:],
+        ]
+
+    def test_a_table_of_lines_is_bounded(self, make_session, monkeypatch):
+        monkeypatch.setattr(locations, "LIMIT", 20)
+        session = make_session()
+        names = {"x": session.asarray([1.0])}
+        nested(names, 0, LIBRARY)
+        for number in range(50):
+            run("f0()", f"cell {number}", names)
+            run("x * 1", f"cell {number}", names)
+        assert session._outbox.locations.size < 25
+        assert lines_of(session, "add")[-1] == "fitting/models.py:2 in f0 <- cell 49:1 in <module>"
+
+
+class TestSetting:
+    def test_by_the_environment(self, make_session, monkeypatch):
+        monkeypatch.setenv("TENSORD_FRAMES", "2")
+        session = make_session()
+        names = {"x": session.asarray([1.0])}
+        nested(names, 3)
+        names["f3"]()
+        assert lines_of(session, "add") == ["/home/me/job.py:2 in f0 <- /home/me/job.py:2 in f1"]
+
+    @pytest.mark.parametrize("frames", [0, 17, -1, 2.0, "4", True])
+    def test_a_number_from_1_to_16(self, frames):
+        with pytest.raises(MetadataError, match="frames= is a number from 1 to 16"):
+            td.connect("local", frames=frames)
+
+    @pytest.mark.parametrize("value", ["0", "many", "17", "²"])
+    def test_the_environment_is_checked_too(self, monkeypatch, value):
+        monkeypatch.setenv("TENSORD_FRAMES", value)
+        with pytest.raises(MetadataError, match=r"\$TENSORD_FRAMES is a number from 1 to 16"):
+            td.connect("local")
+
+
+class TestFiles:
+    @pytest.mark.parametrize(
+        ("file", "owner", "name"),
+        [
+            (locations.__file__, Owner.PACKAGE, None),
+            (td.__file__, Owner.PACKAGE, None),
+            (threading.__file__, Owner.INSTALLED, "threading.py"),
+            (asyncio.events.__file__, Owner.INSTALLED, "asyncio/events.py"),
+            (pytest.__file__, Owner.INSTALLED, "pytest/__init__.py"),
+            ("/usr/lib/python3/dist-packages/yaml/nodes.py", Owner.INSTALLED, "yaml/nodes.py"),
+            ("<frozen importlib._bootstrap>", Owner.INSTALLED, "<frozen importlib._bootstrap>"),
+            ("<__array_function__ internals>", Owner.INSTALLED, "<__array_function__ internals>"),
+            ("<string>", Owner.PROGRAM, "<string>"),
+            ("<ipython-input-3-abc>", Owner.PROGRAM, "<ipython-input-3-abc>"),
+            ("/tmp/ipykernel_7/123.py", Owner.PROGRAM, "/tmp/ipykernel_7/123.py"),  # noqa: S108 - only a name
+            (__file__, Owner.PROGRAM, "tests/client/test_locations.py"),
+            ("/home/me/tensord/job.py", Owner.PROGRAM, "/home/me/tensord/job.py"),
+        ],
+    )
+    def test_whose_they_are_and_what_they_are_called(self, file, owner, name, monkeypatch):
+        monkeypatch.chdir(ROOT)
+        assert owner_of(file) is owner
+        assert name is None or shown(file) == name
+
+    def test_the_names_that_are_remembered_are_bounded(self, monkeypatch):
+        monkeypatch.setattr(frames, "FILES", 10)
+        owners = type(frames.OWNERS)()
+        for number in range(100):
+            assert owners[f"cell {number}"] is Owner.PROGRAM
+            assert len(owners) <= 10
+
+    def test_a_working_directory_that_is_gone_is_no_obstacle(self, session, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        tmp_path.rmdir()
+        run("x + 1", "/home/me/job.py", {"x": session.asarray([1.0])})
+        assert lines_of(session, "add") == ["/home/me/job.py:1 in <module>"]
