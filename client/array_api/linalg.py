@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from .elementwise import operand
-from .functions import Functions
+from .functions import Extension, Functions
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -77,7 +77,7 @@ class LinearAlgebra(Functions):
         return self._call("vecdot", x1, x2, axis=axis)
 
 
-class Linalg(LinearAlgebra):
+class Linalg(LinearAlgebra, Extension):
     """The `linalg` extension."""
 
     # -- decompositions

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from ..connect import connect, find_address
 from ..forks import ProcessLock
@@ -19,6 +19,7 @@ from .creation import Creation
 from .data_types import DataTypes
 from .elementwise import Elementwise
 from .fft import Fft
+from .hints import EXTENSIONS, FUNCTIONS, missing
 from .indexing import Indexing
 from .info import NamespaceInfo
 from .linalg import Linalg, LinearAlgebra
@@ -66,6 +67,7 @@ class Namespace(ModuleType, Main):
         self._session = session
         self.linalg = Linalg(session)
         self.fft = Fft(session)
+        vars(self)["__getattr__"] = absent  # a module asks it for what is missing; a method would slow down every name
 
     def __array_namespace_info__(self) -> NamespaceInfo:
         """What the namespace can do, and on which devices."""
@@ -93,7 +95,7 @@ class DefaultNamespace(Namespace):
 
     def __getattr__(self, name: str) -> Any:
         if name != "_session":  # `_session` is not there before it is needed
-            raise AttributeError(f"module {NAME!r} has no attribute {name!r}", name=name, obj=self)
+            absent(name)
         return self._maker()
 
     def _maker(self) -> Session:
@@ -128,7 +130,7 @@ class Following:
 
     def __getattr__(self, name: str) -> Any:
         if name != "_session":
-            raise AttributeError(f"'{NAME}.{self._name}' has no attribute {name!r}")
+            raise missing(f"'{NAME}.{self._name}'", name, EXTENSIONS.get(self._name, {}), type(self))
         return self._namespace._session
 
     def _maker(self) -> Session:
@@ -144,6 +146,11 @@ class DefaultLinalg(Following, Linalg):
 
 class DefaultFft(Following, Fft):
     """`tensord.array_api.fft`."""
+
+
+def absent(name: str) -> NoReturn:
+    """Raise AttributeError for a name that no namespace has."""
+    raise missing(f"module {NAME!r}", name, FUNCTIONS, Main)
 
 
 def public_names() -> list[str]:
