@@ -2,7 +2,7 @@
 
 The functions are methods, grouped in families; a namespace has all of them, on one session. A namespace is a module
 object, as users of the standard expect, and as the module `tensord.array_api` has to be.
-Source: https://data-apis.org/array-api/2024.12/
+Source: https://data-apis.org/array-api/2025.12/
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from ..connect import connect, find_address
 from ..forks import ProcessLock
+from .beyond import Beyond
 from .constants import Constants
 from .creation import Creation
 from .data_types import DataTypes
@@ -33,13 +34,14 @@ from .utility import Utility
 if TYPE_CHECKING:
     from ..session import Session
 
-VERSION: Final = "2024.12"
-VERSIONS: Final = ("2021.12", "2022.12", "2023.12", VERSION)
+VERSION: Final = "2025.12"
+VERSIONS: Final = ("2021.12", "2022.12", "2023.12", "2024.12", VERSION)
 NAME: Final = f"{__name__.partition('.')[0]}.array_api"
 _opening: Final = ProcessLock()  # of the default session; re-entrant, since a signal handler may open it, too
 
 
 class Main(
+    Beyond,
     Constants,
     Creation,
     DataTypes,
@@ -53,7 +55,7 @@ class Main(
     Statistical,
     Utility,
 ):
-    """Everything in the standard's main namespace."""
+    """Everything in the main namespace: the standard's functions, and those of `beyond`."""
 
 
 class Namespace(ModuleType, Main):
@@ -78,7 +80,7 @@ class Namespace(ModuleType, Main):
         return public_names()
 
     def __dir__(self) -> list[str]:
-        """The standard's names."""
+        """The standard's names, and those beyond it."""
         return [*public_names(), "__array_api_version__", "__array_namespace_info__", "__name__", "__doc__"]
 
     def __repr__(self) -> str:
@@ -154,7 +156,7 @@ def absent(name: str) -> NoReturn:
 
 
 def public_names() -> list[str]:
-    """The standard's functions, constants, dtypes and extensions."""
+    """The functions, constants, dtypes and extensions."""
     return sorted([*(name for name in dir(Main) if not name.startswith("_")), "linalg", "fft"])
 
 
