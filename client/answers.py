@@ -63,6 +63,11 @@ class Answers:
         reply = self._outbox.ask(lambda request, _: Query(what, arguments, request), located=False)
         return self._outbox.await_reply(reply)
 
+    def catch_up(self, timeout: float | None = None) -> None:
+        """Take the answers that are ready: a daemon answers this question at once, after them. TimeoutError if not."""
+        reply = self._outbox.ask(lambda request, _: Query("names", (0,), request), located=False)
+        self._outbox.await_reply(reply, timeout)
+
     def sync(self, timeout: float | None) -> None:
         """Wait until everything issued before has ended, with or without an error."""
         self._outbox.await_reply(self._outbox.ask(Sync), timeout)

@@ -22,6 +22,7 @@ from ..interpreter.errors import MetadataError, MetadataTypeError
 from ..interpreter.ops.random import check_seed
 from ..interpreter.schema.opdef import FrozenAttributes, OpDef, find
 from ..interpreter.schema.promotion import WIRE_INTEGERS, check_scalars
+from ..interpreter.schema.targets import check_distinct
 from ..interpreter.types.meta import Meta, OperandMeta, Scalar
 from ..interpreter.wire.messages import CALL, ToDevice, encode_message
 from .checks import device_of, own
@@ -273,6 +274,8 @@ def call_key(session: Session, name: str, inputs: Any, attributes: Any, out: Any
     if out is not None:
         if any(target._session is not session for target in out):
             return None
+        if len(out) > 1 and len(set(map(id, out))) < len(out):
+            return None  # the long way refuses it
         targets = tuple([target._meta for target in out])
     if attributes is None:
         return (name, tuple(metas), home, targets)
@@ -289,6 +292,7 @@ def signature_of(invocation: Invocation, device: str) -> SignatureKey:
     session, op, inputs, frozen, out, _ = invocation
     metas = tuple([operand_meta(session, op, value) for value in inputs])
     targets = None if out is None else tuple([own(session, target)._meta for target in out])
+    check_distinct(op.name, out or ())
     return SignatureKey(op, metas, frozen, device, targets)
 
 

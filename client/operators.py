@@ -197,7 +197,9 @@ def about_meta(function: Any, arguments: tuple[Any, ...], named: dict[str, Any])
 
 def refusal(name: str) -> TypeError:
     """The error for a NumPy function called with a tensor; it names the function to use instead."""
+    from .array_api.hints import FUNCTIONS
     from .array_api.namespace import Main
 
-    instead = f"session.xp.{name}" if hasattr(Main, name) else "session.xp's functions"
+    there = name if hasattr(Main, name) else FUNCTIONS.get(name)
+    instead = "session.xp's functions" if there is None else f"session.xp.{there}"
     return TypeError(f"numpy.{name} does not take tensors: use {instead}, or .numpy(), which waits for the value")

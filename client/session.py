@@ -67,7 +67,7 @@ class Session:
 
     @property
     def xp(self) -> Namespace:
-        """The namespace of the Python array API standard, 2024.12: `xp = session.xp; xp.sum(xp.ones((2, 3)), axis=0)`.
+        """The namespace of the Python array API standard, 2025.12: `xp = session.xp; xp.sum(xp.ones((2, 3)), axis=0)`.
 
         Its functions take and make tensors of this session; creation functions put them on the first device unless
         told otherwise.

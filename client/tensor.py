@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
+from html import escape
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeAlias, cast
 
 import numpy as np
@@ -14,7 +15,8 @@ from numpy.typing import NDArray
 from ..interpreter.errors import MetadataError, ProtocolError, TensordError
 from ..interpreter.schema.opdef import REGISTRY
 from ..interpreter.types.meta import Meta, Scalar
-from . import reading
+from . import display, reading
+from .array_api.hints import ABSENT
 from .locations import located
 from .operators import SCALARS, Operand, Operators, about_meta, add_operators, as_number, operator_of
 
@@ -146,16 +148,19 @@ class Tensor(Operators):
         reply = self._poll()
         return reply.error if reply.done else None
 
-    def _poll(self) -> Reply:
-        """The open question whether the tensor is ready; asked again once answered, since a write may follow."""
+    def _poll(self, patience: float | None = None) -> Reply:
+        """The open question whether the tensor is ready; asked again once answered, since a write may follow.
+
+        TimeoutError if a daemon does not say within `patience` seconds which answers are ready.
+        """
         probe = getattr(self, "_probe", None)
         if probe is None or probe.done:
             probe = self._session._answers.ask_ready(self._own())
             self._probe = probe
         else:
-            self._session.flush()
+            self._session._outbox.flush(patient=patience is None)
         if not probe.done and self._session._transport.eager:
-            self._session._answers.query("names", 0)  # a daemon answers this at once, after the answers that are ready
+            self._session._answers.catch_up(patience)
         return probe
 
     def __await__(self) -> Generator[Any, None, Self]:
@@ -433,11 +438,21 @@ class Tensor(Operators):
         """Answer `numpy.shape` and the like; TypeError for any other NumPy function."""
         return about_meta(function, arguments, named)
 
+    def __dir__(self) -> list[str]:
+        """Its attributes, but not those that only say what to write instead."""
+        return [name for name in super().__dir__() if name not in ABSENT]
+
+    def __str__(self) -> str:
+        """Its value, as NumPy prints it. Waits; raises its error. Of a large tensor only what is printed is fetched."""
+        return display.value_text(self._own())
+
     def __repr__(self) -> str:
-        if self._released:
-            return f"<tensor {-self._id} released>"
-        meta = "pending" if self._meta is None else repr(self._meta)
-        return f"<tensor {self._id} {meta} on {self._home}>"
+        """Id, shape, dtype, home, and whether it is pending, ready or failed, and with what. Waits for no value."""
+        return f"<tensor {-self._id} released>" if self._released else display.summary(self)
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: the `repr`, and the value if it is there."""
+        return escape(repr(self)) if self._released else display.html(self)
 
     __hash__ = object.__hash__
 
@@ -456,3 +471,5 @@ def with_places(key: Any) -> tuple[Any, ...]:
 
 
 add_operators(Tensor)
+for _name, _absent in ABSENT.items():
+    setattr(Tensor, _name, _absent)

@@ -4,4 +4,6 @@
 - `constants`, `creation`, `data_types`, `elementwise`, `exchange`, `indexing`, `manipulation`, `searching`, `sets`,
   `sorting`, `statistical`, `utility`: the families
 - `linalg`, `fft`: the extensions
+- `beyond`: functions that the standard lacks
+- `hints`: what to write in place of NumPy's names
 """

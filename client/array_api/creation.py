@@ -145,7 +145,7 @@ class Creation(Functions):
         bounds = {"start": plain(start), "stop": plain(stop)}
         return self._create("linspace", device, **bounds, num=num, dtype=dtype, endpoint=endpoint)
 
-    def meshgrid(self, *arrays: Tensor, indexing: Literal["xy", "ij"] = "xy") -> list[Tensor]:
+    def meshgrid(self, *arrays: Tensor, indexing: Literal["xy", "ij"] = "xy") -> tuple[Tensor, ...]:
         """Coordinate matrices of 1-d tensors: views, one per tensor, all of the grid's shape.
 
         "xy" puts the first tensor along the second axis, "ij" along the first. ValueError unless all are 1-d and of one
@@ -166,7 +166,7 @@ class Creation(Functions):
             for axis, each in zip(axes, tensors, strict=True)
         ]
         shape = broadcast_shapes(each.shape for each in spread)
-        return [self._call("broadcast_to", each, shape=shape) for each in spread]
+        return tuple(self._call("broadcast_to", each, shape=shape) for each in spread)
 
     def ones(self, shape: Shape, *, dtype: DType | None = None, device: str | None = None) -> Tensor:
         """A tensor of ones, float64 by default."""

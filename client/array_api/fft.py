@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from .functions import Functions
+from .functions import Extension
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 Norm: TypeAlias = Literal["backward", "ortho", "forward"]
 
 
-class Fft(Functions):
+class Fft(Extension):
     """Fourier transforms, their frequencies, and shifts of spectra.
 
     Along an axis, x is padded with zeros or cut to the length given. `norm` says which transform is divided by the

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 from numpy.exceptions import ComplexWarning
@@ -11,6 +11,7 @@ from numpy.exceptions import ComplexWarning
 from ...interpreter.schema.attributes import check_dtype
 from ...interpreter.types.kinds import REAL
 from ..tensor import Tensor
+from .hints import EXTENSIONS, missing
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -58,6 +59,14 @@ class Functions:
 
     def __reduce__(self) -> Any:
         raise TypeError("functions of a session cannot be pickled; those of the module tensord.array_api can")
+
+
+class Extension(Functions):
+    """The functions of one of the standard's extensions."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        extension = type(self).__name__.lower()
+        raise missing(f"the extension {extension!r}", name, EXTENSIONS.get(extension, {}), type(self))
 
 
 def is_complex(x: Any) -> bool:

@@ -36,9 +36,9 @@ class NamespaceInfo(Functions):
         device_of(self._session, device)
         return {kind: np.dtype(name) for kind, name in _DEFAULTS.items()}
 
-    def devices(self) -> list[str]:
+    def devices(self) -> tuple[str, ...]:
         """Names of the machine's devices."""
-        return self._session.devices
+        return tuple(self._session.devices)
 
     def dtypes(self, *, device: str | None = None, kind: str | tuple[str, ...] | None = None) -> dict[str, DType]:
         """The standard's dtypes by name, all or those of some kinds; the same on every device."""

@@ -11,10 +11,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from .elementwise import operand
-from .functions import Functions
+from .functions import Extension, Functions
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
+
+
+class EigResult(NamedTuple):
+    """Eigenvalues (..., M); eigenvectors (..., M, M) in columns; both complex."""
+
+    eigenvalues: Tensor
+    eigenvectors: Tensor
 
 
 class EighResult(NamedTuple):
@@ -22,6 +29,15 @@ class EighResult(NamedTuple):
 
     eigenvalues: Tensor
     eigenvectors: Tensor
+
+
+class LstsqResult(NamedTuple):
+    """Solutions; sums of squared residuals (K,), empty if M <= N or the rank is below N; rank; singular values."""
+
+    x: Tensor
+    residuals: Tensor
+    rank: Tensor
+    s: Tensor
 
 
 class QRResult(NamedTuple):
@@ -77,7 +93,7 @@ class LinearAlgebra(Functions):
         return self._call("vecdot", x1, x2, axis=axis)
 
 
-class Linalg(LinearAlgebra):
+class Linalg(LinearAlgebra, Extension):
     """The `linalg` extension."""
 
     # -- decompositions
@@ -88,6 +104,17 @@ class Linalg(LinearAlgebra):
         x: (..., M, M), Hermitian. Reading the result raises if a matrix is not positive definite.
         """
         return self._call("cholesky", x, upper=upper)
+
+    def eig(self, x: Tensor, /) -> EigResult:
+        """Eigenvalues (..., M) and eigenvectors (..., M, M), in columns, of matrices (..., M, M).
+
+        Both are complex, in the precision of x; the order is LAPACK's. `eigh` is for symmetric and Hermitian matrices.
+        """
+        return EigResult(*self._call_all("eig", x))
+
+    def eigvals(self, x: Tensor, /) -> Tensor:
+        """Eigenvalues (..., M), complex, of matrices (..., M, M); see `eig`."""
+        return self._call("eigvals", x)
 
     def eigh(self, x: Tensor, /) -> EighResult:
         """Eigenvalues (..., M), real and ascending, and eigenvectors (..., M, M), in columns, of Hermitian matrices."""
@@ -139,6 +166,20 @@ class Linalg(LinearAlgebra):
         result raises if a matrix is singular.
         """
         return self._call("solve", x1, x2)
+
+    def lstsq(self, a: Tensor, b: Tensor, rcond: float | None = None) -> LstsqResult:
+        """The x with the least sum of squares of a x - b, for one matrix a (M, N) and b (M,) or (M, K).
+
+        NumPy's, not the standard's. Singular values up to `rcond` times the largest count as zero, by default max(M, N)
+        times the machine epsilon. Of several solutions, the shortest. The residuals' shape depends on data if M > N.
+        Waits if the shape of `a` is pending.
+        """
+        x, rank, values = self._call_all("lstsq", a, b, rcond=rcond)
+        if a.shape[0] > a.shape[1]:
+            residuals = self._call("lstsq_residuals", a, b, x, rank)
+        else:
+            residuals = self._call("getitem", values, index=slice(0))
+        return LstsqResult(x, residuals, rank, values)
 
     def pinv(self, x: Tensor, /, *, rtol: float | Tensor | None = None) -> Tensor:
         """Moore-Penrose pseudo-inverses (..., N, M) of matrices (..., M, N).

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from ...interpreter.errors import MetadataError, metadata_error
-from ...interpreter.schema.attributes import check_int
+from ...interpreter.schema.attributes import check_int, check_shape
 from ...interpreter.schema.promotion import broadcast_shapes
 from ...interpreter.types.axes import normal_axis
 from ..checks import own
@@ -19,10 +19,10 @@ _ALL = ("slice", None, None, None)
 
 
 class Manipulation(Functions):
-    """broadcast_arrays broadcast_to concat expand_dims flip moveaxis permute_dims repeat reshape roll squeeze stack
-    tile unstack."""
+    """broadcast_arrays broadcast_shapes broadcast_to concat expand_dims flip moveaxis permute_dims repeat reshape roll
+    squeeze stack tile unstack."""
 
-    def broadcast_arrays(self, *arrays: Tensor) -> list[Tensor]:
+    def broadcast_arrays(self, *arrays: Tensor) -> tuple[Tensor, ...]:
         """The tensors broadcast to their common shape; ValueError if there is none.
 
         Waits for data-dependent shapes.
@@ -32,7 +32,14 @@ class Manipulation(Functions):
             shape = broadcast_shapes([each.shape for each in tensors])
         except ValueError as error:
             raise self._refusal("broadcast_arrays", error) from None
-        return [self._call("broadcast_to", each, shape=shape) for each in tensors]
+        return tuple(self._call("broadcast_to", each, shape=shape) for each in tensors)
+
+    def broadcast_shapes(self, *shapes: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape that all the shapes broadcast to, () for none; ValueError if there is none. Takes no tensors."""
+        try:
+            return broadcast_shapes(list(map(check_shape, shapes)))
+        except (TypeError, ValueError) as error:
+            raise self._refusal("broadcast_shapes", error) from None
 
     def broadcast_to(self, x: Tensor, /, shape: tuple[int, ...]) -> Tensor:
         """x broadcast to `shape`; ValueError if that is not possible."""
@@ -45,8 +52,8 @@ class Manipulation(Functions):
         """
         return self._call("concat", *self._sequence("concat", arrays), axis=axis)
 
-    def expand_dims(self, x: Tensor, /, *, axis: int = 0) -> Tensor:
-        """x with a new axis of size one at place `axis` of the result; IndexError if there is no such place."""
+    def expand_dims(self, x: Tensor, /, axis: Axes = 0) -> Tensor:
+        """x with new axes of size one at the places `axis` of the result; IndexError if there is no such place."""
         return self._call("expand_dims", x, axis=axis)
 
     def flip(self, x: Tensor, /, *, axis: Axes | None = None) -> Tensor:

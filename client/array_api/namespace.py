@@ -2,7 +2,7 @@
 
 The functions are methods, grouped in families; a namespace has all of them, on one session. A namespace is a module
 object, as users of the standard expect, and as the module `tensord.array_api` has to be.
-Source: https://data-apis.org/array-api/2024.12/
+Source: https://data-apis.org/array-api/2025.12/
 """
 
 from __future__ import annotations
@@ -10,15 +10,17 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from ..connect import connect, find_address
 from ..forks import ProcessLock
+from .beyond import Beyond
 from .constants import Constants
 from .creation import Creation
 from .data_types import DataTypes
 from .elementwise import Elementwise
 from .fft import Fft
+from .hints import EXTENSIONS, FUNCTIONS, missing
 from .indexing import Indexing
 from .info import NamespaceInfo
 from .linalg import Linalg, LinearAlgebra
@@ -32,13 +34,14 @@ from .utility import Utility
 if TYPE_CHECKING:
     from ..session import Session
 
-VERSION: Final = "2024.12"
-VERSIONS: Final = ("2021.12", "2022.12", "2023.12", VERSION)
+VERSION: Final = "2025.12"
+VERSIONS: Final = ("2021.12", "2022.12", "2023.12", "2024.12", VERSION)
 NAME: Final = f"{__name__.partition('.')[0]}.array_api"
 _opening: Final = ProcessLock()  # of the default session; re-entrant, since a signal handler may open it, too
 
 
 class Main(
+    Beyond,
     Constants,
     Creation,
     DataTypes,
@@ -52,7 +55,7 @@ class Main(
     Statistical,
     Utility,
 ):
-    """Everything in the standard's main namespace."""
+    """Everything in the main namespace: the standard's functions, and those of `beyond`."""
 
 
 class Namespace(ModuleType, Main):
@@ -66,6 +69,7 @@ class Namespace(ModuleType, Main):
         self._session = session
         self.linalg = Linalg(session)
         self.fft = Fft(session)
+        vars(self)["__getattr__"] = absent  # a module asks it for what is missing; a method would slow down every name
 
     def __array_namespace_info__(self) -> NamespaceInfo:
         """What the namespace can do, and on which devices."""
@@ -76,7 +80,7 @@ class Namespace(ModuleType, Main):
         return public_names()
 
     def __dir__(self) -> list[str]:
-        """The standard's names."""
+        """The standard's names, and those beyond it."""
         return [*public_names(), "__array_api_version__", "__array_namespace_info__", "__name__", "__doc__"]
 
     def __repr__(self) -> str:
@@ -93,7 +97,7 @@ class DefaultNamespace(Namespace):
 
     def __getattr__(self, name: str) -> Any:
         if name != "_session":  # `_session` is not there before it is needed
-            raise AttributeError(f"module {NAME!r} has no attribute {name!r}", name=name, obj=self)
+            absent(name)
         return self._maker()
 
     def _maker(self) -> Session:
@@ -128,7 +132,7 @@ class Following:
 
     def __getattr__(self, name: str) -> Any:
         if name != "_session":
-            raise AttributeError(f"'{NAME}.{self._name}' has no attribute {name!r}")
+            raise missing(f"'{NAME}.{self._name}'", name, EXTENSIONS.get(self._name, {}), type(self))
         return self._namespace._session
 
     def _maker(self) -> Session:
@@ -146,8 +150,13 @@ class DefaultFft(Following, Fft):
     """`tensord.array_api.fft`."""
 
 
+def absent(name: str) -> NoReturn:
+    """Raise AttributeError for a name that no namespace has."""
+    raise missing(f"module {NAME!r}", name, FUNCTIONS, Main)
+
+
 def public_names() -> list[str]:
-    """The standard's functions, constants, dtypes and extensions."""
+    """The functions, constants, dtypes and extensions."""
     return sorted([*(name for name in dir(Main) if not name.startswith("_")), "linalg", "fft"])
 
 

@@ -44,14 +44,22 @@ class Searching(Functions):
         return tuple(self._call("getitem", rows, index=row) for row in range(x.ndim))
 
     def searchsorted(
-        self, x1: Tensor, x2: Tensor, /, *, side: Literal["left", "right"] = "left", sorter: Tensor | None = None
+        self,
+        x1: Tensor,
+        x2: Tensor | float,
+        /,
+        *,
+        side: Literal["left", "right"] = "left",
+        sorter: Tensor | None = None,
     ) -> Tensor:
         """Positions at which to insert the elements of x2 in the 1-d x1 to keep it sorted: before equal ones or after.
 
         x1 is in ascending order, or x1[sorter] is, with `sorter` a tensor of integers of x1's shape. NaNs are last, as
-        in `sort`. Reading the result raises if `sorter` has a position out of bounds.
+        in `sort`. A number x2 takes the dtype of x1, and gives a 0-d position. Reading the result raises if `sorter`
+        has a position out of bounds.
         """
-        operands = (x1, x2) if sorter is None else (x1, x2, sorter)
+        values = operand(x2, "searchsorted")
+        operands = (x1, values) if sorter is None else (x1, values, sorter)
         return self._call("searchsorted", *operands, side=side)
 
     def where(self, condition: Tensor, x1: Tensor | Scalar, x2: Tensor | Scalar, /) -> Tensor:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from .elementwise import operand
 from .functions import Functions
 
 if TYPE_CHECKING:
+    from ...interpreter.types.meta import Scalar
     from ..tensor import Tensor
 
 
@@ -38,7 +40,14 @@ class UniqueInverseResult(NamedTuple):
 
 
 class Sets(Functions):
-    """unique_all, unique_counts, unique_inverse, unique_values."""
+    """isin, unique_all, unique_counts, unique_inverse, unique_values."""
+
+    def isin(self, x1: Tensor | Scalar, x2: Tensor | Scalar, /, *, invert: bool = False) -> Tensor:
+        """Is each element of x1 an element of x2? Bool, in the shape of x1; the opposite with `invert`.
+
+        One of the two may be a Python scalar, which takes the other's dtype. TypeError if their kinds do not mix.
+        """
+        return self._call("isin", operand(x1, "isin"), operand(x2, "isin"), invert=invert)
 
     def unique_all(self, x: Tensor, /) -> UniqueAllResult:
         """The distinct elements of x, their first positions, the position of each element of x among them, the counts.

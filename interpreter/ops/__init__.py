@@ -17,10 +17,11 @@ How to add an op:
 The families:
 
 - `elementwise` (`corrections`: where NumPy departs from the standard; `normal_cdf`), `reductions`, `cumulative`
+- `quantiles`, `histograms`, `curves`: interpolation and convolution
 - `creation`, `random`
 - `views`, `rearranging`, `joining`, `indexing`, `dynamic`: shapes that data decide
 - `searching`, `sets`, `sorting`
-- `linalg`, `decompositions`, `solving`, `norms`, `fft`
+- `linalg`, `einsum`, `decompositions`, `solving`, `norms`, `fft`
 - `nn/`: neural networks
 """
 
@@ -29,15 +30,19 @@ from __future__ import annotations
 from . import (
     creation,
     cumulative,
+    curves,
     decompositions,
     dynamic,
+    einsum,
     elementwise,
     fft,
+    histograms,
     indexing,
     joining,
     linalg,
     nn,
     norms,
+    quantiles,
     random,
     rearranging,
     reductions,
@@ -51,15 +56,19 @@ from . import (
 __all__ = [
     "creation",
     "cumulative",
+    "curves",
     "decompositions",
     "dynamic",
+    "einsum",
     "elementwise",
     "fft",
+    "histograms",
     "indexing",
     "joining",
     "linalg",
     "nn",
     "norms",
+    "quantiles",
     "random",
     "rearranging",
     "reductions",

@@ -2,7 +2,7 @@
 
 Ordinary values cost one check of the operands, or none: the ufunc computes all results, and only those of special
 values are replaced. An output may be the memory of an operand, so operands are read before the output is written.
-Source: https://data-apis.org/array-api/2024.12/, "Special cases" of each function.
+Source: https://data-apis.org/array-api/2025.12/, "Special cases" of each function.
 """
 
 from __future__ import annotations

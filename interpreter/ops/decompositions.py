@@ -1,4 +1,4 @@
-"""Decompositions of matrices, each over stacks of them: cholesky, qr, svd, svdvals, eigh, eigvalsh.
+"""Decompositions of matrices, each over stacks of them: cholesky, qr, svd, svdvals, eigh, eigvalsh, eig, eigvals.
 
 LAPACK does the work; if it reports a failure, the kernel raises LinAlgError. A NaN or an infinity is refused: LAPACK's
 iterations may end without converging, or with wrong numbers that look right.
@@ -210,6 +210,37 @@ def eigvalsh_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Ar
         store(outputs, [xp.linalg.eigvalsh(x)])
 
 
+# --- eig
+
+
+def infer_eig(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+    """Eigenvalues (..., M) and eigenvectors (..., M, M) in columns; both complex, in the precision of x."""
+    x = square_matrices(metas)
+    dtype = np.result_type(x.dtype, np.complex64)
+    return Meta.of(x.shape[:-1], dtype), Meta.of(x.shape, dtype)
+
+
+def infer_eigvals(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """The eigenvalues alone."""
+    return infer_eig(metas, attributes)[:1]
+
+
+def eig_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+    """The array module gives real results for real eigenvalues, which are stored as complex ones."""
+    (x,) = inputs
+    if x.size:
+        require_finite(xp, x)
+        store(outputs, xp.linalg.eig(x))
+
+
+def eigvals_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+    """As eig."""
+    (x,) = inputs
+    if x.size:
+        require_finite(xp, x)
+        store(outputs, [xp.linalg.eigvals(x)])
+
+
 # --- the table
 
 
@@ -289,4 +320,19 @@ define_lapack(
     eigvalsh_kernel,
     constant_work(4),
     "Eigenvalues of Hermitian matrices, in ascending order.",
+)
+define_lapack(
+    "eig",
+    infer_eig,
+    eig_kernel,
+    constant_work(60),
+    "Eigenvalues and eigenvectors, in columns, of square matrices; complex, in no particular order.",
+    outputs=2,
+)
+define_lapack(
+    "eigvals",
+    infer_eigvals,
+    eigvals_kernel,
+    constant_work(25),
+    "Eigenvalues of square matrices; complex, in no particular order.",
 )

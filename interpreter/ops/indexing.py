@@ -283,6 +283,7 @@ define(
         dtypes=(kinds.ANY, kinds.INTEGER),
         attributes=(TENSOR_INDEX,),
         kernel=advanced_getitem_kernel,
+        judges=True,
         work=_gather_work,
     )
 )
@@ -313,6 +314,7 @@ define(
         dtypes=(kinds.ANY, kinds.ANY, kinds.INTEGER_OR_BOOLEAN),
         attributes=(TENSOR_INDEX,),
         kernel=advanced_setitem_kernel,
+        judges=True,
         partial=True,
         scalars=accepts_assigned,
         work=_gather_work,

@@ -226,8 +226,10 @@ def infer_take(metas: tuple[OperandMeta, ...], attributes: Attributes) -> Output
 
 def take_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
     """A negative position counts from the end."""
-    axis = attributes["axis"] or 0
-    outputs[0][...] = rows_at(xp, inputs[0], _positions(xp, inputs[1], inputs[0].shape[axis]), axis)
+    (x, indices), axis = inputs, attributes["axis"] or 0
+    positions = _positions(xp, indices, x.shape[axis])
+    if outputs[0].size:
+        outputs[0][...] = rows_at(xp, x, positions, axis)
 
 
 def rows_at(xp: ArrayModule, x: Array, positions: Array, axis: int) -> Array:
@@ -252,7 +254,9 @@ def take_along_axis_kernel(
 ) -> None:
     """The array module's own function, which broadcasts."""
     (x, indices), axis = inputs, attributes["axis"]
-    outputs[0][...] = xp.take_along_axis(x, _positions(xp, indices, x.shape[axis]), axis=axis)
+    positions = _positions(xp, indices, x.shape[axis])
+    if outputs[0].size:
+        outputs[0][...] = xp.take_along_axis(x, positions, axis=axis)
 
 
 def _positions(xp: ArrayModule, indices: Array, size: int) -> Array:
@@ -343,6 +347,7 @@ define(
         attributes=(_AXIS_OR_NONE,),
         kernel=take_kernel,
         work=gather_work,
+        judges=True,
         needs=("take",),
     )
 )
@@ -357,6 +362,7 @@ define(
         attributes=(axis_attribute(-1),),
         kernel=take_along_axis_kernel,
         work=gather_work,
+        judges=True,
         needs=("take_along_axis",),
     )
 )

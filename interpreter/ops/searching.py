@@ -26,15 +26,17 @@ def check_side(value: Any) -> str:
 
 
 def infer_searchsorted(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
-    """x1 is 1-d, x2 anything of its kind, the sorter as long as x1."""
-    x1, x2, *sorters = tensors(metas)
-    promote((x1, x2))
+    """x1 is 1-d, x2 anything of its kind or a Python number, the sorter as long as x1."""
+    x1, *sorters = tensors((metas[0], *metas[2:]))
+    x2 = metas[1]
+    if promote((x1, x2)).kind == "c":
+        raise TypeError("x2 is a real number")
     if x1.ndim != 1:
         raise ValueError(f"what is searched has one dimension, shape {x1.shape} has {x1.ndim}")
     for sorter in sorters:
         if sorter.shape != x1.shape:
             raise ValueError(f"the sorter's shape {sorter.shape} is not that of x1, {x1.shape}")
-    return (Meta.of(x2.shape, np.dtype(np.int64)),)
+    return (Meta.of(x2.shape if isinstance(x2, Meta) else (), np.dtype(np.int64)),)
 
 
 def searchsorted_kernel(
@@ -42,12 +44,11 @@ def searchsorted_kernel(
 ) -> None:
     """In the promoted dtype: CuPy would compare int32 with uint32 as C++ does, without sign."""
     x1, x2, *sorters = inputs
-    dtype = np.promote_types(x1.dtype, x2.dtype)
+    dtype = np.promote_types(x1.dtype, getattr(x2, "dtype", x1.dtype))  # a number takes the dtype of x1
     for sorter in sorters:
         _check_bounds(sorter, len(x1))
         x1 = x1[sorter]
-    x1, x2 = x1.astype(dtype, copy=False), x2.astype(dtype, copy=False)
-    outputs[0][...] = xp.searchsorted(x1, x2, side=attributes["side"])
+    outputs[0][...] = xp.searchsorted(x1.astype(dtype, copy=False), xp.asarray(x2, dtype), side=attributes["side"])
 
 
 def _check_bounds(sorter: Array, size: int) -> None:
@@ -57,8 +58,10 @@ def _check_bounds(sorter: Array, size: int) -> None:
 
 def search_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, _attributes: Attributes) -> int:
     """A search halves what is left, each time in another cache line; a sorter gathers all of x1."""
-    x1, x2, *sorters = tensors(metas)
-    return x2.size * 4 * x1.size.bit_length() + sum(4 * m.size for m in sorters)
+    x1, *sorters = tensors((metas[0], *metas[2:]))
+    return (metas[1].size if isinstance(metas[1], Meta) else 1) * 4 * x1.size.bit_length() + sum(
+        4 * m.size for m in sorters
+    )
 
 
 define(

@@ -1,4 +1,6 @@
-"""The distinct elements of a tensor, with positions and counts; `unique_values` is with the other dynamic ops.
+"""Tensors as sets: membership, and the distinct elements with positions and counts.
+
+`unique_values` is with the other dynamic ops.
 
 Elements are the same if they compare equal: a NaN differs from every other, 0.0 is -0.0. The elements are in ascending
 order, NaNs last. Positions count in C order; positions and counts are int64.
@@ -11,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from ..schema.opdef import Array, ArrayModule, Attributes, OpDef, OutputMetas, define
+from ..schema.attributes import check_bool
+from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
+from ..schema.promotion import promote
 from ..types.axes import tensor
 from ..types.kinds import ANY
 from ..types.meta import Meta, OperandMeta
@@ -64,3 +68,35 @@ _define_unique(
 )
 _define_unique("unique_counts", ("counts",), "The distinct elements, and how often each occurs.")
 _define_unique("unique_inverse", ("inverse",), "The distinct elements, and where among them each element of x is.")
+
+
+def infer_isin(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+    """Bool, in the shape of x1; one operand may be a Python scalar."""
+    if not any(isinstance(m, Meta) for m in metas):
+        raise TypeError("at least one operand has to be a tensor")
+    promote(metas)
+    x1 = metas[0]
+    return (Meta.of(x1.shape if isinstance(x1, Meta) else (), np.dtype(np.bool_)),)
+
+
+def isin_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    """In the promoted dtype, which a Python scalar takes from the tensor."""
+    dtype = promote([Meta.of((), x.dtype) if hasattr(x, "dtype") else type(x) for x in inputs])
+    x1, x2 = (xp.asarray(x, dtype=dtype) for x in inputs)
+    outputs[0][...] = xp.isin(x1, x2, invert=attributes["invert"])
+
+
+define(
+    OpDef(
+        name="isin",
+        inputs=2,
+        infer=infer_isin,
+        summary="Is each element of x1 an element of x2? Or is it none, if `invert`? A NaN is an element of nothing.",
+        operands=("x1", "x2"),
+        dtypes=(ANY,),
+        attributes=(Attribute("invert", check_bool, default=False),),
+        kernel=isin_kernel,
+        work=sort_work,
+        needs=("isin",),
+    )
+)

@@ -1,7 +1,7 @@
 """Determinants, inverses and ops based on them, each over stacks of matrices.
 
-det, slogdet, inv, solve, pinv, matrix_rank, matrix_power. A singular matrix has a determinant, 0, but no inverse:
-the kernels of inv, solve and matrix_power raise LinAlgError, for the whole stack.
+det, slogdet, inv, solve, lstsq, pinv, matrix_rank, matrix_power. A singular matrix has a determinant, 0, but no
+inverse: the kernels of inv, solve and matrix_power raise LinAlgError, for the whole stack.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from ..schema.attributes import check_int
+from ..schema.attributes import check_float, check_int, optional
 from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
 from ..schema.promotion import broadcast_shapes, promote
 from ..types.axes import tensors
-from ..types.kinds import FLOATING, LAPACK, REAL_FLOATING
+from ..types.kinds import FLOATING, INTEGER, LAPACK, REAL_FLOATING
 from ..types.meta import Meta, OperandMeta, Shape
 from .decompositions import (
     constant_work,
@@ -97,6 +97,48 @@ def solve_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes
         return 0
     columns = right.shape[-1] if right.ndim > 1 else 1
     return lapack_work(left, 4, out.size // columns * left.shape[-1] + out.size)
+
+
+# --- lstsq
+
+
+def infer_lstsq(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+    """One matrix, and a vector or a matrix of as many rows."""
+    left, right = tensors(metas)
+    if left.ndim != 2 or right.ndim not in {1, 2}:
+        raise ValueError(f"takes one matrix and a vector or a matrix, not shapes {left.shape} and {right.shape}")
+    rows, columns = left.shape
+    if right.shape[0] != rows:
+        raise ValueError(f"{rows} equations do not go with {right.shape[0]} right-hand rows")
+    dtype = promote(metas)
+    values = Meta.of((min(rows, columns),), real_dtype(dtype))
+    return Meta.of((columns, *right.shape[1:]), dtype), Meta.of((), np.dtype(np.int64)), values
+
+
+def lstsq_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    """The array module's own function."""
+    for each in inputs:
+        require_finite(xp, each)
+    a, b = (each.astype(outputs[0].dtype, copy=False) for each in inputs)
+    x, _, rank, values = xp.linalg.lstsq(a, b, rcond=attributes["rcond"])
+    store(outputs, [x, rank, values])
+
+
+def infer_residuals(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+    """The rank decides whether there are any."""
+    tensors(metas)
+    return (None,)
+
+
+def residuals_kernel(
+    xp: ArrayModule, inputs: Sequence[Any], _outputs: Sequence[Array], _attributes: Attributes
+) -> tuple[Array]:
+    """Sums of squares along the rows, one for each right-hand side; none if solutions are not unique."""
+    a, b, x, rank = inputs
+    columns = b if b.ndim == 2 else b[:, None]
+    rest = xp.matmul(a, x if x.ndim == 2 else x[:, None]) - columns
+    squares = (rest * xp.conjugate(rest)).real
+    return (xp.sum(squares, axis=0)[: None if int(rank) == a.shape[1] else 0],)
 
 
 # --- pinv and matrix_rank, which take small singular values for zero
@@ -214,6 +256,37 @@ define(
         kernel=solve_kernel,
         work=solve_work,
         needs=("linalg.solve",),
+    )
+)
+define(
+    OpDef(
+        name="lstsq",
+        inputs=2,
+        infer=infer_lstsq,
+        summary="The x with the least |x1 x - x2|, the rank of x1 and its singular values. Those up to `rcond` times "
+        "the largest count as zero (None: the machine epsilon times the larger of rows and columns).",
+        operands=("x1", "x2"),
+        dtypes=(LAPACK,),
+        outputs=3,
+        attributes=(Attribute("rcond", optional(check_float), None),),
+        kernel=lstsq_kernel,
+        work=constant_work(20),
+        needs=("linalg.lstsq",),
+    )
+)
+define(
+    OpDef(
+        name="lstsq_residuals",
+        inputs=4,
+        infer=infer_residuals,
+        summary="The sums of |x1 x - x2|**2, one for each right-hand side; none if the rank is less than x1's columns.",
+        operands=("x1", "x2", "x", "rank"),
+        dtypes=(LAPACK, LAPACK, LAPACK, INTEGER),
+        kernel=residuals_kernel,
+        dynamic=True,
+        most=lambda metas: metas[1].nbytes if isinstance(metas[1], Meta) else 0,
+        work=constant_work(1),
+        needs=("matmul",),
     )
 )
 define(

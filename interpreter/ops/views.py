@@ -37,7 +37,15 @@ def reshape_shape(shape: Shape, attributes: Attributes) -> Shape:
     return wanted
 
 
-def reshape_view(x: Meta, layout: Layout, out: Meta, _attributes: Attributes) -> Layout | None:
+def reshape_view(x: Meta, layout: Layout, out: Meta, attributes: Attributes) -> Layout | None:
+    """The strides, if there are any; ValueError if there are none, and `copy` forbids to copy."""
+    found = _reshaped_layout(x, layout, out)
+    if found is None and attributes["copy"] is False:
+        raise ValueError(f"shape {x.shape} cannot become {out.shape} without a copy, as it lies in memory")
+    return found
+
+
+def _reshaped_layout(x: Meta, layout: Layout, out: Meta) -> Layout | None:
     """Strides exist if every run of axes that is merged or split is evenly spaced.
 
     Source: NumPy's `_attempt_nocopy_reshape`.
@@ -73,13 +81,8 @@ def _even_runs(shape: Shape, strides: tuple[int, ...]) -> list[tuple[int, int]]:
 
 
 def reshaped(xp: ArrayModule, x: Array, attributes: Attributes) -> Array:
-    """The reshaped array, copied if needed unless `copy` forbids that. Also runs where strides would do: for an
-    operand that was pending at the call, and for `out=`."""
-    if attributes["copy"] is False:
-        meta = Meta.of(x.shape, x.dtype)
-        out = Meta.of(reshape_shape(x.shape, attributes), x.dtype)
-        if reshape_view(meta, (0, x.strides), out, attributes) is None:
-            raise ValueError(f"shape {x.shape} cannot become {out.shape} without a copy, as it lies in memory")
+    """The reshaped array. `copy=False` is no matter here, where a copy is made whatever the layout: for `out=`, and for
+    an operand that was pending at the call."""
     return xp.reshape(x, attributes["shape"])
 
 

@@ -6,10 +6,10 @@ single ops: the client, the virtual machine and the devices work from the defini
 The kernel is written once, against an array module `xp` (NumPy or CuPy). Two forms:
 
 - `ufunc="add"`: the array module's own function of that name, called as `xp.add(*inputs, *outputs)`;
-- `kernel=f`: called as `f(xp, inputs, outputs, attributes)`, unless all outputs are empty. It fills `outputs` (packed
-  or strided arrays of exactly the inferred metas), or, for an op with pending outputs (`dynamic`), gets `outputs == ()`
-  and returns the arrays; then its attributes also hold `room`: the device's memory in bytes, which a result must not
-  exceed.
+- `kernel=f`: called as `f(xp, inputs, outputs, attributes)`, but not of empty outputs unless it `judges`. It fills
+  `outputs` (packed or strided arrays of exactly the inferred metas), or, for an op with pending outputs (`dynamic`),
+  gets `outputs == ()` and returns the arrays; then its attributes also hold `room`: the device's memory in bytes, which
+  a result must not exceed.
 
 Inputs are arrays, or Python scalars where the caller gave scalars. Attributes are a read-only mapping with every
 name of the schema present.
@@ -47,7 +47,8 @@ BoundKernel: TypeAlias = Callable[..., Any]
 # (offset, strides) in bytes of a view into its storage.
 Layout: TypeAlias = tuple[int, tuple[int, ...]]
 # How a view op lays out its result on the storage of its first input: (input meta, input layout, output meta,
-# attributes) -> the layout, or None when no strides can express it and the kernel has to copy.
+# attributes) -> the layout, or None when no strides can express it and the kernel has to copy. ValueError if no strides
+# can express it and an attribute forbids to copy.
 View: TypeAlias = Callable[[Meta, Layout, Meta, Attributes], Layout | None]
 # Estimated work of one call, in element operations (about a nanosecond each): decides between inline and a worker.
 Work: TypeAlias = Callable[[tuple[OperandMeta, ...], OutputMetas, Attributes], int]
@@ -84,9 +85,10 @@ class OpDef:
     counting for the rest. `outputs`: how many results. `elementwise`: an output may be the very memory of an input of
     the same shape and itemsize. `partial`: with `out=` the op writes only a part of that tensor, which must be its
     first input too. `dynamic`: outputs may have pending metas (`mut2`). `bounded`: its time is bounded by `work`, so
-    that it may run on the scheduler's thread when small. `scalars`: the check of Python int operands, unless they have
-    to fit the promoted dtype. `needs`: functions that the kernel calls and an array module may lack ("linalg.eigh");
-    devices of such a module do not have the op.
+    that it may run on the scheduler's thread when small. `judges`: the kernel refuses some data (a position out of
+    bounds), and has to see them also where the results are empty; it must not loop over axes of any size then.
+    `scalars`: the check of Python int operands, unless they have to fit the promoted dtype. `needs`: functions that the
+    kernel calls and an array module may lack ("linalg.eigh"); devices of such a module do not have the op.
     """
 
     name: str
@@ -105,6 +107,7 @@ class OpDef:
     dynamic: bool = False
     most: Most | None = None
     bounded: bool = True
+    judges: bool = False
     view: View | None = None
     work: Work | None = None
     compose: Compose | None = None
@@ -181,15 +184,17 @@ class OpDef:
                     return kernel(xp, arrays[:count], outputs, attributes)
             return None
 
+        guarded = run if self.judges else run_unless_empty
+
         def run_apart(*arrays: Any) -> None:
             results = [xp.array(out) for out in arrays[count:]]
-            run_unless_empty(*arrays[:count], *results)
+            guarded(*arrays[:count], *results)
             for out, result in zip(arrays[count:], results, strict=True):
                 out[...] = result
 
         if self.dynamic:
             return run
-        return run_apart if aliased and not self.elementwise else run_unless_empty
+        return run_apart if aliased and not self.elementwise else guarded
 
     def lacks(self, xp: ArrayModule) -> str | None:
         """The first function that the kernel needs and the array module lacks, if any."""

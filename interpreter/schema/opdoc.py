@@ -18,14 +18,18 @@ SCALAR = "Python scalar"
 # The name of a module's family, where it is not the module's name.
 _FAMILIES = {
     "cumulative": "Reductions",
+    "curves": "Curves and histograms",
     "decompositions": "Linear algebra",
     "dynamic": "Shapes decided by data",
+    "einsum": "Linear algebra",
     "fft": "Fourier transforms",
+    "histograms": "Curves and histograms",
     "indexing": "Indexing",
     "joining": "Joining and assigning",
     "linalg": "Linear algebra",
     "nn": "Neural networks",
     "norms": "Linear algebra",
+    "quantiles": "Reductions",
     "random": "Random numbers",
     "searching": "Sorting and searching",
     "sets": "Shapes decided by data",

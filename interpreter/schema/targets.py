@@ -32,6 +32,12 @@ def check_target_count(op: OpDef, targets: Sequence[Any] | None) -> None:
         raise MetadataError(f"{op.name} has {op.outputs} results, out= has {len(targets)}", op=op.name)
 
 
+def check_distinct(op: str, targets: Sequence[object]) -> None:
+    """MetadataError if `out=` names one tensor twice: its value would be that of either result."""
+    if len({id(target) for target in targets}) < len(targets):
+        raise MetadataError(f"{op}: out= names one tensor twice; each result needs its own", op=op)
+
+
 def storable(op: OpDef, meta: Meta, target: Meta) -> bool:
     """May a result of that meta be written to `target`? Ufuncs cast within a kind, as NumPy's do."""
     if meta is target:

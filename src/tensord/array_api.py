@@ -1,4 +1,4 @@
-"""The Python array API standard, 2024.12, on the default session: `import tensord.array_api as xp`.
+"""The Python array API standard, 2025.12, on the default session: `import tensord.array_api as xp`.
 
 The session is opened on first use: at $TENSORD_ADDRESS, else on the daemon that runs here, else on a machine in this
 process. Another session's functions are its `xp`.

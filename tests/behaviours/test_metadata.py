@@ -241,3 +241,37 @@ def test_inferring_what_became_known_is_a_lookup_too(session):
         assert step().item() == 12
     assert session.stats()["infer_misses"] == misses
     until(session, lambda: not machine_of(session).engine.live)
+
+
+@pytest.mark.parametrize("engine", ["vm", "serial"])
+@pytest.mark.parametrize("device", ["cpu:0", "sim:0"])
+def test_whether_a_reshape_would_copy_depends_on_the_program_alone(make_session, engine, device):
+    """Not on where the operand lies, nor on what the machine knows already of a shape that data decide."""
+    session = make_session(devices=["cpu:0", "sim:0"], engine=engine, expect_empty=engine == "vm")
+    xp = session.xp
+    turned = xp.asarray(np.arange(6.0).reshape(2, 3)).T
+    refused = xp.reshape(turned.to_device(device), (6,), copy=False)
+    with pytest.raises(ValueError, match=r"cannot become .* without a copy"):
+        refused.numpy()
+    assert xp.reshape(turned, (3, 2, 1), copy=False).numpy().tolist() == turned.reshape((3, 2, 1)).tolist()
+    turned += 1.0  # it has a memory of its own now, which is packed
+    assert xp.reshape(turned, (6,), copy=False).tolist() == [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]
+
+
+@pytest.mark.parametrize("engine", ["vm", "serial"])
+@pytest.mark.parametrize("waits", [False, True])
+def test_what_is_made_of_a_pending_tensor_is_packed_whenever_its_shape_becomes_known(make_session, engine, waits):
+    """`waits`: the machine knows the shape before it hears of the view; the program does not ask."""
+    session = make_session(devices=["cpu:0"], engine=engine, expect_empty=engine == "vm")
+    xp = session.xp
+    x = xp.asarray(np.arange(12.0).reshape(3, 4))
+    rows = x[xp.asarray([True, False, True])]
+    if waits:
+        session.sync()
+    turned = xp.permute_dims(rows, (1, 0))
+    if waits:
+        session.sync()
+    flat = xp.reshape(turned, (8,), copy=False)
+    assert flat.tolist() == [0.0, 8.0, 1.0, 9.0, 2.0, 10.0, 3.0, 11.0]
+    turned.wait()  # now the program knows the shape, and asks for a view of what is packed
+    assert xp.reshape(turned, (8,), copy=False).tolist() == flat.tolist()

@@ -28,7 +28,7 @@ devices = st.sampled_from(DEVICES)
 @pytest.fixture(scope="module", autouse=True)
 def strict() -> Iterator[None]:
     """array_api_strict at our version of the standard."""
-    with array_api_strict.ArrayAPIStrictFlags(api_version="2024.12"):
+    with array_api_strict.ArrayAPIStrictFlags(api_version="2025.12"):
         yield
 
 

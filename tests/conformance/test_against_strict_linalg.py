@@ -215,6 +215,8 @@ LINALG = {
     "linalg.cross": Entry(along(st.just(3)), promotes=(0, 1), forbids=other_sizes, ulps=8),
     "linalg.det": lapack(of_matrices(matrices(singular, square=True))),
     "linalg.diagonal": Entry(of_matrices(matrices(few=ALL), offset=st.integers(-4, 4))),
+    "linalg.eig": lapack(of_matrices(matrices(square=True))),
+    "linalg.eigvals": lapack(of_matrices(matrices(square=True))),
     "linalg.eigh": lapack(of_matrices(matrices(hermitian, square=True))),
     "linalg.eigvalsh": lapack(of_matrices(matrices(hermitian, square=True))),
     "linalg.inv": lapack(of_matrices(matrices(singular, square=True))),

@@ -16,6 +16,7 @@ from .arrays import (
     axes_of,
     axis_of,
     broadcastable,
+    operands,
     part_of,
     rarely,
     reduced_axes,
@@ -89,6 +90,32 @@ def moveaxis(draw: Any) -> Call:
         length = min(len(source), len(destination))
         source, destination = source[:length], destination[:length]
     return Call((x, source, destination), {})
+
+
+@st.composite
+def broadcast_shapes(draw: Any) -> Call:
+    """Shapes that broadcast, mostly; up to three of them."""
+    return Call(tuple(draw(broadcastable(draw(st.integers(0, 3))))), {})
+
+
+@st.composite
+def several_new_axes(draw: Any) -> Call:
+    """Several axes at once, positionally or by name."""
+    x, count = draw(arrays()), draw(st.integers(0, 3))
+    axes = draw(axes_of(x.ndim + count))
+    axis = axes[:count] if len(axes) >= count else tuple(range(count))
+    return Call((x, axis), {}) if draw(flags) else Call((x,), {"axis": axis})
+
+
+@st.composite
+def isin(draw: Any) -> Call:
+    return Call(draw(operands(2)), draw(some(invert=flags)))
+
+
+def isin_by_numpy(x1: Any, x2: Any, *, invert: bool = False) -> np.ndarray:
+    """A Python scalar takes the dtype that it promotes to with the tensor, which has to hold it."""
+    dtype = np.result_type(*(each if isinstance(each, np.ndarray) else type(each)(0) for each in (x1, x2)))
+    return np.isin(np.asarray(x1, dtype), np.asarray(x2, dtype), invert=invert)
 
 
 @st.composite
@@ -240,7 +267,8 @@ MANIPULATION = {
     "broadcast_arrays": Entry(broadcast_arrays()),
     "broadcast_to": Entry(broadcast_to()),
     "concat": Entry(joined(stack=False), promotes=(0,)),
-    "expand_dims": Entry(with_axis(more=1), text=lambda x, axis=0: np.expand_dims(x, axis)),
+    "broadcast_shapes": Entry(broadcast_shapes(), numpy=None),
+    "expand_dims": Entry(with_axis(more=1) | several_new_axes(), text=lambda x, axis=0: np.expand_dims(x, axis)),
     "flip": Entry(with_axis(reduced_axes)),
     "moveaxis": Entry(moveaxis()),
     "permute_dims": Entry(permute_dims()),
@@ -252,6 +280,7 @@ MANIPULATION = {
     "take": Entry(take(), numpy=take_by_numpy, late=True),
     "take_along_axis": Entry(take_along_axis(), forbids=no_integers, late=True),
     "tile": Entry(tile(), forbids=negative),
+    "isin": Entry(isin(), promotes=(0, 1), text=isin_by_numpy),
     "unique_all": Entry(
         call(arrays()),
         numpy=unique(return_index=True, return_inverse=True, return_counts=True),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from .arrays import ALL, INTEGER, arrays, axis_of, rarely, reduced_axes, shapes, some
+from .arrays import ALL, INTEGER, SCALARS, arrays, axis_of, rarely, reduced_axes, shapes, some
 from .calls import Call, call
 from .judge import Entry
 from .rules import FAMILIES, missing_axis
@@ -56,7 +56,7 @@ def searchsorted(draw: Any) -> Call:
     dtype = draw(st.sampled_from(ALL))
     near = tuple(d for d in ALL if FAMILIES[np.dtype(d).kind] == FAMILIES[np.dtype(dtype).kind])
     x1 = draw(arrays((dtype,), shapes(0, 2) if draw(rarely) else shapes(1, 1)))
-    x2 = draw(arrays(ALL if draw(rarely) else near))
+    x2 = draw(arrays(ALL if draw(rarely) else near) | st.sampled_from(SCALARS))
     kwargs = draw(some(side=st.sampled_from(["left", "right", "middle"] if draw(rarely) else ["left", "right"])))
     if x1.ndim != 1 or draw(flags):
         return Call((np.sort(x1.ravel()).reshape(x1.shape), x2), kwargs)
@@ -113,6 +113,8 @@ def searchsorted_by_numpy(x1: np.ndarray, x2: np.ndarray, *, side: Any = "left",
     """Real numbers only; and a sorter may be of uint64, which NumPy does not take."""
     if sorter is not None and sorter.dtype == np.uint64:
         sorter = sorter.astype(np.int64)
+    if not isinstance(x2, np.ndarray):
+        x2 = np.asarray(x2, np.result_type(x1, type(x2)(0)))
     found = np.searchsorted(x1, x2, side, sorter)
     if {x1.dtype.kind, x2.dtype.kind} & {"b", "c"}:
         raise TypeError("not of real numbers")

@@ -1,7 +1,7 @@
-"""Names and signatures of the standard, revision 2024.12: all are there, exactly as it has them, and no others.
+"""Names and signatures of the standard, revision 2025.12: all are there, exactly as it has them, and no others.
 
 array_api_strict has the signatures, except for those in `TEXT`, where it departs from the standard's text.
-Source: https://data-apis.org/array-api/2024.12/API_specification/
+Source: https://data-apis.org/array-api/2025.12/API_specification/
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ def words(text: str) -> set[str]:
 
 FUNCTIONS = words(
     "abs acos acosh add all any arange argmax argmin argsort asarray asin asinh astype atan atan2 atanh bitwise_and "
-    "bitwise_invert bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor broadcast_arrays broadcast_to "
-    "can_cast ceil clip concat conj copysign cos cosh count_nonzero cumulative_prod cumulative_sum diff divide empty "
-    "empty_like equal exp expand_dims expm1 eye finfo flip floor floor_divide from_dlpack full full_like greater "
-    "greater_equal hypot iinfo imag isdtype isfinite isinf isnan less less_equal linspace log log10 log1p log2 "
-    "logaddexp logical_and logical_not logical_or logical_xor matmul matrix_transpose max maximum mean meshgrid min "
-    "minimum moveaxis multiply negative nextafter nonzero not_equal ones ones_like permute_dims positive pow prod real "
-    "reciprocal remainder repeat reshape result_type roll round searchsorted sign signbit sin sinh sort sqrt square "
-    "squeeze stack std subtract sum take take_along_axis tan tanh tensordot tile tril triu trunc unique_all "
-    "unique_counts unique_inverse unique_values unstack var vecdot where zeros zeros_like"
+    "bitwise_invert bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor broadcast_arrays broadcast_shapes "
+    "broadcast_to can_cast ceil clip concat conj copysign cos cosh count_nonzero cumulative_prod cumulative_sum diff "
+    "divide empty empty_like equal exp expand_dims expm1 eye finfo flip floor floor_divide from_dlpack full full_like "
+    "greater greater_equal hypot iinfo imag isdtype isfinite isin isinf isnan less less_equal linspace log log10 "
+    "log1p log2 logaddexp logical_and logical_not logical_or logical_xor matmul matrix_transpose max maximum mean "
+    "meshgrid min minimum moveaxis multiply negative nextafter nonzero not_equal ones ones_like permute_dims positive "
+    "pow prod real reciprocal remainder repeat reshape result_type roll round searchsorted sign signbit sin sinh sort "
+    "sqrt square squeeze stack std subtract sum take take_along_axis tan tanh tensordot tile tril triu trunc "
+    "unique_all unique_counts unique_inverse unique_values unstack var vecdot where zeros zeros_like"
 )
 LINALG = words(
-    "cholesky cross det diagonal eigh eigvalsh inv matmul matrix_norm matrix_power matrix_rank matrix_transpose outer "
-    "pinv qr slogdet solve svd svdvals tensordot trace vecdot vector_norm"
+    "cholesky cross det diagonal eig eigh eigvals eigvalsh inv matmul matrix_norm matrix_power matrix_rank "
+    "matrix_transpose outer pinv qr slogdet solve svd svdvals tensordot trace vecdot vector_norm"
 )
 FFT = words("fft fftfreq fftn fftshift hfft ifft ifftn ifftshift ihfft irfft irfftn rfft rfftfreq rfftn")
 INFO = words("capabilities default_device default_dtypes devices dtypes")
@@ -54,12 +54,15 @@ METHODS = words(
 PROPERTIES = words("T device dtype mT ndim shape size")
 CONSTANTS = {"e": math.e, "inf": math.inf, "nan": math.nan, "newaxis": None, "pi": math.pi}
 DTYPES = words("bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64 complex64 complex128")
-OURS = {"float16"}  # beyond the standard
+OURS = {"float16"}  # beyond the standard, as are these functions
+BEYOND = words("convolve einsum histogram interp median pad percentile quantile split")
+BEYOND_LINALG = {"lstsq"}
 
 Parameters = list[tuple[str, Any, Any]]
 POSITIONAL, KEYWORD = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.KEYWORD_ONLY
+EITHER = inspect.Parameter.POSITIONAL_OR_KEYWORD
 TEXT: dict[str, Parameters] = {
-    "expand_dims": [("x", POSITIONAL, inspect.Parameter.empty), ("axis", KEYWORD, 0)],
+    "expand_dims": [("x", POSITIONAL, inspect.Parameter.empty), ("axis", EITHER, 0)],  # 2024.12 had a default
     "to_device": [("device", POSITIONAL, inspect.Parameter.empty), ("stream", KEYWORD, None)],
 }
 
@@ -103,13 +106,26 @@ def test_properties(name):
     assert isinstance(getattr(Tensor, name), property)
 
 
-def test_the_namespace_has_the_standards_names_and_no_others(session):
+@pytest.mark.parametrize("name", sorted(BEYOND | BEYOND_LINALG))
+def test_functions_beyond_the_standard_take_what_numpys_take(name, session):
+    """Each of ours has the name, and the place if it may be given by position, that it has in NumPy's function."""
+    linalg = name in BEYOND_LINALG
+    mine = parameters(getattr(session.xp.linalg if linalg else session.xp, name))
+    theirs = [each[0] for each in parameters(getattr(np.linalg if linalg else np, name))]
+    if name == "einsum":
+        return  # NumPy's takes anything
+    places = [name for name, kind, _ in mine if kind is not KEYWORD]
+    assert places == theirs[: len(places)]
+    assert {name for name, kind, _ in mine if kind is KEYWORD} <= {*theirs, "constant_values"}
+
+
+def test_the_namespace_has_the_standards_names_and_those_beyond(session):
     xp = session.xp
-    expected = {*FUNCTIONS, *CONSTANTS, *DTYPES, *OURS, "linalg", "fft"}
+    expected = {*FUNCTIONS, *CONSTANTS, *DTYPES, *OURS, *BEYOND, "linalg", "fft"}
     assert set(xp.__all__) == expected
     assert {name for name in dir(xp) if not name.startswith("_")} == expected
     assert all(hasattr(xp, name) for name in dir(xp))
-    assert {name for name in dir(xp.linalg) if not name.startswith("_")} == LINALG
+    assert {name for name in dir(xp.linalg) if not name.startswith("_")} == LINALG | BEYOND_LINALG
     assert {name for name in dir(xp.fft) if not name.startswith("_")} == FFT
     assert {name for name in dir(xp.__array_namespace_info__()) if not name.startswith("_")} == INFO
 
@@ -136,10 +152,10 @@ def test_dtypes_are_those_of_tensors(name, session):
 def test_versions(session):
     xp = session.xp
     x = xp.ones(1)
-    assert xp.__array_api_version__ == "2024.12"
-    for version in (None, "2021.12", "2022.12", "2023.12", "2024.12"):
+    assert xp.__array_api_version__ == "2025.12"
+    for version in (None, "2021.12", "2022.12", "2023.12", "2024.12", "2025.12"):
         assert x.__array_namespace__(api_version=version) is xp
-    for version in ("2020.12", "2025.12", "newest", ""):
+    for version in ("2020.12", "2026.12", "newest", ""):
         with pytest.raises(ValueError, match="array API"):
             x.__array_namespace__(api_version=version)
 
@@ -147,7 +163,7 @@ def test_versions(session):
 def test_inspection(session):
     ours, strict = (xp.__array_namespace_info__() for xp in (session.xp, array_api_strict))
     assert ours.capabilities() == strict.capabilities()
-    assert ours.devices() == ["cpu:0", "sim:0"]
+    assert ours.devices() == ("cpu:0", "sim:0")
     assert ours.default_device() == session.xp.ones(1).device == "cpu:0"
     for device in (None, *ours.devices()):
         assert ours.default_dtypes(device=device) == {k: d._np_dtype for k, d in strict.default_dtypes().items()}

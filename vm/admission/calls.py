@@ -8,6 +8,7 @@ from typing import Any
 from ...interpreter.errors import ProtocolError, TensordError
 from ...interpreter.opcodes import Opcode
 from ...interpreter.schema.infer import InferCache
+from ...interpreter.schema.targets import check_distinct
 from ...interpreter.types.meta import OperandMeta
 from ...interpreter.wire.messages import Call
 from ..memory.forwarding import dies_with_call
@@ -72,13 +73,16 @@ class Calls:
             value if scalar else tensor_of(session, value) for value, scalar in zip(inputs, plan.scalars, strict=True)
         ]
         targets = [tensor_of(session, id_) for id_ in outputs] if plan.in_place else []
+        if len(targets) > 1:
+            check_distinct(plan.label, targets)
         check_metas(plan, operands, targets)
         if not plan.in_place:
             check_new(session, outputs)
+        known = not plan.pending  # to the client: whether the machine knows more by now depends on timing
         if plan.pending or (plan.in_place and None in plan.outputs):
             plan = self.resolve(plan, operands, targets)
         dying = released and handles_released(plan, inputs, released)
-        if self.take_view(session, plan, operands, outputs, dying):
+        if known and self.take_view(session, plan, operands, outputs, dying):
             return
         if plan.in_place:
             check_targets(session, targets)
@@ -109,7 +113,7 @@ class Calls:
         self, session: VmSession, plan: Plan, operands: list[Any], outputs: Sequence[int], dying: int
     ) -> bool:
         """A view op takes effect here, without an instruction, if strides can express it."""
-        if plan.op.view is None or plan.pending or plan.in_place:
+        if plan.op.view is None or plan.in_place:
             return False
         check_tensors(session, 1 - dying)
         view = view_of(plan, operands[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...interpreter.errors import metadata_error
 from ...interpreter.schema.opdef import Layout
 from ...interpreter.types.meta import Meta, packed_strides
 from ..model.device_state import DeviceState
@@ -33,11 +34,14 @@ def view_of(plan: Plan, base: Tensor) -> Tensor | None:
 
 
 def lay_out(plan: Plan, meta: Meta, output: Meta, base: Tensor) -> Layout | None:
-    """Offset and strides of the view; None if strides cannot express it."""
+    """Offset and strides of the view; None if strides cannot express it. MetadataError if a copy is forbidden then."""
     if plan.op.view is None:
         return None
     strides = meta.strides if base.strides is None else base.strides
-    return plan.op.view(meta, (base.offset, strides), output, dict(plan.attributes))
+    try:
+        return plan.op.view(meta, (base.offset, strides), output, dict(plan.attributes))
+    except ValueError as error:
+        raise metadata_error(error, f"{plan.label}: {error}", plan.label) from None
 
 
 def twin(base: Tensor, home: DeviceState) -> Tensor:

@@ -23,6 +23,7 @@ import numpy as np
 from ...interpreter import ops as _ops  # noqa: F401 - fills the registry
 from ...interpreter.errors import CancelledError, MetadataError, ProtocolError, TensordError
 from ...interpreter.schema.opdef import OutputMetas, find
+from ...interpreter.schema.targets import check_distinct
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.fields import Role
 from ...interpreter.wire.forms import decode_message
@@ -71,6 +72,7 @@ from .values import (
     meta_of,
     refuse_cancelled,
     settle,
+    strides_of,
     summary,
     tensor_of,
     twin,
@@ -219,6 +221,7 @@ class SerialEngine:
             for value, scalar in zip(inputs, signature.scalars, strict=True)
         ]
         targets = [tensor_of(session, id_) for id_ in outputs] if signature.in_place else []
+        check_distinct(signature.op.name, targets)
         if not signature.in_place:
             check_new(session, outputs)
         metas, results = self.results(session, signature, operands, targets, location)
@@ -226,11 +229,12 @@ class SerialEngine:
             outputs, targets, signature.outputs, metas, results
         ):
             if target is not None:
-                target.value = value
+                target.value, target.strides = value, None
                 continue
             made = SerialTensor(value, meta if value.array is None else meta_of(value.array), signature.device)
             made.meta_pending = told is None
             made.meta_errors = value.errors if told is None else ()
+            made.strides = None if value.array is None else strides_of(signature, operands)
             define(session, id_, made)
 
     def results(
@@ -248,6 +252,7 @@ class SerialEngine:
         errors = tuple(dict.fromkeys(found))
         metas: OutputMetas = signature.outputs
         try:
+            strides_of(signature, operands)  # raises where a copy may not be made
             inferred = infer(signature, operands, targets)
             metas = tuple(now or told for now, told in zip(inferred, signature.outputs, strict=True))
             if any(value.array is None for value in read) or any(target.meta is None for target in targets):

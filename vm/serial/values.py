@@ -46,9 +46,11 @@ class SerialTensor:
 
     `meta` is None if it certainly never was known. `meta_pending`: the client did not know the meta at the call; then
     `meta_errors` may keep it unknown for ever. A meta is write-once: such a tensor cannot be healed by a write.
+    `strides`: those of the view that the tensor is on the virtual machine, None if packed. Arrays here are packed; only
+    an op that must not copy looks at the strides.
     """
 
-    __slots__ = ("holders", "home", "meta", "meta_errors", "meta_pending", "value")
+    __slots__ = ("holders", "home", "meta", "meta_errors", "meta_pending", "strides", "value")
 
     def __init__(self, value: Value, meta: Meta | None, home: str) -> None:
         self.value = value
@@ -56,6 +58,7 @@ class SerialTensor:
         self.home = home
         self.holders = 1
         self.meta_pending = False
+        self.strides: tuple[int, ...] | None = None
         self.meta_errors: Errors = ()
 
 
@@ -124,6 +127,18 @@ def compute(signature: Signature, operands: Sequence[Any], metas: OutputMetas) -
     return [f if isinstance(f, BaseException) else made for f, made in zip(failures, results, strict=True)]
 
 
+def strides_of(signature: Signature, operands: Sequence[Any]) -> tuple[int, ...] | None:
+    """The strides of a view; None for other results. ValueError if a copy were needed, and may not be made."""
+    view = signature.op.view
+    if view is None or signature.pending or signature.in_place:
+        return None
+    base, output = operands[0], signature.outputs[0]
+    if base.meta is None or output is None:
+        return None
+    layout = view(base.meta, (0, base.strides or base.meta.strides), output, dict(signature.attributes))
+    return None if layout is None else layout[1]
+
+
 def settle(made: Any, errors: Errors) -> Value:
     """One result of a kernel: an array, or the error in its place."""
     return Value(None, (*errors, made)) if isinstance(made, TensordError) else Value(made, errors)
@@ -174,6 +189,7 @@ def twin(base: SerialTensor, home: str) -> SerialTensor:
     """Another tensor with the same value."""
     tensor = SerialTensor(Value(base.value.array, base.value.errors), base.meta, home)
     tensor.meta_pending, tensor.meta_errors = base.meta_pending, base.meta_errors
+    tensor.strides = base.strides
     return tensor
 
 

@@ -45,9 +45,9 @@ def infer_embedding_grad(metas: tuple[OperandMeta, ...], attributes: Attributes)
     return (Meta.of((attributes["num_embeddings"], *dy.shape[indices.ndim :]), dy.dtype),)
 
 
-def embedding_work(_metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
-    """Only the looked-up rows are copied."""
-    return sum(m.size for m in outputs if m is not None)
+def embedding_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+    """Only the looked-up rows are copied, and their numbers checked."""
+    return metas[0].size + sum(m.size for m in outputs if m is not None) if isinstance(metas[0], Meta) else 0
 
 
 def embedding_grad_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
@@ -74,11 +74,11 @@ def embedding_grad_kernel(
     Block by block, since places take more memory than rows, and NumPy's `add.at` holds the interpreter lock.
     """
     (dy, indices), (out,) = inputs, outputs
+    width = math.prod(out.shape[1:])
+    indices, wrong = in_range(xp, indices, out.shape[0], "indices", IndexError)
     if dy.size == 0:
         out[...] = 0
         return
-    width = math.prod(out.shape[1:])
-    indices, wrong = in_range(xp, indices, out.shape[0], "indices", IndexError)
     rows = dy.reshape(indices.size, width)
     total = xp.zeros((out.shape[0], width), working_dtype(dy.dtype))
     for part in parts(xp, indices.size, width * _PLACE):
@@ -101,6 +101,7 @@ define(
         operands=("indices", "weight"),
         dtypes=(kinds.INTEGER, kinds.REAL_FLOATING),
         kernel=embedding_kernel,
+        judges=True,
         work=embedding_work,
         needs=("take",),
     )
@@ -115,6 +116,7 @@ define(
         dtypes=(kinds.REAL_FLOATING, kinds.INTEGER),
         attributes=(Attribute("num_embeddings", check_int),),
         kernel=embedding_grad_kernel,
+        judges=True,
         work=embedding_grad_work,
         needs=("add.at",),
     )

@@ -48,3 +48,37 @@ def test_writing(evaluate, assert_same, index):
     expected[index] = value
     for run in (evaluate, evaluate_elsewhere):
         assert_same(run("advanced_setitem", X, value, *tensors, index=entries), expected)
+
+
+SEVENTH = np.array([7])
+EMPTY_SELECTIONS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
+    "take": ((np.zeros((3, 0)), SEVENTH), {"axis": 0}),
+    "take_along_axis": ((np.zeros((3, 0)), SEVENTH[:, None]), {"axis": 0}),
+    "advanced_getitem": ((np.zeros((3, 0)), SEVENTH), {"index": ("tensor",)}),
+    "advanced_setitem": ((np.zeros(0), 1.0, SEVENTH), {"index": ("tensor",)}),
+    "embedding": ((SEVENTH, np.zeros((3, 0), "float32")), {}),
+    "embedding_grad": ((np.zeros((1, 0), "float32"), SEVENTH), {"num_embeddings": 3}),
+}
+
+
+@pytest.mark.parametrize("name", EMPTY_SELECTIONS)
+def test_a_position_out_of_bounds_is_reported_where_nothing_is_selected(evaluate, name):
+    """As NumPy does: whether the other axes are empty does not make a wrong position right."""
+    operands, attributes = EMPTY_SELECTIONS[name]
+    with pytest.raises(IndexError, match="7"):
+        evaluate(name, *operands, **attributes)
+
+
+@pytest.mark.parametrize("name", EMPTY_SELECTIONS)
+def test_positions_in_bounds_select_nothing_of_empty_axes(evaluate, name):
+    operands, attributes = EMPTY_SELECTIONS[name]
+    within = tuple(each[:0] if name.endswith("setitem") and each is SEVENTH else each * 0 for each in operands)
+    assert evaluate(name, *within, **attributes).size == 0
+
+
+def test_nothing_of_a_vast_axis_costs_nothing(evaluate):
+    """An axis of any size may stand beside an empty one; no kernel may make positions along it."""
+    vast = np.broadcast_to(np.zeros((0, 1), "int8"), (0, 1 << 40))
+    assert evaluate("take_along_axis", vast, vast, axis=0).shape == (0, 1 << 40)
+    assert evaluate("take", vast, np.zeros(0, "int64"), axis=0).shape == (0, 1 << 40)
+    assert evaluate("advanced_getitem", vast, np.zeros(0, "int64"), index=("tensor",)).shape == (0, 1 << 40)

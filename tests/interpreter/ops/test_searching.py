@@ -41,6 +41,11 @@ def test_dtypes_of_one_kind_promote(evaluate):
     assert evaluate("searchsorted", np.array([0.1], "float32"), np.array([0.1])).tolist() == [0]
 
 
+def test_a_number_takes_the_dtype_of_what_is_searched(evaluate):
+    assert evaluate("searchsorted", np.array([0.1], "float32"), 0.1, side="right") == 1
+    assert evaluate("searchsorted", np.array([1, 3], "uint8"), 2).shape == ()
+
+
 def test_nan_is_found_where_sort_puts_it(evaluate):
     x1 = np.array([1, np.inf, np.nan, np.nan])
     assert evaluate("searchsorted", x1, np.array([np.nan]), side="left").tolist() == [2]
@@ -64,7 +69,10 @@ def test_a_position_outside_of_what_is_searched_is_a_fault(bad, evaluate):
         ([np.ones(2), np.ones(2), np.ones(2)], TypeError, "sorter takes integer dtypes"),
         ([np.ones(2, "complex64"), np.ones(2)], TypeError, "x1 takes real-valued dtypes"),
         ([np.ones(2), np.ones(2, "int64")], TypeError, "different kinds"),
-        ([np.ones(2), 1.0], TypeError, "expected a tensor"),
+        ([1.0, np.ones(2)], TypeError, "expected a tensor"),
+        ([np.ones(2), 1j], TypeError, "x2 is a real number"),
+        ([np.ones(2, "int8"), 1.5], TypeError, "does not mix"),
+        ([np.ones(2, "int8"), 300], OverflowError, "does not fit int8"),
     ],
 )
 def test_what_is_refused(operands, kind, message, evaluate):

@@ -1,0 +1,249 @@
+"""Functions that the standard lacks and people miss, with NumPy's names, arguments and semantics.
+
+Two things are as in the rest of the namespace: kinds of dtypes do not mix in arithmetic, and only what is said to wait
+waits. Other array libraries' namespaces need not have these functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from ...interpreter.errors import MetadataError, metadata_error
+from ...interpreter.types.axes import normal_axis
+from ...interpreter.types.meta import Scalar, Shape
+from ..checks import own
+from ..locations import located
+from ..tensor import Tensor
+from .elementwise import operand
+from .functions import Functions
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+Axes: TypeAlias = int | tuple[int, ...] | None
+Pad: TypeAlias = Literal["constant", "edge", "reflect", "symmetric", "wrap"]
+PADS: Final = ("constant", "edge", "reflect", "symmetric", "wrap")
+_ALL: Final = ("slice", None, None, None)
+
+
+class HistogramResult(NamedTuple):
+    """Counts, weights or densities (N,) in bins, and the bins' edges (N + 1,)."""
+
+    hist: Tensor
+    bin_edges: Tensor
+
+
+class Beyond(Functions):
+    """convolve, einsum, histogram, interp, median, pad, percentile, quantile, split."""
+
+    def convolve(self, a: Tensor, v: Tensor, mode: Literal["full", "same", "valid"] = "full") -> Tensor:
+        """The discrete convolution of two vectors, of lengths M and N.
+
+        Its length is M + N - 1 ("full"), max(M, N) ("same"), or max(M, N) - min(M, N) + 1 ("valid": where they overlap
+        completely). ValueError for empty ones, and for more than one dimension.
+        """
+        return self._call("convolve", a, v, mode=mode)
+
+    def einsum(self, subscripts: str, /, *operands: Tensor) -> Tensor:
+        """Sums of products by Einstein's convention: `einsum("ij,jk->ik", x, y)` is x @ y.
+
+        Each operand has a letter for each axis; "..." stands for axes without one. Letters that the result lacks are
+        summed over; without "->" these are the ones that occur twice. Operands are of one kind of dtype. ValueError if
+        letters and shapes do not go together. Larger products are made with a BLAS, in the order that costs least.
+        """
+        return self._call("einsum", *operands, subscripts=subscripts)
+
+    def histogram(
+        self,
+        a: Tensor,
+        bins: int | Tensor | ArrayLike = 10,
+        range: tuple[float, float] | None = None,  # noqa: A002 - NumPy's name
+        density: bool | None = None,
+        weights: Tensor | None = None,
+    ) -> HistogramResult:
+        """How many elements of `a` lie in each bin: int64, or sums of `weights`, or a density, whose integral is 1.
+
+        `bins`: a number of bins of equal width within `range` (by default from the smallest to the largest element), or
+        their edges in ascending order. A bin contains its left edge, the last one both. Reading the result raises if
+        elements or edges are not fit for bins: for NaN without a `range`, and for edges that descend.
+        """
+        x, given = own(self._session, a), []
+        number = bins if isinstance(bins, int) else None
+        if number is None:
+            given.append(self._placed(bins, x, "histogram"))
+        if weights is not None:
+            given.append(own(self._session, weights))
+        options = {"bins": number, "range": range, "density": bool(density), "weighted": weights is not None}
+        return HistogramResult(*self._call_all("histogram", x, *given, **options))
+
+    def interp(
+        self,
+        x: Tensor,
+        xp: Tensor | ArrayLike,
+        fp: Tensor | ArrayLike,
+        left: complex | None = None,
+        right: complex | None = None,
+        period: float | None = None,
+    ) -> Tensor:
+        """The values at x of the piecewise linear curve through the points (xp, fp): float64, or complex128.
+
+        `xp`: increasing, which is not checked, unless there is a `period`. Beyond its ends the result is `left` and
+        `right`, by default the first and the last of fp.
+        """
+        x = own(self._session, x)
+        points = [self._placed(each, x, "interp") for each in (xp, fp)]
+        ends = [operand(end, "interp") for end in (left, right) if end is not None]
+        given = {"left": left is not None, "right": right is not None}
+        return self._call("interp", x, *points, *ends, **given, period=period)
+
+    def median(self, a: Tensor, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
+        """The median along the axes (None: all); the mean of the two elements in the middle if there is no one.
+
+        float64 of integers. NaN if an element is NaN, or if there is none.
+        """
+        return self._call("median", a, axis=axis, keepdims=keepdims)
+
+    def quantile(
+        self,
+        a: Tensor,
+        q: float | Tensor | ArrayLike,
+        axis: Axes = None,
+        *,
+        method: str = "linear",
+        keepdims: bool = False,
+    ) -> Tensor:
+        """The q-th quantiles along the axes (None: all), q in [0, 1]; the axes of q come first in the result.
+
+        `method`: NumPy's, such as "linear", "lower", "higher", "midpoint", "nearest". NaN if an element is NaN.
+        ValueError for no elements, for a number q out of bounds, and at the wait if a tensor q is.
+        """
+        return self._quantiles("quantile", 1, a, q, axis, method=method, keepdims=keepdims)
+
+    def percentile(
+        self,
+        a: Tensor,
+        q: float | Tensor | ArrayLike,
+        axis: Axes = None,
+        *,
+        method: str = "linear",
+        keepdims: bool = False,
+    ) -> Tensor:
+        """The q-th percentiles along the axes (None: all), q in [0, 100]; see `quantile`."""
+        return self._quantiles("percentile", 100, a, q, axis, method=method, keepdims=keepdims)
+
+    def pad(
+        self,
+        array: Tensor,
+        pad_width: ArrayLike,
+        mode: Pad = "constant",
+        *,
+        constant_values: Scalar | Sequence[Any] = 0,
+    ) -> Tensor:
+        """The tensor with `pad_width` elements more in front of and behind each axis.
+
+        `pad_width`: a number for all, (before, after) for each axis, or such a pair for each of them. The new elements
+        are `constant_values` (given in the same ways), or positions of the old ones: the nearest ("edge"), mirrored at
+        the last element ("reflect") or behind it ("symmetric"), or those of the other end ("wrap"). ValueError for
+        other modes, negative widths, and for an empty axis unless the mode is "constant". Waits for pending shapes.
+        """
+        x = own(self._session, array)
+        try:
+            widths = pairs(pad_width, x.ndim)
+            check_pad(mode)
+            padded = self._framed(x, widths, constant_values) if mode == "constant" else self._taken(x, widths, mode)
+        except (TypeError, ValueError) as error:
+            raise refused("pad", error) from None
+        return x.copy() if padded is x else padded
+
+    def split(self, ary: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
+        """The parts of a tensor along an axis, as views: so many equal ones, or those between the positions given.
+
+        ValueError if the axis cannot be divided into so many equal parts. Waits if the shape is pending.
+        """
+        x = own(self._session, ary)
+        try:
+            place = normal_axis(axis, x.ndim)
+            ends = cuts(x.shape[place], indices_or_sections)
+        except (TypeError, ValueError) as error:
+            raise refused("split", error) from None
+        bounds = zip([0, *ends], [*ends, x.shape[place]], strict=True)
+        return [self._call("getitem", x, index=(*(_ALL,) * place, ("slice", *each, None))) for each in bounds]
+
+    def _placed(self, values: Any, like: Tensor, function: str) -> Tensor:
+        """A tensor as it is; a sequence of numbers as a tensor on the same device."""
+        if isinstance(values, Tensor):
+            return own(self._session, values)
+        if isinstance(values, np.ndarray):
+            raise refused(function, TypeError("a NumPy array is no operand: make a tensor of it (asarray)"))
+        return self._session.asarray(values, like.device)
+
+    def _quantiles(self, name: str, most: int, a: Tensor, q: Any, axis: Axes, **options: Any) -> Tensor:
+        x = own(self._session, a)
+        if isinstance(q, int | float):
+            if not 0 <= q <= most:
+                raise refused(name, ValueError(f"q is in [0, {most}], not {q}"))
+            at: Any = operand(q, name)
+        else:
+            at = self._placed(q, x, name)
+        return self._call(name, x, at, axis=axis, **options)
+
+    def _taken(self, x: Tensor, widths: list[tuple[int, int]], mode: Any) -> Tensor:
+        """Axis by axis, the elements at the positions that NumPy's padding repeats."""
+        for axis, width in enumerate(widths):
+            if any(width):
+                positions = np.pad(np.arange(x.shape[axis]), width, mode)
+                x = self._call("take", x, self._session.asarray(positions, x.device), axis=axis)
+        return x
+
+    def _framed(self, x: Tensor, widths: list[tuple[int, int]], values: Any) -> Tensor:
+        """Axis by axis, blocks of a constant in front and behind."""
+        fills = np.broadcast_to(np.asarray(values), (x.ndim, 2)).tolist()
+        for axis, (width, fill) in enumerate(zip(widths, fills, strict=True)):
+            before, after = (self._block(x, axis, *each) for each in zip(width, fill, strict=True))
+            if any(width):
+                x = self._call("concat", *before, x, *after, axis=axis)
+        return x
+
+    def _block(self, x: Tensor, axis: int, width: int, fill: Scalar) -> list[Tensor]:
+        """One block of a constant, or none."""
+        shape: Shape = (*x.shape[:axis], width, *x.shape[axis + 1 :])
+        return self._session.call("full", [fill], {"shape": shape, "dtype": x.dtype}, device=x.device) if width else []
+
+
+def pairs(widths: Any, ndim: int) -> list[tuple[int, int]]:
+    """The widths in front of and behind each axis."""
+    widths = np.asarray(widths)
+    if widths.dtype.kind not in "iu":
+        raise TypeError("the widths are integers")
+    if (widths < 0).any():
+        raise ValueError("the widths are not negative")
+    return [(before, after) for before, after in np.broadcast_to(widths, (ndim, 2)).tolist()]
+
+
+def check_pad(mode: Any) -> None:
+    """ValueError for a mode that `pad` does not have."""
+    if mode not in PADS:
+        raise ValueError(f"the modes are {', '.join(PADS)}, not {str(mode)[:40]!r}")
+
+
+def cuts(size: int, sections: Any) -> list[int]:
+    """The positions between the parts of an axis."""
+    if isinstance(sections, int):
+        if sections < 1:
+            raise ValueError(f"the number of parts is positive, not {sections}")
+        if size % sections:
+            raise ValueError(f"an axis of size {size} has no {sections} equal parts")
+        return [size // sections * part for part in range(1, sections)]
+    if isinstance(sections, Tensor):
+        raise TypeError("the positions are Python ints, since they decide shapes: tolist() waits for a tensor's")
+    return [int(position) for position in sections]
+
+
+def refused(function: str, error: Exception) -> MetadataError:
+    """The error, with the user's line, for wrong arguments of a function."""
+    if isinstance(error, MetadataError):
+        return located(error)
+    return located(metadata_error(error, f"{function}: {error}", function))

@@ -1,0 +1,138 @@
+"""Sampled curves: linear interpolation between points, and convolution."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..schema.attributes import check_bool, check_float, optional
+from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
+from ..schema.promotion import promote
+from ..types.axes import tensors
+from ..types.kinds import ANY, NUMERIC, REAL
+from ..types.meta import Meta, OperandMeta
+from .linalg import product_work
+
+MODES = ("full", "same", "valid")
+
+
+def check_convolution(value: Any) -> str:
+    """'full', 'same' or 'valid'."""
+    if not isinstance(value, str) or value not in MODES:
+        raise ValueError(f"the modes are {', '.join(MODES)}, not {str(value)[:40]!r}")
+    return value
+
+
+def check_period(value: Any) -> float:
+    """A number that is not zero."""
+    period = check_float(value)
+    if period == 0:
+        raise ValueError("the period is not zero")
+    return period
+
+
+# --- interp
+
+
+def _outside(operands: Sequence[Any], attributes: Attributes) -> tuple[Any, Any]:
+    """The values left and right of the points, None where they are not given."""
+    rest = iter(operands[3:])
+    left = next(rest) if attributes["left"] else None
+    return left, next(rest) if attributes["right"] else None
+
+
+def infer_interp(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """float64, or complex128 if the points' values are complex, in the shape of x."""
+    x, points, values = tensors(metas[:3])
+    if points.ndim != 1 or points.shape != values.shape:
+        raise ValueError(f"points and their values are vectors of one length, not {points.shape} and {values.shape}")
+    if points.size == 0:
+        raise ValueError("there are no points")
+    if len(metas) != 3 + attributes["left"] + attributes["right"]:
+        raise ValueError("the values left and right of the points do not go with the attributes")
+    complex_values = values.dtype.kind == "c" or complex in metas[3:]
+    return (Meta.of(x.shape, np.dtype(np.complex128 if complex_values else np.float64)),)
+
+
+def interp_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    """The array module's own function, in double precision."""
+    (x, points, values), (out,) = inputs[:3], outputs
+    left, right = _outside(inputs, attributes)
+    values = values.astype(out.dtype, copy=False)
+    out[...] = xp.interp(x, points, values, left=left, right=right, period=attributes["period"])
+
+
+def interp_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, _attributes: Attributes) -> int:
+    """One search for each element, and one pass over the points."""
+    x, points = metas[:2]
+    if not isinstance(x, Meta) or not isinstance(points, Meta):
+        return 0
+    return x.size * 4 * (points.size.bit_length() + 1) + 8 * points.size
+
+
+# --- convolve
+
+
+def infer_convolve(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """Vectors, or numbers, of one kind of dtype; neither is empty."""
+    left, right = tensors(metas)
+    for each in (left, right):
+        if each.ndim > 1:
+            raise ValueError(f"a convolution is one of vectors, not of shape {each.shape}")
+        if each.size == 0:
+            raise ValueError("a convolution with no elements is not defined")
+    short, long = sorted((left.size, right.size))
+    length = {"full": long + short - 1, "same": long, "valid": long - short + 1}[attributes["mode"]]
+    return (Meta.of((length,), promote(metas)),)
+
+
+def convolve_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    """The array module's own function."""
+    left, right = (xp.reshape(x, (-1,)) for x in inputs)
+    outputs[0][...] = xp.convolve(left, right, mode=attributes["mode"])
+
+
+def convolve_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+    """A product for each pair of elements."""
+    left, right = metas
+    if not isinstance(left, Meta) or not isinstance(right, Meta) or outputs[0] is None:
+        return 0
+    return product_work(outputs[0].dtype, left.size * right.size) + left.size + right.size
+
+
+define(
+    OpDef(
+        name="interp",
+        inputs=VARIADIC,
+        least=3,
+        infer=infer_interp,
+        summary="A curve through points at each x, piecewise linear: (x, points, values, [left], [right]).",
+        operands=("x", "xp", "fp", "left", "right"),
+        dtypes=(REAL, REAL, NUMERIC, frozenset()),
+        attributes=(
+            Attribute("left", check_bool, default=False),
+            Attribute("right", check_bool, default=False),
+            Attribute("period", optional(check_period), None),
+        ),
+        kernel=interp_kernel,
+        work=interp_work,
+        scalars=lambda _value, _metas, _attributes: None,
+        needs=("interp",),
+    )
+)
+define(
+    OpDef(
+        name="convolve",
+        inputs=2,
+        infer=infer_convolve,
+        summary="Sums of x1[i] * x2[n - i] of two vectors; `mode` 'full', 'same' or 'valid', as numpy.convolve.",
+        operands=("x1", "x2"),
+        dtypes=(ANY,),
+        attributes=(Attribute("mode", check_convolution, "full"),),
+        kernel=convolve_kernel,
+        work=convolve_work,
+        needs=("convolve",),
+    )
+)

@@ -1,0 +1,144 @@
+"""Einstein summation. The result's shape is worked out here, and the array module computes.
+
+An axis has a label: a letter of the subscripts, or a number for one that "..." stands for, counted from the back. Axes
+with one label agree in size, or have size one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeAlias
+
+from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
+from ..schema.promotion import promote
+from ..types.axes import tensors
+from ..types.kinds import ANY
+from ..types.meta import Meta, OperandMeta
+from .linalg import product_work
+
+LONGEST = 512  # characters of the subscripts
+MOST = 32  # operands, as many as NumPy takes everywhere
+
+Label: TypeAlias = str | int
+
+
+class Subscripts(NamedTuple):
+    """The labels of each operand's axes, and those of the result's."""
+
+    operands: tuple[tuple[Label, ...], ...]
+    output: tuple[Label, ...]
+
+
+def check_subscripts(value: Any) -> str:
+    """Subscripts such as "ij,jk->ik", without spaces."""
+    if not isinstance(value, str):
+        raise TypeError(f"expected a str such as 'ij,jk->ik', got {type(value).__name__}")
+    text = value.replace(" ", "")
+    if len(text) > LONGEST:
+        raise ValueError(f"{len(text)} characters; at most {LONGEST} are possible")
+    left, arrow, right = text.partition("->")
+    for part in (*left.split(","), right):
+        letters = part.replace("...", "", 1)
+        if not all(c.isascii() and c.isalpha() for c in letters):
+            raise ValueError(f"{value[:60]!r} has more than letters, ',', '...' and one '->'")
+    if arrow and len(set(right.replace("...", ""))) < len(right.replace("...", "")):
+        raise ValueError(f"the result of {value[:60]!r} names an axis twice")
+    return text
+
+
+@lru_cache(maxsize=1024)
+def parse(text: str, ndims: tuple[int, ...]) -> Subscripts:
+    """The labels for operands of so many dimensions; ValueError if they do not go together."""
+    left, arrow, right = text.partition("->")
+    parts = left.split(",")
+    if len(parts) != len(ndims):
+        raise ValueError(f"the subscripts are of {len(parts)} operands, {len(ndims)} are given")
+    operands = tuple(_labels(part, ndim) for part, ndim in zip(parts, ndims, strict=True))
+    flat = [label for labels in operands for label in labels]
+    dots = tuple(sorted({label for label in flat if isinstance(label, int)}))
+    if not arrow:
+        letters = sorted({label for label in flat if isinstance(label, str)})
+        return Subscripts(operands, (*dots, *(label for label in letters if flat.count(label) == 1)))
+    missing = next((label for label in right.replace("...", "") if label not in flat), None)
+    if missing is not None:
+        raise ValueError(f"the result's axis {missing!r} is one of no operand")
+    if dots and "..." not in right:
+        raise ValueError("the result has no '...', which the operands have")
+    before, _, behind = right.partition("...")
+    return Subscripts(operands, (*before, *(dots if "..." in right else ()), *behind))
+
+
+def _labels(part: str, ndim: int) -> tuple[Label, ...]:
+    """The labels of one operand's axes."""
+    before, dots, behind = part.partition("...")
+    hidden = ndim - len(before) - len(behind)
+    if hidden < 0 or (hidden and not dots):
+        raise ValueError(f"{part!r} does not name the axes of an operand of {ndim} dimensions")
+    return (*before, *range(-hidden, 0), *behind)
+
+
+def sizes_of(subscripts: Subscripts, given: Sequence[Meta]) -> dict[Label, int]:
+    """The size of each label; ValueError if axes of one label differ, or, in one operand, are not equal."""
+    sizes: dict[Label, int] = {}
+    for labels, meta in zip(subscripts.operands, given, strict=True):
+        own: dict[Label, int] = {}
+        for label, size in zip(labels, meta.shape, strict=True):
+            if own.setdefault(label, size) != size:
+                raise ValueError(f"axes {label!r} of shape {meta.shape} differ in size")
+            known = sizes.get(label, 1)
+            if known != size and 1 not in {known, size}:
+                raise ValueError(f"axis {label!r} has the sizes {known} and {size}")
+            sizes[label] = size if known == 1 else known
+    return sizes
+
+
+def _subscripts(given: Sequence[Any], attributes: Attributes) -> Subscripts:
+    return parse(attributes["subscripts"], tuple(each.ndim for each in given))
+
+
+def infer_einsum(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """Operands of one kind of dtype."""
+    given = tensors(metas)
+    if len(given) > MOST:
+        raise ValueError(f"{len(given)} operands; at most {MOST} are possible")
+    subscripts = _subscripts(given, attributes)
+    sizes = sizes_of(subscripts, given)
+    return (Meta.of(tuple(sizes[label] for label in subscripts.output), promote(metas)),)
+
+
+def einsum_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    """By products of two operands at a time, with a BLAS where that is possible; small ones in one loop."""
+    (out,) = outputs
+    inputs = [x.astype(out.dtype, copy=False) for x in inputs]
+    optimize = len(inputs) > 1 and out.dtype.kind in "fc" and max(x.size for x in inputs) > SMALL
+    out[...] = xp.einsum(attributes["subscripts"], *inputs, optimize="greedy" if optimize or len(inputs) > 2 else False)
+
+
+SMALL = 256  # elements of the largest operand, up to which the one loop is quicker than to look for products
+
+
+def einsum_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
+    """As one loop over all labels, at the speed of a BLAS if there are two operands or more."""
+    given = tensors(metas)
+    sizes = sizes_of(_subscripts(given, attributes), given)
+    count = math.prod(sizes.values())
+    searching = 20_000 * len(given) * (len(given) > 1)  # for the order of the products
+    return searching + (product_work(promote(metas), count) if len(given) > 1 else count)
+
+
+define(
+    OpDef(
+        name="einsum",
+        inputs=VARIADIC,
+        infer=infer_einsum,
+        summary="Sums of products over axes that `subscripts` names, such as 'ij,jk->ik'.",
+        operands=("x",),
+        dtypes=(ANY,),
+        attributes=(Attribute("subscripts", check_subscripts),),
+        kernel=einsum_kernel,
+        work=einsum_work,
+        needs=("einsum",),
+    )
+)

@@ -1,0 +1,107 @@
+"""Histograms: how many elements, or how much weight, fall between edges."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..schema.attributes import check_bool, check_float, check_int, optional
+from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
+from ..schema.promotion import DType
+from ..types.axes import tensors
+from ..types.kinds import ANY, REAL
+from ..types.meta import Meta, OperandMeta
+
+_SEARCH = 16  # cost of finding an element's place
+
+
+def check_range(value: Any) -> tuple[float, float]:
+    """Two finite numbers, the lower one first."""
+    if not isinstance(value, (tuple, list)) or len(value) != 2:
+        raise TypeError("expected a pair of numbers")
+    low, high = map(check_float, value)
+    if low > high:
+        raise ValueError(f"the lower end {low} is above the upper end {high}")
+    return low, high
+
+
+def histogram_dtypes(x: DType, edges: DType | None, weights: DType | None, *, density: bool) -> tuple[DType, DType]:
+    """The dtypes that NumPy gives to counts and edges."""
+    one = np.ones(1, np.uint8 if x.kind == "b" else x)
+    weighted = None if weights is None else np.ones(1, weights)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = np.histogram(one, 1 if edges is None else np.arange(2).astype(edges), density=density, weights=weighted)
+    return found[0].dtype, found[1].dtype
+
+
+def _parts(operands: Sequence[Any], attributes: Attributes) -> tuple[Any, Any, Any]:
+    """x, the edges and the weights, None where they are not given."""
+    rest = iter(operands[1:])
+    edges = next(rest) if attributes["bins"] is None else None
+    return operands[0], edges, next(rest) if attributes["weighted"] else None
+
+
+def infer_histogram(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """One count for each bin, and one edge more."""
+    given, bins = tensors(metas), attributes["bins"]
+    if len(given) != 1 + (bins is None) + attributes["weighted"]:
+        raise ValueError(f"{len(given)} tensors do not go with bins={bins} and weighted={attributes['weighted']}")
+    x, edges, weights = _parts(given, attributes)
+    if edges is not None and edges.ndim != 1:
+        raise ValueError(f"edges have one dimension, shape {edges.shape} has {edges.ndim}")
+    if edges is not None and (edges.size == 0 or edges.dtype.kind == "c"):
+        raise ValueError("there have to be edges, and real ones")
+    if bins is not None and bins < 1:
+        raise ValueError(f"the number of bins is positive, not {bins}")
+    if weights is not None and weights.shape != x.shape:
+        raise ValueError(f"weights have the shape of x, {x.shape}, not {weights.shape}")
+    count = edges.size - 1 if edges is not None else bins
+    counts, ends = histogram_dtypes(
+        x.dtype,
+        None if edges is None else edges.dtype,
+        None if weights is None else weights.dtype,
+        density=attributes["density"],
+    )
+    return Meta.of((count,), counts), Meta.of((count + 1,), ends)
+
+
+def histogram_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    """The array module's own function. ValueError if the elements or edges are not fit for bins."""
+    x, edges, weights = _parts(inputs, attributes)
+    if x.dtype.kind == "b":
+        x = x.astype(np.uint8)
+    bins = attributes["bins"] if edges is None else edges
+    found = xp.histogram(x, bins, range=attributes["range"], density=attributes["density"], weights=weights)
+    for out, result in zip(outputs, found, strict=True):
+        out[...] = result
+
+
+def histogram_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+    """One search for each element."""
+    return _SEARCH * sum(m.size for m in (metas[0], *outputs) if isinstance(m, Meta))
+
+
+define(
+    OpDef(
+        name="histogram",
+        inputs=VARIADIC,
+        infer=infer_histogram,
+        summary="Counts in bins, and the edges: (x, [edges], [weights]); without edges `bins` equal ones in `range`.",
+        operands=("x", "edges", "weights"),
+        dtypes=(REAL | {"bool"}, ANY),
+        outputs=2,
+        attributes=(
+            Attribute("bins", optional(check_int), 10),
+            Attribute("range", optional(check_range), None),
+            Attribute("density", check_bool, default=False),
+            Attribute("weighted", check_bool, default=False),
+        ),
+        kernel=histogram_kernel,
+        work=histogram_work,
+        needs=("histogram",),
+    )
+)
