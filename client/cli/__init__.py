@@ -4,5 +4,5 @@
 - `ask`: a session for one question; `source`: the trace that a command reads
 - `serve`, `keygen`, `doctor` (with `doctor_checks`, `doctor_gpu`), `top`, `ops`
 - `admin`: status, sessions, tensors, devices
-- `trace`, with `record` and `show`
+- `trace`, with `record`, `show`, `stats` and `memory`; `selection`: the options that select records
 """

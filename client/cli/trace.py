@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from . import memory, show, stats
 from . import record as cli_record
-from . import show
 from .ask import Address, Json, print_json
 from .figures import count, plural
+from .selection import Location, Op, SessionId, Slowest, SpanName, chosen
 from .source import Source, about_source, counts_of, load
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ def _trace(context: typer.Context) -> None:
 
 cli_record.add(app)
 show.add(app)
+stats.add(app)
+memory.add(app)
 
 
 @app.command()
@@ -134,6 +137,11 @@ def timeline(
     address: Address = None,
     output: Out = None,
     output_format: Annotated[TimelineFormat, typer.Option("--format", help="What to write.")] = TimelineFormat.CHROME,
+    op: Op = "",
+    location: Location = "",
+    span: SpanName = "",
+    session: SessionId = None,
+    slowest: Slowest = None,
     flows: Annotated[int, typer.Option(min=0, help="At most this many arrows for edges.")] = 20_000,
     as_json: Annotated[bool, typer.Option("--json", help="Errors as JSON, too; the timeline always is.")] = False,  # noqa: ARG001 - `main` looks for it
 ) -> None:
@@ -143,8 +151,10 @@ def timeline(
     """
     from ...vm.tracing.analysis import timeline
 
+    trace = load(file, address)
+    chooses = chosen(op, location, span, session, slowest)
     write = {TimelineFormat.CHROME: timeline.to_chrome}[output_format]
-    _write(write(load(file, address), flows=flows), output)
+    _write(write(trace.only(chooses.select(trace.records)) if chooses else trace, flows=flows), output)
 
 
 @app.command()
@@ -191,7 +201,9 @@ def _write(text: str, output: Path | None) -> None:
     if output is None:
         sys.stdout.write(text)
     else:
-        output.write_text(text, encoding="utf-8")
+        from ...vm.tracing.analysis.whole_file import write_whole
+
+        write_whole(output, text)
 
 
 def _hint_crowded(graph: Graph) -> None:

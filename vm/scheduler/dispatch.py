@@ -20,7 +20,7 @@ from ..memory.ledger import next_waiting
 from ..memory.release import release, release_drained
 from ..memory.reservation import is_stuck, out_of_memory, reserve
 from ..model.device_state import DeviceState
-from ..model.instruction import PENDING, Instruction, Status
+from ..model.instruction import HELD_BY_FAIRNESS, PENDING, Instruction, Status
 from ..model.session_queue import SessionQueue
 from .edges import touched_copies
 from .fair_queue import Backlog, has_room, queue_of, waiting_in
@@ -136,6 +136,7 @@ class Dispatcher:
 
     def wait_for_room(self, instruction: Instruction, queue: SessionQueue) -> None:
         """Queue an instruction until its session has room on the stream."""
+        instruction.held |= HELD_BY_FAIRNESS
         queue.waiting.append(instruction)
         backlog = self.backlog.get(queue.stream)
         if backlog is None:

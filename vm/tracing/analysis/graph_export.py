@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from ....interpreter.opcodes import traits_of
 from ..record import Record
 from .graph import Dependence, Graph, Mark
+from .plain import as_dict
 from .text import label, printable
 
 # Light fills that black text can be read on, one per device in turn.
@@ -81,8 +82,7 @@ def to_json(graph: Graph) -> str:
 
 
 def _node(record: Record) -> dict[str, object]:
-    fields = record._asdict()
-    fields["operands"] = [operand._asdict() for operand in record.operands]
+    fields = as_dict(record)
     del fields["edges"]  # the graph's edges say more
     return fields
 

@@ -1,8 +1,9 @@
 """From the slices of a snapshot, as a machine sends them, to a trace. The other end of `picture`.
 
 The kind of an entry follows from its length: the long or the short form of a record (see `flat`), a location (session,
-number, text), or more edges of the instruction before (id, flat edges). The head is a dict. An instruction that retired
-while the picture was handed out may have two entries; the one with its end counts.
+number, text), a signature, which has the number of its place among the signatures, more edges of the instruction before
+(id, flat edges), or a `Holding`. The head is a dict. An instruction that retired while the picture was handed out may
+have two entries; the one with its end counts.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ....interpreter.errors import ProtocolError
-from ..flat import IMMEDIATE, LONG, inflate
-from ..record import Record
-from .trace import Trace
+from ..flat import IMMEDIATE, LONG, SIGNATURE, TRAIT, inflate
+from ..record import Holding, Record
+from .trace import Memory, Trace
 
 _EDGES = 10  # the place of the edges in the long form
 _COUNTS = ("taken", "tick", "since", "retired", "capacity")
@@ -31,6 +32,8 @@ class Picture(NamedTuple):
     retired: int
     capacity: int
     enabled: bool
+    used: dict[str, int]
+    holdings: tuple[Holding, ...]
 
     @property
     def finished(self) -> int:
@@ -40,7 +43,12 @@ class Picture(NamedTuple):
     def trace(self) -> Trace:
         """The picture as a trace; records that the ring had lost before the oldest one count as dropped."""
         dropped = max(0, self.retired - self.finished) if self.enabled else 0
-        return Trace(self.records, devices=self.devices, dropped=dropped, taken=self.taken)
+        return Trace(self.records, devices=self.devices, dropped=dropped, taken=self.taken, memory=self.memory)
+
+    @property
+    def memory(self) -> Memory:
+        """The memory in use at that moment."""
+        return Memory(self.used, self.holdings)
 
 
 def read_parts(parts: Iterable[Sequence[Any]]) -> Picture:
@@ -57,6 +65,8 @@ def read_parts(parts: Iterable[Sequence[Any]]) -> Picture:
 def _read(parts: Iterable[Sequence[Any]]) -> Picture:
     head: Mapping[str, Any] = {}
     texts: dict[tuple[int, int], str] = {}
+    signatures: list[Any] = []
+    holdings: list[Holding] = []
     entries: dict[int, Sequence[Any]] = {}
     more: dict[int, list[Any]] = {}
     for entry in (entry for part in parts for entry in part):
@@ -64,17 +74,40 @@ def _read(parts: Iterable[Sequence[Any]]) -> Picture:
             head = entry
         elif len(entry) == 3:
             texts[entry[0], entry[1]] = str(entry[2])
+        elif len(entry) == 1:
+            signatures.append(entry[0])
         elif len(entry) == 2:
             more[entry[0]].extend(entry[1])
+        elif len(entry) == len(Holding._fields):
+            holdings.append(_holding(*entry))
         elif len(entry) in {IMMEDIATE, LONG}:
             entries[entry[0]] = entry
             more[entry[0]] = []
         else:
             raise ValueError(f"an entry of {len(entry)} fields")
-    records = [inflate(_whole(entry, more[id_]), lambda *place: texts.get(place, "")) for id_, entry in entries.items()]
+    records = [
+        inflate(_with_signature(_whole(entry, more[id_]), signatures), lambda *place: texts.get(place, ""))
+        for id_, entry in entries.items()
+    ]
     devices = tuple(str(device) for device in head["devices"])
     taken, tick, since, retired, capacity = (int(head[name]) for name in _COUNTS)
-    return Picture(records, devices, taken, tick, since, retired, capacity, bool(head["enabled"]))
+    used = {str(device): int(nbytes) for device, nbytes in head["used"].items()}
+    enabled = bool(head["enabled"])
+    return Picture(records, devices, taken, tick, since, retired, capacity, enabled, used, tuple(holdings))
+
+
+def _with_signature(entry: Sequence[Any], signatures: Sequence[Any]) -> Sequence[Any]:
+    """The entry with its signature in place of the signature's number."""
+    if len(entry) == IMMEDIATE:
+        traits = entry[1]
+        return (entry[0], (*traits[:TRAIT], signatures[traits[TRAIT]]), *entry[2:])
+    return (*entry[:SIGNATURE], signatures[entry[SIGNATURE]], *entry[SIGNATURE + 1 :])
+
+
+def _holding(
+    copy: int, device: str, nbytes: int, op: str, session: int, location: str, names: Sequence[str]
+) -> Holding:
+    return Holding(int(copy), str(device), int(nbytes), str(op), int(session), str(location), tuple(map(str, names)))
 
 
 def _whole(entry: Sequence[Any], edges: list[Any]) -> Sequence[Any]:

@@ -16,9 +16,11 @@ from itertools import islice
 
 from ....interpreter.opcodes import traits_of
 from ..record import Record, times
+from .filter import ran
 from .stream_order import is_live
 from .text import edge_name, status, stream_name
 from .trace import Trace
+from .volume import of, operations, rate, touched
 
 Event = dict[str, object]
 
@@ -117,6 +119,11 @@ def _args(record: Record) -> Event:
         "session": record.session,
         "status": status(record),
         "location": record.location,
+        "of": of(record),
+        "work": record.work,
+        "touched_bytes": touched(record),
+        "gb_per_s": rate(touched(record), ran(record)),
+        "gflop_per_s": rate(operations(record), ran(record)),
         "operands": [f"{operand.kind} {operand.copy} v{operand.version}" for operand in record.operands],
         "edges": [_edge(*edge) for edge in record.edges],
         "waited_us": waited / 1000,
