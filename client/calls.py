@@ -26,7 +26,7 @@ from ..interpreter.types.meta import Meta, OperandMeta, Scalar
 from ..interpreter.wire.messages import CALL, ToDevice, encode_message
 from .checks import device_of, own
 from .handlers import DEFAULT_HANDLER, Handler, Invocation
-from .locations import located, user_frame
+from .locations import located
 from .operators import SCALARS
 from .outbox.outbox import Outbox
 from .reading import forget
@@ -49,12 +49,13 @@ class Calls:
     look such calls up in, those of `_signatures`; empty while there is another handler.
     """
 
-    __slots__ = ("_handler", "_known", "_outbox", "_signatures", "_sites", "native")
+    __slots__ = ("_handler", "_known", "_outbox", "_signatures", "_sites", "_span", "native")
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
         self._signatures = Signatures(outbox)
         self._sites = outbox.locations.sites
+        self._span = outbox.locations.spans.current.get
         self.handler = DEFAULT_HANDLER
 
     @property
@@ -89,9 +90,14 @@ class Calls:
         outbox = self._outbox
         if entry.heavy:
             outbox.make_way()
-        frame = sys._getframe(2)
-        site = self._sites.get((id(frame.f_code), frame.f_lasti))
-        location = outbox.locations.number(frame) if site is None else site[0]
+        try:
+            frame = sys._getframe(2)
+            location = self._sites[id(frame.f_code), frame.f_lasti][0]
+        except (KeyError, ValueError):  # a line that is not known, or needs its callers; no Python frame at all
+            location = outbox.locations.site(sys._getframe())
+        span = self._span()
+        if span is not None:
+            location |= span.bits or outbox.locations.spans.number(span)
         with outbox.lock:
             if not entry.alive:
                 return self._first_time(op, (x, y), (), (x,) if in_place else None, key)
@@ -114,7 +120,7 @@ class Calls:
         entry = self._known.get(key)
         if entry is None:
             return self._first_time(op, (x,), attributes, None, key)
-        issued = self._issue(x._session, entry, (x,), None, self._outbox.locations.number(sys._getframe(2)))
+        issued = self._issue(x._session, entry, (x,), None, self._outbox.locations.here())
         return self._first_time(op, (x,), attributes, None, key) if issued is None else issued[0]
 
     def _issue(
@@ -184,7 +190,7 @@ class Calls:
     def execute(self, invocation: Invocation, alias: Any = None) -> list[Tensor]:
         """Send an op as it is to its device: what the innermost handler does. `alias`: another key for its entry."""
         key = signature_of(invocation, self.place(invocation))
-        location = self._outbox.locations.number(user_frame(1))
+        location = self._outbox.locations.here()
         while True:
             with self._outbox.lock:
                 entry = self._signatures.entries.get(key) or self._signatures.add(key)
@@ -206,7 +212,7 @@ class Calls:
         own(session, tensor)
         outbox = self._outbox
         with outbox.lock:
-            id_, location = outbox.new_id(), outbox.locations.number(user_frame(1))
+            id_, location = outbox.new_id(), outbox.locations.here()
             outbox.messages.append(encode_message(ToDevice(tensor._id, id_, home, location)))
         outbox.appended()
         return Tensor(session, id_, tensor._meta, home)
@@ -230,7 +236,7 @@ def call(
     key = call_key(session, name, inputs, attributes, out, device) if calls.native else None
     entry = None if key is None else calls._known.get(key)
     if entry is not None and not (entry.integers and has_large(inputs)):
-        issued = calls._issue(session, entry, inputs, out, calls._outbox.locations.number(user_frame(1)))
+        issued = calls._issue(session, entry, inputs, out, calls._outbox.locations.here())
         if issued is not None:
             return issued
     try:

@@ -9,6 +9,7 @@ from ..interpreter.errors import ConnectionLost, MetadataError
 from ..interpreter.wire.addresses import VARIABLE as ADDRESS
 from ..interpreter.wire.addresses import find_daemon, for_client
 from ..interpreter.wire.forms import shown
+from .locations import check_frames
 from .session import Session
 
 EMBEDDED = "local:default"
@@ -24,6 +25,7 @@ def connect(
     strict: bool = False,
     keys: str | os.PathLike[str] | None = None,
     engine: str | None = None,
+    frames: int | None = None,
     name: str = "",
 ) -> Session:
     """See `tensord.connect`."""
@@ -31,18 +33,20 @@ def connect(
         raise MetadataError(f"an address is a string, not {type(address).__name__}")
     if engine is not None:
         check_engine("engine=", engine)
+    lines = check_frames(frames)
     local = devices is not None or engine is not None
     where = address or (EMBEDDED if local else find_address() or EMBEDDED)
     if is_local(where):
         from .embedded.local import connect_local
 
         usual = usual_engine()
-        return Session(connect_local(where, devices, engine=engine, usual=usual, tracing=tracing, strict=strict))
+        local_machine = connect_local(where, devices, engine=engine, usual=usual, tracing=tracing, strict=strict)
+        return Session(local_machine, lines)
     if engine is not None:
         raise MetadataError(f"engine= is for machines of this process: at {where} is a daemon, which has its own")
     if devices is not None:
         raise MetadataError("devices= is for machines of this process: a daemon's are those it was started with")
-    return connect_daemon(for_client(where).text, strict=strict, keys=keys, name=name)
+    return connect_daemon(for_client(where).text, strict=strict, keys=keys, frames=lines, name=name)
 
 
 def find_address() -> str | None:
@@ -83,7 +87,12 @@ def is_local(address: str) -> bool:
 
 
 def connect_daemon(
-    address: str, *, strict: bool = False, keys: str | os.PathLike[str] | None = None, name: str = ""
+    address: str,
+    *,
+    strict: bool = False,
+    keys: str | os.PathLike[str] | None = None,
+    frames: int | None = None,
+    name: str = "",
 ) -> Session:
     """A session on the daemon at that address. ConnectionLost if there is none, or if it refuses us."""
     from .keys import curve_options
@@ -92,6 +101,6 @@ def connect_daemon(
 
     options = {} if address.startswith("ipc://") else curve_options(keys)
     try:
-        return Session(RemoteTransport(address, options, name or program_name(), strict=strict))
+        return Session(RemoteTransport(address, options, name or program_name(), strict=strict), frames)
     except OSError as error:  # out of descriptors, or no such host
         raise ConnectionLost(f"cannot connect to {address}: {error}") from None

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ..interpreter.errors import MetadataError, ProtocolError
 from ..interpreter.wire.forms import shown
 from ..interpreter.wire.messages import Chain, Effect, encode_message
-from .locations import located, user_frame
+from .locations import located
 from .outbox.outbox import Outbox
 
 
@@ -35,7 +35,7 @@ class Effects:
             raise located(MetadataError(f"effect: a callback is a function, not {type(callback).__name__}"))
         known = self._known(chain)
         with self._outbox.lock:
-            location = self._outbox.locations.number(user_frame(1))
+            location = self._outbox.locations.here()
             self._outbox.messages.append(encode_message(Effect(ids, known, callback, 0, location)))
         self._outbox.appended()
 

@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from numpy.typing import ArrayLike, NDArray
 
-from ..interpreter.errors import MetadataError
+from ..interpreter.errors import MetadataError, MetadataTypeError
 from ..interpreter.schema.opdef import OpDef
 from ..interpreter.types.meta import Meta
+from ..interpreter.wire.forms import shown
 from . import calls
 from .answers import Answers
 from .cancellation import Cancellation
@@ -35,6 +36,7 @@ from .names import Names
 from .outbox.outbox import Outbox
 from .random import Random, RandomState
 from .reading import expose
+from .spans import Span
 from .tensor import Tensor
 from .transport.interface import ClosedTransport, Transport
 from .uploads import upload
@@ -47,8 +49,8 @@ if TYPE_CHECKING:
 class Session:
     """A connection to a virtual machine; a context manager. Made by `tensord.connect`."""
 
-    def __init__(self, transport: Transport) -> None:
-        self._outbox = outbox = Outbox(transport)
+    def __init__(self, transport: Transport, frames: int | None = None) -> None:
+        self._outbox = outbox = Outbox(transport, frames)
         self._release = outbox.release  # takes a tensor's id: all that a dying handle does
         self._calls = calls.Calls(outbox)
         self._answers = Answers(outbox)
@@ -207,6 +209,24 @@ class Session:
         """
         return self._outbox.atomic()
 
+    # -- the trace -------------------------------------------------------------------------------------------------
+
+    def span(self, name: str) -> AbstractContextManager[None]:
+        """`with session.span("step 37"):` what is issued inside has that name in the trace; spans may be nested.
+
+        A span is open in the thread, or the asyncio task, that opened it. Opening one costs a microsecond, and the
+        instructions inside cost what they cost outside.
+        """
+        if not isinstance(name, str) or not name:
+            raise located(MetadataTypeError(f"span: expected a name, a string, got {shown(name)}"))
+        return Span(self._outbox.locations.spans, name)
+
+    def trace(self) -> Any:
+        """The trace so far: records of finished and live instructions (`records`), `save(path)`, `graph()`."""
+        from .embedded.traces import trace_of
+
+        return trace_of(self._query("trace"))
+
     # -- the session itself ----------------------------------------------------------------------------------------
 
     @property
@@ -251,12 +271,6 @@ class Session:
         """Counters: instructions, memory, transfers per device and kind, errors, hung kernels. Waits for no result."""
         found: dict[str, Any] = as_lists(self._query("stats"))
         return found
-
-    def trace(self) -> Any:
-        """The trace so far: records of finished and live instructions (`records`), `save(path)`, `graph()`."""
-        from .embedded.traces import trace_of
-
-        return trace_of(self._query("trace"))
 
     @property
     def closed(self) -> bool:

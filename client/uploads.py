@@ -11,7 +11,7 @@ from ..interpreter.errors import metadata_error
 from ..interpreter.types.meta import Meta
 from ..interpreter.wire.frames import name_of
 from ..interpreter.wire.messages import Upload, encode_message
-from .locations import located, user_frame
+from .locations import located
 from .operators import SCALARS
 from .outbox.outbox import Outbox
 
@@ -29,7 +29,7 @@ def upload(outbox: Outbox, values: ArrayLike, home: str, dtype: Any) -> tuple[in
     if meta.nbytes > outbox.transport.inline_work:
         outbox.make_way()
     with outbox.lock:
-        id_, location = outbox.new_id(), outbox.locations.number(user_frame(1))
+        id_, location = outbox.new_id(), outbox.locations.here()
         outbox.messages.append(encode_message(Upload(id_, meta.shape, name_of(meta.dtype), home, array, location)))
     outbox.appended()
     return id_, meta

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...interpreter.errors import ProtocolError
 from ...interpreter.wire.limits import Limits
-from ..locations import describe, user_frame
+from ..locations import user_line
 from ..transport.interface import CLOSED, session_closed
 
 GROUP = Limits().batch  # messages in an atomic group
@@ -30,6 +30,6 @@ class Group(list[list[Any]]):
     def append(self, message: list[Any]) -> None:
         """Add a message. If the group is full, raise ProtocolError at the user's line instead."""
         if len(self) >= GROUP:
-            where = describe(user_frame(2))
-            raise ProtocolError(f"an atomic block holds at most {GROUP} messages; make several of it", location=where)
+            full = f"an atomic block holds at most {GROUP} messages; make several of it"
+            raise ProtocolError(full, location=user_line())
         super().append(message)

@@ -24,10 +24,9 @@ from time import monotonic
 from typing import Any, TypeAlias
 
 from ...interpreter.errors import ConnectionLost, ProtocolError, TensordError
-from ...interpreter.wire.limits import Limits
-from ...interpreter.wire.messages import RELEASE, Atomic, Location, NamedMessage, encode_message
+from ...interpreter.wire.messages import RELEASE, Atomic, NamedMessage, encode_message
 from ..forks import FORKS
-from ..locations import Locations, describe, user_frame
+from ..locations import Locations, located, user_line
 from ..transport.interface import FORKED, ClosedTransport, Reply
 from .batches import Closed, Group
 from .releases import add_releases, releases
@@ -35,7 +34,6 @@ from .releases import add_releases, releases
 BATCH = 256
 GROWTH = 8
 PROMPT = 0.0005  # seconds after which a question no longer counts as asked right after an op
-LONGEST = Limits().text  # characters of a location
 
 # Builds a question from its request number and the number of the user's line.
 Build: TypeAlias = Callable[[int, int], NamedMessage]
@@ -68,12 +66,12 @@ class Outbox:
         "transport",
     )
 
-    def __init__(self, transport: Any) -> None:
+    def __init__(self, transport: Any, frames: int | None = None) -> None:
         self.transport = transport
         self.lock = threading.RLock()
         self.messages: list[list[Any]] = []  # lists, since a release may still be marked on a call
         self.scalars: dict[int, Sequence[bool]] = {}
-        self.locations = Locations(self.lock)
+        self.locations = Locations(self.lock, frames)
         self.ids = 0  # the newest id: they rise and are never reused
         self.heavy = False
         self._released: SimpleQueue[int] = SimpleQueue()  # ids of handles that were dropped
@@ -140,8 +138,8 @@ class Outbox:
             if not self._released.empty():
                 self._add_releases(batch)
             if self.locations.unsent:
-                sites, self.locations.unsent = self.locations.unsent, []
-                batch[:0] = [encode_message(Location(number, text[-LONGEST:])) for number, text in sites]
+                unsent, self.locations.unsent = self.locations.unsent, []
+                batch[:0] = [encode_message(message) for message in unsent]
             if batch:
                 try:
                     self.transport.send(batch)
@@ -226,7 +224,7 @@ class Outbox:
         expects = self._expects or monotonic() - self._left < PROMPT
         with self.lock:
             self.refuse_inside()
-            location = self.locations.number(user_frame(3)) if located else 0
+            location = self.locations.here() if located else 0
             for build in builds:
                 number, reply = self.transport.request()
                 self.messages.append(encode_message(build(number, location)))
@@ -243,11 +241,10 @@ class Outbox:
     def refuse_inside(self) -> None:
         """Raise ProtocolError at the user's line if inside an atomic block; the caller holds the lock."""
         if self._depth:
-            where = describe(user_frame(2))
             raise ProtocolError(
                 "inside atomic() nothing has been sent yet, so nothing can be asked or waited for: "
                 "do that behind the block",
-                location=where,
+                location=user_line(),
             )
 
     def await_reply(self, reply: Reply, timeout: float | None = None) -> Any:
@@ -257,8 +254,7 @@ class Outbox:
         try:
             return reply.result()
         except TensordError as error:
-            if error.location is None:  # the request itself was at fault, not an earlier call
-                error.location = describe(user_frame(1))
+            located(error)  # unless it has a line: then an earlier call was at fault, not the request
             raise
 
     def close(self) -> None:

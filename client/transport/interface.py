@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ...interpreter.errors import ConnectionLost, TensordError
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.messages import Message
-from ..locations import describe, user_frame
+from ..locations import user_line
 
 CLOSED = "the session is closed"
 FORKED = "this session belongs to another process; connect again after a fork"
@@ -130,4 +130,4 @@ class ClosedTransport:
 
 def session_closed(why: str) -> ConnectionLost:
     """The error that a closed session raises, with the user's line."""
-    return ConnectionLost(why, location=describe(user_frame(2)))
+    return ConnectionLost(why, location=user_line())

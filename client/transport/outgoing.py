@@ -14,6 +14,7 @@ import numpy as np
 from ...interpreter.errors import MetadataError
 from ...interpreter.wire.forms import name_own
 from ...interpreter.wire.frames import BATCH, INLINE_ARRAY, MAPPED_ARRAY
+from ...interpreter.wire.locations import line_of
 from ...interpreter.wire.messages import (
     ATOMIC,
     EFFECT,
@@ -129,7 +130,7 @@ class Outgoing:
 
     def _keep_callback(self, effect: Effect) -> Message:
         number = self._new_request()
-        where = self._locations.get(effect.location)
+        where = self._locations.get(line_of(effect.location))
         callback = effect.callback or nothing
         self.effects[number] = SideEffect(callback, effect.chain, effect.request, where)
         return encode_message(effect._replace(callback=None, request=number))

@@ -1,6 +1,7 @@
 """The wire protocol: messages, their encoding and their checks.
 
 - `messages`: declarations of a session's messages; `fields`: the types of their fields
+- `locations`: numbers of locations
 - `forms`: arrays from outside to named messages; `roles`: the ids, request and location in any message
 - `call_arrays`: calls as arrays, for the hot path
 - `frames`: the frames around messages; `codec`: bytes to headers and back; `limits`: limits of sessions and frames

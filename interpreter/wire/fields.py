@@ -14,6 +14,7 @@ from typing import Annotated, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from ..types.meta import MAX_NDIM
+from .locations import DEPTH, LINES, NAME, SPANS
 
 Check: TypeAlias = Callable[[Any], bool]
 
@@ -33,7 +34,7 @@ class Role(Enum):
     WRITTEN = auto()  # new ids, or those of tensors that the message overwrites
     SIGNATURE = auto()  # the number that the message gives to a signature
     REQUEST = auto()  # the number that the answer will name; 0 asks for none
-    LOCATION = auto()  # the number of the line in the user's code; 0 is none
+    LOCATION = auto()  # the number of the line in the user's code, and of the span; 0 is none
 
 
 class Limit(NamedTuple):
@@ -63,6 +64,16 @@ def integer(least: int, role: Role | None = None, limit: Limit | None = None) ->
 def is_natural(value: Any) -> bool:
     """A count, a request or a location: not negative."""
     return type(value) is int and 0 <= value <= LARGEST
+
+
+def is_line(value: Any) -> bool:
+    """A number that fits the low bits of a location."""
+    return type(value) is int and 0 <= value < LINES
+
+
+def is_span(value: Any) -> bool:
+    """A number that fits the bits of a location above the line."""
+    return type(value) is int and 0 < value < SPANS
 
 
 def is_id(value: Any) -> bool:
@@ -142,11 +153,17 @@ def is_texts(value: Any) -> bool:
     return type(value) in SEQUENCES and TEXT.issuperset(map(type, value))
 
 
+def is_path(value: Any) -> bool:
+    """The names of spans, not too many and none too long."""
+    return is_texts(value) and len(value) <= DEPTH and all(len(name) <= NAME for name in value)
+
+
 # -- types of fields ---------------------------------------------------------------------------------------------------
 
 Request: TypeAlias = Annotated[int, integer(0, Role.REQUEST)]
 LocationNumber: TypeAlias = Annotated[int, integer(0, Role.LOCATION)]
-NewLocationNumber: TypeAlias = Annotated[int, integer(0, limit=Limit("locations", "location"))]
+NewLocationNumber: TypeAlias = Annotated[int, Field(is_line, limit=Limit("locations", "location"))]
+NewSpanNumber: TypeAlias = Annotated[int, Field(is_span)]
 SignatureNumber: TypeAlias = Annotated[int, integer(0)]
 NewSignatureNumber: TypeAlias = Annotated[int, integer(0, Role.SIGNATURE, limit=Limit("signatures", "signature"))]
 Generation: TypeAlias = Annotated[int, integer(0)]
@@ -164,6 +181,7 @@ Operands: TypeAlias = Annotated[Sequence[Any], Field(is_operands, Role.USED)]
 
 Text: TypeAlias = Annotated[str, Field(is_text)]
 LocationText: TypeAlias = Annotated[str, Field(is_text, limit=Limit("text", "location"))]
+SpanPath: TypeAlias = Annotated[Sequence[str], Field(is_path)]
 Names: TypeAlias = Annotated[Sequence[str], Field(is_texts)]
 Flag: TypeAlias = Annotated[bool, Field(is_flag)]
 Shape: TypeAlias = Annotated[Sequence[int], Field(is_shape)]

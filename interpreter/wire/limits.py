@@ -35,7 +35,7 @@ class Limits:
     bytes: int = 1 << 62
     signatures: int = 1 << 16
     operands: int = 1 << 20
-    locations: int = 1 << 17
+    locations: int = (1 << 17) - 1
     chains: int = 1024
     names: int = 1 << 16
     segments: int = 128

@@ -34,12 +34,14 @@ from .fields import (
     NewIds,
     NewLocationNumber,
     NewSignatureNumber,
+    NewSpanNumber,
     OneOrMoreIds,
     Operands,
     Payload,
     Request,
     Shape,
     SignatureNumber,
+    SpanPath,
     Targets,
     Text,
     UsedId,
@@ -71,6 +73,7 @@ class MessageKind(IntEnum):
     ATOMIC = 15
     NAMES = 16
     QUERY = 17
+    SPAN = 18
 
 
 # Plain ints for the hot path: an IntEnum member costs several times an int in a comparison.
@@ -92,6 +95,7 @@ RESTART = int(MessageKind.RESTART)
 ATOMIC = int(MessageKind.ATOMIC)
 NAMES = int(MessageKind.NAMES)
 QUERY = int(MessageKind.QUERY)
+SPAN = int(MessageKind.SPAN)
 
 # Kinds that no atomic group may hold: groups, restarts, and requests, since no wait is possible inside a group.
 UNGROUPED = frozenset({ATOMIC, RESTART, FETCH, WAIT, SYNC, QUERY, LOOKUP, NAMES})
@@ -197,6 +201,13 @@ class Location(NamedTuple):
     text: LocationText
 
 
+class Span(NamedTuple):
+    """Give a number to the names of spans that are open, the outermost first; see `locations`."""
+
+    number: NewSpanNumber
+    path: SpanPath
+
+
 class Publish(NamedTuple):
     """Give tensors names."""
 
@@ -275,6 +286,7 @@ NamedMessage: TypeAlias = (
     | Atomic
     | ListNames
     | Query
+    | Span
 )
 
 DECLARATIONS: dict[MessageKind, type[NamedMessage]] = {
@@ -296,6 +308,7 @@ DECLARATIONS: dict[MessageKind, type[NamedMessage]] = {
     MessageKind.ATOMIC: Atomic,
     MessageKind.NAMES: ListNames,
     MessageKind.QUERY: Query,
+    MessageKind.SPAN: Span,
 }
 
 _PAYLOAD = Upload._fields.index("payload") + 1

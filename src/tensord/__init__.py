@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         QuotaError,
         TensordError,
     )
+    from .vm.tracing.analysis.trace import Trace
 
 __version__ = "0.1.0"
 
@@ -42,10 +43,11 @@ __all__ = [
     "Session",
     "Tensor",
     "TensordError",
+    "Trace",
     "connect",
 ]
 
-_HOMES = {"Session": "client.session", "Tensor": "client.tensor"}
+_HOMES = {"Session": "client.session", "Tensor": "client.tensor", "Trace": "vm.tracing.analysis.trace"}
 _MODULES = {"array_api": "array_api", "handlers": "client.handlers"}
 
 
@@ -57,13 +59,16 @@ def connect(
     strict: bool = False,
     keys: str | PathLike[str] | None = None,
     engine: Literal["vm", "serial"] | None = None,
+    frames: int | None = None,
 ) -> Session:
     """A session on a virtual machine: a daemon's, or one in this process.
 
     `address`: "ipc:///path" or "tcp://host:port" of a daemon (`tensord serve`); "local" for a machine of its own in this
     process, "local:NAME" to share one within the process. Without an address: $TENSORD_ADDRESS, else the daemon that
     runs here, else "local:default". `strict`: an op whose operand is not on its device raises instead of moving it.
-    `keys`: for tcp, the client's key file or its directory (see `tensord keygen`), by default $TENSORD_KEYS.
+    `keys`: for tcp, the client's key file or its directory (see `tensord keygen`), by default $TENSORD_KEYS. `frames`:
+    how many lines of the program errors and traces name for each call, by default $TENSORD_FRAMES, else the line of the
+    call, with up to three of its callers if that line is in a library.
 
     For machines in this process only, and without an address they mean one: `devices`, names ("cpu:0", "sim:0",
     "cuda:0") or tables of a name and options; the first is the default, ["cpu:0"] if none are given. `tracing=False`
@@ -74,7 +79,7 @@ def connect(
     """
     from .client.connect import connect as make
 
-    return make(address, devices=devices, tracing=tracing, strict=strict, keys=keys, engine=engine)
+    return make(address, devices=devices, tracing=tracing, strict=strict, keys=keys, engine=engine, frames=frames)
 
 
 def __getattr__(name: str) -> Any:

@@ -27,7 +27,7 @@ def test_a_number_taken_over_between_look_up_and_append_is_noticed(session, monk
     monkeypatch.setattr(signatures, "KNOWN", 8)
     x, y = session.asarray([3.0]), session.asarray([5.0])
     assert (x + y).item() == 8.0
-    number = Locations.number
+    number = Locations.site
     pending = [True]
 
     def interfere(locations, frame):
@@ -37,7 +37,7 @@ def test_a_number_taken_over_between_look_up_and_append_is_noticed(session, monk
                 session.call(name, [x, y])
         return number(locations, frame)
 
-    monkeypatch.setattr(Locations, "number", interfere)
+    monkeypatch.setattr(Locations, "site", interfere)
     assert (x + y).item() == 8.0
     assert not pending
 

@@ -36,6 +36,7 @@ from tensord.interpreter.wire.messages import (
     Release,
     Restart,
     Signature,
+    Span,
     Sync,
     ToDevice,
     Unpublish,
@@ -135,6 +136,7 @@ class Writer:
             self.effect,
             self.chain,
             self.location,
+            self.span,
             self.publish,
             self.lookup,
             self.unpublish,
@@ -327,6 +329,10 @@ class Writer:
     def location(self, client: Client) -> Location:  # noqa: ARG002 - as the others
         """A location."""
         return Location(self.rnd.randint(0, 3), f"fuzz.py:{self.rnd.randint(1, 9)}")
+
+    def span(self, client: Client) -> Span:  # noqa: ARG002 - as the others
+        """The names of open spans."""
+        return Span(self.rnd.randint(1, 3), ["step"] * self.rnd.randint(0, 3))
 
     def publish(self, client: Client) -> Publish:
         """Names for tensors."""

@@ -18,6 +18,7 @@ from tensord.vm.engine import Engine
 from tensord.vm.model.session import VmSession
 from tensord.vm.reporting.invariants import violations
 from tensord.vm.tracing.analysis.trace import Trace
+from tensord.vm.tracing.flat import Place
 
 from .steps import Encoder, Program, Step
 from .streams import ModelCpu, ModelSim, ModelStream, Steering
@@ -211,9 +212,9 @@ class Machine:
         """Records as the virtual machine makes them."""
         engine = self.engine
 
-        def where(session: int, location: int) -> str:
+        def where(session: int, location: int) -> Place:
             found = engine.directory.sessions.get(session)
-            return (found.where(location) if found is not None else None) or ""
+            return Place() if found is None else Place(found.where(location) or "", found.span(location))
 
         records = engine.ring.records(where) + engine.ring.live_records(engine.live.values(), where)
         return Trace(

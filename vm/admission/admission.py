@@ -33,6 +33,7 @@ from ...interpreter.wire.messages import (
     Release,
     Restart,
     Signature,
+    Span,
     Sync,
     ToDevice,
     Unpublish,
@@ -90,6 +91,7 @@ class Admission:
             Chain: self.chain,
             Signature: self.signature,
             Location: self.location,
+            Span: self.span,
             Publish: self.publish,
             Lookup: self.lookup,
             Unpublish: self.unpublish,
@@ -200,6 +202,10 @@ class Admission:
     def location(self, session: VmSession, message: Location) -> None:
         """Keep a location under its number."""
         session.locations[message.number] = message.text
+
+    def span(self, session: VmSession, message: Span) -> None:
+        """Keep the names of open spans under their number."""
+        session.spans[message.number] = tuple(message.path)
 
     # -- names -----------------------------------------------------------------------------------------------------
 

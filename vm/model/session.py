@@ -1,4 +1,4 @@
-"""One client's side of the engine: its ids, signatures, locations, requests, cancellation, flow control."""
+"""One client's side of the engine: its ids, signatures, locations, spans, requests, cancellation, flow control."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ...interpreter.errors import TensordError
 from ...interpreter.wire.limits import Limits
+from ...interpreter.wire.locations import line_of, span_of
 from ...streams.stream import Stream
 from .account import Account
 
@@ -48,6 +49,7 @@ class VmSession:
         "plans",
         "queues",
         "reply",
+        "spans",
         "strict",
         "tensors",
     )
@@ -63,6 +65,7 @@ class VmSession:
         self.plans: dict[int, Plan | TensordError] = {}
         self.operands = 0  # of all plans
         self.locations: dict[int, str] = {}
+        self.spans: dict[int, tuple[str, ...]] = {}
         self.live: dict[int, Instruction] = {}
         self.barrier: Instruction | None = None  # the latest live Barrier over the whole session
         self.moves: dict[Instruction, None] = {}  # live transfers that it asked for
@@ -78,6 +81,10 @@ class VmSession:
     def where(self, location: int) -> str | None:
         """The user's line behind a location number; None for one that was never sent."""
         try:
-            return self.locations.get(location)
+            return self.locations.get(line_of(location))
         except TypeError:  # from a damaged message that ran before this field was checked
             return None
+
+    def span(self, location: int) -> tuple[str, ...]:
+        """The names of the spans behind a location number, the outermost first."""
+        return self.spans.get(span_of(location), ())

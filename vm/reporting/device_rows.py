@@ -58,7 +58,7 @@ def _running(engine: Engine, task: Any, since: int, where: Where) -> dict[str, A
         "op": task.label,
         "seconds": max(0, engine.scheduler.clock() - since) / 1e9,
         "session": author.id if author is not None else 0,
-        "location": where(author.id, task.location) if author is not None else "",
+        "location": where(author.id, task.location).line if author is not None else "",
     }
 
 

@@ -119,4 +119,4 @@ def row(one: Held, names: dict[Storage, list[str]], where: Where) -> Holding:
 def maker_of(storage: Storage, where: Where) -> tuple[int, str]:
     """The session that made the storage, and the line of its program; 0 and "" if unknown."""
     session = 0 if storage.account is None else storage.account.session
-    return session, where(session, storage.location) if storage.location else ""
+    return session, where(session, storage.location).line if storage.location else ""

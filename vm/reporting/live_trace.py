@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from ...interpreter.wire.locations import line_of
 from ..tracing.flat import ERASED, IMMEDIATE, SIGNATURE, TRAIT, Where
 from ..tracing.record import Holding
 from ..tracing.ring import flatten
@@ -90,7 +91,8 @@ def _later(entries: deque[tuple[Any, ...]], since: int) -> Iterable[tuple[Any, .
 
 
 class _Texts:
-    """What many entries share is sent once, in front of the first: locations, and signatures, which get numbers."""
+    """What many entries share is sent once, in front of the first: lines, names of spans, and
+    signatures, which get numbers."""
 
     def __init__(self, where: Where) -> None:
         self._where = where
@@ -98,14 +100,9 @@ class _Texts:
         self._signatures: dict[tuple[Any, ...], int] = {}
 
     def with_texts(self, entry: tuple[Any, ...]) -> Iterator[Entry]:
-        """The entry, preceded by its location and its signature if those were not sent before."""
+        """The entry, preceded by its line, the names of its spans and its signature if these were not sent before."""
         short = len(entry) == IMMEDIATE
-        place = (entry[1][0], entry[7]) if short else (entry[15], entry[16])
-        if place not in self._places:
-            self._places.add(place)
-            text = self._where(*place)
-            if text:
-                yield (*place, text)
+        yield from self._place(*((entry[1][0], entry[7]) if short else (entry[15], entry[16])))
         signature = entry[1][TRAIT] if short else entry[SIGNATURE]
         number = self._signatures.get(signature)
         if number is None:
@@ -115,6 +112,15 @@ class _Texts:
             yield (entry[0], (*entry[1][:TRAIT], number), *entry[2:])
         else:
             yield from _in_pieces((*entry[:SIGNATURE], number, *entry[SIGNATURE + 1 :]))
+
+    def _place(self, session: int, location: int) -> Iterator[Entry]:
+        line = line_of(location)
+        for field, part in enumerate((line, location - line)):
+            if part and (session, part) not in self._places:
+                self._places.add((session, part))
+                text = self._where(session, location)[field]
+                if text:
+                    yield (session, part, text)
 
 
 def _in_pieces(entry: tuple[Any, ...]) -> Iterator[Entry]:

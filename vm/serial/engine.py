@@ -41,6 +41,7 @@ from ...interpreter.wire.messages import (
     Query,
     Release,
     Restart,
+    Span,
     Sync,
     ToDevice,
     Unpublish,
@@ -106,6 +107,7 @@ class SerialEngine:
             Chain: self.chain,
             SignatureMessage: self.signature,
             Location: self.location,
+            Span: lambda _session, _message: None,  # there is no trace
             Publish: self.publish,
             Lookup: self.lookup,
             Unpublish: self.unpublish,
@@ -287,7 +289,7 @@ class SerialEngine:
         error = error.reraisable()
         error.instruction = self.ids
         error.op = error.op or (what if isinstance(what, str) else what.op.name)
-        error.location = session.locations.get(location)
+        error.location = session.where(location)
         if not isinstance(error, CancelledError):
             self.tell(session, error)
         for id_, meta in itertools.zip_longest(outputs, metas[: len(outputs)]):

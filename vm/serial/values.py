@@ -14,6 +14,7 @@ from ...interpreter.schema.opdef import FrozenAttributes, OpDef, OutputMetas
 from ...interpreter.schema.promotion import check_scalars
 from ...interpreter.schema.targets import check_targets
 from ...interpreter.types.meta import Meta, OperandMeta
+from ...interpreter.wire.locations import line_of
 from ...interpreter.wire.messages import decode_meta
 from ..model.session import ReplySink
 
@@ -93,6 +94,10 @@ class SerialSession:
         self.cancelled: TensordError | None = None
         self.errors = 0
 
+    def where(self, location: int) -> str | None:
+        """The user's line behind a location number; None for one that was never sent."""
+        return self.locations.get(line_of(location))
+
     def answer(self, request: int, value: Value) -> None:
         """Reply with the value, or with the first of its errors."""
         self.reply(request, value.array, None if value.array is not None else value.first)
@@ -128,7 +133,7 @@ def describe(
     session: SerialSession, error: BaseException, op: str, attributes: FrozenAttributes, location: int, number: int
 ) -> TensordError:
     """The exception of a kernel or a callback as an error with op, location and number."""
-    where = session.locations.get(location)
+    where = session.where(location)
     if isinstance(error, TensordError):
         error.op, error.location = error.op or op, error.location or where
         error.instruction = error.instruction or number
@@ -145,7 +150,7 @@ def describe(
 def denial(session: SerialSession, error: TensordError, location: int, what: str) -> Value:
     """The answer to a request that cannot be met."""
     error = error.reraisable()
-    error.op, error.location = error.op or what, error.location or session.locations.get(location)
+    error.op, error.location = error.op or what, error.location or session.where(location)
     return Value(None, (error,))
 
 

@@ -11,7 +11,7 @@ it reads and writes, has that meta in its place.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from ...interpreter.opcodes import Opcode
 from .record import EdgeRecord, Kind, MetaRecord, OperandRecord, Record
@@ -26,8 +26,15 @@ HELD = ("", "memory", "fairness", "memory, fairness")  # by the bits of `Instruc
 
 Metas: TypeAlias = tuple[MetaRecord, ...]
 
-# (session, location number) -> the user's line, "" if unknown
-Where = Callable[[int, int], str]
+
+class Place(NamedTuple):
+    """Where an instruction was issued: the user's line, "" if unknown, and the names of the open spans."""
+
+    line: str = ""
+    span: tuple[str, ...] = ()
+
+
+Where: TypeAlias = Callable[[int, int], Place]  # (session, location number)
 
 
 def inflate(entry: Sequence[Any], where: Where) -> Record:
@@ -40,6 +47,7 @@ def inflate(entry: Sequence[Any], where: Where) -> Record:
     nbytes, author, location, error, signature, used, held = rest
     received, ready, dispatched, started, finished = times
     inputs, outputs, attributes, work = described(signature, kinds)
+    place = where(author, location)
     return Record(
         id_,
         session,
@@ -58,8 +66,9 @@ def inflate(entry: Sequence[Any], where: Where) -> Record:
         started,
         finished,
         nbytes,
-        where(author, location),
+        place.line,
         error,
+        place.span,
         inputs,
         outputs,
         attributes,
@@ -77,6 +86,7 @@ def inflate_immediate(entry: Sequence[Any], where: Where) -> Record:
     id_, traits, copies, erased, received, started, finished, location, size = entry
     session, opcode, op, device, kinds, signature = traits
     ids, versions = copies[::2], copies[1::2]
+    place = where(session, location)
     inputs, outputs, attributes, work = described(signature, kinds)
     computes = opcode == Opcode.CALL
     return Record(
@@ -97,8 +107,9 @@ def inflate_immediate(entry: Sequence[Any], where: Where) -> Record:
         started,
         finished,
         0 if computes else size,
-        where(session, location),
+        place.line,
         "",
+        place.span,
         inputs,
         outputs,
         attributes,

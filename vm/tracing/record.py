@@ -70,6 +70,7 @@ class Record(NamedTuple):
     nbytes: int  # bytes moved by a transfer or an access, 0 for kernels
     location: str  # "file:line in function", empty if unknown
     error: str  # "Type: message", empty if none
+    span: tuple[str, ...] = ()  # the names of the spans that it was issued in, the outermost first
     inputs: tuple[MetaRecord, ...] = ()  # what the kernel was given, in its order
     outputs: tuple[MetaRecord, ...] = ()
     attributes: str = ""  # "axis=0, keepdims=True": those that have not their defaults

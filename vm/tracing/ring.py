@@ -90,7 +90,7 @@ def signature_of(i: Instruction) -> Signature | PlainMeta:
         return plan.signature
     if plan is None and i.traits.copies and i.outputs:
         return plain(i.outputs[0].tensor.meta)
-    inputs = tuple([plain(v.tensor.meta) if type(v) is Binding else plain(type(v)) for v in i.inputs])
+    inputs = tuple([plain(v.tensor.meta if isinstance(v, Binding) else type(v)) for v in i.inputs])
     outputs = tuple([plain(binding.tensor.meta) for binding in i.outputs])
     if plan is not None:
         return inputs, outputs, plan.signature[2], plan.signature[3]

@@ -20,7 +20,8 @@ def everything(session: Session) -> None:
     y = (x @ x.T + 1)[0:1]
     session.call("sum", [x], {"axis": (0, 1), "keepdims": True})
     session.call("arange", [], {"start": 0.5, "stop": 4})
-    x[0] = 2.5
+    with session.span("a part"):
+        x[0] = 2.5
     x += x
     session.call("unique_values", [y])[0].to_device("sim:0").wait()
     session.publish({"x": x})

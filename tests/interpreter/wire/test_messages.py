@@ -33,6 +33,7 @@ from tensord.interpreter.wire.messages import (
     Release,
     Restart,
     Signature,
+    Span,
     Sync,
     ToDevice,
     Unpublish,
@@ -65,6 +66,7 @@ EXAMPLES: list[tuple[NamedMessage, list[int], list[int], int, int]] = [
     (Atomic([[CALL, 9, (1,), (3,), 0, 70], encode_message(ToDevice(3, 4, "cpu:0", 70))]), [1, 3], [3, 4], 0, 0),
     (ListNames(60), [], [], 60, 0),
     (Query("stats", (1,), 60), [], [], 60, 0),
+    (Span(9, ("epoch 1", "step 37")), [], [], 0, 0),
 ]
 IDS = [type(row[0]).__name__ for row in EXAMPLES]
 

@@ -26,6 +26,7 @@ from tensord.streams.sim import SimOptions
 from tensord.vm.admission import accesses, exports
 from tensord.vm.engine import Engine
 from tensord.vm.tracing.analysis.trace import Trace
+from tensord.vm.tracing.flat import Place
 from tests.model import scheduler
 from tests.model.check import check_seed
 from tests.model.streams import ModelCpu, ModelSim, Steering
@@ -82,7 +83,7 @@ class Daemon(Bare):
 
 def trace_of(engine: Engine) -> Trace:
     """Everything that the engine has recorded."""
-    records = engine.ring.records(lambda _session, _location: "")
+    records = engine.ring.records(lambda _session, _location: Place())
     return Trace(records, devices=tuple(engine.devices), dropped=engine.scheduler.retired - len(engine.ring.entries))
 
 

@@ -36,6 +36,7 @@ from tensord.interpreter.wire.messages import (
     Release,
     Restart,
     Signature,
+    Span,
     Sync,
     ToDevice,
     Unpublish,
@@ -66,6 +67,8 @@ FITTING: dict[Any, tuple[str, ...]] = {
     fields.Request: (),
     fields.LocationNumber: (),
     fields.NewLocationNumber: (),
+    fields.NewSpanNumber: (),
+    fields.SpanPath: ("[]",),
     fields.SignatureNumber: (),
     fields.NewSignatureNumber: (),
     fields.Generation: (),
@@ -117,6 +120,7 @@ def well_formed(tensor: int, signature: int, chain: int) -> dict[type[NamedMessa
         Atomic([encode_message(Release((tensor,)))]),
         ListNames(REQUEST),
         Query("stats", (), REQUEST),
+        Span(1, ("other",)),
     ]
     return {type(message): message for message in messages}
 
@@ -161,6 +165,7 @@ class Scene:
             {**session.plans, self.signature: None},
             dict(session.chains),
             dict(session.locations),
+            dict(session.spans),
             (dict(engine.directory.names), engine.residency.copies - len(session.tensors)),
             (session.cancelled, session.generation, session.account.bytes, session.payload),
         )

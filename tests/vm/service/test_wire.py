@@ -31,6 +31,7 @@ from .raw_client import (
     RESTART,
     SEGMENT,
     SIGNATURE,
+    SPAN,
     SYNC,
     TO_DEVICE,
     UNPUBLISH,
@@ -276,6 +277,19 @@ def test_wait_tells_metas_and_devices_and_to_device_moves(client: RawClient) -> 
     assert client.ask(WAIT, [id_, moved], ..., 0) == [[PAIR, "cpu:0"], [PAIR, "sim:0"]]
     assert client.query("residency", moved) == {"cpu:0": "valid", "sim:0": "valid"}
     assert client.fetch(moved).tolist() == [1.0, 2.0]
+
+
+def test_a_location_is_a_line_and_a_span(client: RawClient) -> None:
+    client.batch([LOCATION, 7, "model.py:12 in step"])
+    client.batch([SPAN, 3, ["epoch 1", "step 37"]])
+    id_ = client.upload([1.0, 2.0])
+    client.call(client.signature("add", PAIR, PAIR), id_, id_, location=7 + (3 << 17))
+    client.ask(SYNC, ..., 0)
+    entries = [entry for entry in client.query("trace") if isinstance(entry, list)]
+    (added,) = [entry for entry in entries if len(entry) == 9 and entry[1][:3:2] == [client.session, "add"]]
+    assert added[7] == 7 + (3 << 17)
+    assert [client.session, 7, "model.py:12 in step"] in entries
+    assert [client.session, 3 << 17, ["epoch 1", "step 37"]] in entries
 
 
 # -- errors ------------------------------------------------------------------------------------------------------------

@@ -77,11 +77,11 @@ def header(devices: Iterable[str], records: int, dropped: int, before: int, base
 
 def plain(record: Record) -> list[object]:
     """The line of a record."""
-    return [_writable(field) if isinstance(field, str) else field for field in record]
+    return [_plain(field) for field in record]
 
 
 def _plain(field: object) -> object:
-    if isinstance(field, tuple):
+    if isinstance(field, tuple) and field and isinstance(field[0], str):
         return [_writable(name) for name in field]
     return _writable(field) if isinstance(field, str) else field
 
@@ -252,6 +252,10 @@ def _edge(value: object) -> EdgeRecord:
     return EdgeRecord(_integer("source", source), _one_of("reason", reason, _REASONS), _integer("copy", copy), elided)
 
 
+def _names(name: str, value: object) -> tuple[str, ...]:
+    return tuple(_text(name, item) for item in _array(name, value))
+
+
 def _metas(name: str, value: object) -> tuple[MetaRecord, ...]:
     return tuple(_meta(item) for item in _array(name, value))
 
@@ -310,4 +314,4 @@ _FIELDS: dict[str, Callable[[str, object], object]] = {
     if name in {"opcode", "op", "status", "device", "stream", "location", "error", "attributes"}
     else _integer
     for name in Record._fields
-} | {"operands": _operands, "edges": _edges, "inputs": _metas, "outputs": _metas, "held": _held}
+} | {"operands": _operands, "edges": _edges, "span": _names, "inputs": _metas, "outputs": _metas, "held": _held}

@@ -58,14 +58,9 @@ def ran(record: Record) -> int:
     return max(0, record.finished - record.started) if record.started and record.finished else 0
 
 
-def span_of(record: Record) -> tuple[str, ...]:
-    """The names of the spans that it was issued in, the outermost first."""
-    return tuple(getattr(record, "span", ()))
-
-
 def in_span(record: Record, wanted: str) -> bool:
     """Was it issued in a span of that name, or at that path?"""
-    names = span_of(record)
+    names = record.span
     return wanted in names or any("/".join(names[:depth]) == wanted for depth in range(2, len(names) + 1))
 
 

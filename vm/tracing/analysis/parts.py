@@ -1,9 +1,10 @@
 """From the slices of a snapshot, as a machine sends them, to a trace. The other end of `picture`.
 
-The kind of an entry follows from its length: the long or the short form of a record (see `flat`), a location (session,
-number, text), a signature, which has the number of its place among the signatures, more edges of the instruction before
-(id, flat edges), or a `Holding`. The head is a dict. An instruction that retired while the picture was handed out may
-have two entries; the one with its end counts.
+The kind of an entry follows from its length: the long or the short form of a record (see `flat`), a line
+(session, number, text), the names of spans (session, number, names) with a number above those of lines, a signature,
+which has the number of its place among the signatures, more edges of the instruction before (id, flat edges), or a
+`Holding`. The head is a dict. An instruction that retired while the picture was handed out may have two entries; the
+one with its end counts.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ....interpreter.errors import ProtocolError
-from ..flat import IMMEDIATE, LONG, SIGNATURE, TRAIT, inflate
+from ....interpreter.wire.locations import line_of
+from ..flat import IMMEDIATE, LONG, SIGNATURE, TRAIT, Place, inflate
 from ..record import Holding, Record
 from .trace import Memory, Trace
 
@@ -64,7 +66,8 @@ def read_parts(parts: Iterable[Sequence[Any]]) -> Picture:
 
 def _read(parts: Iterable[Sequence[Any]]) -> Picture:
     head: Mapping[str, Any] = {}
-    texts: dict[tuple[int, int], str] = {}
+    lines: dict[tuple[int, int], str] = {}
+    spans: dict[tuple[int, int], tuple[str, ...]] = {}
     signatures: list[Any] = []
     holdings: list[Holding] = []
     entries: dict[int, Sequence[Any]] = {}
@@ -72,8 +75,10 @@ def _read(parts: Iterable[Sequence[Any]]) -> Picture:
     for entry in (entry for part in parts for entry in part):
         if isinstance(entry, Mapping):
             head = entry
+        elif len(entry) == 3 and line_of(entry[1]):
+            lines[entry[0], entry[1]] = str(entry[2])
         elif len(entry) == 3:
-            texts[entry[0], entry[1]] = str(entry[2])
+            spans[entry[0], entry[1]] = tuple(map(str, entry[2]))
         elif len(entry) == 1:
             signatures.append(entry[0])
         elif len(entry) == 2:
@@ -85,10 +90,13 @@ def _read(parts: Iterable[Sequence[Any]]) -> Picture:
             more[entry[0]] = []
         else:
             raise ValueError(f"an entry of {len(entry)} fields")
-    records = [
-        inflate(_with_signature(_whole(entry, more[id_]), signatures), lambda *place: texts.get(place, ""))
-        for id_, entry in entries.items()
-    ]
+
+    def where(session: int, location: int) -> Place:
+        line = line_of(location)
+        return Place(lines.get((session, line), ""), spans.get((session, location - line), ()))
+
+    whole = {id_: _with_signature(_whole(entry, more[id_]), signatures) for id_, entry in entries.items()}
+    records = [inflate(entry, where) for entry in whole.values()]
     devices = tuple(str(device) for device in head["devices"])
     taken, tick, since, retired, capacity = (int(head[name]) for name in _COUNTS)
     used = {str(device): int(nbytes) for device, nbytes in head["used"].items()}

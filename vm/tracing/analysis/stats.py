@@ -19,7 +19,7 @@ from operator import attrgetter
 
 from ....interpreter.opcodes import traits_of
 from ..record import Record
-from .filter import ran, span_of
+from .filter import ran
 from .stream_order import StreamOrder
 from .text import place
 from .trace import Trace
@@ -85,7 +85,7 @@ def stats(trace: Trace, records: Sequence[Record]) -> Stats:
 
 def span_paths(record: Record) -> list[str]:
     """The path of each span that it was issued in."""
-    names = span_of(record)
+    names = record.span
     return ["/".join(names[: depth + 1]) for depth in range(len(names))]
 
 

@@ -12,6 +12,10 @@ from ..record import Holding, Record, times
 from .text import plural
 
 if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    from numpy.typing import NDArray
+
     from .graph import Graph
     from .verify import Problem
 
@@ -22,7 +26,9 @@ class Selection(TypedDict, total=False):
     session: int | None
     ids: Iterable[int]
     around: int | None
-    depth: int
+    upstream: int | None
+    downstream: int | None
+    depth: int | None
     first: int | None
     last: int | None
     releases: bool
@@ -129,6 +135,18 @@ class Trace:
 
         return read_parts(parts).trace()
 
+    def to_numpy(self) -> NDArray[np.void]:
+        """The records as a structured array, a row each, in their order: see `columns` for its fields."""
+        from .columns import to_numpy
+
+        return to_numpy(self.records)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The same as a DataFrame. Raises ImportError, saying what to do, without pandas."""
+        from .columns import to_pandas
+
+        return to_pandas(self.records)
+
     def graph(self) -> Graph:
         """The logical DAG, for people."""
         from .graph import build
@@ -136,14 +154,15 @@ class Trace:
         return build(self)
 
     def dag(self, format: str = "dot", **selection: Unpack[Selection]) -> str:  # noqa: A002 - as on the command line
-        """The DAG, or what `selection` leaves of it (see `Graph.select`), as "dot", "mermaid" or "json". Raises
-        ValueError for another format, ProtocolError for an unknown id or session."""
-        from .graph_export import to_dot, to_json, to_mermaid
+        """The DAG, or what `selection` leaves of it (see `Graph.select`), as "dot", "mermaid", "html" or "json". Chains
+        of a large one are folded. Raises ValueError for another format, ProtocolError for an unknown id or session."""
+        from .graph_export import to_json
+        from .pictures import WRITERS, picture_of
 
-        writers = {"dot": to_dot, "mermaid": to_mermaid, "json": to_json}
-        if format not in writers:
-            raise ValueError(f"the format {format!r} is not one of {', '.join(writers)}")
-        return writers[format](self.graph().select(**selection))
+        if format not in {*WRITERS, "json"}:
+            raise ValueError(f"the format {format!r} is not one of {', '.join(WRITERS)}, json")
+        graph = self.graph().select(**selection)
+        return to_json(graph) if format == "json" else WRITERS[format](picture_of(graph))
 
     def timeline(self, path: str | Path) -> None:
         """Write a timeline that https://ui.perfetto.dev opens, whole or not at all; raises OSError."""

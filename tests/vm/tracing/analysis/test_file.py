@@ -102,6 +102,16 @@ class TestRoundTrip:
         loaded = Trace.load(path)
         assert (loaded.records, loaded.memory, loaded.before) == ((record(1, started=5),), Memory(), 0)
 
+    @pytest.mark.parametrize("version", [2, 3])
+    def test_files_up_to_version_3_lack_spans(self, path, version):
+        path.write_bytes(signed([old_header(version), list(record(1, location="a.py:1 in f"))[:OLD]]))
+        (loaded,) = Trace.load(path).records
+        assert (loaded.location, loaded.span) == ("a.py:1 in f", ())
+
+    def test_a_span_that_is_not_text_is_saved_as_something_readable(self, path):
+        Trace([record(1, span=("a", "caf\udce9"))]).save(path)
+        assert Trace.load(path).records[0].span == ("a", "caf\\udce9")
+
     def test_fields_may_be_left_out_or_come_in_another_order(self, path):
         names = ["work", *Record._fields[:OLD]]
         fields = [5, *list(record(1, started=5))[:OLD]]
@@ -196,7 +206,7 @@ class TestHostileFiles:
     @pytest.mark.parametrize(
         ("name", "value", "match"),
         [
-            ("operands", [[7, "both", 0]], "kind is 'both', not one of const, mut, mut2"),
+            ("operands", [[7, "both", 0]], "kind is 'both', not one of const, freed, mut, mut2"),
             ("operands", [[7, ["mut"], 0]], "kind is an array, not a string"),
             ("operands", [["7", "mut", 0]], "copy is '7', not an integer"),
             ("edges", [[1, "RAW", 7, 0]], "elided is 0, not true or false"),
@@ -208,6 +218,8 @@ class TestHostileFiles:
             ("held", "money", "held is 'money', not one of"),
             ("op", 12, "op is 12, not a string"),
             ("id", "x" * 1000, "id is 'x{40}', not an integer"),
+            ("span", "step", "span is 'step', not an array"),
+            ("span", ["step", 7], "span is 7, not a string"),
         ],
     )
     def test_parts_of_fields_are_checked(self, path, name, value, match):
@@ -265,7 +277,7 @@ class TestFromPython:
         assert trace.dag().startswith("digraph")
         assert trace.dag("mermaid", around=5).startswith("flowchart")
         assert [node["id"] for node in json.loads(trace.dag(format="json", ids=[5, 7]))["nodes"]] == [5, 7]
-        with pytest.raises(ValueError, match="'png' is not one of dot, mermaid, json"):
+        with pytest.raises(ValueError, match="'png' is not one of dot, mermaid, html, json"):
             trace.dag("png")
 
     def test_timeline_writes_a_file(self, path):

@@ -16,7 +16,7 @@ from tensord.vm.reporting.live_trace import SLICE, trace_parts
 from tensord.vm.reporting.locations import Places
 from tensord.vm.tracing.analysis.parts import read_parts
 from tensord.vm.tracing.analysis.trace import Trace
-from tensord.vm.tracing.flat import LONG
+from tensord.vm.tracing.flat import LONG, Place
 
 
 @pytest.fixture
@@ -114,18 +114,18 @@ def test_lines_of_ended_sessions_are_known_while_their_records_are(make_session,
 
 def test_the_tables_of_ended_sessions_are_bounded(machine):
     def ended(id_: int, text: str) -> Any:
-        return SimpleNamespace(id=id_, locations={1: text})
+        return SimpleNamespace(id=id_, locations={1: text}, spans={})
 
     where = Places(machine.engine)
     for number in range(1000, 1000 + 2 * locations.ENDED):
         where.ended(ended(number, "here"))
-    known = [number for number in range(1000, 1000 + 2 * locations.ENDED) if where(number, 1)]
+    known = [number for number in range(1000, 1000 + 2 * locations.ENDED) if where(number, 1).line]
     assert known == list(range(1000 + locations.ENDED, 1000 + 2 * locations.ENDED))
     where.ended(ended(5000, "x" * (locations.TEXT + 1)))
-    assert where(5000, 1) == ""
+    assert where(5000, 1) == Place()
     where.ended(ended(5001, "x" * locations.TEXT))
-    assert where(5001, 1)
-    assert not where(known[-1], 1)
+    assert where(5001, 1).line
+    assert not where(known[-1], 1).line
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,7 @@ def record(
         "nbytes": 0,
         "location": "",
         "error": "",
+        "span": (),
     }
     return Record(**(defaults | fields))
 

@@ -1,0 +1,117 @@
+"""Whose code a frame runs, and which frames say where a call came from.
+
+A file of code belongs to this package, to what is installed (Python's own library and site-packages), or to the user's
+program. Frames are found by walking outwards from one of this package's own, never by counting: a call may come from a
+function in C with no Python frame below it, so the walk may find none. That is no error: a location is then empty.
+
+The nearest frame outside this package is where the call was made. Where that is installed code, which the user did not
+write, its callers matter: they are followed to the first line of the program, which is always shown.
+"""
+
+from __future__ import annotations
+
+import os
+from enum import IntEnum, auto
+from pathlib import Path
+from types import FrameType
+
+from ..interpreter.wire.limits import Limits
+
+ARROW = " <- "  # from a line to the line that called it
+LONGEST = Limits().text  # characters of a location
+FURTHEST = 100  # frames that are looked at for a line of the program
+FILES = 1 << 14  # whose owners are remembered: each cell of a notebook is a file
+
+_HERE = "client" + os.sep + "frames.py"
+_ROOT = (lambda: None).__code__.co_filename.removesuffix(_HERE)
+_LIBRARY = str(Path(os.__file__).parent) + os.sep
+_INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
+_GENERATED = ("<frozen ", "<__array_function__ ")  # the import system, and what NumPy puts in front of its functions
+
+
+class Owner(IntEnum):
+    """Whose code it is."""
+
+    PACKAGE = auto()
+    INSTALLED = auto()
+    PROGRAM = auto()
+
+
+class _Owners(dict[str, Owner]):
+    """File name -> owner."""
+
+    def __missing__(self, file: str) -> Owner:
+        if len(self) >= FILES:
+            self.clear()
+        self[file] = owner = owner_of(file)
+        return owner
+
+
+OWNERS = _Owners()
+
+
+def owner_of(file: str) -> Owner:
+    """Whose code the file of that name, as code objects have it, holds."""
+    if file.startswith(_ROOT):
+        return Owner.PACKAGE
+    return Owner.PROGRAM if shorter(file) == file and not file.startswith(_GENERATED) else Owner.INSTALLED
+
+
+def shorter(file: str) -> str:
+    """The name of an installed file as its package has it: "sklearn/base.py", "asyncio/events.py"."""
+    for folder in _INSTALLED:
+        if folder in file:
+            return file.rpartition(folder)[2]
+    return file.removeprefix(_LIBRARY)
+
+
+def outside(frame: FrameType | None) -> FrameType | None:
+    """That frame, or the nearest one outwards that is not of this package; None if there is none."""
+    while frame is not None and OWNERS[frame.f_code.co_filename] is Owner.PACKAGE:
+        frame = frame.f_back
+    return frame
+
+
+def lines_from(frame: FrameType | None, count: int, *, every: bool) -> list[FrameType]:
+    """Up to `count` frames, the nearest first, of which the last is the program's, if the program has any.
+
+    They end at the program's nearest frame, or with `every` go on from there.
+    """
+    found: list[FrameType] = []
+    reached = count == 1  # the program
+    for _ in range(FURTHEST):
+        frame = outside(frame)
+        if frame is None:
+            break
+        reached = reached or OWNERS[frame.f_code.co_filename] is Owner.PROGRAM
+        if len(found) < count:
+            found.append(frame)
+        elif reached:
+            found[-1] = frame
+        if reached and (not every or len(found) == count):
+            break
+        frame = frame.f_back
+    return found
+
+
+def describe(frames: list[FrameType]) -> str:
+    """ "file:line in function" of each frame, the nearest first; "" for no frames."""
+    room = (LONGEST + len(ARROW)) // max(1, len(frames)) - len(ARROW)
+    return ARROW.join(describe_one(frame)[-room:] for frame in frames)
+
+
+def describe_one(frame: FrameType) -> str:
+    """ "file:line in function", the file relative to its package, or to the working directory if it lies below."""
+    code = frame.f_code
+    return f"{shown(code.co_filename)}:{frame.f_lineno} in {code.co_qualname}"
+
+
+def shown(file: str) -> str:
+    """A file's name for people."""
+    short = shorter(file)
+    if short != file:
+        return short
+    try:
+        return str(Path(file).relative_to(Path.cwd()))
+    except (ValueError, OSError):
+        return file

@@ -1,0 +1,27 @@
+"""Location numbers: where an instruction was issued, as one integer that costs nothing to carry.
+
+The low bits are the number of a LOCATION message, a line of the user's code; the bits above them are the number of a
+SPAN message, the path of the spans that were open there. Either may be 0, for none. With as many numbers as there are,
+a location fits 32 bits.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+LINE_BITS: Final = 17
+LINES: Final = 1 << LINE_BITS  # numbers of lines are below
+SPANS: Final = 1 << 15  # numbers of spans are below: twice as many as a trace ring has records
+LINE: Final = LINES - 1  # the bits of the line
+DEPTH: Final = 32  # spans in a path
+NAME: Final = 128  # characters of a span's name
+
+
+def line_of(location: int) -> int:
+    """The number of the line."""
+    return location & LINE
+
+
+def span_of(location: int) -> int:
+    """The number of the span."""
+    return location >> LINE_BITS
