@@ -125,7 +125,7 @@ def stays_of(trace: Trace) -> Iterator[Stay]:
         when = record.finished or trace.until
         for copy, _kind, _version in record.operands:
             ended[copy] = max(ended.get(copy, 0), when)
-        for stay in made(record):
+        for stay in (*found(record), *made(record)):
             begun.setdefault(stay.copy, stay)
     for one in trace.memory.holdings:
         begin = begun.pop(one.copy).begin if one.copy in begun else 0
@@ -133,6 +133,14 @@ def stays_of(trace: Trace) -> Iterator[Stay]:
         yield Stay(one.copy, one.device, one.nbytes, begin, trace.until, *names)
     for copy, stay in begun.items():
         yield stay._replace(end=ended[copy])
+
+
+def found(record: Record) -> Iterator[Stay]:
+    """The copies that the record reads: one that the trace has not mentioned before stood from the beginning."""
+    tensors = [meta for meta in record.inputs if meta.shape is not None]
+    read = [copy for copy, kind, _ in record.operands if kind == Kind.CONST]
+    for copy, meta in zip(read, tensors, strict=False) if len(read) == len(tensors) else ():
+        yield Stay(copy, record.op.partition(" ")[2].partition("->")[0] or record.device, nbytes(meta), 0, 0, "", 0, "")
 
 
 def made(record: Record) -> Iterator[Stay]:
