@@ -4,5 +4,6 @@
 - `ask`: a session for one question; `source`: the trace that a command reads
 - `serve`, `keygen`, `doctor` (with `doctor_checks`, `doctor_gpu`), `top`, `ops`
 - `admin`: status, sessions, tensors, devices
-- `trace`, with `record` and `show`
+- `trace`, with `record`, `show`, `stats`, `memory` and `dag`; `selection`: the options that select records; `output`:
+  what a command writes
 """

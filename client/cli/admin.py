@@ -133,13 +133,13 @@ def tensors(
     if as_json:
         print_json(found)
         return
-    columns = ("session>", "id>", "names", "what", "bytes>", "home", "copies", "version>", "held>", "remark")
+    columns = ("session>", "id>", "names", "what", "bytes>", "home", "copies", "version>", "held>", "made by")
     print_table(
-        columns,
+        (*columns, "location", "remark"),
         [_tensor_row(one) for one in found],
         caption=f"the {plural(len(found), 'tensor')} shown are the largest" if len(found) == limit else "",
-        folded=("names", "what", "copies", "remark"),
-        spare=("version>", "held>"),
+        folded=("names", "what", "copies", "location", "remark"),
+        spare=("version>", "held>", "location", "made by"),
     )
 
 
@@ -161,6 +161,8 @@ def _tensor_row(one: Mapping[str, Any]) -> tuple[str, ...]:
         copies,
         str(one["version"]),
         str(one["holders"]) if one["holders"] > 1 else "",
+        one["op"],
+        one["location"],
         ", ".join(filter(None, remarks)),
     )
 

@@ -130,6 +130,7 @@ class Recorder:
 
     def __init__(self, session: Any, output: Path, *, show: bool) -> None:
         from ...vm.tracing.analysis.recording import Recording
+        from ...vm.tracing.analysis.trace import Memory
 
         self.session = session
         self.show = show
@@ -141,6 +142,7 @@ class Recorder:
         self.taken = first.taken
         self.before = first.retired
         self.base_tick = 0
+        self.memory = Memory()
         self.lost = 0
         self.shown = 0.0
         self.file: Recording = Recording(output, first.devices)
@@ -179,13 +181,16 @@ class Recorder:
             self.lost += missed
             self.base_tick = min((r.erased for r in picture.records if r.erased), default=picture.tick)
         self.tick, self.retired, self.taken = picture.tick, picture.retired, picture.taken
+        self.memory = picture.memory
         self.file.add(picture.records)
         return finished
 
     def finish(self) -> None:
-        """Complete the file; instructions that finished before the recording began count as dropped."""
+        """Complete the file; instructions that finished before the recording began are no losses."""
         self.progress_end()
-        self.file.finish(dropped=self.before + self.lost, base_tick=self.base_tick, taken=self.taken)
+        self.file.finish(
+            dropped=self.lost, before=self.before, base_tick=self.base_tick, taken=self.taken, memory=self.memory
+        )
 
     def ended_early(self, error: Exception) -> TensordError:
         """The error, with a sentence about what the file holds."""

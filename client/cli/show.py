@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .ask import Address, Json, print_json
-from .figures import plural
+from .figures import plural, size
+from .selection import Location, Op, SessionId, Slowest, SpanName, chosen
 from .source import Source, about_source, counts_of, load
 
 if TYPE_CHECKING:
@@ -29,7 +30,11 @@ def show(
     *,
     address: Address = None,
     limit: Annotated[int, typer.Option(min=0, help="Only this many, from the end; 0 for all.")] = 50,
-    session: Annotated[int | None, typer.Option(help="Only this session.")] = None,
+    op: Op = "",
+    location: Location = "",
+    span: SpanName = "",
+    session: SessionId = None,
+    slowest: Slowest = None,
     ids: Annotated[list[int] | None, typer.Option("--id", help="Only this instruction; may be repeated.")] = None,
     around: Annotated[int | None, typer.Option(help="Only the neighbourhood of this instruction.")] = None,
     depth: Annotated[int, typer.Option(min=0, help="How many edges the neighbourhood reaches.")] = 2,
@@ -39,26 +44,25 @@ def show(
 
     Example: tensord trace show --limit 20
     """
+    from ...vm.tracing.analysis.plain import as_dict
+
     trace = load(file, address, as_json=as_json)
     found: Sequence[Record] = trace.records
-    if ids or around is not None or session is not None:
-        found = trace.graph().select(session=session, ids=ids or (), around=around, depth=depth, releases=True).nodes
+    if ids or around is not None:
+        found = trace.graph().select(ids=ids or (), around=around, depth=depth, releases=True).nodes
+    found = chosen(op, location, span, session, slowest).select(found)
     records = found[-limit:] if limit else found
     if as_json:
-        fields = [
-            record._asdict()
-            | {"operands": [operand._asdict() for operand in record.operands]}
-            | {"edges": [edge._asdict() for edge in record.edges]}
-            for record in records
-        ]
+        fields = [as_dict(record) for record in records]
         about = {"devices": trace.devices, "taken": trace.taken}
         print_json({**about_source(file), **counts_of(trace), **about, "shown": fields})
     else:
         _show_records(trace, records, cut=len(found) - len(records))
 
 
-_COLUMNS = ("id>", "session>", "op", "status", "where", "waits for", "blocked>", "queued>", "ran>", "bytes>")
-_FOLDED = ("waits for", "error")
+_COLUMNS = ("id>", "session>", "op", "of", "status", "where", "waits for", "blocked>", "queued>", "ran>")
+_RATES = ("bytes>", "GB/s>", "GFLOP/s>")
+_FOLDED = ("of", "waits for", "error")
 
 
 def _show_records(trace: Trace, records: Sequence[Record], *, cut: int) -> None:
@@ -70,16 +74,17 @@ def _show_records(trace: Trace, records: Sequence[Record], *, cut: int) -> None:
     lost = f", {trace.dropped} lost before them" if trace.dropped else ""
     all_of_them = "; --limit 0 lists all" if cut else ""
     print_table(
-        (*_COLUMNS, "location", "error"),
+        (*_COLUMNS, *_RATES, "location", "error"),
         [_row(record, order, session=str(record.session or "") if several else "") for record in records],
         caption=f"{len(records)} of {plural(len(trace), 'record')}{lost}{all_of_them}",
         folded=_FOLDED,
-        spare=("location", "bytes>", "session>", "blocked>", "queued>", "error"),
+        spare=("GB/s>", "GFLOP/s>", "location", "bytes>", "session>", "blocked>", "queued>", "of", "error"),
     )
 
 
 def _row(record: Record, order: StreamOrder, *, session: str) -> tuple[str, ...]:
     from ...vm.tracing.analysis.text import duration, is_running, place, status
+    from ...vm.tracing.analysis.volume import of, operations, rate, touched
     from ...vm.tracing.analysis.why import Story
     from ..frames import ARROW
 
@@ -89,13 +94,16 @@ def _row(record: Record, order: StreamOrder, *, session: str) -> tuple[str, ...]
         str(record.id),
         session,
         record.op or record.opcode,
+        of(record),
         status(record),
         place(record),
         _waits(record, order),
         blocked,
         queued,
         f"for {ran}" if ran and is_running(record) else ran,
-        str(record.nbytes or ""),
+        size(touched(record)) if touched(record) else "",
+        rate(touched(record), story.ran),
+        rate(operations(record), story.ran),
         ARROW.join(line.rpartition("/")[2] for line in record.location.split(ARROW)),
         record.error,
     )

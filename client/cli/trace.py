@@ -5,21 +5,20 @@ Every command reads a saved trace file, or else the ring of a running daemon.
 
 from __future__ import annotations
 
-import sys
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from . import dag, memory, show, stats
 from . import record as cli_record
-from . import show
 from .ask import Address, Json, print_json
 from .figures import count, plural
+from .output import Out, write
+from .selection import Location, Op, SessionId, Slowest, SpanName, chosen
 from .source import Source, about_source, counts_of, load
 
 if TYPE_CHECKING:
-    from ...vm.tracing.analysis.graph import Graph
     from ...vm.tracing.analysis.verify import Problem
 
 app = typer.Typer(
@@ -29,24 +28,12 @@ app = typer.Typer(
 )
 
 
-class DagFormat(StrEnum):
-    """The output formats of `trace dag`."""
-
-    DOT = "dot"
-    MERMAID = "mermaid"
-    JSON = "json"
-
-
 class TimelineFormat(StrEnum):
     """The output formats of `trace timeline`."""
 
     CHROME = "chrome"
 
 
-Out = Annotated[Path | None, typer.Option("-o", "--output", help="Write here instead of to stdout.")]
-
-# With more nodes than this, a picture of all of them is unreadable.
-_CROWDED = 500
 _PROBLEMS_SHOWN = 50
 
 
@@ -58,6 +45,9 @@ def _trace(context: typer.Context) -> None:
 
 cli_record.add(app)
 show.add(app)
+stats.add(app)
+memory.add(app)
+dag.add(app)
 
 
 @app.command()
@@ -88,52 +78,17 @@ def verify(file: Source = None, address: Address = None, as_json: Json = False) 
 
 
 @app.command()
-def dag(
-    file: Source = None,
-    *,
-    address: Address = None,
-    output: Out = None,
-    output_format: Annotated[DagFormat, typer.Option("--format", help="What to write.")] = DagFormat.DOT,
-    session: Annotated[int | None, typer.Option(help="Only this session.")] = None,
-    ids: Annotated[list[int] | None, typer.Option("--id", help="Only this instruction; may be repeated.")] = None,
-    around: Annotated[int | None, typer.Option(help="Only the neighbourhood of this instruction.")] = None,
-    depth: Annotated[int, typer.Option(min=0, help="How many edges the neighbourhood reaches.")] = 2,
-    first: Annotated[int | None, typer.Option(min=0, help="Only this many, from the beginning.")] = None,
-    last: Annotated[int | None, typer.Option(min=0, help="Only this many, from the end.")] = None,
-    releases: Annotated[bool, typer.Option("--releases", help="Show ReleaseTensor, too.")] = False,
-    no_legend: Annotated[bool, typer.Option("--no-legend", help="Do not explain the arrows in the picture.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
-) -> None:
-    """Draw the logical DAG.
-
-    Example: tensord trace dag run.trace --last 100 | dot -Tsvg > run.svg
-    """
-    from ...vm.tracing.analysis.graph_export import to_dot, to_json, to_mermaid
-
-    if first is not None and last is not None:
-        raise typer.BadParameter("--first and --last exclude each other: give one of them")
-    if as_json:
-        output_format = DagFormat.JSON
-    graph = load(file, address).graph()
-    graph = graph.select(
-        session=session, ids=ids or (), around=around, depth=depth, first=first, last=last, releases=releases
-    )
-    if output_format == DagFormat.JSON:
-        _write(to_json(graph), output)
-    else:
-        write = {DagFormat.DOT: to_dot, DagFormat.MERMAID: to_mermaid}[output_format]
-        _write(write(graph, legend=not no_legend), output)
-    if output_format != DagFormat.JSON and len(graph.nodes) > _CROWDED:
-        _hint_crowded(graph)
-
-
-@app.command()
 def timeline(
     file: Source = None,
     *,
     address: Address = None,
     output: Out = None,
     output_format: Annotated[TimelineFormat, typer.Option("--format", help="What to write.")] = TimelineFormat.CHROME,
+    op: Op = "",
+    location: Location = "",
+    span: SpanName = "",
+    session: SessionId = None,
+    slowest: Slowest = None,
     flows: Annotated[int, typer.Option(min=0, help="At most this many arrows for edges.")] = 20_000,
     as_json: Annotated[bool, typer.Option("--json", help="Errors as JSON, too; the timeline always is.")] = False,  # noqa: ARG001 - `main` looks for it
 ) -> None:
@@ -143,8 +98,10 @@ def timeline(
     """
     from ...vm.tracing.analysis import timeline
 
-    write = {TimelineFormat.CHROME: timeline.to_chrome}[output_format]
-    _write(write(load(file, address), flows=flows), output)
+    trace = load(file, address)
+    chooses = chosen(op, location, span, session, slowest)
+    writer = {TimelineFormat.CHROME: timeline.to_chrome}[output_format]
+    write(writer(trace.only(chooses.select(trace.records)) if chooses else trace, flows=flows), output)
 
 
 @app.command()
@@ -163,7 +120,7 @@ def why(
     from ...vm.tracing.analysis.why_export import to_json, to_text
 
     explanation = explain(load(file, address, as_json=as_json), instruction, depth=depth)
-    _write(to_json(explanation) if as_json else to_text(explanation), None)
+    write(to_json(explanation) if as_json else to_text(explanation), None)
 
 
 def _show_problems(counts: dict[str, int], problems: list[Problem]) -> None:
@@ -185,18 +142,3 @@ def _show_problems(counts: dict[str, int], problems: list[Problem]) -> None:
         caption = f"{len(shown)} of {len(problems)}; --json lists all"
         rows = [(f"#{problem.instruction}", problem.kind.value, problem.message) for problem in shown]
         print_table(("instruction>", "problem", "what"), rows, caption=caption)
-
-
-def _write(text: str, output: Path | None) -> None:
-    if output is None:
-        sys.stdout.write(text)
-    else:
-        output.write_text(text, encoding="utf-8")
-
-
-def _hint_crowded(graph: Graph) -> None:
-    typer.echo(
-        f"tensord: {len(graph.nodes)} nodes are hard to draw and to read. "
-        f"Narrow them down: --around ID --depth 3, --session N, --id ID, --last 200.",
-        err=True,
-    )

@@ -50,10 +50,11 @@ SCALAR_TYPES: dict[str, ScalarType] = {"bool": bool, "int": int, "float": float,
 class Meta:
     """Shape and dtype of a tensor; interned by `Meta.of`, compared by identity.
 
-    `nbytes` is the size of a packed copy; `strides` are those of a packed C-order array, in bytes.
+    `nbytes` is the size of a packed copy; `strides` are those of a packed C-order array, in bytes; `plain` is (shape,
+    name of the dtype), which is also its form on the wire.
     """
 
-    __slots__ = ("__weakref__", "dtype", "nbytes", "ndim", "shape", "size", "strides")
+    __slots__ = ("__weakref__", "dtype", "nbytes", "ndim", "plain", "shape", "size", "strides")
 
     shape: Shape
     dtype: np.dtype[np.generic]
@@ -61,6 +62,7 @@ class Meta:
     size: int
     nbytes: int
     strides: tuple[int, ...]
+    plain: tuple[Shape, str]
 
     def __init__(self, shape: Shape, dtype: np.dtype[np.generic]) -> None:
         self.shape = shape
@@ -69,6 +71,7 @@ class Meta:
         self.size = math.prod(shape)
         self.nbytes = self.size * dtype.itemsize
         self.strides = packed_strides(shape, dtype.itemsize)
+        self.plain = (shape, DTYPE_NAMES[dtype])
 
     @staticmethod
     def of(shape: Shape, dtype: DTypeLike) -> Meta:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any, NamedTuple, TypeAlias
 
-from ..types.meta import DTYPE_NAMES, DTYPES, MAX_NDIM, SCALAR_TYPES, Meta, OperandMeta
+from ..types.meta import DTYPES, MAX_NDIM, SCALAR_TYPES, Meta, OperandMeta
 from .fields import (
     SEQUENCES,
     Arguments,
@@ -337,7 +337,7 @@ def encode_meta(meta: OperandMeta | None) -> Any:
     if meta is None:
         return None
     if isinstance(meta, Meta):
-        return (meta.shape, DTYPE_NAMES[meta.dtype])
+        return meta.plain
     return meta.__name__
 
 

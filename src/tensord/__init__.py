@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         QuotaError,
         TensordError,
     )
+    from .vm.tracing.analysis.trace import Trace
 
 __version__ = "0.1.0"
 
@@ -42,10 +43,11 @@ __all__ = [
     "Session",
     "Tensor",
     "TensordError",
+    "Trace",
     "connect",
 ]
 
-_HOMES = {"Session": "client.session", "Tensor": "client.tensor"}
+_HOMES = {"Session": "client.session", "Tensor": "client.tensor", "Trace": "vm.tracing.analysis.trace"}
 _MODULES = {"array_api": "array_api", "handlers": "client.handlers"}
 
 

@@ -32,7 +32,7 @@ from ..scheduler.pending_metas import await_metas
 from ..scheduler.scheduler import Scheduler
 from .exports import Exports, answer_with_results, define_export
 from .inline import Inline
-from .lookup import check_new, define, describe, device_of, refuse_cancelled, tensor_of
+from .lookup import check_new, define, describe, device_of, note_maker, refuse_cancelled, tensor_of
 from .quotas import check_tensors
 from .rejection import Rejection
 
@@ -75,6 +75,7 @@ class Accesses:
         session.payload += payload.nbytes
         tensor, copy = self.residency.new_tensor(meta, device)
         define(session, message.output, tensor)
+        note_maker(tensor.storage, "upload", location)
         instruction = self.scheduler.new_instruction(session, Opcode.ACCESS, "upload", device, location)
         instruction.outputs = (Binding(copy, tensor, 0, None),)
         instruction.writes = (copy,)

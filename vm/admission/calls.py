@@ -22,7 +22,7 @@ from ..placement.views import view_of
 from ..scheduler.lost_devices import refuse_lost
 from ..scheduler.pending_metas import await_metas
 from ..scheduler.scheduler import Scheduler
-from .lookup import check_new, define, enter, label_of, plan_of, refuse_cancelled, tensor_of
+from .lookup import check_new, define, enter, label_of, note_maker, plan_of, refuse_cancelled, tensor_of
 from .names import Names
 from .quotas import check_results, check_targets, check_tensors
 from .rejection import Rejection
@@ -138,6 +138,7 @@ class Calls:
                 tensor, copy = residency.new_tensor(meta, device)
                 define(session, id_, tensor)
                 bindings.append(Binding(copy, tensor, 0, None))
+            note_maker(bindings[-1].tensor.storage, plan.label, instruction.location)
         if plan.in_place and updates(plan, instruction, bindings[0].tensor):  # a partial write reads its target
             instruction.inputs = (bindings[0], *instruction.inputs[1:])
         return bindings

@@ -105,7 +105,7 @@ class Exports:
             return False
         started = self.scheduler.clock()
         result = sealed(bind(source))
-        traits = (session.id, ACCESS, "fetch", copy.device.name, "r")
+        traits = (session.id, ACCESS, "fetch", copy.device.name, "r", tensor.meta.plain)
         self.scheduler.keep_record(traits, (copy.id, copy.version), started, location, 0)
         session.reply(request, result, None)
         return True

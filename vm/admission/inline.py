@@ -43,6 +43,7 @@ from ..model.instruction import Instruction, Status
 from ..model.operand import Binding
 from ..model.plan import Plan
 from ..model.session import VmSession
+from ..model.signature import NOTHING
 from ..model.tensor import Copy, Storage, Tensor
 from ..placement.residency import Residency
 from ..scheduler.dispatch import INLINE_BYTES
@@ -98,8 +99,10 @@ class Inline:
                 return False
         else:
             if released and plan.forward:
-                inherited = self.inherit(plan, session, inputs, output, released, arguments, traced)
-            if not inherited and not self.make_result(session, device, plan.outputs[0], output, arguments, traced):
+                inherited = self.inherit(plan, session, inputs, output, released, location, arguments, traced)
+            if not inherited and not self.make_result(
+                session, device, plan.outputs[0], output, plan.label, location, arguments, traced
+            ):
                 return False
         scheduler = self.scheduler
         clock = scheduler.clock
@@ -115,7 +118,8 @@ class Inline:
             scheduler.latest = finished = clock()
             ring = scheduler.ring
             if ring.enabled:
-                ring.append((id_, plan.traits, tuple(traced), tick, scheduler.now, started, finished, location, 0))
+                used = device.backend.allocated
+                ring.append((id_, plan.traits, tuple(traced), tick, scheduler.now, started, finished, location, used))
         if released != inherited:
             self.names.release_operands(session, plan, inputs, outputs, released & ~inherited)
         return True
@@ -127,6 +131,7 @@ class Inline:
         inputs: Sequence[Any],
         output: int,
         released: int,
+        location: int,
         arguments: list[Any],
         traced: list[int],
     ) -> int:
@@ -164,6 +169,7 @@ class Inline:
             if tensor.bound:  # an instruction may still read an older copy, by this tensor's meta
                 storage.copies = {}
                 tensor = Tensor(meta, Storage(meta.nbytes, device, copy, storage.account), device)
+            tensor.storage.maker, tensor.storage.location = plan.label, location
             tensor.meta = meta
             tensor.home = device
             tensors[output] = tensor
@@ -180,6 +186,8 @@ class Inline:
         device: DeviceState,
         meta: Meta | None,
         output: int,
+        maker: str,
+        location: int,
         arguments: list[Any],
         traced: list[int],
     ) -> bool:
@@ -200,7 +208,7 @@ class Inline:
         copy.buffer = buffer
         device.planned += nbytes
         account.bytes += nbytes
-        session.tensors[output] = Tensor(meta, Storage(nbytes, device, copy, account), device)
+        session.tensors[output] = Tensor(meta, Storage(nbytes, device, copy, account, maker, location), device)
         session.newest = output
         arguments.append(buffer.array if buffer.meta is meta else backend.bind(buffer, meta))
         traced.append(number)
@@ -244,11 +252,11 @@ class Inline:
             return False
         target: list[Any] = []
         traced: list[int] = []
-        if not self.make_result(session, device, meta, message.output, target, traced):
+        if not self.make_result(session, device, meta, message.output, "upload", message.location, target, traced):
             return False
         started = self.scheduler.clock()
         target[0][...] = message.payload
-        traits = (session.id, ACCESS, "upload", device.name, "w")
+        traits = (session.id, ACCESS, "upload", device.name, "w", meta.plain)
         self.scheduler.keep_record(traits, tuple(traced), started, message.location, meta.nbytes)
         return True
 
@@ -266,7 +274,7 @@ class Inline:
             device.backend.copy_out(bind(source), result)
         except Exception:
             return False  # the long way tells what is wrong
-        traits = (session.id, ACCESS, "fetch", device.name, "r")
+        traits = (session.id, ACCESS, "fetch", device.name, "r", tensor.meta.plain)
         self.scheduler.keep_record(traits, (copy.id, copy.version), started, location, tensor.meta.nbytes)
         session.reply(request, result, None)
         return True
@@ -275,7 +283,7 @@ class Inline:
         """Is a wait for these copies over at once?"""
         if any(copy.writer is not None or copy.poison is not None for copy in copies):
             return False
-        traits = (session.id, WAIT, "wait", copies[0].device.name, "r" * len(copies))
+        traits = (session.id, WAIT, "wait", copies[0].device.name, "r" * len(copies), NOTHING)
         flat = tuple([part for copy in copies for part in (copy.id, copy.version)])
         self.scheduler.keep_record(traits, flat, self.scheduler.clock(), location, 0)
         return True

@@ -11,7 +11,7 @@ from ..model.account import charge
 from ..model.device_state import DeviceState
 from ..model.plan import Plan
 from ..model.session import VmSession
-from ..model.tensor import Tensor
+from ..model.tensor import Storage, Tensor
 from .quotas import check_number
 
 
@@ -68,6 +68,12 @@ def enter(session: VmSession, id_: int, tensor: Tensor) -> None:
     """Enter a tensor under a new id, without charging its storage."""
     session.tensors[id_] = tensor
     session.newest = max(session.newest, id_)
+
+
+def note_maker(storage: Storage, label: str, location: int) -> None:
+    """Note which instruction made the storage; a later write to it changes nothing."""
+    if not storage.maker:
+        storage.maker, storage.location = label, location
 
 
 def check_pairs(given: Sequence[str], ids: Sequence[int]) -> None:

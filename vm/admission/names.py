@@ -10,6 +10,7 @@ from ...interpreter.opcodes import Opcode
 from ..model.directory import Directory
 from ..model.plan import Plan
 from ..model.session import VmSession
+from ..model.signature import NOTHING
 from ..model.tensor import Tensor
 from ..placement.residency import Residency
 from ..scheduler.scheduler import Scheduler
@@ -83,8 +84,10 @@ class Names:
             instruction.writes = tuple(storage.current())
             scheduler.admit(instruction)
         else:
-            traits = (session.id, RELEASE, "release", tensor.home.name, "")
-            scheduler.keep_record(traits, (), scheduler.clock(), 0, 0)
+            freed = storage.current() if last else ()
+            traits = (session.id, RELEASE, "release", tensor.home.name, "f" * len(freed), NOTHING)
+            copies = tuple([part for copy in freed for part in (copy.id, copy.version)])
+            scheduler.keep_record(traits, copies, scheduler.clock(), 0, 0)
         self.drop_holder(tensor)
 
     def release_operands(

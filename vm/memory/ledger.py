@@ -20,7 +20,7 @@ from __future__ import annotations
 import heapq
 
 from ..model.device_state import DeviceState
-from ..model.instruction import Instruction
+from ..model.instruction import HELD_BY_MEMORY, Instruction
 
 # -- instructions that still need memory -------------------------------------------------------------------------------
 
@@ -83,6 +83,7 @@ def has_spare(device: DeviceState, nbytes: int) -> bool:
 
 def wait_for_memory(instruction: Instruction) -> None:
     """Queue a ready instruction on its device; each release of memory tries the oldest again."""
+    instruction.held |= HELD_BY_MEMORY
     heapq.heappush(instruction.device.waiting, (instruction.id, instruction))
 
 

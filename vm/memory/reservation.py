@@ -73,8 +73,8 @@ def is_stuck(instruction: Instruction) -> bool:
     )
 
 
-def out_of_memory(instruction: Instruction) -> TensordError:
-    """The error of an instruction that is stuck."""
+def out_of_memory(instruction: Instruction, holders: str = "") -> TensordError:
+    """The error of an instruction that is stuck. `holders`: a clause about what has its device's memory."""
     device = instruction.device
     backend = device.backend
     if backend.lost is not None:
@@ -82,7 +82,7 @@ def out_of_memory(instruction: Instruction) -> TensordError:
     need = sum(b.copy.nbytes for b in instruction.outputs if b.copy.buffer is None and b.copy.nbytes > 0)
     return DeviceMemoryError(
         f"{instruction.label}: {need} bytes do not fit on {backend.name}, where {backend.allocated} of {backend.limit} "
-        "bytes are in use; release tensors, or use smaller ones"
+        f"bytes are in use{holders}; release tensors, or use smaller ones"
     )
 
 

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 class Account:
     """The charges of a session. Only numbers, since storages and names keep the account alive."""
 
-    __slots__ = ("bytes", "limit", "names", "tensors")
+    __slots__ = ("bytes", "limit", "names", "session", "tensors")
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, session: int = 0) -> None:
+        self.session = session  # its id
         self.bytes = 0  # of the storages that the session made
         self.names = 0  # that the session published
         self.limit = limits.bytes

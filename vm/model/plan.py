@@ -18,6 +18,7 @@ from ...interpreter.schema.promotion import check_scalars
 from ...interpreter.schema.targets import check_targets
 from ...interpreter.types.meta import Meta, OperandMeta
 from .device_state import DeviceState
+from .signature import attributes_of, plain
 
 
 class Plan:
@@ -36,10 +37,12 @@ class Plan:
         "metas",
         "most",
         "op",
+        "open",
         "outputs",
         "pending",
         "scalars",
         "session",
+        "signature",
         "traits",
         "two",
         "work",
@@ -74,6 +77,7 @@ class Plan:
             )
         self.outputs: OutputMetas = infer.infer(op, metas, attributes)
         self.outputs = check_targets(op, self.outputs, targets)
+        self.open = self.pending or None in self.outputs  # some metas are not known at the call
         self.kernel: BoundKernel = op.bind(
             device.backend.xp, len(metas), dict(attributes), aliased=self.in_place, room=device.backend.limit
         )
@@ -94,8 +98,11 @@ class Plan:
         reads = "".join("" if scalar else "r" for scalar in self.scalars)
         kinds = reads + ("2" if op.dynamic else "w") * len(self.outputs)
         self.layouts: dict[Any, Any] = {}  # of a view op: (offset, strides) of its base -> those of the view, or None
-        # The common fields of all records of an op that ran at admission: session, opcode, op, device, operand kinds.
-        self.traits = (session, Opcode.CALL.value, op.name, device.name, kinds)
+        described = tuple(map(plain, metas)), tuple(map(plain, self.outputs)), attributes_of(op, attributes), self.work
+        self.signature = described  # what records say it is of
+        # The common fields of all records of an op that ran at admission: session, opcode, op, device, operand kinds,
+        # signature.
+        self.traits = (session, Opcode.CALL.value, op.name, device.name, kinds, described)
 
     def with_metas(
         self,

@@ -60,7 +60,7 @@ class VmSession:
         self.reply = reply
         self.strict = strict
         self.limits = limits or Limits()
-        self.account = Account(self.limits)
+        self.account = Account(self.limits, id_)
         self.tensors: dict[int, Tensor] = {}
         self.chains: dict[int, Copy] = {}
         self.plans: dict[int, Plan | TensordError] = {}

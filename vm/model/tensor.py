@@ -86,14 +86,25 @@ class Storage:
 
     `copies` maps a device state to its whole current copy; `views` (rarely used) maps (device state, view) to a current
     copy of that view's bytes alone. `sharers` counts the live tensors on the storage, in program order. `account` is
-    that of the session that made the storage; None if it never had a value, since its maker was refused.
+    that of the session that made the storage; None if it never had a value, since its maker was refused. `maker` and
+    `location` are the label and the location number of the instruction that made it.
     """
 
-    __slots__ = ("account", "copies", "nbytes", "sharers", "version", "views")
+    __slots__ = ("account", "copies", "location", "maker", "nbytes", "sharers", "version", "views")
 
-    def __init__(self, nbytes: int, device: DeviceState, copy: Copy, account: Account | None = None) -> None:
+    def __init__(
+        self,
+        nbytes: int,
+        device: DeviceState,
+        copy: Copy,
+        account: Account | None = None,
+        maker: str = "",
+        location: int = 0,
+    ) -> None:
         self.nbytes = nbytes
         self.account = account
+        self.maker = maker
+        self.location = location
         self.copies: dict[DeviceState, Copy] = {device: copy}
         self.views: dict[tuple[DeviceState, ViewKey], Copy] | None = None
         self.version = copy.version

@@ -3,7 +3,8 @@
 A daemon may have a hundred thousand live instructions while other sessions wait for its answers, so no step here takes
 long: live instructions are listed, then flattened slice by slice. Those that retire meanwhile are in the ring, whose
 list is copied last. So the snapshot is consistent as of that moment, `taken`, except that it lacks instructions that
-were admitted after the listing and are still live; no instruction in the snapshot waits for one of those.
+were admitted after the listing and are still live; no instruction in the snapshot waits for one of those. With the live
+instructions go the copies that have memory (`holdings`).
 
 A slice is a list of entries; see `parts` for what they are and how they become records again.
 """
@@ -15,8 +16,10 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...interpreter.wire.locations import line_of
-from ..tracing.flat import ERASED, IMMEDIATE, Where
+from ..tracing.flat import ERASED, IMMEDIATE, SIGNATURE, TRAIT, Where
+from ..tracing.record import Holding
 from ..tracing.ring import flatten
+from . import holdings
 
 if TYPE_CHECKING:
     from ..engine import Engine
@@ -33,9 +36,10 @@ def trace_parts(engine: Engine, where: Where, since: int = 0, *, live: bool = Tr
     part: list[Entry] = []
     weight = 0
     for entry in _entries(engine, where, since, live=live):
-        part.append(entry)
-        weight += 1 + (len(entry[-1]) // _WEIGHT if len(entry) == 2 else 0)
-        if weight >= SLICE:
+        if entry is not None:
+            part.append(entry)
+            weight += 1 + (len(entry[-1]) // _WEIGHT if len(entry) == 2 else 0)
+        if weight >= SLICE or entry is None:
             yield part
             part, weight = [], 0
     if part:
@@ -43,14 +47,21 @@ def trace_parts(engine: Engine, where: Where, since: int = 0, *, live: bool = Tr
 
 
 def _entries(engine: Engine, where: Where, since: int, *, live: bool) -> Iterator[Entry]:
-    told: set[tuple[int, int]] = set()
+    """The entries; None where a slice must end although it is not full."""
+    texts = _Texts(where)
     for instruction in list(engine.live.values()) if live else ():
         if not instruction.retired:
-            yield from _with_location(flatten(instruction, 0), where, told)
+            yield from texts.with_texts(flatten(instruction, 0))
+    held: list[Holding] = []
+    for rows in holdings.slices(engine, where) if live else ():
+        held += rows
+        yield None
     finished = _later(engine.ring.entries, since)
     yield _head(engine, since)
     for entry in finished:
-        yield from _with_location(entry, where, told)
+        yield from texts.with_texts(entry)
+    for one in held:
+        yield tuple(one)
 
 
 def _head(engine: Engine, since: int) -> dict[str, Any]:
@@ -62,6 +73,7 @@ def _head(engine: Engine, since: int) -> dict[str, Any]:
         "retired": engine.scheduler.retired,
         "capacity": engine.ring.entries.maxlen or 0,
         "enabled": engine.ring.enabled,
+        "used": {name: device.backend.allocated for name, device in engine.devices.items()},
     }
 
 
@@ -78,20 +90,45 @@ def _later(entries: deque[tuple[Any, ...]], since: int) -> Iterable[tuple[Any, .
     return found
 
 
-def _with_location(entry: tuple[Any, ...], where: Where, told: set[tuple[int, int]]) -> Iterator[Entry]:
-    """The entry, preceded by its line and the names of its spans if these were not sent before."""
-    session, location = (entry[1][0], entry[7]) if len(entry) == IMMEDIATE else (entry[15], entry[16])
-    line = line_of(location)
-    for field, part in enumerate((line, location - line)):
-        if part and (session, part) not in told:
-            told.add((session, part))
-            text = where(session, location)[field]
-            if text:
-                yield (session, part, text)
-    if len(entry) == IMMEDIATE or len(entry[10]) <= EDGES:
+class _Texts:
+    """What many entries share is sent once, in front of the first: lines, names of spans, and
+    signatures, which get numbers."""
+
+    def __init__(self, where: Where) -> None:
+        self._where = where
+        self._places: set[tuple[int, int]] = set()
+        self._signatures: dict[tuple[Any, ...], int] = {}
+
+    def with_texts(self, entry: tuple[Any, ...]) -> Iterator[Entry]:
+        """The entry, preceded by its line, the names of its spans and its signature if these were not sent before."""
+        short = len(entry) == IMMEDIATE
+        yield from self._place(*((entry[1][0], entry[7]) if short else (entry[15], entry[16])))
+        signature = entry[1][TRAIT] if short else entry[SIGNATURE]
+        number = self._signatures.get(signature)
+        if number is None:
+            number = self._signatures[signature] = len(self._signatures)
+            yield (signature,)
+        if short:
+            yield (entry[0], (*entry[1][:TRAIT], number), *entry[2:])
+        else:
+            yield from _in_pieces((*entry[:SIGNATURE], number, *entry[SIGNATURE + 1 :]))
+
+    def _place(self, session: int, location: int) -> Iterator[Entry]:
+        line = line_of(location)
+        for field, part in enumerate((line, location - line)):
+            if part and (session, part) not in self._places:
+                self._places.add((session, part))
+                text = self._where(session, location)[field]
+                if text:
+                    yield (session, part, text)
+
+
+def _in_pieces(entry: tuple[Any, ...]) -> Iterator[Entry]:
+    """The entry, long lists of edges cut."""
+    edges = entry[10]
+    if len(edges) <= EDGES:
         yield entry
         return
-    edges = entry[10]
     yield (*entry[:10], edges[:EDGES], *entry[11:])
     for start in range(EDGES, len(edges), EDGES):
         yield (entry[0], edges[start : start + EDGES])

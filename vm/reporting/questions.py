@@ -153,10 +153,10 @@ def _session(one: VmSession, about: About, waiting: int, *, asks: bool) -> dict[
 
 
 def _tensors(
-    engine: Engine, _session: VmSession, _about: About, limit: object = 50, session: object = 0, device: object = ""
+    engine: Engine, _session: VmSession, about: About, limit: object = 50, session: object = 0, device: object = ""
 ) -> Iterator[list[Any]]:
     most, only = min(natural("limit", limit), MOST), session_or_any(session, engine.directory.sessions)
-    return tensor_slices(engine, most, only, device_or_any(device, engine.devices))
+    return tensor_slices(engine, most, only, device_or_any(device, engine.devices), about.where)
 
 
 def _names(engine: Engine, _session: VmSession, _about: About, limit: object = MOST) -> list[dict[str, Any]]:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..model.device_state import DeviceState
 from ..model.tensor import Tensor
+from ..tracing.flat import Where
+from .holdings import maker_of
 from .statistics import residency
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ DESCRIBED = 64  # rows per slice
 Found = tuple[int, int, int, Tensor]
 
 
-def tensor_slices(engine: Engine, limit: int, session: int, on: str) -> Iterator[list[dict[str, Any]]]:
+def tensor_slices(engine: Engine, limit: int, session: int, on: str, where: Where) -> Iterator[list[dict[str, Any]]]:
     """The rows of the `limit` largest handles and names, largest first, in slices of which many are empty.
 
     `session`: only its handles, 0 for all and the names that nobody else holds. `on`: only tensors that live there
@@ -45,7 +47,7 @@ def tensor_slices(engine: Engine, limit: int, session: int, on: str) -> Iterator
         named.setdefault(id(tensor), []).append(name)
     for start in range(0, len(largest), DESCRIBED):
         yield [
-            _row(owner, id_, tensor, named.get(id(tensor), []))
+            _row(owner, id_, tensor, named.get(id(tensor), []), where)
             for _, owner, id_, tensor in largest[start : start + DESCRIBED]
             if tensor.holders
         ]
@@ -87,7 +89,7 @@ def _is_on(tensor: Tensor, device: DeviceState) -> bool:
     return tensor.home is device or device in storage.copies or any(where is device for where, _ in storage.views or ())
 
 
-def _row(session: int, id_: int, tensor: Tensor, names: list[str]) -> dict[str, Any]:
+def _row(session: int, id_: int, tensor: Tensor, names: list[str], where: Where) -> dict[str, Any]:
     storage = tensor.storage
     current = storage.current()
     return {
@@ -101,6 +103,8 @@ def _row(session: int, id_: int, tensor: Tensor, names: list[str]) -> dict[str, 
         "sharers": storage.sharers,
         "version": storage.version,
         "error": _error_of(tensor),
+        "op": storage.maker,
+        "location": maker_of(storage, where)[1],
     }
 
 

@@ -20,7 +20,7 @@ from ..memory.ledger import next_waiting
 from ..memory.release import release, release_drained
 from ..memory.reservation import is_stuck, out_of_memory, reserve
 from ..model.device_state import DeviceState
-from ..model.instruction import PENDING, Instruction, Status
+from ..model.instruction import HELD_BY_FAIRNESS, PENDING, Instruction, Status
 from ..model.session_queue import SessionQueue
 from .edges import touched_copies
 from .fair_queue import Backlog, has_room, queue_of, waiting_in
@@ -28,9 +28,13 @@ from .fair_queue import Backlog, has_room, queue_of, waiting_in
 INLINE_BYTES = 1 << 18  # copies up to this size may run on the driving thread
 
 
+# A clause about what has the memory of a device, for an error.
+Holders = Callable[[DeviceState], str]
+
+
 class Dispatcher:
     """Dispatches ready instructions. `executed` takes those that the driving thread has run, `failed` those that cannot
-    run."""
+    run. `holders`, set by the runtime, names what has a device's memory."""
 
     def __init__(
         self,
@@ -43,6 +47,7 @@ class Dispatcher:
         self.clock = clock
         self.executed = executed
         self.failed = failed
+        self.holders: Holders = name_nobody
         self.now = 0  # stamped once per pass
         self.ready: deque[Instruction] = deque()
         self.doomed: deque[Instruction] = deque()  # will not run; their own edges are satisfied
@@ -119,7 +124,7 @@ class Dispatcher:
         if not reserve(instruction):
             instruction.stream = chosen
             if is_stuck(instruction):
-                self.failed(instruction, out_of_memory(instruction))
+                self.failed(instruction, out_of_memory(instruction, self.holders(instruction.device)))
             return
         instruction.dispatched = self.now
         instruction.move(Status.DISPATCHED)
@@ -136,6 +141,7 @@ class Dispatcher:
 
     def wait_for_room(self, instruction: Instruction, queue: SessionQueue) -> None:
         """Queue an instruction until its session has room on the stream."""
+        instruction.held |= HELD_BY_FAIRNESS
         queue.waiting.append(instruction)
         backlog = self.backlog.get(queue.stream)
         if backlog is None:
@@ -184,6 +190,11 @@ class Dispatcher:
         queue.leave(instruction)
         if queue.waiting:
             self.refills[queue] = None
+
+
+def name_nobody(_device: DeviceState) -> str:
+    """The clause where nobody knows."""
+    return ""
 
 
 def choose_stream(instruction: Instruction) -> Stream | None:

@@ -10,10 +10,11 @@ from ..memory.reservation import is_stuck
 from ..model.account import check_bytes
 from ..model.instruction import Instruction
 from ..model.operand import Binding
+from .dispatch import Holders
 from .pending_metas import PendingMetas
 
 
-def adopt_results(metas: PendingMetas, instruction: Instruction) -> bool:
+def adopt_results(metas: PendingMetas, instruction: Instruction, holders: Holders) -> bool:
     """Adopt the arrays that a `mut2` kernel returned: resolve their metas, account for their memory.
 
     False if an array does not fit yet: earlier instructions may still release memory.
@@ -38,7 +39,7 @@ def adopt_results(metas: PendingMetas, instruction: Instruction) -> bool:
             metas.resolve(binding.tensor, meta)
         elif is_stuck(instruction):
             backend = copy.device.backend
-            text = f"{backend.name}: {backend.allocated} of {backend.limit} bytes are in use"
+            text = f"{backend.name}: {backend.allocated} of {backend.limit} bytes are in use{holders(copy.device)}"
             text = f"{instruction.label}: its result of {meta.nbytes} bytes does not fit on {text}"
             fail_result(instruction, binding, DeviceMemoryError(text))
         else:

@@ -198,7 +198,7 @@ class Scheduler:
 
     def _finish(self, instruction: Instruction) -> bool:
         """Retire an instruction whose sources are final. False, and nothing done, if its results have no memory yet."""
-        if not adopt_results(self.metas, instruction):
+        if not adopt_results(self.metas, instruction, self.dispatcher.holders):
             return False
         if instruction.error is not None:
             errors.settle_late(instruction)

@@ -1,7 +1,11 @@
 """Flat entries of the ring, and their conversion to records. Does not import the engine, since clients inflate, too.
 
-There are two forms. The long form has the fields of `Record`, with flat operands and edges, and the location as a
-number of its session. The short form is for an instruction that ran at admission and never had an edge.
+There are two forms. The long form has the fields of `Record`, with flat operands and edges, the location as a number of
+its session, and metas, attributes and work as a signature (`model.signature`). The short form is for an instruction
+that ran at admission and never had an edge.
+
+A signature is shared by all entries of a plan. An instruction that has no plan, and the same meta for everything that
+it reads and writes, has that meta in its place.
 """
 
 from __future__ import annotations
@@ -9,12 +13,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from .record import EdgeRecord, Kind, OperandRecord, Record
+from ...interpreter.opcodes import Opcode
+from .record import EdgeRecord, Kind, MetaRecord, OperandRecord, Record
 
-LONG = 18  # fields of the long form
+LONG = 21  # fields of the long form
 IMMEDIATE = 9  # fields of the short form
 ERASED = {LONG: 12, IMMEDIATE: 3}  # form -> position of the erasure's tick
-KINDS = {"r": Kind.CONST.value, "w": Kind.MUT.value, "2": Kind.MUT2.value}
+SIGNATURE = 18  # its position in the long form
+TRAIT = 5  # its position in the second field of the short form
+KINDS = {"r": Kind.CONST.value, "w": Kind.MUT.value, "2": Kind.MUT2.value, "f": Kind.FREED.value}
+HELD = ("", "memory", "fairness", "memory, fairness")  # by the bits of `Instruction.held`
+
+Metas: TypeAlias = tuple[MetaRecord, ...]
 
 
 class Place(NamedTuple):
@@ -34,8 +44,9 @@ def inflate(entry: Sequence[Any], where: Where) -> Record:
     id_, session, opcode, op, status, device, stream, kinds, copies, versions, edges, admitted, erased, times, *rest = (
         entry
     )
-    nbytes, author, location, error = rest
+    nbytes, author, location, error, signature, used, held = rest
     received, ready, dispatched, started, finished = times
+    inputs, outputs, attributes, work = described(signature, kinds)
     place = where(author, location)
     return Record(
         id_,
@@ -58,14 +69,26 @@ def inflate(entry: Sequence[Any], where: Where) -> Record:
         place.line,
         error,
         place.span,
+        inputs,
+        outputs,
+        attributes,
+        work,
+        used,
+        HELD[held],
     )
 
 
 def inflate_immediate(entry: Sequence[Any], where: Where) -> Record:
-    """The record of a short entry: it ran at admission, between two ticks, and waited for nothing."""
-    id_, (session, opcode, op, device, kinds), copies, erased, received, started, finished, location, nbytes = entry
+    """The record of a short entry: it ran at admission, between two ticks, and waited for nothing.
+
+    Its last field is the memory in use for an op, and the bytes moved for anything else.
+    """
+    id_, traits, copies, erased, received, started, finished, location, size = entry
+    session, opcode, op, device, kinds, signature = traits
     ids, versions = copies[::2], copies[1::2]
     place = where(session, location)
+    inputs, outputs, attributes, work = described(signature, kinds)
+    computes = opcode == Opcode.CALL
     return Record(
         id_,
         session,
@@ -83,10 +106,15 @@ def inflate_immediate(entry: Sequence[Any], where: Where) -> Record:
         received,
         started,
         finished,
-        nbytes,
+        0 if computes else size,
         place.line,
         "",
         place.span,
+        inputs,
+        outputs,
+        attributes,
+        work,
+        size if computes else 0,
     )
 
 
@@ -94,3 +122,18 @@ def operands(kinds: str, copies: Sequence[int], versions: Sequence[int]) -> tupl
     """The operands as records; the version is 0 where an instruction was made without one."""
     padded = (*versions, *[0] * (len(copies) - len(versions)))
     return tuple(OperandRecord(c, KINDS[k], v) for k, c, v in zip(kinds, copies, padded, strict=True))
+
+
+def described(signature: Sequence[Any], kinds: str) -> tuple[Metas, Metas, str, int]:
+    """Inputs, outputs, attributes and work of a record."""
+    if len(signature) == 2:  # one meta, of all that is read and written
+        meta = meta_record(signature)
+        return (meta,) * ("r" in kinds), (meta,) * ("w" in kinds), "", 0
+    inputs, outputs, attributes, work = signature
+    return tuple(map(meta_record, inputs)), tuple(map(meta_record, outputs)), str(attributes), int(work)
+
+
+def meta_record(plain: Sequence[Any]) -> MetaRecord:
+    """A plain meta as a record."""
+    shape, dtype = plain
+    return MetaRecord(None if shape is None else tuple(map(int, shape)), str(dtype))

@@ -19,6 +19,15 @@ class Kind(StrEnum):
     CONST = "const"
     MUT = "mut"
     MUT2 = "mut2"
+    FREED = "freed"  # no access: its memory went with the instruction
+
+
+class MetaRecord(NamedTuple):
+    """The meta of an operand or a result. `shape` is None for a Python scalar, whose type `dtype` names, and for a meta
+    that was not known, whose `dtype` is empty."""
+
+    shape: tuple[int, ...] | None
+    dtype: str
 
 
 class OperandRecord(NamedTuple):
@@ -62,6 +71,24 @@ class Record(NamedTuple):
     location: str  # "file:line in function", empty if unknown
     error: str  # "Type: message", empty if none
     span: tuple[str, ...] = ()  # the names of the spans that it was issued in, the outermost first
+    inputs: tuple[MetaRecord, ...] = ()  # what the kernel was given, in its order
+    outputs: tuple[MetaRecord, ...] = ()
+    attributes: str = ""  # "axis=0, keepdims=True": those that have not their defaults
+    work: int = 0  # the scheduler's estimate, in element operations; 0 if unknown
+    used: int = 0  # bytes of its device's memory in use when it ended; 0 if unknown
+    held: str = ""  # "memory", "fairness" or both, if it was ready and had to wait for that
+
+
+class Holding(NamedTuple):
+    """A copy that had memory when the trace was taken. `op` and `location` made its storage, for `session`."""
+
+    copy: int
+    device: str
+    nbytes: int
+    op: str
+    session: int
+    location: str
+    names: tuple[str, ...]
 
 
 def times(record: Record) -> tuple[int, ...]:

@@ -14,6 +14,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..model.instruction import Instruction
+from ..model.operand import Binding
+from ..model.signature import NOTHING, PlainMeta, Signature, plain
 from .flat import Where, inflate
 from .record import Record
 
@@ -45,6 +47,7 @@ class Ring:
 def flatten(i: Instruction, erased: int) -> tuple[Any, ...]:
     """The long form: Record's fields with operands and edges flat, the location still a number."""
     kinds, copies = operands_of(i)
+    own = i.stream is None or i.stream.device == i.device.name
     return (
         i.id,
         i.session.id,
@@ -64,6 +67,9 @@ def flatten(i: Instruction, erased: int) -> tuple[Any, ...]:
         i.author.id,
         i.location,
         "" if i.error is None else f"{type(i.error).__name__}: {i.error.message}",
+        signature_of(i),
+        i.device.backend.allocated if own and erased else 0,
+        i.held,
     )
 
 
@@ -72,6 +78,23 @@ def stream_name(i: Instruction) -> str:
     if i.queue is not None and i.stream is not None:
         return i.stream.name
     return f"{i.device.name}/control" if i.started else ""
+
+
+def signature_of(i: Instruction) -> Signature | PlainMeta:
+    """What the instruction is of: its plan's signature, or the metas of what it is bound to, as far as they are known.
+
+    One meta stands for a transfer's both ends.
+    """
+    plan = i.plan
+    if plan is not None and not plan.open:
+        return plan.signature
+    if plan is None and i.traits.copies and i.outputs:
+        return plain(i.outputs[0].tensor.meta)
+    inputs = tuple([plain(v.tensor.meta if isinstance(v, Binding) else type(v)) for v in i.inputs])
+    outputs = tuple([plain(binding.tensor.meta) for binding in i.outputs])
+    if plan is not None:
+        return inputs, outputs, plan.signature[2], plan.signature[3]
+    return (inputs, outputs, "", 0) if inputs or outputs else NOTHING
 
 
 def operands_of(i: Instruction) -> tuple[str, tuple[int, ...]]:

@@ -198,7 +198,7 @@ class TestHelpAndCompletion:
         assert {"record", "dump", "dag", "timeline", "why", "verify", "show"} <= set(self.complete("tensord trace "))
 
     def test_bash_completes_formats(self):
-        assert self.complete("tensord trace dag --format ") == ["dot", "mermaid", "json"]
+        assert self.complete("tensord trace dag --format ") == ["dot", "mermaid", "json", "html", "svg", "png"]
 
     def test_the_script_for_bash_is_shown(self):
         shell = [

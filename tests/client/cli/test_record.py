@@ -101,7 +101,7 @@ class TestRecord:
         assert "lost" not in out
         assert before.isdisjoint(record.id for record in trace.records)
         assert sum(record.op == "add" for record in trace.records) == 20
-        assert trace.dropped == len(before)
+        assert (trace.dropped, trace.before) == (0, len(before))
         assert trace.verify() == []
 
     @pytest.mark.usefixtures("work")

@@ -1,8 +1,12 @@
 """Tools that read a trace. They know records, and nothing of the engine.
 
 - `trace`: the records of one recording; `parts`: from a machine's slices to records
-- `file`, `recording`: trace files, read and written
+- `file`, `recording`: trace files, read and written; `whole_file`: files that are there whole or not at all
+- `filter`: which records a command is about; `volume`: what a record is of, its bytes and operations
+- `stats`: sums over a trace, and two traces compared; `memory`, `memory_picture`: memory over time
+- `plain`: a record with names for all its fields; `columns`: records as a NumPy array or a DataFrame
 - `dependences`: the rules of dependence as a model of their own; `verify`: every edge recomputed by it
-- `graph`, `graph_export`: the logical DAG; `stream_order`: the order of instructions on a stream
+- `graph`: the logical DAG; `fold`: its chains folded, `layers`: where nodes go; `pictures`, `graph_export`, `page`: the
+  formats; `stream_order`: the order of instructions on a stream
 - `why`, `why_export`: explanations of waits; `timeline`: Chrome's trace format; `text`: formatting for people
 """

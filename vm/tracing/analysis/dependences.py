@@ -102,6 +102,8 @@ def accesses(record: Record) -> dict[int, tuple[bool, bool]]:
     """Copy -> (whether `record` reads it, whether it writes it)."""
     found: dict[int, tuple[bool, bool]] = {}
     for copy, kind, _version in record.operands:
+        if kind == Kind.FREED:
+            continue
         reads, writes = found.get(copy, (False, False))
         const = kind == Kind.CONST
         found[copy] = (reads or const, writes or not const)

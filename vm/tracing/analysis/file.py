@@ -1,45 +1,48 @@
 """Trace files: one line of JSON per record, so that they can be cut, searched and read with ordinary tools.
 
-    line 1      {"format": "tensord-trace", "version": 4, "devices": [...], "records": N, "dropped": D, "base_tick": T,
-                 "taken": ns}
-    N lines     the fields of `Record` in their order, as an array; operands and edges as arrays of such arrays
+    line 1      {"format": "tensord-trace", "version": 4, "fields": [...], "devices": [...], "records": N, "dropped": D,
+                 "before": B, "base_tick": T, "taken": ns}
+    N lines     the named fields of `Record`, as an array; operands, edges and metas as arrays of such arrays
+    then        {"used": {device: bytes}, "holdings": [...]}, the memory in use when the trace was taken
     last line   {"records": N, "sha256": "..."}, the checksum of every byte above this line
 
 No byte of a file is trusted: `load` either returns records whose every field has its type and range, or raises
 ProtocolError with the file, the line and a remedy. `load` does not check whether the records are consistent; `verify`
 does. So a loaded file may have two instructions with the same id.
 
-Files are written by `recording`. Older versions can be read. Up to version 3 a record has no spans. Up to version 2 a
-wait over some tensors is a Barrier as well. Version 1 lacks `taken`, the time of recording in the clock of the records;
-it is read as 0.
+Files are written by `recording`. Older versions can be read. Up to version 3 records have the fields up to `error`,
+those lost and those from before a recording are counted together, and nothing is said of memory. Up to version 2 a wait
+over some tensors is a Barrier as well. Version 1 lacks `taken`, the time of recording in the clock of the records,
+which is read as 0.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import IO, NoReturn, TypeVar
+from typing import IO, Any, NamedTuple, NoReturn, TypeVar
 
 from ....interpreter.errors import ProtocolError
 from ....interpreter.opcodes import Opcode
 from ...model.reason import Reason
-from ..record import EdgeRecord, Kind, OperandRecord, Record
-from .trace import Trace
+from ..flat import HELD
+from ..record import EdgeRecord, Holding, Kind, MetaRecord, OperandRecord, Record
+from .trace import Memory, Trace
 
 FORMAT = "tensord-trace"
 VERSION = 4
-_WITHOUT_SPAN = 3
+_WITHOUT_FIELDS = 3  # the highest version whose header does not name the fields
 _WITHOUT_WAIT = 2  # the highest version that calls a wait over some tensors a Barrier
 _WITHOUT_TAKEN = 1
 
 # One barrier over a full ring has the longest line we write, a few megabytes. The limit bounds what `load` buffers.
 _LONGEST_LINE = 64 * 1024 * 1024
 _LARGEST_INT = 2**63 - 1
-_SPAN = Record._fields.index("span")
 _KINDS = {kind.value for kind in Kind}
 _REASONS = {reason.value for reason in Reason}
+_ALWAYS = tuple(name for name in Record._fields if name not in Record._field_defaults)
 
 _T = TypeVar("_T")
 
@@ -50,27 +53,46 @@ def load(path: str | Path) -> Trace:
         return _Reader(file, str(path)).read()
 
 
-def header(devices: Iterable[str], records: int, dropped: int, base_tick: int, taken: int) -> dict[str, object]:
+class Header(NamedTuple):
+    """The first line, but for its format."""
+
+    version: int
+    fields: Sequence[str]
+    devices: Sequence[str]
+    records: int
+    dropped: int
+    before: int
+    base_tick: int
+    taken: int
+
+
+_COUNTS = ("records", "dropped", "before", "base_tick", "taken")
+
+
+def header(devices: Iterable[str], records: int, dropped: int, before: int, base_tick: int, taken: int) -> object:
     """The first line."""
-    return {
-        "format": FORMAT,
-        "version": VERSION,
-        "devices": [_writable(device) for device in devices],
-        "records": records,
-        "dropped": dropped,
-        "base_tick": base_tick,
-        "taken": taken,
-    }
+    found = Header(VERSION, Record._fields, [_writable(d) for d in devices], records, dropped, before, base_tick, taken)
+    return {"format": FORMAT, **found._asdict()}
 
 
 def plain(record: Record) -> list[object]:
     """The line of a record."""
-    fields: list[object] = [_writable(field) if isinstance(field, str) else field for field in record]
-    fields[_SPAN] = [_writable(name) for name in record.span]
-    return fields
+    return [_plain(field) for field in record]
 
 
-def footer(records: int, sha256: str) -> dict[str, object]:
+def _plain(field: object) -> object:
+    if isinstance(field, tuple) and field and isinstance(field[0], str):
+        return [_writable(name) for name in field]
+    return _writable(field) if isinstance(field, str) else field
+
+
+def memory_line(memory: Memory) -> object:
+    """The line below the records."""
+    used = {_writable(device): nbytes for device, nbytes in memory.used.items()}
+    return {"used": used, "holdings": [[_plain(field) for field in one] for one in memory.holdings]}
+
+
+def footer(records: int, sha256: str) -> object:
     """The last line."""
     return {"records": records, "sha256": sha256}
 
@@ -99,18 +121,27 @@ class _Reader:
         self._digest = hashlib.sha256()
 
     def read(self) -> Trace:
-        version, devices, count, dropped, base_tick, taken = self._parse(_header)
-        record = _oldest_record if version <= _WITHOUT_WAIT else _old_record if version <= _WITHOUT_SPAN else _record
-        records = [self._parse(record) for _ in range(count)]
+        head = self._parse(_header)
+        record = _reader_of(head)
+        records = [self._parse(record) for _ in range(head.records)]
+        memory = self._parse(_memory) if head.version > _WITHOUT_FIELDS else Memory()
         expected = self._digest.hexdigest()
         footer_count, checksum = self._parse(_footer)
-        if footer_count != count:
-            self._fail(f"it counts {footer_count} records, the header {count}")
+        if footer_count != head.records:
+            self._fail(f"it counts {footer_count} records, the header {head.records}")
         if checksum != expected:
             self._fail("the checksum does not match the lines above: the file was changed or damaged")
         if self._file.read(1):
             self._fail("something follows the last line")
-        return Trace(records, devices=devices, dropped=dropped, base_tick=base_tick, taken=taken)
+        return Trace(
+            records,
+            devices=head.devices,
+            dropped=head.dropped,
+            before=head.before,
+            base_tick=head.base_tick,
+            taken=head.taken,
+            memory=memory,
+        )
 
     def _parse(self, validate: Callable[[object], _T]) -> _T:
         line = self._next()
@@ -136,16 +167,45 @@ class _Reader:
         ) from None
 
 
-def _header(value: object) -> tuple[int, list[str], int, int, int, int]:
+def _header(value: object) -> Header:
     if not isinstance(value, dict) or value.get("format") != FORMAT:
         raise _Malformed(f'not a trace: the first line does not say "format": "{FORMAT}"')
     version = _integer("version", value.get("version"))
     if not _WITHOUT_TAKEN <= version <= VERSION:
         raise _Malformed(f"trace version {version}, but this tensord reads versions {_WITHOUT_TAKEN} to {VERSION}")
     devices = [_text("device", device) for device in _array("devices", value.get("devices"))]
-    counts = [_integer(name, value.get(name)) for name in ("records", "dropped", "base_tick")]
-    taken = 0 if version == _WITHOUT_TAKEN else _integer("taken", value.get("taken"))
-    return version, devices, counts[0], counts[1], counts[2], taken
+    named = version > _WITHOUT_FIELDS
+    absent = set() if named else {"before"}
+    absent |= {"taken"} if version == _WITHOUT_TAKEN else set()
+    counts = [0 if name in absent else _integer(name, value.get(name)) for name in _COUNTS]
+    return Header(version, _fields(value.get("fields")) if named else _ALWAYS, devices, *counts)
+
+
+def _fields(value: object) -> list[str]:
+    names = [_one_of("field", name, set(Record._fields)) for name in _array("fields", value)]
+    if len(set(names)) < len(names) or not set(_ALWAYS) <= set(names):
+        raise _Malformed("the fields of its records are not those of a trace")
+    return names
+
+
+def _memory(value: object) -> Memory:
+    if not isinstance(value, dict) or not isinstance(value.get("used"), dict):
+        raise _Malformed("expected the memory in use, an object")
+    used = {_text("device", device): _integer("used", nbytes) for device, nbytes in value["used"].items()}
+    return Memory(used, tuple(_holding(one) for one in _array("holdings", value.get("holdings"))))
+
+
+def _holding(value: object) -> Holding:
+    copy, device, nbytes, op, session, location, names = _array("holding", value, len(Holding._fields))
+    return Holding(
+        _integer("copy", copy),
+        _text("device", device),
+        _integer("bytes", nbytes),
+        _text("op", op),
+        _integer("session", session),
+        _text("location", location),
+        tuple(_text("name", name) for name in _array("names", names)),
+    )
 
 
 def _footer(value: object) -> tuple[int, str]:
@@ -154,19 +214,22 @@ def _footer(value: object) -> tuple[int, str]:
     return _integer("records", value.get("records")), _text("sha256", value.get("sha256"))
 
 
-def _record(value: object) -> Record:
-    fields = _array("record", value, len(Record._fields))
-    return Record._make(_FIELDS[name](name, field) for name, field in zip(Record._fields, fields, strict=True))
+def _reader_of(head: Header) -> Callable[[object], Record]:
+    """Reads the line of a record."""
+    checks = [(name, _FIELDS[name]) for name in head.fields]
 
+    def record(value: object) -> Record:
+        fields = _array("record", value, len(checks))
+        checked: dict[str, Any] = {
+            name: check(name, field) for (name, check), field in zip(checks, fields, strict=True)
+        }
+        return Record(**checked)
 
-def _old_record(value: object) -> Record:
-    fields = _array("record", value, len(Record._fields) - 1)
-    return _record([*fields[:_SPAN], [], *fields[_SPAN:]])
+    def old_record(value: object) -> Record:
+        found = record(value)
+        return found._replace(opcode=Opcode.WAIT.value) if found.op == "wait" else found
 
-
-def _oldest_record(value: object) -> Record:
-    record = _old_record(value)
-    return record._replace(opcode=Opcode.WAIT.value) if record.op == "wait" else record
+    return old_record if head.version <= _WITHOUT_WAIT else record
 
 
 def _operands(name: str, value: object) -> tuple[OperandRecord, ...]:
@@ -191,6 +254,20 @@ def _edge(value: object) -> EdgeRecord:
 
 def _names(name: str, value: object) -> tuple[str, ...]:
     return tuple(_text(name, item) for item in _array(name, value))
+
+
+def _metas(name: str, value: object) -> tuple[MetaRecord, ...]:
+    return tuple(_meta(item) for item in _array(name, value))
+
+
+def _meta(value: object) -> MetaRecord:
+    shape, dtype = _array("meta", value, 2)
+    known = None if shape is None else tuple(_integer("shape", size) for size in _array("shape", shape))
+    return MetaRecord(known, _text("dtype", dtype))
+
+
+def _held(name: str, value: object) -> str:
+    return _one_of(name, value, set(HELD))
 
 
 def _array(name: str, value: object, length: int | None = None) -> list[object]:
@@ -233,6 +310,8 @@ def _shown(value: object) -> str:
 
 
 _FIELDS: dict[str, Callable[[str, object], object]] = {
-    name: _text if name in {"opcode", "op", "status", "device", "stream", "location", "error"} else _integer
+    name: _text
+    if name in {"opcode", "op", "status", "device", "stream", "location", "error", "attributes"}
+    else _integer
     for name in Record._fields
-} | {"operands": _operands, "edges": _edges, "span": _names}
+} | {"operands": _operands, "edges": _edges, "span": _names, "inputs": _metas, "outputs": _metas, "held": _held}

@@ -64,7 +64,9 @@ class Graph:
         session: int | None = None,
         ids: Iterable[int] = (),
         around: int | None = None,
-        depth: int = 2,
+        upstream: int | None = None,
+        downstream: int | None = None,
+        depth: int | None = None,
         first: int | None = None,
         last: int | None = None,
         releases: bool = False,
@@ -72,11 +74,13 @@ class Graph:
         """A part small enough to look at: all given conditions must hold.
 
         `ids` names nodes; `around` names one, and keeps the nodes at most `depth` edges away, in either direction;
-        `first` and `last` count nodes in the order of admission. ReleaseTensor is left out unless `releases` is set or
-        its id is named. Raises ProtocolError for an unknown id or session.
+        `upstream` keeps a node and what it depends on, `downstream` a node and what depends on it, up to that depth;
+        given together they name the nodes in either part. `depth` is 2 for `around`, else unlimited, unless it is
+        given. `first` and `last` count nodes in the order of admission. ReleaseTensor is left out unless `releases` is
+        set or its id is named. Raises ProtocolError for an unknown id or session.
         """
         wanted = set(ids)
-        named = wanted if around is None else wanted | {around}
+        named = wanted | {id_ for id_ in (around, upstream, downstream) if id_ is not None}
         self._check(named)
         nodes = [node for node in self.nodes if releases or not _is_release(node) or node.id in named]
         if session is not None:
@@ -86,7 +90,11 @@ class Graph:
             nodes = [node for node in nodes if node.id in wanted]
         graph = self.restrict({node.id for node in nodes})
         if around is not None:
-            graph = graph.restrict(_near(graph, around, depth))
+            graph = graph.restrict(_near(graph.edges, around, 2 if depth is None else depth, both=True))
+        if upstream is not None or downstream is not None:
+            above = set() if upstream is None else _near(graph.edges, upstream, depth, up=True)
+            below = set() if downstream is None else _near(graph.edges, downstream, depth)
+            graph = graph.restrict(above | below)
         return graph.restrict(_cut(graph, first, last))
 
     def _check(self, named: set[int]) -> None:
@@ -137,16 +145,21 @@ def _unmade(trace: Trace, source: int, record: Record) -> Mark:
     return Mark.MET if 0 < erased <= record.admitted else Mark.MISSING
 
 
-def _near(graph: Graph, around: int, depth: int) -> set[int]:
+def _near(
+    edges: Iterable[Dependence], around: int, depth: int | None, *, up: bool = False, both: bool = False
+) -> set[int]:
+    """The nodes at most `depth` edges away: along the edges, with `up` against them, or in `both` directions."""
     neighbours: dict[int, list[int]] = {}
-    for edge in graph.edges:
-        neighbours.setdefault(edge.source, []).append(edge.target)
-        neighbours.setdefault(edge.target, []).append(edge.source)
+    for edge in edges:
+        if both or not up:
+            neighbours.setdefault(edge.source, []).append(edge.target)
+        if both or up:
+            neighbours.setdefault(edge.target, []).append(edge.source)
     distance = {around: 0}
     queue = deque([around])
     while queue:
         node = queue.popleft()
-        for neighbour in neighbours.get(node, ()) if distance[node] < depth else ():
+        for neighbour in neighbours.get(node, ()) if depth is None or distance[node] < depth else ():
             if neighbour not in distance:
                 distance[neighbour] = distance[node] + 1
                 queue.append(neighbour)

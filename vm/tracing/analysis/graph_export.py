@@ -1,7 +1,7 @@
 """The DAG as text: Graphviz DOT, Mermaid and JSON.
 
-Pictures have one node per instruction, a cluster per device, a shape per opcode, and one arrow per pair of
-instructions with the reasons on it: solid where the target waited, dashed where dispatch elided the edge, dotted where
+Pictures have one node per instruction or folded chain, a cluster per device, a shape per opcode, and one arrow per pair
+of nodes with the reasons on it: solid where the target waited, dashed where dispatch elided the edge, dotted where
 the source had been done already, red where an edge is missing; a legend explains that. Labels come from users' ops and
 files, so every character that could have a meaning in the format is escaped.
 """
@@ -13,11 +13,13 @@ from collections.abc import Iterable, Iterator
 
 from ....interpreter.opcodes import traits_of
 from ..record import Record
+from .fold import Node, Picture, unfolded
 from .graph import Dependence, Graph, Mark
-from .text import label, printable
+from .plain import as_dict
+from .text import printable
 
 # Light fills that black text can be read on, one per device in turn.
-_FILLS = ("#cfe2f3", "#d9ead3", "#fff2cc", "#f4cccc", "#d9d2e9", "#fce5cd", "#d0e0e3", "#ead1dc")
+FILLS = ("#cfe2f3", "#d9ead3", "#fff2cc", "#f4cccc", "#d9d2e9", "#fce5cd", "#d0e0e3", "#ead1dc")
 
 # Shapes by category of opcode.
 _DOT_SHAPES: dict[str, str] = {
@@ -34,6 +36,13 @@ _DOT_STYLES = {
     Mark.ELIDED: "style=dashed",
     Mark.MET: 'style=dotted color="#888888"',
     Mark.MISSING: 'style=bold color="#cc0000"',
+}
+# The same as attributes of SVG.
+MARK_STYLES = {
+    Mark.WAITED: 'stroke="#555555"',
+    Mark.ELIDED: 'stroke="#555555" stroke-dasharray="8 4"',
+    Mark.MET: 'stroke="#888888" stroke-dasharray="2 4"',
+    Mark.MISSING: 'stroke="#cc0000" stroke-width="3"',
 }
 _MERMAID_SHAPES: dict[str, tuple[str, str]] = {
     "kernel": ("[", "]"),
@@ -60,14 +69,18 @@ _WEIGHT = (Mark.MET, Mark.ELIDED, Mark.WAITED, Mark.MISSING)
 _MERMAID_PLAIN = frozenset(" _.,:/()+-=")
 
 
-def to_dot(graph: Graph, *, legend: bool = True) -> str:
+def to_dot(graph: Graph | Picture, *, legend: bool = True) -> str:
     """Graphviz: `dot -Tsvg`."""
-    return "\n".join(_dot(graph, legend=legend)) + "\n"
+    return "\n".join(_dot(_picture(graph), legend=legend)) + "\n"
 
 
-def to_mermaid(graph: Graph, *, legend: bool = True) -> str:
+def to_mermaid(graph: Graph | Picture, *, legend: bool = True) -> str:
     """A Mermaid flowchart, for Markdown. Mermaid refuses more than 500 arrows unless it is configured."""
-    return "\n".join(_mermaid(graph, legend=legend)) + "\n"
+    return "\n".join(_mermaid(_picture(graph), legend=legend)) + "\n"
+
+
+def _picture(graph: Graph | Picture) -> Picture:
+    return unfolded(graph) if isinstance(graph, Graph) else graph
 
 
 def to_json(graph: Graph) -> str:
@@ -81,28 +94,25 @@ def to_json(graph: Graph) -> str:
 
 
 def _node(record: Record) -> dict[str, object]:
-    fields = record._asdict()
-    fields["operands"] = [operand._asdict() for operand in record.operands]
+    fields = as_dict(record)
     del fields["edges"]  # the graph's edges say more
     return fields
 
 
-def _dot(graph: Graph, *, legend: bool) -> Iterator[str]:
+def _dot(picture: Picture, *, legend: bool) -> Iterator[str]:
     yield "digraph trace {"
     yield "  rankdir=TB;"
     yield '  node [style=filled fontname="Helvetica" fontsize=10];'
     yield '  edge [fontname="Helvetica" fontsize=8];'
-    for number, (device, records) in enumerate(_by_device(graph)):
+    for number, (device, nodes) in enumerate(_by_device(picture)):
         yield f"  subgraph cluster_{number} {{"
         yield f"    label={_dot_quoted([device])};"
-        for record in records:
-            shape = _DOT_SHAPES.get(traits_of(record.opcode).category, "box")
-            look = (
-                f'shape={shape} fillcolor="{_fill(number)}" tooltip={_dot_quoted([record.location or record.opcode])}'
-            )
-            yield f"    n{record.id} [label={_dot_quoted(label(record, graph.until))} {look}];"
+        for node in nodes:
+            shape = _DOT_SHAPES.get(traits_of(node.first.opcode).category, "box")
+            look = f'shape={shape} fillcolor="{_fill(number)}" tooltip={_dot_quoted([node.tooltip()])}'
+            yield f"    n{node.id} [label={_dot_quoted(node.label(picture.until))} {look}];"
         yield "  }"
-    for source, target, reasons, mark in _arrows(graph.edges):
+    for source, target, reasons, mark in arrows(picture.edges):
         yield f"  n{source} -> n{target} [label={_dot_quoted([reasons])} {_DOT_STYLES[mark]}];"
     if legend:
         # Here at the end, since clusters inherit the settings before them.
@@ -110,17 +120,17 @@ def _dot(graph: Graph, *, legend: bool) -> Iterator[str]:
     yield "}"
 
 
-def _mermaid(graph: Graph, *, legend: bool) -> Iterator[str]:
+def _mermaid(picture: Picture, *, legend: bool) -> Iterator[str]:
     yield "flowchart TD"
-    for number, (device, records) in enumerate(_by_device(graph)):
+    for number, (device, nodes) in enumerate(_by_device(picture)):
         yield f"  classDef device{number} fill:{_fill(number)},stroke:#666666,color:#000000"
         yield f"  subgraph d{number}[{_mermaid_quoted([device])}]"
-        for record in records:
-            left, right = _MERMAID_SHAPES.get(traits_of(record.opcode).category, ("[", "]"))
-            yield f"    n{record.id}{left}{_mermaid_quoted(label(record, graph.until))}{right}:::device{number}"
+        for node in nodes:
+            left, right = _MERMAID_SHAPES.get(traits_of(node.first.opcode).category, ("[", "]"))
+            yield f"    n{node.id}{left}{_mermaid_quoted(node.label(picture.until))}{right}:::device{number}"
         yield "  end"
     styled: dict[Mark, list[int]] = {}
-    for number, (source, target, reasons, mark) in enumerate(_arrows(graph.edges)):
+    for number, (source, target, reasons, mark) in enumerate(arrows(picture.edges)):
         yield f"  n{source} -->|{_mermaid_quoted([reasons])}| n{target}"
         styled.setdefault(mark, []).append(number)
     for mark, style in _MERMAID_STYLES.items():
@@ -131,14 +141,14 @@ def _mermaid(graph: Graph, *, legend: bool) -> Iterator[str]:
         yield f"  legend[{_mermaid_quoted(LEGEND)}]:::legend"
 
 
-def _by_device(graph: Graph) -> Iterable[tuple[str, list[Record]]]:
-    devices: dict[str, list[Record]] = {}
-    for record in graph.nodes:
-        devices.setdefault(record.device, []).append(record)
+def _by_device(picture: Picture) -> Iterable[tuple[str, list[Node]]]:
+    devices: dict[str, list[Node]] = {}
+    for node in picture.nodes:
+        devices.setdefault(node.first.device, []).append(node)
     return sorted(devices.items())
 
 
-def _arrows(edges: Iterable[Dependence]) -> Iterator[tuple[int, int, str, Mark]]:
+def arrows(edges: Iterable[Dependence]) -> Iterator[tuple[int, int, str, Mark]]:
     """One arrow per pair of instructions: its reasons, and the mark that matters most."""
     pairs: dict[tuple[int, int], list[Dependence]] = {}
     for edge in edges:
@@ -149,7 +159,7 @@ def _arrows(edges: Iterable[Dependence]) -> Iterator[tuple[int, int, str, Mark]]
 
 
 def _fill(number: int) -> str:
-    return _FILLS[number % len(_FILLS)]
+    return FILLS[number % len(FILLS)]
 
 
 def _dot_quoted(lines: Iterable[str]) -> str:

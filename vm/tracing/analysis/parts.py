@@ -1,9 +1,10 @@
 """From the slices of a snapshot, as a machine sends them, to a trace. The other end of `picture`.
 
 The kind of an entry follows from its length: the long or the short form of a record (see `flat`), a line
-(session, number, text), the names of spans (session, number, names) with a number above those of lines, or more edges
-of the instruction before (id, flat edges). The head is a dict. An instruction that retired while the picture was handed
-out may have two entries; the one with its end counts.
+(session, number, text), the names of spans (session, number, names) with a number above those of lines, a signature,
+which has the number of its place among the signatures, more edges of the instruction before (id, flat edges), or a
+`Holding`. The head is a dict. An instruction that retired while the picture was handed out may have two entries; the
+one with its end counts.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from typing import Any, NamedTuple
 
 from ....interpreter.errors import ProtocolError
 from ....interpreter.wire.locations import line_of
-from ..flat import IMMEDIATE, LONG, Place, inflate
-from ..record import Record
-from .trace import Trace
+from ..flat import IMMEDIATE, LONG, SIGNATURE, TRAIT, Place, inflate
+from ..record import Holding, Record
+from .trace import Memory, Trace
 
 _EDGES = 10  # the place of the edges in the long form
 _COUNTS = ("taken", "tick", "since", "retired", "capacity")
@@ -33,6 +34,8 @@ class Picture(NamedTuple):
     retired: int
     capacity: int
     enabled: bool
+    used: dict[str, int]
+    holdings: tuple[Holding, ...]
 
     @property
     def finished(self) -> int:
@@ -42,7 +45,12 @@ class Picture(NamedTuple):
     def trace(self) -> Trace:
         """The picture as a trace; records that the ring had lost before the oldest one count as dropped."""
         dropped = max(0, self.retired - self.finished) if self.enabled else 0
-        return Trace(self.records, devices=self.devices, dropped=dropped, taken=self.taken)
+        return Trace(self.records, devices=self.devices, dropped=dropped, taken=self.taken, memory=self.memory)
+
+    @property
+    def memory(self) -> Memory:
+        """The memory in use at that moment."""
+        return Memory(self.used, self.holdings)
 
 
 def read_parts(parts: Iterable[Sequence[Any]]) -> Picture:
@@ -60,6 +68,8 @@ def _read(parts: Iterable[Sequence[Any]]) -> Picture:
     head: Mapping[str, Any] = {}
     lines: dict[tuple[int, int], str] = {}
     spans: dict[tuple[int, int], tuple[str, ...]] = {}
+    signatures: list[Any] = []
+    holdings: list[Holding] = []
     entries: dict[int, Sequence[Any]] = {}
     more: dict[int, list[Any]] = {}
     for entry in (entry for part in parts for entry in part):
@@ -69,8 +79,12 @@ def _read(parts: Iterable[Sequence[Any]]) -> Picture:
             lines[entry[0], entry[1]] = str(entry[2])
         elif len(entry) == 3:
             spans[entry[0], entry[1]] = tuple(map(str, entry[2]))
+        elif len(entry) == 1:
+            signatures.append(entry[0])
         elif len(entry) == 2:
             more[entry[0]].extend(entry[1])
+        elif len(entry) == len(Holding._fields):
+            holdings.append(_holding(*entry))
         elif len(entry) in {IMMEDIATE, LONG}:
             entries[entry[0]] = entry
             more[entry[0]] = []
@@ -81,10 +95,27 @@ def _read(parts: Iterable[Sequence[Any]]) -> Picture:
         line = line_of(location)
         return Place(lines.get((session, line), ""), spans.get((session, location - line), ()))
 
-    records = [inflate(_whole(entry, more[id_]), where) for id_, entry in entries.items()]
+    whole = {id_: _with_signature(_whole(entry, more[id_]), signatures) for id_, entry in entries.items()}
+    records = [inflate(entry, where) for entry in whole.values()]
     devices = tuple(str(device) for device in head["devices"])
     taken, tick, since, retired, capacity = (int(head[name]) for name in _COUNTS)
-    return Picture(records, devices, taken, tick, since, retired, capacity, bool(head["enabled"]))
+    used = {str(device): int(nbytes) for device, nbytes in head["used"].items()}
+    enabled = bool(head["enabled"])
+    return Picture(records, devices, taken, tick, since, retired, capacity, enabled, used, tuple(holdings))
+
+
+def _with_signature(entry: Sequence[Any], signatures: Sequence[Any]) -> Sequence[Any]:
+    """The entry with its signature in place of the signature's number."""
+    if len(entry) == IMMEDIATE:
+        traits = entry[1]
+        return (entry[0], (*traits[:TRAIT], signatures[traits[TRAIT]]), *entry[2:])
+    return (*entry[:SIGNATURE], signatures[entry[SIGNATURE]], *entry[SIGNATURE + 1 :])
+
+
+def _holding(
+    copy: int, device: str, nbytes: int, op: str, session: int, location: str, names: Sequence[str]
+) -> Holding:
+    return Holding(int(copy), str(device), int(nbytes), str(op), int(session), str(location), tuple(map(str, names)))
 
 
 def _whole(entry: Sequence[Any], edges: list[Any]) -> Sequence[Any]:

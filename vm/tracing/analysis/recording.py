@@ -10,7 +10,6 @@ When the disk is full, the last records make room for the last line.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -18,8 +17,9 @@ from types import TracebackType
 from typing import Self
 
 from ..record import Record
-from .file import encode, footer, header, plain
-from .trace import Trace
+from .file import encode, footer, header, memory_line, plain
+from .trace import Memory, Trace
+from .whole_file import named, partial_of
 
 _ROOM = 128  # bytes for the counts in the first line
 _READ = 1 << 20
@@ -36,16 +36,16 @@ class Recording:
         self.path = Path(path)
         self.records = 0
         self._devices = devices
-        self._partial = self.path.with_name(f"{self.path.name}.partial")
+        self._partial = partial_of(self.path)
         self._file = self._partial.open("w+b", buffering=0)
         self._lost = 0
         self.nbytes = 0
-        self._header = len(self._head(0, 0, 0))
+        self._header = len(self._head(0, 0, 0, 0))
         self._reserve()
         self._marks = [(self.nbytes, 0)]  # (size, records) at which the file may be cut
 
-    def _head(self, dropped: int, base_tick: int, taken: int) -> bytes:
-        return encode(header(self._devices, self.records, dropped, base_tick, taken))
+    def _head(self, dropped: int, before: int, base_tick: int, taken: int) -> bytes:
+        return encode(header(self._devices, self.records, dropped, before, base_tick, taken))
 
     def _reserve(self) -> None:
         try:
@@ -83,27 +83,38 @@ class Recording:
             raise self._named(error) from None
         self.nbytes += len(text)
 
-    def finish(self, *, dropped: int = 0, base_tick: int = 0, taken: int = 0) -> None:
+    def finish(
+        self,
+        *,
+        dropped: int = 0,
+        before: int = 0,
+        base_tick: int = 0,
+        taken: int = 0,
+        memory: Memory = Memory(),  # noqa: B008 - immutable
+    ) -> None:
         """Complete the file and give it its name. If that is impossible, raises OSError and leaves no file."""
         try:
-            while not self._complete(dropped, base_tick, taken):
-                pass
+            while not self._complete(dropped, (before, base_tick, taken), memory):
+                memory = Memory(memory.used)  # where there is no room, the holdings go first
             self._file.close()
             self._partial.replace(self.path)
         except OSError as error:
             self.abandon()
             raise self._named(error) from None
 
-    def _complete(self, dropped: int, base_tick: int, taken: int) -> bool:
-        """Write the first and the last line; False if records were dropped to make room: try again."""
-        head = self._head(dropped + self._lost, base_tick, taken)
+    def _complete(self, dropped: int, times: tuple[int, int, int], memory: Memory) -> bool:
+        """Write the first and the last lines; False if records were dropped to make room: try again."""
+        head = self._head(dropped + self._lost, *times)
         self._file.truncate(self.nbytes)  # drops the rest of an interrupted write
         self._file.seek(0)
         self._file.write(head[:-1].ljust(self._header + _ROOM - 1) + b"\n")
         self._file.seek(self.nbytes)
         try:
-            self._append(encode(footer(self.records, self._checksum())))
+            line = encode(memory_line(memory))
+            self._append(line + encode(footer(self.records, self._checksum(line))))
         except OSError:
+            if memory.holdings:
+                return False
             if len(self._marks) == 1:
                 raise
             self._marks.pop()
@@ -114,12 +125,14 @@ class Recording:
             return False
         return True
 
-    def _checksum(self) -> str:
+    def _checksum(self, line: bytes) -> str:
+        """The checksum of the file with one more line."""
         digest = hashlib.sha256()
         self._file.seek(0)
         while chunk := self._file.read(_READ):
             digest.update(chunk)
         self._file.seek(self.nbytes)
+        digest.update(line)
         return digest.hexdigest()
 
     def abandon(self) -> None:
@@ -131,7 +144,7 @@ class Recording:
                 self._partial.unlink()
 
     def _named(self, error: OSError) -> OSError:
-        return OSError(error.errno, error.strerror or os.strerror(error.errno or 0), str(self.path))
+        return named(error, self.path)
 
     def __enter__(self) -> Self:
         return self
@@ -150,7 +163,13 @@ def save(trace: Trace, path: str | Path) -> None:
         return
     with Recording(target, trace.devices) as recording:
         recording.add(trace.records)
-        recording.finish(dropped=trace.dropped, base_tick=trace.base_tick, taken=trace.taken)
+        recording.finish(
+            dropped=trace.dropped,
+            before=trace.before,
+            base_tick=trace.base_tick,
+            taken=trace.taken,
+            memory=trace.memory,
+        )
 
 
 def write_through(trace: Trace, target: Path) -> None:
@@ -158,11 +177,11 @@ def write_through(trace: Trace, target: Path) -> None:
     digest = hashlib.sha256()
     try:
         with target.open("wb") as file:
-            head = header(trace.devices, len(trace), trace.dropped, trace.base_tick, trace.taken)
-            for value in (head, *map(plain, trace.records)):
+            head = header(trace.devices, len(trace), trace.dropped, trace.before, trace.base_tick, trace.taken)
+            for value in (head, *map(plain, trace.records), memory_line(trace.memory)):
                 line = encode(value)
                 digest.update(line)
                 file.write(line)
             file.write(encode(footer(len(trace), digest.hexdigest())))
     except OSError as error:
-        raise OSError(error.errno, error.strerror, str(target)) from None
+        raise named(error, target) from None

@@ -28,6 +28,10 @@ class StreamOrder:
             records.sort(key=lambda record: (record.started, self.ended(record), record.admitted))
             self._places |= {record.id: place for place, record in enumerate(records)}
 
+    def streams(self) -> list[list[Record]]:
+        """The started instructions of each stream, in their order."""
+        return list(self._streams.values())
+
     def ended(self, record: Record) -> int:
         """When `record` released its successors; if it has not, when the trace was taken."""
         return self._ends.get(record.id, self.until)

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from ..record import Record
+from .volume import of
 
 
 def label(record: Record, until: int = 0) -> list[str]:
-    """Two lines: `#id op`, then the place, the run time, and the status unless it is DONE."""
+    """Two or three lines: `#id op`, what it is of, then the place, the run time, and the status unless it is DONE."""
     ran = duration(record.finished - record.started) if record.started and record.finished else ""
-    return [name(record), "  ".join(filter(None, (place(record), ran, remark(record, until))))]
+    metas = of(record)
+    return [
+        name(record),
+        *([metas] if metas else []),
+        "  ".join(filter(None, (place(record), ran, remark(record, until)))),
+    ]
 
 
 def is_running(record: Record) -> bool:
@@ -31,6 +37,11 @@ def remark(record: Record, until: int) -> str:
 def name(record: Record) -> str:
     """`#id op`, with the opcode if the instruction is no op."""
     return f"#{record.id} {record.op or record.opcode}"
+
+
+def title(record: Record) -> str:
+    """`#id op` and what it is of: `#3 matmul (128, 64) x (64, 256) float32`."""
+    return f"{name(record)} {of(record)}".rstrip()
 
 
 def place(record: Record) -> str:

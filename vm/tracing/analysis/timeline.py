@@ -1,9 +1,9 @@
 """A trace as a timeline in Chrome's Trace Event Format, which Perfetto and chrome://tracing open.
 
 One process per device, one thread per stream, one slice per instruction that ran, a mark for each that did not, arrows
-for edges, and a counter of the bytes that each stream moved. The slice of an instruction that still ran when the trace
-was taken ends at that time, and one that still waited has its mark there. Times are in microseconds from the first
-event.
+for edges, counters of the bytes that each stream moved and of each device's memory, and a track per span. The slice of
+an instruction that still ran when the trace was taken ends at that time, and one that still waited has its mark there.
+Times are in microseconds from the first event.
 
 The format: "Trace Event Format", Google, https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 """
@@ -16,9 +16,12 @@ from itertools import islice
 
 from ....interpreter.opcodes import traits_of
 from ..record import Record, times
+from .filter import ran
+from .memory import memory
 from .stream_order import is_live
 from .text import edge_name, status, stream_name
 from .trace import Trace
+from .volume import of, operations, rate, touched
 
 Event = dict[str, object]
 
@@ -53,6 +56,8 @@ class _Timeline:
         for record in self._trace.records:
             yield self._slice(record) if record.started else self._mark(record)
         yield from self._counters()
+        yield from self._memory()
+        yield from self._spans()
         for number, (source, target, reasons) in enumerate(islice(self._edges(), flows), 1):
             yield from self._arrow(number, source, target, reasons)
 
@@ -90,6 +95,25 @@ class _Timeline:
             name = f"bytes moved, {stream_name(*key)}"
             yield {"ph": "C", "name": name, **place, "args": {"bytes": moved[key]}}
 
+    def _memory(self) -> Iterator[Event]:
+        """A counter per device of the bytes in use."""
+        for device in memory(self._trace):
+            for time, used in device.curve:
+                place = {"pid": self._processes[device.device], "ts": max(0, time - self._origin) / 1000}
+                yield {"ph": "C", "name": "memory in use", **place, "args": {"bytes": used}}
+
+    def _spans(self) -> Iterator[Event]:
+        """Every span as a parent of the instructions issued in it, in a process of its own, nested as they are."""
+        extents = span_extents(self._trace, self._end)
+        if extents:
+            process = len(self._processes) + 1
+            yield {"ph": "M", "name": "process_name", "pid": process, "args": {"name": "spans"}}
+            for number, ((session, path), (begin, end)) in enumerate(extents.items(), 1):
+                track = {"cat": "span", "name": path[-1], "id": number, "pid": process, "tid": session}
+                args = {"path": "/".join(path), "session": session}
+                yield {"ph": "b", **track, "ts": (begin - self._origin) / 1000, "args": args}
+                yield {"ph": "e", **track, "ts": (end - self._origin) / 1000}
+
     def _edges(self) -> Iterator[tuple[Record, Record, str]]:
         """Pairs of instructions that both ran, the second waiting for the first, with the reasons."""
         for target in self._trace.records:
@@ -109,6 +133,19 @@ class _Timeline:
         yield {"ph": "f", "bp": "e", **flow, **self._place(target, target.started)}
 
 
+def span_extents(trace: Trace, until: int) -> dict[tuple[int, tuple[str, ...]], tuple[int, int]]:
+    """(session, path of a span) -> from when to when instructions of it were received, waited or ran."""
+    found: dict[tuple[int, tuple[str, ...]], tuple[int, int]] = {}
+    for record in trace.records:
+        stamps = [time for time in times(record) if time] or [until]
+        begin, end = min(stamps), until if is_live(record) else max(stamps)
+        for depth in range(len(record.span)):
+            key = (record.session, record.span[: depth + 1])
+            before = found.get(key, (begin, end))
+            found[key] = (min(before[0], begin), max(before[1], end))
+    return found
+
+
 def _args(record: Record) -> Event:
     waited = record.ready - record.received if record.ready and record.received else 0
     queued = record.started - record.ready if record.started and record.ready else 0
@@ -117,6 +154,12 @@ def _args(record: Record) -> Event:
         "session": record.session,
         "status": status(record),
         "location": record.location,
+        "of": of(record),
+        "work": record.work,
+        "touched_bytes": touched(record),
+        "gb_per_s": rate(touched(record), ran(record)),
+        "gflop_per_s": rate(operations(record), ran(record)),
+        "span": "/".join(record.span),
         "operands": [f"{operand.kind} {operand.copy} v{operand.version}" for operand in record.operands],
         "edges": [_edge(*edge) for edge in record.edges],
         "waited_us": waited / 1000,

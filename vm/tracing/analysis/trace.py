@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
 from ....interpreter.errors import ProtocolError
-from ..record import Record, times
+from ..record import Holding, Record, times
 from .text import plural
 
 if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    from numpy.typing import NDArray
+
     from .graph import Graph
     from .verify import Problem
 
@@ -21,24 +26,34 @@ class Selection(TypedDict, total=False):
     session: int | None
     ids: Iterable[int]
     around: int | None
-    depth: int
+    upstream: int | None
+    downstream: int | None
+    depth: int | None
     first: int | None
     last: int | None
     releases: bool
 
 
+class Memory(NamedTuple):
+    """The memory in use when a trace was taken: bytes by device, and the largest copies with some. Empty if unknown."""
+
+    used: Mapping[str, int] = MappingProxyType({})
+    holdings: tuple[Holding, ...] = ()
+
+
 class Trace:
     """Records sorted by admission.
 
-    `dropped`: the number of records that were lost, before the oldest one or in gaps. `base_tick`: the end of the last
-    gap; up to there records may be missing in between (0: none is missing after the oldest). `devices`: the names of
-    the machine's devices, by default those in the records. `taken`: the time of recording in the clock of the records,
-    0 if unknown.
+    `dropped`: the number of records that were lost, before the oldest one or in gaps. `before`: the number of
+    instructions that had finished before the recording began, so that nothing of them was lost. `base_tick`: the end of
+    the last gap; up to there records may be missing in between (0: none is missing after the oldest). `devices`: the
+    names of the machine's devices, by default those in the records. `taken`: the time of recording in the clock of the
+    records, 0 if unknown. `memory`: the memory in use then.
 
     The tools import this class, so its methods import the tools late.
     """
 
-    __slots__ = ("_by_id", "base_tick", "devices", "dropped", "records", "taken")
+    __slots__ = ("_by_id", "base_tick", "before", "devices", "dropped", "memory", "records", "taken")
 
     def __init__(
         self,
@@ -46,14 +61,18 @@ class Trace:
         *,
         devices: Iterable[str] = (),
         dropped: int = 0,
+        before: int = 0,
         base_tick: int = 0,
         taken: int = 0,
+        memory: Memory = Memory(),  # noqa: B008 - immutable
     ) -> None:
         self.records = tuple(sorted(records, key=lambda record: (record.admitted, record.id)))
         self.devices = tuple(devices) or tuple(sorted({record.device for record in self.records}))
         self.dropped = dropped
+        self.before = before
         self.base_tick = base_tick
         self.taken = taken
+        self.memory = memory
         self._by_id = {record.id: record for record in self.records}
 
     def __len__(self) -> int:
@@ -66,6 +85,18 @@ class Trace:
     def until(self) -> int:
         """The time of recording, or the latest time in the records if that is unknown. Linear in records."""
         return max((max(times(record)) for record in self.records), default=0) if not self.taken else self.taken
+
+    def only(self, records: Iterable[Record]) -> Trace:
+        """The trace with these of its records."""
+        return Trace(
+            records,
+            devices=self.devices,
+            dropped=self.dropped,
+            before=self.before,
+            base_tick=self.base_tick,
+            taken=self.until,
+            memory=self.memory,
+        )
 
     def find(self, instruction: int) -> Record | None:
         """The record of an instruction; None if the ring lost it or there was no such instruction."""
@@ -104,6 +135,18 @@ class Trace:
 
         return read_parts(parts).trace()
 
+    def to_numpy(self) -> NDArray[np.void]:
+        """The records as a structured array, a row each, in their order: see `columns` for its fields."""
+        from .columns import to_numpy
+
+        return to_numpy(self.records)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The same as a DataFrame. Raises ImportError, saying what to do, without pandas."""
+        from .columns import to_pandas
+
+        return to_pandas(self.records)
+
     def graph(self) -> Graph:
         """The logical DAG, for people."""
         from .graph import build
@@ -111,20 +154,22 @@ class Trace:
         return build(self)
 
     def dag(self, format: str = "dot", **selection: Unpack[Selection]) -> str:  # noqa: A002 - as on the command line
-        """The DAG, or what `selection` leaves of it (see `Graph.select`), as "dot", "mermaid" or "json". Raises
-        ValueError for another format, ProtocolError for an unknown id or session."""
-        from .graph_export import to_dot, to_json, to_mermaid
+        """The DAG, or what `selection` leaves of it (see `Graph.select`), as "dot", "mermaid", "html" or "json". Chains
+        of a large one are folded. Raises ValueError for another format, ProtocolError for an unknown id or session."""
+        from .graph_export import to_json
+        from .pictures import WRITERS, picture_of
 
-        writers = {"dot": to_dot, "mermaid": to_mermaid, "json": to_json}
-        if format not in writers:
-            raise ValueError(f"the format {format!r} is not one of {', '.join(writers)}")
-        return writers[format](self.graph().select(**selection))
+        if format not in {*WRITERS, "json"}:
+            raise ValueError(f"the format {format!r} is not one of {', '.join(WRITERS)}, json")
+        graph = self.graph().select(**selection)
+        return to_json(graph) if format == "json" else WRITERS[format](picture_of(graph))
 
     def timeline(self, path: str | Path) -> None:
-        """Write a timeline that https://ui.perfetto.dev opens; raises OSError."""
+        """Write a timeline that https://ui.perfetto.dev opens, whole or not at all; raises OSError."""
         from .timeline import to_chrome
+        from .whole_file import write_whole
 
-        Path(path).write_text(to_chrome(self), encoding="utf-8")
+        write_whole(path, to_chrome(self))
 
     def why(self, instruction: int | Record, *, depth: int = 6) -> str:
         """Why an instruction, a record or its id, took as long as it did: what it waited for and the critical path, as

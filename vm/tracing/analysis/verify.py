@@ -4,8 +4,9 @@ After Legion's `legion_spy`, which recomputes every dependence of a run from its
 order of their ticks through the model in `dependences`; each difference from the trace is a Problem. The purpose of
 edges is checked, too: no instruction ran, or was erased, before the instructions that it waits for.
 
-Edges to instructions that the ring had lost cannot be checked and are excused. So are missing edges of instructions
-that were admitted before the end of a recording's last gap (`Trace.base_tick`).
+Edges to instructions that the ring had lost, or that had finished before the recording began, cannot be checked and are
+excused. So are missing edges of instructions that were admitted before the end of a recording's last gap
+(`Trace.base_tick`).
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ def _compare(trace: Trace, record: Record, expected: dict[Key, Reason]) -> Itera
 
 def _superfluous(trace: Trace, record: Record, edge: EdgeRecord) -> Iterator[Problem]:
     source = trace.find(edge.source)
-    if source is None and trace.dropped:
+    if source is None and (trace.dropped or trace.before):
         return
     if source is None:
         why = "the trace has no such instruction"

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from ..record import EdgeRecord, Record
 from .graph import Dependence
 from .stream_order import is_live
-from .text import duration, edge_name, name, place, printable, remark, status
+from .text import duration, edge_name, place, printable, remark, status, title
+from .volume import of
 from .why import Explanation, Span, Story, Wait, waited_on_stream
 
 # A barrier over a full ring waits for thousands; the latest ones explain the wait.
@@ -49,7 +50,7 @@ def _headline(story: Story) -> str:
     if story.record.finished:
         phases.append(("ran", story.ran))
     spent = ", ".join(f"{phase} {duration(ns)}" for phase, ns in phases if ns)
-    parts = (name(story.record), place(story.record), remark(story.record, story.until), f"({spent})" if spent else "")
+    parts = (title(story.record), place(story.record), remark(story.record, story.until), f"({spent})" if spent else "")
     return "  ".join(filter(None, parts))
 
 
@@ -71,14 +72,14 @@ def _branch(record: Record, wait: Wait) -> str:
     source = wait.story.record
     rest = ("  <- critical" if wait.critical else "") + ("" if wait.story.told else "  ...")
     if not wait.edges:
-        return f"behind {name(source)} on {place(source)}: {duration(wait.waited)}{_spent(wait.story)}{rest}"
+        return f"behind {title(source)} on {place(source)}: {duration(wait.waited)}{_spent(wait.story)}{rest}"
     waited = f"{duration(wait.waited)} for " if wait.waited else ""
     return f"{_reasons(record, wait, source)}: {waited}{_headline(wait.story)}{rest}"
 
 
 def _spent(story: Story) -> str:
-    """The rest of the headline, behind name and place."""
-    return _headline(story).removeprefix(f"{name(story.record)}  {place(story.record)}")
+    """The rest of the headline, behind title and place."""
+    return _headline(story).removeprefix(f"{title(story.record)}  {place(story.record)}")
 
 
 def _reasons(record: Record, wait: Wait, source: Record | None) -> str:
@@ -121,7 +122,7 @@ def _step(span: Span, before: Span | None) -> str:
     earlier = span.record.finished - span.record.started - span.ran if span.record.finished and span.ran else 0
     cut = f"(and {duration(earlier)} before the path begins)" if earlier > 0 else ""
     ending = "" if span.record.status == "DONE" else status(span.record)
-    what = "  ".join(filter(None, (name(span.record), place(span.record), ending, after, cut)))
+    what = "  ".join(filter(None, (title(span.record), place(span.record), ending, after, cut)))
     return f"{gap:>10} {ran:>10}  {what}"
 
 
@@ -139,6 +140,7 @@ def _story(story: Story) -> dict[str, object]:
     return {
         "id": story.record.id,
         "op": story.record.op or story.record.opcode,
+        "of": of(story.record),
         "device": story.record.device,
         "stream": story.record.stream,
         "status": status(story.record),

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tensord.interpreter.errors import ProtocolError
-from tensord.vm.tracing.analysis.trace import Trace
-from tensord.vm.tracing.record import Record
+from tensord.vm.tracing.analysis.trace import Memory, Trace
+from tensord.vm.tracing.record import Holding, MetaRecord, Record
 
 from .trace_programs import random_trace, record
 
@@ -23,16 +23,24 @@ def path(tmp_path):
 @pytest.fixture
 def small(path):
     """A small trace and its bytes, saved at `path`."""
-    source = record(1, (7, "mut2"), op="ones", ticks=(1, 3), location='a "b".py:3 in f', received=5, finished=9)
+    source = record(
+        1, (7, "mut2"), op="ones", ticks=(1, 3), location='a "b".py:3 in f', received=5, finished=9,
+        inputs=(MetaRecord((2, 3), "float32"), MetaRecord(None, "int")), outputs=(MetaRecord(None, ""),),
+        attributes="axis=0", work=6, used=64, held="memory",
+    )  # fmt: skip
     target = record(2, (7, "const"), (8, "mut"), edges=[(1, "RAW", 7, True)], ticks=(2, 0), error="KernelError: ü")
-    trace = Trace([source, target], devices=["cpu:0", "sim:0"], dropped=3, base_tick=1, taken=77)
+    holding = Holding(7, "cpu:0", 64, "ones", 1, "a.py:3 in f", ("w",))
+    memory = Memory({"cpu:0": 64, "sim:0": 0}, (holding,))
+    counts = {"dropped": 3, "before": 2, "base_tick": 1, "taken": 77}
+    trace = Trace([source, target], devices=["cpu:0", "sim:0"], memory=memory, **counts)
     trace.save(path)
     return trace, path.read_bytes()
 
 
 def same(one: Trace, other: Trace) -> bool:
     return all(
-        getattr(one, name) == getattr(other, name) for name in ("records", "devices", "dropped", "base_tick", "taken")
+        getattr(one, name) == getattr(other, name)
+        for name in ("records", "devices", "dropped", "before", "base_tick", "taken", "memory")
     )
 
 
@@ -45,7 +53,16 @@ def signed(lines: list[Any]) -> bytes:
 
 def header(**fields):
     full = {"format": "tensord-trace", "version": 4, "devices": ["cpu:0"], "records": 1, "dropped": 0, "base_tick": 0}
-    return full | {"taken": 0} | fields
+    return full | {"fields": list(Record._fields), "before": 0, "taken": 0} | fields
+
+
+def old_header(version: int):
+    """The header of a version that did not name its fields."""
+    return {name: value for name, value in header(version=version).items() if name not in {"fields", "before"}}
+
+
+OLD = 19  # fields of a record up to version 3
+MEMORY: dict[str, Any] = {"used": {}, "holdings": []}
 
 
 class TestRoundTrip:
@@ -74,21 +91,34 @@ class TestRoundTrip:
         assert len(Trace.load(path)) == 0
 
     def test_a_file_of_version_1_lacks_the_time_of_recording(self, path):
-        old = header(version=1)
+        old = old_header(1)
         del old["taken"]
-        path.write_bytes(signed([old, list(record(1, started=5))[:-1]]))
+        path.write_bytes(signed([old, list(record(1, started=5))[:OLD]]))
         loaded = Trace.load(path)
         assert (loaded.taken, loaded.until, len(loaded)) == (0, 5, 1)
 
+    def test_a_file_of_version_3_says_nothing_of_metas_and_memory(self, path):
+        path.write_bytes(signed([old_header(3), list(record(1, started=5))[:OLD]]))
+        loaded = Trace.load(path)
+        assert (loaded.records, loaded.memory, loaded.before) == ((record(1, started=5),), Memory(), 0)
+
     @pytest.mark.parametrize("version", [2, 3])
     def test_files_up_to_version_3_lack_spans(self, path, version):
-        path.write_bytes(signed([header(version=version), list(record(1, location="a.py:1 in f"))[:-1]]))
+        path.write_bytes(signed([old_header(version), list(record(1, location="a.py:1 in f"))[:OLD]]))
         (loaded,) = Trace.load(path).records
         assert (loaded.location, loaded.span) == ("a.py:1 in f", ())
 
     def test_a_span_that_is_not_text_is_saved_as_something_readable(self, path):
         Trace([record(1, span=("a", "caf\udce9"))]).save(path)
         assert Trace.load(path).records[0].span == ("a", "caf\\udce9")
+
+    def test_fields_may_be_left_out_or_come_in_another_order(self, path):
+        names = ["work", *Record._fields[:OLD]]
+        fields = [5, *list(record(1, started=5))[:OLD]]
+        path.write_bytes(
+            signed([header(fields=names), fields, MEMORY]).replace(b'"records": 2, "sha', b'"records": 1, "sha')
+        )
+        assert Trace.load(path).records == (record(1, started=5, work=5),)
 
     def test_a_missing_file_is_an_oserror(self, path):
         with pytest.raises(FileNotFoundError):
@@ -123,7 +153,7 @@ class TestDamage:
 
     def test_a_changed_record_fails_the_checksum(self, path, small):
         path.write_bytes(small[1].replace(b'"ones"', b'"twos"'))
-        with pytest.raises(ProtocolError, match=r"line 4: the checksum .* changed or damaged.* record the trace again"):
+        with pytest.raises(ProtocolError, match=r"line 5: the checksum .* changed or damaged.* record the trace again"):
             Trace.load(path)
 
 
@@ -147,6 +177,11 @@ class TestHostileFiles:
             ({}, "line 1: not a trace"),
             (header(format="else"), "line 1: not a trace"),
             (header(version=5), "line 1: trace version 5, but this tensord reads versions 1 to 4"),
+            (header(fields=None), "line 1: fields is None, not an array"),
+            (header(fields=["id", "secret"]), "line 1: field is 'secret', not one of "),
+            (header(fields=["id"]), "line 1: the fields of its records are not those of a trace"),
+            (header(fields=[*Record._fields, "id"]), "line 1: the fields of its records are not those of a trace"),
+            (header(before="1"), "line 1: before is '1', not an integer"),
             (header(taken=-1), "line 1: taken is -1"),
             (header(taken=None), "line 1: taken is None"),
             (header(devices="cpu:0"), "line 1: devices is 'cpu:0', not an array"),
@@ -171,12 +206,16 @@ class TestHostileFiles:
     @pytest.mark.parametrize(
         ("name", "value", "match"),
         [
-            ("operands", [[7, "both", 0]], "kind is 'both', not one of const, mut, mut2"),
+            ("operands", [[7, "both", 0]], "kind is 'both', not one of const, freed, mut, mut2"),
             ("operands", [[7, ["mut"], 0]], "kind is an array, not a string"),
             ("operands", [["7", "mut", 0]], "copy is '7', not an integer"),
             ("edges", [[1, "RAW", 7, 0]], "elided is 0, not true or false"),
             ("edges", [[1, "\x1b[31m", 7, False]], "reason is .* not one of RAW"),
             ("edges", [[1, "RAW", 7]], "edge has 3 fields, not 4"),
+            ("inputs", [[[2, -1], "float32"]], "shape is -1, not an integer"),
+            ("inputs", [[[2]]], "meta has 1 fields, not 2"),
+            ("outputs", [["2", "float32"]], "shape is '2', not an array"),
+            ("held", "money", "held is 'money', not one of"),
             ("op", 12, "op is 12, not a string"),
             ("id", "x" * 1000, "id is 'x{40}', not an integer"),
             ("span", "step", "span is 'step', not an array"),
@@ -189,7 +228,22 @@ class TestHostileFiles:
         self.fails(path, signed([header(), fields]), f"line 2: {match}")
 
     def test_records_of_another_length(self, path):
-        self.fails(path, signed([header(), list(record(1))[:-1]]), "record has 19 fields, not 20")
+        count = len(Record._fields)
+        self.fails(path, signed([header(), list(record(1))[:-1]]), f"record has {count - 1} fields, not {count}")
+
+    @pytest.mark.parametrize(
+        ("line", "match"),
+        [
+            ([], "expected the memory in use, an object"),
+            ({"used": []}, "expected the memory in use, an object"),
+            ({"used": {"cpu:0": -1}}, "used is -1"),
+            ({"used": {}}, "holdings is None, not an array"),
+            ({"used": {}, "holdings": [[1, "cpu:0", 4]]}, "holding has 3 fields, not 7"),
+            ({"used": {}, "holdings": [[1, "cpu:0", 4, "add", 1, "", [3]]]}, "name is 3, not a string"),
+        ],
+    )
+    def test_the_memory_is_checked(self, path, line, match):
+        self.fails(path, signed([header(records=0), line]), f"line 2: {match}")
 
     def test_something_behind_the_end(self, path, small):
         self.fails(path, small[1] + b"\n", "something follows the last line")
@@ -223,7 +277,7 @@ class TestFromPython:
         assert trace.dag().startswith("digraph")
         assert trace.dag("mermaid", around=5).startswith("flowchart")
         assert [node["id"] for node in json.loads(trace.dag(format="json", ids=[5, 7]))["nodes"]] == [5, 7]
-        with pytest.raises(ValueError, match="'png' is not one of dot, mermaid, json"):
+        with pytest.raises(ValueError, match="'png' is not one of dot, mermaid, html, json"):
             trace.dag("png")
 
     def test_timeline_writes_a_file(self, path):

@@ -16,7 +16,7 @@ from tensord.vm.reporting.live_trace import SLICE, trace_parts
 from tensord.vm.reporting.locations import Places
 from tensord.vm.tracing.analysis.parts import read_parts
 from tensord.vm.tracing.analysis.trace import Trace
-from tensord.vm.tracing.flat import Place
+from tensord.vm.tracing.flat import LONG, Place
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_slices_are_bounded_and_long_lists_of_edges_are_cut(machine, sim_session
     device.resume("compute")
     assert len(slices) >= 2
     assert max(map(len, slices)) <= SLICE
-    assert max(len(entry[10]) for part in slices for entry in part if len(entry) == 18) <= 8
+    assert max(len(entry[10]) for part in slices for entry in part if len(entry) == LONG) <= 8
     barrier = max(Trace.from_parts(travelled(slices)).records, key=lambda record: len(record.edges))
     assert (barrier.op, len(barrier.edges)) == ("sync", SLICE)
     sim_session._outbox.await_reply(done, 10)
@@ -138,7 +138,9 @@ def test_the_tables_of_ended_sessions_are_bounded(machine):
         [[{"devices": 5}]],
         [["abc"]],
         [[(1, "text")]],
-        [[(1,) * 18]],
+        [[(1,) * LONG]],
+        [[(1,) * 7]],
+        [[((),), {"devices": ["cpu:0"], "taken": 1, "tick": 1, "since": 0, "retired": 0, "capacity": 0, "enabled": 1}]],
         [[(1,) * 9]],
         [None],
     ],

@@ -1,0 +1,161 @@
+"""`tensord trace memory`: memory over time, the peak of each device and who stood in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ...interpreter.errors import ProtocolError
+from .ask import Address, Json, print_json
+from .figures import count, size
+from .source import Source, about_source, load
+
+if TYPE_CHECKING:
+    from ...vm.tracing.analysis.memory import DeviceMemory
+    from ...vm.tracing.analysis.trace import Trace
+
+
+class By(StrEnum):
+    """What the table sums up by; `copy` lists single copies."""
+
+    COPY = "copy"
+    OP = "op"
+    LOCATION = "location"
+    SESSION = "session"
+    NAME = "name"
+
+
+def add(app: typer.Typer) -> None:
+    """Register the command."""
+    app.command()(memory)
+
+
+def memory(
+    file: Source = None,
+    *,
+    address: Address = None,
+    by: Annotated[By, typer.Option(help="Sum up who stood in the peak by this.")] = By.COPY,
+    device: Annotated[str, typer.Option(help="Only this device.", show_default=False)] = "",
+    limit: Annotated[int, typer.Option(min=0, help="Only so many rows of each table; 0 for all.")] = 12,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="Draw memory over time: a .svg, or with matplotlib a .png."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show each device's peak of memory, and which ops and lines had made what stood in it.
+
+    Example: tensord trace memory run.trace --by location -o memory.svg
+    """
+    from ...vm.tracing.analysis.memory import memory as over_time
+
+    trace = load(file, address, as_json=as_json)
+    found = [one for one in over_time(trace) if device in {"", one.device}]
+    if device and device not in trace.devices:
+        raise ProtocolError(f"the trace has no device {device!r}: it has {', '.join(trace.devices) or 'none'}")
+    if output is not None:
+        draw(found, output)
+    if as_json:
+        print_json({**about_source(file), "taken": trace.taken, "devices": [_plain(one, by) for one in found]})
+    else:
+        for one in found:
+            _show(trace, one, by, limit)
+        if not found:
+            typer.echo("no memory was in use")
+
+
+def draw(found: Sequence[DeviceMemory], output: Path) -> None:
+    """Draw memory over time; the name's ending says as what. ProtocolError for one that cannot be drawn."""
+    from ...vm.tracing.analysis.memory_picture import to_svg
+    from ...vm.tracing.analysis.whole_file import write_whole
+
+    if output.suffix == ".svg":
+        write_whole(output, to_svg(found))
+    elif output.suffix == ".png":
+        write_whole(output, to_png(found))
+    else:
+        raise ProtocolError(f"{output}: pictures are .svg or .png")
+
+
+def to_png(found: Sequence[DeviceMemory]) -> bytes:
+    """The picture as a PNG, drawn by matplotlib. ProtocolError without matplotlib."""
+    from io import BytesIO
+
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ProtocolError("a .png needs matplotlib, which is not installed; write a .svg") from None
+    figure = Figure(figsize=(9, 2.4 * max(1, len(found))), layout="constrained")
+    for number, one in enumerate(found, 1):
+        axes = figure.add_subplot(len(found), 1, number)
+        begin = one.curve[0][0]
+        times, amounts = [(time - begin) / 1e9 for time, _ in one.curve], [amount / 2**20 for _, amount in one.curve]
+        axes.fill_between(times, amounts, step="post", alpha=0.4)
+        axes.axvline((one.at - begin) / 1e9, color="red", linestyle="--")
+        axes.set(title=f"{one.device}, peak {size(one.peak)}", xlabel="s", ylabel="MiB")
+    drawn = BytesIO()
+    figure.savefig(drawn, format="png", dpi=120)
+    return drawn.getvalue()
+
+
+def _show(trace: Trace, one: DeviceMemory, by: By, limit: int) -> None:
+    from ...vm.tracing.analysis.text import duration
+
+    now = trace.memory.used.get(one.device)
+    rest = f", {size(now)} when the trace was taken" if now is not None else ""
+    since = duration(max(0, one.at - one.curve[0][0]))
+    typer.echo(f"{one.device}: peak {size(one.peak)}, {since} after the first record{rest}")
+    (_show_copies if by is By.COPY else _show_holders)(one, by, limit)
+
+
+def _show_copies(one: DeviceMemory, _by: By, limit: int) -> None:
+    from .terminal import print_table
+
+    shown = one.standing[:limit] if limit else one.standing
+    rows = [
+        (str(stay.copy), size(stay.nbytes), stay.op, str(stay.session or ""), ", ".join(stay.names), stay.location)
+        for stay in shown
+    ]
+    if one.other:
+        rows.append(("", size(one.other), "other", "", "", ""))
+    more = len(one.standing) - len(shown)
+    rest = size(sum(stay.nbytes for stay in one.standing[len(shown) :]))
+    print_table(
+        ("copy>", "bytes>", "made by", "session>", "names", "location"),
+        rows,
+        caption=f"and {count(more)} smaller, {rest} together" if more else "",
+        folded=("names", "location"),
+        spare=("copy>", "session>"),
+    )
+
+
+def _show_holders(one: DeviceMemory, by: By, limit: int) -> None:
+    from ...vm.tracing.analysis.memory import HOLDERS
+    from .terminal import print_table
+
+    holders = one.holders(HOLDERS[by.value])
+    rows = [
+        (
+            holder.key,
+            count(holder.count) if holder.count else "",
+            size(holder.nbytes),
+            f"{holder.nbytes / one.peak:.0%}",
+        )
+        for holder in (holders[:limit] if limit else holders)
+    ]
+    print_table((by.value, "copies>", "bytes>", "of the peak>"), rows, folded=(by.value,))
+
+
+def _plain(one: DeviceMemory, by: By) -> dict[str, object]:
+    from dataclasses import asdict
+
+    from ...vm.tracing.analysis.memory import HOLDERS
+
+    found = {"device": one.device, "peak": one.peak, "at": one.at, "other": one.other, "curve": one.curve}
+    if by is By.COPY:
+        return found | {"standing": [stay._asdict() for stay in one.standing]}
+    return found | {"holders": [asdict(holder) for holder in one.holders(HOLDERS[by.value])]}

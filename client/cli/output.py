@@ -1,0 +1,23 @@
+"""What a command writes: to stdout, or whole into a file."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Out = Annotated[Path | None, typer.Option("-o", "--output", help="Write here instead of to stdout.")]
+
+
+def write(content: str | bytes, output: Path | None) -> None:
+    """Write to the file, or to stdout. OSError if that fails; a file is then as it was before."""
+    from ...vm.tracing.analysis.whole_file import write_whole
+
+    if output is not None:
+        write_whole(output, content)
+    elif isinstance(content, bytes):
+        sys.stdout.buffer.write(content)
+    else:
+        sys.stdout.write(content)

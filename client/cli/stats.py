@@ -1,0 +1,179 @@
+"""`tensord trace stats` and `trace diff`: sums over one trace, and what changed from one to another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .ask import Address, Json, print_json
+from .figures import count, plural, size
+from .selection import Location, Op, SessionId, Slowest, SpanName, chosen
+from .source import Source, about_source, load
+
+if TYPE_CHECKING:
+    from ...vm.tracing.analysis.stats import Change, Row, StreamRow
+
+Limit = Annotated[int, typer.Option(min=0, help="Only so many rows of each table; 0 for all.")]
+
+
+def add(app: typer.Typer) -> None:
+    """Register the commands."""
+    app.command()(stats)
+    app.command()(diff)
+
+
+def stats(
+    file: Source = None,
+    *,
+    address: Address = None,
+    op: Op = "",
+    location: Location = "",
+    span: SpanName = "",
+    session: SessionId = None,
+    slowest: Slowest = None,
+    limit: Limit = 12,
+    as_json: Json = False,
+) -> None:
+    """Sum up what ran, per op, line, span and stream, and what the streams waited for.
+
+    Example: tensord trace stats run.trace --location train.py
+    """
+    from ...vm.tracing.analysis.stats import stats as sum_up
+
+    trace = load(file, address, as_json=as_json)
+    records = chosen(op, location, span, session, slowest).select(trace.records)
+    found = sum_up(trace, records)
+    if as_json:
+        print_json({**about_source(file), "records": len(records), "dropped": trace.dropped, **asdict(found)})
+        return
+    lost = f"; {count(trace.dropped)} were lost" if trace.dropped else ""
+    typer.echo(f"{plural(len(records), 'record')} of {count(len(trace))}{lost}")
+    for title, rows in (("op", found.ops), ("location", found.locations), ("span", found.spans)):
+        if rows:
+            _show_rows(title, rows, limit)
+    _show_streams(found.streams)
+
+
+_COLUMNS = (
+    "count>",
+    "total>",
+    "mean>",
+    "p99>",
+    "blocked>",
+    "queued>",
+    "bytes>",
+    "GB/s>",
+    "GFLOP/s>",
+    "moved>",
+    "failed>",
+)
+_SPARE = ("failed>", "moved>", "GFLOP/s>", "GB/s>", "p99>", "queued>", "blocked>")
+
+
+def _show_rows(title: str, rows: Sequence[Row], limit: int) -> None:
+    from .terminal import print_table
+
+    shown = rows[:limit] if limit else rows
+    more = len(rows) - len(shown)
+    caption = f"and {plural(more, 'row')} more; --limit 0 lists all" if more else ""
+    print_table((title, *_COLUMNS), [_cells(row) for row in shown], caption=caption, folded=(title,), spare=_SPARE)
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    from ...vm.tracing.analysis.text import duration
+    from ...vm.tracing.analysis.volume import rate
+
+    times = (row.total, round(row.mean), row.p99, row.blocked, row.queued)
+    return (
+        row.key,
+        count(row.count),
+        *(duration(ns) if ns else "" for ns in times),
+        size(row.touched) if row.touched else "",
+        rate(row.touched, row.timed),
+        rate(row.operations, row.rated),
+        size(row.moved) if row.moved else "",
+        count(row.failed) if row.failed else "",
+    )
+
+
+def _show_streams(rows: Sequence[StreamRow]) -> None:
+    from ...vm.tracing.analysis.stats import CAUSES
+    from ...vm.tracing.analysis.text import duration
+    from .terminal import print_table
+
+    cells = [
+        (
+            row.stream,
+            count(row.count),
+            duration(row.busy),
+            *(duration(row.lost[cause]) if row.lost[cause] else "" for cause in CAUSES),
+        )
+        for row in rows
+    ]
+    columns = ("stream", "count>", "busy>", *(f"{cause}>" for cause in CAUSES))
+    print_table(columns, cells, title="what each stream did, and what it waited for:", spare=("count>",))
+
+
+def diff(
+    before: Annotated[Path, typer.Argument(metavar="A", help="A saved trace.", show_default=False)],
+    after: Annotated[Path, typer.Argument(metavar="B", help="The trace to compare with it.", show_default=False)],
+    *,
+    op: Op = "",
+    location: Location = "",
+    span: SpanName = "",
+    session: SessionId = None,
+    slowest: Slowest = None,
+    limit: Limit = 20,
+    as_json: Json = False,
+) -> None:
+    """Compare two traces, per op and line: what got slower, what moved more.
+
+    Example: tensord trace diff before.trace after.trace --op matmul
+    """
+    from ...vm.tracing.analysis.stats import diff as compare
+
+    chooses = chosen(op, location, span, session, slowest)
+    traces = [load(file, None, as_json=as_json) for file in (before, after)]
+    changes = compare(*(chooses.select(trace.records) for trace in traces))
+    if as_json:
+        print_json({"before": str(before), "after": str(after), "changes": [asdict(change) for change in changes]})
+        return
+    _show_changes(changes, limit)
+
+
+def _show_changes(changes: Sequence[Change], limit: int) -> None:
+    from .terminal import print_table
+
+    largest = sorted(changes, key=lambda change: abs(change.slower), reverse=True)[: limit or None]
+    shown = [change for change in changes if change in largest]
+    more = len(changes) - len(shown)
+    print_table(
+        ("op", "location", "count>", "mean before>", "mean after>", "times>", "total>", "moved>"),
+        [_change_cells(change) for change in shown],
+        title="what got slower, by most first; what got faster, by most last",
+        caption=f"and {plural(more, 'row')} that changed less; --limit 0 lists all" if more else "",
+        folded=("location",),
+        spare=("moved>", "count>"),
+    )
+
+
+def _change_cells(change: Change) -> tuple[str, ...]:
+    from ...vm.tracing.analysis.text import duration
+
+    before, after = change.before, change.after
+    counts = count(after.count) if before.count == after.count else f"{count(before.count)} -> {count(after.count)}"
+    times = f"{after.mean / before.mean:.2f}x" if before.mean and after.mean else ""
+    slower, moved = round(change.slower), change.moved
+    return (
+        change.op,
+        change.location,
+        counts,
+        *(duration(round(row.mean)) if row.count else "" for row in (before, after)),
+        times,
+        f"{'-' if slower < 0 else '+'}{duration(abs(slower))}" if slower else "",
+        f"{'-' if moved < 0 else '+'}{size(abs(moved))}" if moved else "",
+    )

@@ -1,0 +1,53 @@
+"""What an instruction is of, as plain values that records keep: metas, attributes, work.
+
+Made once per plan, not per instruction. Only tuples, texts and numbers, since the garbage collector walks everything
+else that the trace's ring holds. Nothing here grows with what a client sends beyond the number of its operands.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from ...interpreter.schema.opdef import FrozenAttributes, OpDef
+from ...interpreter.types.meta import Meta, OperandMeta, Shape
+
+# (shape, dtype); of a Python scalar (None, its type), of a meta that is not known (None, "").
+PlainMeta: TypeAlias = tuple[Shape | None, str]
+# (metas of the operands, metas of the results, attributes, work)
+Signature: TypeAlias = tuple[tuple[PlainMeta, ...], tuple[PlainMeta, ...], str, int]
+
+UNKNOWN: PlainMeta = (None, "")
+NOTHING: Signature = ((), (), "", 0)
+
+_LONGEST = 200  # characters of all attributes
+_ITEMS, _DEPTH, _TEXT = 8, 3, 40  # of one attribute's value
+
+
+def plain(meta: OperandMeta | None) -> PlainMeta:
+    """A meta, a scalar's type, or a meta that is not known, as plain values."""
+    if meta is None:
+        return UNKNOWN
+    return meta.plain if isinstance(meta, Meta) else (None, meta.__name__)
+
+
+def attributes_of(op: OpDef, attributes: FrozenAttributes) -> str:
+    """`axis=(0, 1), keepdims=True`: the attributes that have not their defaults, at most `_LONGEST` characters."""
+    given = [
+        f"{name}={brief(value)}"
+        for (name, value), attribute in zip(attributes, op.attributes, strict=True)
+        if value != attribute.default
+    ]
+    text = ", ".join(given)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+
+
+def brief(value: Any, depth: int = _DEPTH) -> str:
+    """An attribute's value for people; long ones are cut."""
+    if isinstance(value, tuple):
+        if not depth:
+            return "(...)"
+        items = [brief(item, depth - 1) for item in value[:_ITEMS]] + ["..."] * (len(value) > _ITEMS)
+        return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
+    if isinstance(value, str | bytes) and len(value) > _TEXT:
+        return f"{value[:_TEXT]!r}..."
+    return repr(value)

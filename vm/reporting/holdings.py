@@ -1,0 +1,122 @@
+"""The copies that have memory now: which are the largest, what made them, and who holds them.
+
+A trace ends with them (`trace memory`), and an error for want of memory names some. A machine may have a million
+tensors, so the search is sliced like that for tensors, and the error looks at a bounded number.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..model.device_state import DeviceState
+from ..model.directory import Directory
+from ..model.tensor import Copy, Storage, Tensor
+from ..tracing.flat import Where
+from ..tracing.record import Holding
+
+if TYPE_CHECKING:
+    from ..engine import Engine
+
+LOOKED_AT = 512  # tensors per slice
+IN_A_TRACE = 4096  # holdings of one trace
+IN_AN_ERROR = 5
+SEARCHED = 20_000  # tensors, for an error: some 10 ms
+
+
+class Held(NamedTuple):
+    """A copy of a storage, as the heap compares it: no two have the same size and id."""
+
+    nbytes: int
+    id: int
+    copy: Copy
+    storage: Storage
+
+
+def slices(engine: Engine, where: Where, limit: int = IN_A_TRACE) -> Iterator[list[Holding]]:
+    """The `limit` largest holdings of all devices, the largest first, in slices of which many are empty."""
+    largest: list[Held] = []
+    seen: set[Storage] = set()
+    everything = tensors(engine.directory)
+    while chunk := list(islice(everything, LOOKED_AT)):
+        keep_largest(largest, held_by(chunk, seen), limit)
+        yield []
+    names = names_of(engine.directory)
+    largest.sort(reverse=True)
+    for start in range(0, len(largest), LOOKED_AT):
+        yield [row(one, names, where) for one in largest[start : start + LOOKED_AT] if one.copy.buffer is not None]
+
+
+def largest_on(device: DeviceState, directory: Directory, where: Where) -> str:
+    """The largest holdings of one device as a sentence for an error; empty if nothing is held there."""
+    everything = tensors(directory)
+    largest: list[Held] = []
+    found = (one for one in held_by(islice(everything, SEARCHED), set()) if one.copy.device is device)
+    keep_largest(largest, found, IN_AN_ERROR)
+    if not largest:
+        return ""
+    more = "" if next(everything, None) is None else f" (of the {SEARCHED} tensors looked at)"
+    names = names_of(directory)
+    rows = [sentence(row(one, names, where)) for one in sorted(largest, reverse=True)]
+    return f"; the largest there{more}: {', '.join(rows)}"
+
+
+def sentence(one: Holding) -> str:
+    """`4096 bytes by matmul at a.py:3 in f (session 1, named 'w')`."""
+    at = f" at {one.location}" if one.location else ""
+    named = f", named {', '.join(map(repr, one.names[:2]))}" if one.names else ""
+    return f"{one.nbytes} bytes by {one.op or 'an unknown op'}{at} (session {one.session}{named})"
+
+
+def tensors(directory: Directory) -> Iterator[Tensor]:
+    """Every tensor that a handle or a name holds, as of its session's turn; some more than once."""
+    for session in list(directory.sessions.values()):
+        for id_ in list(session.tensors):
+            tensor = session.tensors.get(id_)
+            if tensor is not None:
+                yield tensor
+    yield from list(directory.names.values())
+
+
+def held_by(some: Iterable[Tensor], seen: set[Storage]) -> Iterator[Held]:
+    """The copies with memory of those tensors' storages that have not been `seen`."""
+    for tensor in some:
+        storage = tensor.storage
+        if storage not in seen:
+            seen.add(storage)
+            for copy in storage.current():
+                if copy.buffer is not None and copy.nbytes > 0:
+                    yield Held(copy.nbytes, copy.id, copy, storage)
+
+
+def keep_largest(heap: list[Held], more: Iterable[Held], limit: int) -> None:
+    """The `limit` largest of both, as a heap."""
+    for found in more:
+        if len(heap) < limit:
+            heapq.heappush(heap, found)
+        elif heap and found > heap[0]:
+            heapq.heapreplace(heap, found)
+
+
+def names_of(directory: Directory) -> dict[Storage, list[str]]:
+    """The names of tensors, by storage."""
+    found: dict[Storage, list[str]] = {}
+    for name, tensor in directory.names.items():
+        found.setdefault(tensor.storage, []).append(name)
+    return found
+
+
+def row(one: Held, names: dict[Storage, list[str]], where: Where) -> Holding:
+    """A holding as a record."""
+    storage = one.storage
+    session, location = maker_of(storage, where)
+    named = tuple(sorted(names.get(storage, ())))
+    return Holding(one.copy.id, one.copy.device.name, one.nbytes, storage.maker, session, location, named)
+
+
+def maker_of(storage: Storage, where: Where) -> tuple[int, str]:
+    """The session that made the storage, and the line of its program; 0 and "" if unknown."""
+    session = 0 if storage.account is None else storage.account.session
+    return session, where(session, storage.location).line if storage.location else ""

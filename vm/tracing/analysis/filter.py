@@ -1,0 +1,69 @@
+"""Which records a command is about: by op, line, span, session; the slowest of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from ....interpreter.errors import ProtocolError
+from ..record import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """All given conditions must hold.
+
+    `op`: the name of the op or opcode, or a pattern ("mat*"). `location`: a part of the line ("train.py:9"). `span`:
+    the name of a span at any depth, or a path of names joined by "/". `slowest`: only so many, those that ran longest.
+    """
+
+    op: str = ""
+    location: str = ""
+    span: str = ""
+    session: int | None = None
+    slowest: int | None = None
+
+    def select(self, records: Iterable[Record]) -> tuple[Record, ...]:
+        """The records, in their order. ProtocolError for a session that none of them has."""
+        records = tuple(records)
+        self._check_session(records)
+        line = _line(self.location)
+        found = tuple(record for record in records if self._matches(record, line))
+        if self.slowest is None:
+            return found
+        slowest = {record.id for record in sorted(found, key=ran, reverse=True)[: self.slowest]}
+        return tuple(record for record in found if record.id in slowest)
+
+    def _matches(self, record: Record, line: re.Pattern[str]) -> bool:
+        if self.session is not None and record.session != self.session:
+            return False
+        if self.op and not any(fnmatchcase(name, self.op) for name in (record.op, record.opcode)):
+            return False
+        return bool(line.search(record.location)) and (not self.span or in_span(record, self.span))
+
+    def _check_session(self, records: tuple[Record, ...]) -> None:
+        known = sorted({record.session for record in records})
+        if self.session is not None and self.session not in known:
+            listed = ", ".join(map(str, known[:10])) + (", ..." if len(known) > 10 else "")
+            raise ProtocolError(f"the trace has no session {self.session}: it has {listed or 'none'}")
+
+    def __bool__(self) -> bool:
+        return self != Filter()
+
+
+def ran(record: Record) -> int:
+    """How long its kernel ran, in nanoseconds; 0 if it did not, or has not ended."""
+    return max(0, record.finished - record.started) if record.started and record.finished else 0
+
+
+def in_span(record: Record, wanted: str) -> bool:
+    """Was it issued in a span of that name, or at that path?"""
+    names = record.span
+    return wanted in names or any("/".join(names[:depth]) == wanted for depth in range(2, len(names) + 1))
+
+
+def _line(location: str) -> re.Pattern[str]:
+    """Line 9 is not line 90."""
+    return re.compile(re.escape(location) + (r"(?!\d)" if location[-1:].isdigit() else ""))

@@ -1,0 +1,121 @@
+"""Folding: chains of a large DAG become one node each, so that its picture stays readable.
+
+A chain is a row of instructions of one device, all done, each of which depends on the one before alone and is alone in
+depending on it. Instructions that depend on nothing, such as uploads of weights, are no part of that: a chain whose
+every step reads the same weights is a chain.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from ..record import Record
+from .filter import ran
+from .graph import Dependence, Graph
+from .text import duration, label, name, place
+
+SHORTEST = 3  # shorter rows of instructions are shown as they are
+_OPS_SHOWN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node of a picture: one instruction, or a folded chain in its order. Its id is the first one's."""
+
+    records: tuple[Record, ...]
+
+    @property
+    def id(self) -> int:
+        return self.records[0].id
+
+    @property
+    def first(self) -> Record:
+        return self.records[0]
+
+    def label(self, until: int) -> list[str]:
+        """Lines for people."""
+        if len(self.records) == 1:
+            return label(self.first, until)
+        counts = Counter(record.op or record.opcode for record in self.records).most_common()
+        more = f" and {len(counts) - _OPS_SHOWN} more" if len(counts) > _OPS_SHOWN else ""
+        ops = ", ".join(f"{count} {op}" for op, count in counts[:_OPS_SHOWN])
+        spent = duration(sum(map(ran, self.records)))
+        head = f"#{self.id} to #{self.records[-1].id}, a chain of {len(self.records)}"
+        return [head, f"{ops}{more}", f"{place(self.first)}  {spent}"]
+
+    def tooltip(self) -> str:
+        """The line of its first instruction."""
+        return self.first.location or name(self.first)
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """Nodes, and the edges between different ones."""
+
+    nodes: tuple[Node, ...]
+    edges: tuple[Dependence, ...]
+    until: int = 0
+
+
+def unfolded(graph: Graph) -> Picture:
+    """A node for each instruction."""
+    return Picture(tuple(Node((record,)) for record in graph.nodes), graph.edges, graph.until)
+
+
+def fold(graph: Graph) -> Picture:
+    """A node for each chain of at least `SHORTEST` instructions, and for each of the others."""
+    following = _links(graph)
+    ahead = set(following.values())
+    nodes: list[Node] = []
+    records = {record.id: record for record in graph.nodes}
+    for record in graph.nodes:
+        if record.id not in ahead:
+            chain = tuple(records[id_] for id_ in _chain(record.id, following))
+            nodes += [Node(chain)] if len(chain) >= SHORTEST else [Node((one,)) for one in chain]
+    nodes.sort(key=lambda node: node.first.admitted)
+    return Picture(tuple(nodes), tuple(_joined(graph.edges, nodes)), graph.until)
+
+
+def _links(graph: Graph) -> dict[int, int]:
+    """Instruction -> the next one of its chain."""
+    sources: dict[int, set[int]] = defaultdict(set)
+    targets: dict[int, set[int]] = defaultdict(set)
+    for edge in graph.edges:
+        sources[edge.target].add(edge.source)
+        targets[edge.source].add(edge.target)
+    records = {record.id: record for record in graph.nodes}
+    found = {}
+    for source, after in targets.items():
+        target = next(iter(after))
+        # What depends on nothing counts only as the head of a chain.
+        before = {one for one in sources[target] if sources.get(one)} or {source}
+        if len(after) == 1 and before == {source} and _alike(records[source], records[target]):
+            found[source] = target
+    ends = Counter(found.values())
+    return {source: target for source, target in found.items() if ends[target] == 1}
+
+
+def _alike(one: Record, other: Record) -> bool:
+    """May both be in one chain?"""
+    return one.device == other.device and one.status == other.status == "DONE" and one.session == other.session
+
+
+def _chain(first: int, following: dict[int, int]) -> Iterator[int]:
+    seen: set[int] = set()  # a damaged trace may hold cycles
+    while first not in seen:
+        yield first
+        seen.add(first)
+        if first not in following:
+            return
+        first = following[first]
+
+
+def _joined(edges: Iterable[Dependence], nodes: Iterable[Node]) -> Iterator[Dependence]:
+    """The edges between nodes."""
+    owner = {record.id: node.id for node in nodes for record in node.records}
+    for edge in edges:
+        source, target = owner.get(edge.source), owner.get(edge.target)
+        if source is not None and target is not None and source != target:
+            yield Dependence(source, target, edge.reason, edge.copy, edge.mark)

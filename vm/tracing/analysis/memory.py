@@ -1,0 +1,156 @@
+"""Memory over time: which copies stood in each device's memory, made by what, for how long; the peak.
+
+A record says how much of its device's memory was in use when it ended, exactly. Who had it is worked out: a copy stands
+from the start of the instruction that wrote it first until the end of the last one that mentions it, its release
+included. A copy that had memory when the trace was taken stands to the end, and from the beginning if the trace does
+not show what wrote it. What these do not explain is counted as "other": a replica from its last use until it was
+dropped to make room, for example.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ....interpreter.opcodes import traits_of
+from ..record import Kind, Record
+from .trace import Trace
+from .volume import nbytes
+
+OTHER = "other"
+
+
+class Stay(NamedTuple):
+    """A copy in memory, from `begin` to `end` in nanoseconds."""
+
+    copy: int
+    device: str
+    nbytes: int
+    begin: int
+    end: int
+    op: str
+    session: int
+    location: str
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The copies of one holder at the peak: how many, and their bytes."""
+
+    key: str
+    count: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceMemory:
+    """One device. `curve`: (nanoseconds, bytes in use), in the order of time. `peak` and `at`: its highest point.
+    `standing`: the copies that stood in memory then, the largest first; `other`: the bytes that they do not explain."""
+
+    device: str
+    curve: list[tuple[int, int]]
+    peak: int
+    at: int
+    standing: list[Stay] = field(default_factory=list)
+    other: int = 0
+
+    def holders(self, by: Callable[[Stay], str]) -> list[Holder]:
+        """The standing copies by holder, the largest first."""
+        groups: dict[str, list[int]] = defaultdict(list)
+        for stay in self.standing:
+            groups[by(stay)].append(stay.nbytes)
+        found = [Holder(key, len(sizes), sum(sizes)) for key, sizes in groups.items()]
+        if self.other:
+            found.append(Holder(OTHER, 0, self.other))
+        return sorted(found, key=lambda holder: (-holder.nbytes, holder.key))
+
+
+# How a standing copy is named, by the word on the command line.
+HOLDERS: dict[str, Callable[[Stay], str]] = {
+    "op": lambda stay: stay.op or "unknown",
+    "location": lambda stay: stay.location or "unknown",
+    "session": lambda stay: str(stay.session) if stay.session else "none",
+    "name": lambda stay: ", ".join(stay.names) or "without a name",
+}
+
+
+def memory(trace: Trace) -> list[DeviceMemory]:
+    """Every device with memory in use at some time, by name."""
+    stays = list(stays_of(trace))
+    found = [
+        device_memory(trace, device, [stay for stay in stays if stay.device == device]) for device in trace.devices
+    ]
+    return [one for one in found if one.peak]
+
+
+def device_memory(trace: Trace, device: str, stays: list[Stay]) -> DeviceMemory:
+    """One device's curve and peak."""
+    curve = measured(trace, device) or derived(stays)
+    at, peak = max(curve, key=lambda point: point[1], default=(0, 0))
+    standing = [stay for stay in stays if stay.begin <= at <= stay.end]
+    standing.sort(key=lambda stay: (-stay.nbytes, stay.copy))
+    other = max(0, peak - sum(stay.nbytes for stay in standing))
+    return DeviceMemory(device, curve, peak, at, standing, other)
+
+
+def measured(trace: Trace, device: str) -> list[tuple[int, int]]:
+    """The bytes in use, as records tell them."""
+    points = sorted((r.finished, r.used) for r in trace.records if r.device == device and r.used and r.finished)
+    if device in trace.memory.used and (points or trace.memory.used[device]):
+        points.append((max(trace.until, points[-1][0] if points else 0), trace.memory.used[device]))
+    return points
+
+
+def derived(stays: Iterable[Stay]) -> list[tuple[int, int]]:
+    """The bytes in use of a recording that does not tell them: the sum over the copies."""
+    changes: dict[int, int] = defaultdict(int)
+    for stay in stays:
+        changes[stay.begin] += stay.nbytes
+        changes[stay.end + 1] -= stay.nbytes
+    total, curve = 0, []
+    for time in sorted(changes):
+        total += changes[time]
+        curve.append((time, total))
+    return curve
+
+
+def stays_of(trace: Trace) -> Iterator[Stay]:
+    """The copies that stood in memory while the trace lasted."""
+    begun: dict[int, Stay] = {}
+    ended: dict[int, int] = {}
+    for record in trace.records:
+        when = record.finished or trace.until
+        for copy, _kind, _version in record.operands:
+            ended[copy] = max(ended.get(copy, 0), when)
+        for stay in (*found(record), *made(record)):
+            begun.setdefault(stay.copy, stay)
+    for one in trace.memory.holdings:
+        begin = begun.pop(one.copy).begin if one.copy in begun else 0
+        names = (one.op, one.session, one.location, one.names)
+        yield Stay(one.copy, one.device, one.nbytes, begin, trace.until, *names)
+    for copy, stay in begun.items():
+        yield stay._replace(end=ended[copy])
+
+
+def found(record: Record) -> Iterator[Stay]:
+    """The copies that the record reads: one that the trace has not mentioned before stood from the beginning."""
+    tensors = [meta for meta in record.inputs if meta.shape is not None]
+    read = [copy for copy, kind, _ in record.operands if kind == Kind.CONST]
+    for copy, meta in zip(read, tensors, strict=False) if len(read) == len(tensors) else ():
+        yield Stay(copy, record.op.partition(" ")[2].partition("->")[0] or record.device, nbytes(meta), 0, 0, "", 0, "")
+
+
+def made(record: Record) -> Iterator[Stay]:
+    """The copies that the record wrote, if it is one that makes copies and has run."""
+    traits = traits_of(record.opcode)
+    if not record.started or not record.outputs or traits.category == "release":
+        return
+    device = record.op.partition("->")[2] or record.device  # a transfer to the host runs on the device's stream
+    written = [copy for copy, kind, _ in record.operands if kind in {Kind.MUT, Kind.MUT2}]
+    for copy, meta in zip(written, record.outputs, strict=False):
+        if nbytes(meta):
+            where = (record.op or record.opcode, record.session, record.location)
+            yield Stay(copy, device, nbytes(meta), record.started, record.finished, *where)
