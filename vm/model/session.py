@@ -48,6 +48,7 @@ class VmSession:
         "plans",
         "queues",
         "reply",
+        "shares",
         "strict",
         "tensors",
     )
@@ -69,6 +70,7 @@ class VmSession:
         self.newest = 0
         self.generation = 0
         self.closed = False
+        self.shares = False  # has it ever published or looked up a name?
         self.queues: dict[Stream, SessionQueue] = {}
         self.cancelled: TensordError | None = None
         self.errors = 0
