@@ -109,7 +109,7 @@ class Incoming:
             elif kind == ARRAY:
                 value, mapped = self._array(body, payloads, export)
             elif kind == ARRAYS:
-                value = [self._array(one, payloads, 0)[0] for one in body]
+                value = [self._array(one, payloads, 0)[0] if len(one) == 4 else decode_error(one) for one in body]
             elif request in self.parts:
                 value = self.parts.pop(request)
         except TensordError as failure:
@@ -175,7 +175,7 @@ class Incoming:
 def call_back(effect: SideEffect, arrays: Any) -> TensordError | None:
     """Call the user's function with arrays of its own; returns its error, which stops the chain."""
     try:
-        effect.callback(*[np.array(array) for array in arrays or ()])
+        effect.callback(*[one if isinstance(one, TensordError) else np.array(one) for one in arrays or ()])
     except TensordError as error:
         error.op, error.location = error.op or "effect", error.location or effect.location
         return error
