@@ -5,7 +5,7 @@
 - `calls`: from a call to a message; `handlers`: the chain that every op passes; `signatures`, `locations`, `spans`:
   sent once, then named by number; `frames`: whose code a frame runs; `checks`: what every part checks
 - `uploads`: from values to a tensor; `answers`: from a tensor to its value; `names`: tensors that sessions share
-- `effects`: user code in program order; `cancellation`: cancelling and restarting
+- `effects`: user code in program order, `printing` in it; `cancellation`: cancelling and restarting
 - `outbox/`: unsent messages; `transport/`: how they get to a daemon; `embedded/`: a machine in this process
 - `array_api/`: the namespace of the standard; `nn`, `random`: functions beyond the standard
 - `forks`: what a fork does to sessions; `keys`: the client's keys

@@ -9,6 +9,7 @@ from ..interpreter.wire.forms import shown
 from ..interpreter.wire.messages import Chain, Effect, encode_message
 from .locations import located
 from .outbox.outbox import Outbox
+from .transport.interface import Reply
 
 
 class Effects:
@@ -38,6 +39,16 @@ class Effects:
             location = self._outbox.locations.here(2)
             self._outbox.messages.append(encode_message(Effect(ids, known, callback, 0, location)))
         self._outbox.appended()
+
+    def issue_tolerant(self, callback: Callable[..., None], ids: tuple[int, ...], chain: int | None) -> Reply:
+        """The same for a callback that takes an error in the place of a value; the reply comes when it has run."""
+        known = self._known(chain)
+        with self._outbox.lock:
+            location = self._outbox.locations.number(user_frame(2))
+            request, reply = self._outbox.transport.request()
+            self._outbox.messages.append(encode_message(Effect(ids, known, callback, request, location, tolerant=True)))
+        self._outbox.appended()
+        return reply
 
     def check(self, chain: int | None) -> None:
         """Wait for a chain; raises the error that stopped it."""

@@ -3,7 +3,8 @@
 The parts do not know the session, and share nothing but the outbox, which each is given:
 
 - `calls`: issues ops; `uploads`: makes tensors of the user's values
-- `answers`: asks for values and waits for them; `names`: shares tensors; `effects`: runs user code in program order
+- `answers`: asks for values and waits for them; `names`: shares tensors; `effects`: runs user code in program order,
+  and `printing` prints in it
 - `cancellation`: cancels and restarts
 
 Tensors keep the session alive, and go straight to the part that they need. The array API's functions, which are
@@ -12,7 +13,6 @@ shorthands for ops, are in `array_api`.
 
 from __future__ import annotations
 
-import sys
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -34,6 +34,7 @@ from .handlers import Handler, Invocation
 from .locations import located
 from .names import Names
 from .outbox.outbox import Outbox
+from .printing import Printing
 from .random import Random, RandomState
 from .reading import expose
 from .spans import Span
@@ -55,6 +56,7 @@ class Session:
         self._calls = calls.Calls(outbox)
         self._answers = Answers(outbox)
         self._effects = Effects(outbox)
+        self._printing = Printing(outbox, self._effects)
         self._names = Names(outbox)
         self._cancellation = Cancellation(outbox)
         self._random_state = RandomState()
@@ -151,19 +153,16 @@ class Session:
         """Wait for a chain's side effects; raises the error that stopped it."""
         self._effects.check(chain)
 
-    def print(self, *values: Tensor | object, sep: str = " ") -> None:
-        """Print tensors' values and other things in program order: an `effect` on the default chain.
+    def print(self, *values: Tensor | object, sep: str = " ", chain: int | None = None) -> None:
+        """Print tensors' values and other things in program order: an `effect` on a chain.
 
-        Returns at once. After an error in that chain nothing more is printed; `check_chain` says why.
+        Returns at once. A tensor that has failed is printed as its error. `close` waits for open prints, and so does
+        the end of the program, for some seconds at most. After an error of another effect in the chain nothing more is
+        printed; `check_chain` says why.
         """
-        tensors = [value for value in values if isinstance(value, Tensor)]
-
-        def show(*arrays: NDArray[Any]) -> None:
-            rest = iter(arrays)
-            texts = [str(next(rest)) if isinstance(value, Tensor) else str(value) for value in values]
-            sys.stdout.write(sep.join(texts) + "\n")
-
-        self.effect(show, *tensors)
+        ids = tuple(own(self, value)._id for value in values if isinstance(value, Tensor))
+        parts = [None if isinstance(value, Tensor) else str(value) for value in values]
+        self._printing.issue(parts, ids, sep, chain, self)
 
     # -- names -----------------------------------------------------------------------------------------------------
 
@@ -278,8 +277,12 @@ class Session:
         return bool(self._transport.lost)
 
     def close(self) -> None:
-        """End the session: what is pending is cancelled, its tensors are released. Closing twice is fine."""
+        """End the session: what is pending is cancelled, its tensors are released. Closing twice is fine.
+
+        Open prints are written before that, if they are ready within some seconds.
+        """
         if not isinstance(self._transport, ClosedTransport):
+            self._printing.finish()
             self._outbox.close()
 
     def __enter__(self) -> Self:

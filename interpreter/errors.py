@@ -85,6 +85,14 @@ def kernel_error(
     return next(kinds, KernelError)(message, op=op, location=location, instruction=instruction)
 
 
+def text_of(error: BaseException) -> str:
+    """`str(error)` of an exception that user code raised, and whose `__str__` may raise, too."""
+    try:
+        return str(error)
+    except Exception as failure:
+        return f"(its text cannot be made: {type(failure).__name__})"
+
+
 class CancelledError(TensordError):
     """The session was cancelled before the instruction ran."""
 

@@ -10,7 +10,9 @@ Theory of operation
 Guarantees
     - Tasks of one stream are launched, and reported, in the order of submission, each exactly once.
     - The launcher never waits for a task of its own device: a blocked head only stops its own backlog. When no head is
-      free, the launcher sleeps in its inbox; a launch on another device wakes the blocked launchers.
+      free, the launcher sleeps in its inbox; a launch on any other device wakes it (`events`).
+    - An exception on one of these threads outside of a task is logged and counts as the loss of the device: what the
+      device has, and what it is given later, fails.
     - The memory that a launch needs (pinned staging, host arrays) is kept until its event is done.
     - An asynchronous error is sticky in CUDA: the device is lost. Every task launched and not yet reported fails, and
       so does every later one. Errors surface late: a task reported before may have been hit as well.
@@ -32,14 +34,14 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from queue import SimpleQueue
 from time import monotonic, perf_counter_ns
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from ..interpreter.errors import KernelError
 from .events import EXECUTED, TURNSTILE
-from .stream import Sink, Stream, StreamKind, Task
+from .stream import LOG, Sink, Stream, StreamKind, Task
 
 
 class Owner(Protocol):
@@ -78,6 +80,7 @@ class CudaStream(Stream):
         self._launcher = launcher
         self.flying: deque[Task] = deque()  # being launched, or launched and not yet done, in order
         self._waiter: threading.Thread | None = None
+        self._done: list[Task] = []  # not yet reported
 
     def submit(self, tasks: Sequence[Task]) -> None:
         if self._waiter is None:
@@ -108,22 +111,22 @@ class CudaStream(Stream):
     # -- the waiter's thread -----------------------------------------------------------------------------------
 
     def _wait(self) -> None:
-        with self._launcher.owner.current():
-            self._report_done()
+        run_to_the_end(self._launcher.owner, self.name, self._report_done)
 
     def _report_done(self) -> None:
-        done: list[Task] = []
         freed = 0  # the time when the task before was done
         while (item := self.launched.get()) is not None:
-            if done and not _is_done(item.event):
-                self._sink(done)
-                done = []
+            if self._done and not _is_done(item.event):
+                self._report()
             freed = self._complete(item, freed)
-            done.append(item.task)
+            self._done.append(item.task)
             del item
             if self.launched.empty():
-                self._sink(done)
-                done = []
+                self._report()
+        self._report()
+
+    def _report(self) -> None:
+        done, self._done = self._done, []
         if done:
             self._sink(done)
 
@@ -190,8 +193,7 @@ class Launcher:
     # -- the launcher's thread ---------------------------------------------------------------------------------
 
     def _loop(self) -> None:
-        with self.owner.current():
-            self._launch_all()
+        run_to_the_end(self.owner, "the launcher", self._launch_all)
         for stream in self._streams:
             stream.launched.put(None)
 
@@ -210,13 +212,13 @@ class Launcher:
         """Sleep until a batch arrives; None is a wake-up, for which a blocked launcher registers first."""
         if self._drained():
             return self._inbox.get()
-        _blocked.add(self)
-        try:
+        with TURNSTILE.awaited(self._nudge):
             if any(stream.backlog and self._is_free(stream.backlog[0]) for stream in self._streams):
                 return None  # launched between the check and the registration
             return self._inbox.get()
-        finally:
-            _blocked.discard(self)
+
+    def _nudge(self) -> None:
+        self._inbox.put(None)
 
     def _accept(self, batch: Batch | None) -> None:
         if batch is not None:
@@ -231,9 +233,6 @@ class Launcher:
         backlog = stream.backlog
         if not backlog or not self._is_free(backlog[0]):
             return False
-        if self.stream is not stream:
-            stream.raw.use()
-            self.stream = stream
         while backlog and self._is_free(backlog[0]):
             self._launch(stream, backlog.popleft())
         return True
@@ -247,8 +246,6 @@ class Launcher:
         task.event = EXECUTED if event is None else event
         if TURNSTILE.waiting:
             TURNSTILE.notify()
-        for launcher in tuple(_blocked):
-            launcher._inbox.put(None)  # noqa: SLF001 - wakes an object of the same class
 
     def _execute(self, stream: CudaStream, task: Task) -> Any:
         """Execute the task and return the event behind it; None if it was not launched."""
@@ -259,6 +256,9 @@ class Launcher:
         if owner.lost is not None:
             return None  # the waiter fails the task
         try:
+            if self.stream is not stream:
+                stream.raw.use()
+                self.stream = stream
             for source in task.event_sources:
                 if source.event is not EXECUTED:
                     stream.raw.wait_event(source.event)
@@ -271,8 +271,22 @@ class Launcher:
         return event
 
 
-# Launchers that wait for a launch on another device. Adding, discarding and copying are atomic under the GIL.
-_blocked: Final[set[Launcher]] = set()
+def run_to_the_end(owner: Owner, who: str, work: Callable[[], None]) -> None:
+    """Do the work of a thread until it is over. An exception loses the device; then the work fails what is left.
+
+    On a lost device nothing of CUDA is called any more.
+    """
+    context: AbstractContextManager[object] | None = None
+    over = False
+    while not over:
+        try:
+            with context or owner.current():
+                work()
+                over = True
+        except BaseException as error:
+            LOG.error("%s of %s lost its device by an error outside of its tasks", who, owner.name, exc_info=error)
+            owner.lose(error)
+            context = nullcontext()
 
 
 def lost_error(owner: Owner, task: Task) -> KernelError:

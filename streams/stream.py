@@ -11,10 +11,13 @@ only while the stream is drained. The sink is called on the stream's thread and 
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
+
+LOG: Final = logging.getLogger("tensord.streams")  # for what no instruction can be told
 
 
 class StreamKind(StrEnum):

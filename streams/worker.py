@@ -16,6 +16,8 @@ Guarantees
     - `close` lets the queue run empty, cuts every artificial delay short, and returns in time even if a task hangs.
       After the timeout the remaining tasks fail instead of executing, since their targets may be in other use by then.
     - While its queue is empty the thread holds no reference to a task.
+    - An exception outside of a task (a sink, a late error that cannot be described) is logged and fails the rest of the
+      batch; the thread goes on.
 
 Who owns what
     Only the stream's thread touches `_done` and `_late`, writes `_current` and calls the sink; any thread may read
@@ -34,6 +36,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from queue import SimpleQueue
 from time import monotonic, perf_counter_ns
 from typing import Protocol
@@ -42,7 +45,7 @@ import numpy as np
 
 from ..interpreter.errors import KernelError
 from .events import EXECUTED, TURNSTILE
-from .stream import Sink, Stream, StreamKind, Task
+from .stream import LOG, Sink, Stream, StreamKind, Task
 
 # A task that took longer than SLOW_NS is reported at once. A finished one waits at most STALE_NS after the last report.
 SLOW_NS = 50_000
@@ -151,11 +154,30 @@ class WorkerStream(Stream):
         while (batch := self._inbox.get()) is not None:
             if not self._done:
                 self._reported = perf_counter_ns()
-            self._run(batch)
+            try:
+                self._run(batch)
+                if self._inbox.empty():
+                    self._report(drained=True)
+            except BaseException as error:
+                self._rescue(batch, error)
             del batch
-            if self._inbox.empty():
-                self._report(drained=True)
         self._report(drained=True)
+
+    def _rescue(self, batch: Sequence[Task], error: BaseException) -> None:
+        """The last resort: an exception outside of a task fails what is left of the batch, and the thread goes on."""
+        LOG.error("%s goes on after an error outside of its tasks", self.name, exc_info=error)
+        for task in batch:
+            if not task.finished:
+                with suppress(BaseException):
+                    task.fail(KernelError(f"{self.name} failed at {task.label}: {type(error).__name__}"))
+                task.finished = perf_counter_ns()
+                self._done.append(task)
+            if self.events and task.event is None:
+                task.event = EXECUTED
+        self._current = None
+        TURNSTILE.notify()
+        with suppress(BaseException):
+            self._report(drained=True)
 
     def _run(self, batch: Sequence[Task]) -> None:
         """The hot loop: 0.3 us per quick task besides the task itself."""
@@ -177,12 +199,12 @@ class WorkerStream(Stream):
             except BaseException as error:  # a broken task must not take the stream's other tasks with it
                 task.fail(error)
             task.finished = now = clock()
+            self._done.append(task)
             self._current = None
             if self.events:
                 task.event = EXECUTED
                 if TURNSTILE.waiting:
                     TURNSTILE.notify()
-            self._done.append(task)
             if now - started > SLOW_NS or now - self._reported > STALE_NS:
                 self._report()
 

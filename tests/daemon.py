@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
@@ -29,8 +30,15 @@ class Daemon:
         self.pid = process.pid
 
     @classmethod
-    def start(cls, directory: Path, *options: str, address: str | None = None, **environment: str) -> Self:
-        """Start `tensord serve` with these options and wait until it is ready.
+    def start(
+        cls,
+        directory: Path,
+        *options: str,
+        address: str | None = None,
+        program: Sequence[str] = ("-m", "tensord.client.cli"),
+        **environment: str,
+    ) -> Self:
+        """Start `tensord serve` with these options and wait until it is ready. `program`: what Python runs.
 
         Its socket lies in a short path, since a socket's path may have 107 bytes. `environment` is added to ours.
         """
@@ -42,7 +50,7 @@ class Daemon:
             notified.settimeout(0.1)
             with (directory / "daemon.log").open("w") as log:
                 process = subprocess.Popen(  # noqa: S603
-                    [sys.executable, "-m", "tensord.client.cli", "serve", "--address", where, *options],
+                    [sys.executable, *program, "serve", "--address", where, *options],
                     env={
                         **os.environ,
                         "NOTIFY_SOCKET": str(home / "notify"),

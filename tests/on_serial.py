@@ -23,6 +23,7 @@ ALSO = frozenset(
         "test_atomic.py",
         "test_copy_on_write.py",
         "test_corners.py",
+        "test_effects.py",
         "test_errors.py",
         "test_exchange.py",
         "test_handlers.py",

@@ -27,6 +27,7 @@ ALSO = frozenset(
     {
         "test_atomic.py",
         "test_corners.py",
+        "test_effects.py",
         "test_tensor.py",
         "test_messages.py",
         "test_handlers.py",

@@ -15,12 +15,18 @@ admission or placement left with it tells whoever asked.
 
 Every method is called by one thread at a time: the one that drives the virtual machine. Streams report to `finished`,
 a deque, from their own threads.
+
+An exception that leaves `schedule`, `take`, `cancel` or `close` is a fault of the engine, kept in `fault`. No message
+of a client, no kernel and no device makes one: those errors become errors of instructions. A fault stops a step in its
+middle. Accesses, edges, uses and memory may then disagree, so the engine is not called again, and its driver ends: it
+logs the fault, and tells everybody who waits.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from operator import length_hint
 from typing import Any
@@ -75,6 +81,7 @@ class Engine:
         self.live = self.scheduler.live
         self._ready, self._doomed = self.scheduler.dispatcher.ready, self.scheduler.dispatcher.doomed
         self._opened = 0
+        self.fault: Exception | None = None
 
     def open_session(self, reply: ReplySink, *, strict: bool = False, limits: Limits | None = None) -> VmSession:
         """A new session; `reply` is called on the driving thread with the answers to its requests."""
@@ -98,6 +105,14 @@ class Engine:
         """One pass; False if there was nothing to do."""
         if not (self.finished or self.pending or self._ready or self._doomed):
             return False
+        try:
+            self._pass()
+        except Exception as error:
+            self.fault = error
+            raise
+        return True
+
+    def _pass(self) -> None:
         scheduler, dispatcher = self.scheduler, self.scheduler.dispatcher
         scheduler.stamp(scheduler.clock())
         if self.finished:
@@ -111,7 +126,6 @@ class Engine:
             dispatcher.dispatch_ready()
         if dispatcher.batches:
             dispatcher.flush()
-        return True
 
     def handle_pending(self) -> None:
         """Admit a window of messages."""
@@ -124,10 +138,37 @@ class Engine:
                 pending.popleft()
             room -= size
 
+    def take(self, session: VmSession, arrays: Iterable[Sequence[Any]]) -> None:
+        """Admit messages now, for a driver that has a queue of its own."""
+        try:
+            self.admission.take(session, arrays)
+        except Exception as error:
+            self.fault = error
+            raise
+
     def cancel(self, session: VmSession) -> None:
         """Cancel what the session has pending, and what it sends until a restart that knows of this."""
-        self.admission.cancellation.cancel(session)
+        with self._guarded():
+            self.admission.cancellation.cancel(session)
+
+    def begin_cancel(self, session: VmSession) -> None:
+        """The part of `cancel` that may be done in the middle of a pass, on the driving thread."""
+        self.admission.cancellation.begin(session)
+
+    def finish_cancel(self, session: VmSession) -> None:
+        """The rest of `cancel`."""
+        with self._guarded():
+            self.admission.cancellation.finish(session)
 
     def close(self, session: VmSession) -> None:
         """End a session: cancel it, release every handle. What others hold stays."""
-        self.admission.cancellation.close(session)
+        with self._guarded():
+            self.admission.cancellation.close(session)
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            self.fault = error
+            raise

@@ -10,12 +10,18 @@ import logging
 from typing import Any
 
 import structlog
-from structlog.typing import Processor
+from structlog.typing import EventDict, Processor
 
-PROCESSORS: list[Processor] = [
-    structlog.stdlib.filter_by_level,
-    structlog.processors.KeyValueRenderer(key_order=["event"]),
-]
+_as_text = structlog.processors.KeyValueRenderer(key_order=["event"])
+
+
+def for_the_standard_library(logger: Any, method: str, event: EventDict) -> tuple[tuple[Any], dict[str, Any]]:
+    """The event as text, and its exception for the handler to show with its traceback."""
+    error = event.pop("exc_info", None)
+    return (_as_text(logger, method, event),), {"exc_info": error}
+
+
+PROCESSORS: list[Processor] = [structlog.stdlib.filter_by_level, for_the_standard_library]
 
 log: Any = structlog.wrap_logger(
     logging.getLogger("tensord"),

@@ -20,12 +20,12 @@ Rejected: letting the streams' workers drive (a kernel would then wait for the s
 from __future__ import annotations
 
 import atexit
-import sys
+import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 from weakref import WeakSet
 
@@ -35,7 +35,8 @@ from ..interpreter.concurrency.background import DOZE, Background
 from ..interpreter.concurrency.bell import Bell
 from ..interpreter.concurrency.interrupts import SHIELD, ShieldedLock
 from ..interpreter.concurrency.leader_followers import LeaderFollowers
-from ..interpreter.errors import ConnectionLost, ProtocolError
+from ..interpreter.concurrency.switch_interval import SWITCH_INTERVAL
+from ..interpreter.errors import ConnectionLost, ProtocolError, TensordError
 from ..streams.stream import Task
 from .log import log
 from .model.session import ReplySink, VmSession
@@ -43,9 +44,12 @@ from .reporting.questions import whole
 from .runtime import HANG_AFTER, Runtime
 
 IDLE_FLUSH = 0.01  # seconds after which a background flush sends a session's unsent messages
-SWITCH_INTERVAL = 1e-4
 WINDOW = 8192  # unfinished instructions that a session may have
 WINDOW_BYTES = 1 << 30  # bytes of unconsumed uploads that a session may have
+
+
+def forget(_error: TensordError) -> None:
+    """What a session without open requests does when it is lost."""
 
 
 class VirtualMachine(Runtime):
@@ -72,27 +76,37 @@ class VirtualMachine(Runtime):
             failed=lambda error: log.error("the background thread goes on after an error", exc_info=error),
         )
         self.chores: deque[Callable[[], None]] = deque()  # tasks for the background thread, from other threads
+        self.cancellations: deque[VmSession] = deque()  # asked for while a thread drives, on that thread
         self.hooks: dict[int, Callable[[], bool]] = {}  # session id -> sends unsent messages; True if there were any
         self.closed = True  # until the constructor is done
+        self.fault: ConnectionLost | None = None  # of the engine: nothing that it holds can be trusted any more
+        self.losers: dict[int, Callable[[TensordError], None]] = {}  # session id -> fails its open requests
+        self._shut = False
         self._watched_at = time.monotonic()
         super().__init__(devices, self.sink, tracing=tracing, hang_after=hang_after)
         SHIELD.install()
-        self._interval = sys.getswitchinterval()
-        sys.setswitchinterval(min(self._interval, SWITCH_INTERVAL))
+        SWITCH_INTERVAL.shorten()
         self.closed = False
         self.background.start()
         MACHINES.add(self)
 
     # -- sessions --------------------------------------------------------------------------------------------------
 
-    def attach(self, reply: ReplySink, *, strict: bool = False) -> VmSession:
-        """Open a new session."""
+    def attach(
+        self, reply: ReplySink, *, strict: bool = False, lose: Callable[[TensordError], None] = forget
+    ) -> VmSession:
+        """Open a new session. `lose` is called if no answers will come, since the machine has a fault."""
         with self.inside():
-            return self.engine.open_session(reply, strict=strict)
+            session = self.engine.open_session(reply, strict=strict)
+        self.losers[session.id] = lose
+        return session
 
     def detach(self, session: VmSession) -> None:
         """End a session: cancel its pending instructions, release its tensors."""
         self.hooks.pop(session.id, None)
+        self.losers.pop(session.id, None)
+        if self.fault is not None:
+            return
         with self.inside():
             self.places.ended(session)
             self.engine.close(session)
@@ -101,9 +115,11 @@ class VirtualMachine(Runtime):
     def submit(self, session: VmSession, messages: Sequence[Sequence[Any]]) -> None:
         """Take a batch and drive."""
         if self.closed:
-            raise ConnectionLost("the virtual machine is closed")
+            raise ConnectionLost("the virtual machine is closed") if self.fault is None else self.fault.reraisable()
         self.refuse_driver()
         with self.lock:
+            if self.fault is not None:
+                raise self.fault.reraisable()
             self.engine.receive(session, messages)
         self.drive()
         if self.background.dozing and self.is_in_use():
@@ -115,13 +131,14 @@ class VirtualMachine(Runtime):
             self.wait_until(lambda: len(session.live) <= WINDOW // 2 and session.payload <= WINDOW_BYTES)
 
     def cancel(self, session: VmSession) -> None:
-        """Cancel the session's pending instructions; running ones finish.
+        """Cancel the session's pending instructions; running ones finish unseen.
 
-        From a signal handler or a callback on the driving thread, the cancellation takes effect when that returns.
+        In a signal handler or a callback on the driving thread, messages are refused and side effects are stopped at
+        once. What is live is cancelled at the end of the engine's pass.
         """
         if self.lock.owner == threading.get_ident():
-            self.chores.append(lambda: self.cancel(session))
-            self.background.ring()
+            self.engine.begin_cancel(session)
+            self.cancellations.append(session)
             return
         with self.inside():
             self.engine.cancel(session)
@@ -131,11 +148,16 @@ class VirtualMachine(Runtime):
     def inside(self) -> Iterator[None]:
         """Touch the engine without driving it. Completions meanwhile wake no thread, so the end checks for them."""
         self.refuse_driver()
+        if self.fault is not None:
+            raise self.fault.reraisable()
         try:
             with self.lock:
-                yield
+                try:
+                    yield
+                except Exception as error:
+                    raise self.end_broken(error) from error
         finally:
-            if self.engine.finished:
+            if self.engine.finished or self.cancellations:
                 self.drive()
 
     def refuse_driver(self) -> None:
@@ -148,14 +170,38 @@ class VirtualMachine(Runtime):
     def drive(self) -> None:
         """Run the engine until it cannot go on without a completion."""
         engine, waiting = self.engine, self.waiting
-        while True:
+        while self.fault is None:
             with self.lock, np.errstate(all="ignore"):
-                while engine.schedule():
-                    pass
+                try:
+                    self.take_cancellations()
+                    while engine.schedule():
+                        self.take_cancellations()
+                except Exception as error:
+                    raise self.end_broken(error) from error
                 if waiting.followers or waiting.leader is not None:
                     waiting.wake()
-            if not engine.finished:
+            if not (engine.finished or self.cancellations):
                 return
+
+    def take_cancellations(self) -> None:
+        """Finish the cancellations that callbacks began. The caller holds the lock; the engine is between passes."""
+        while self.cancellations:
+            self.engine.finish_cancel(self.cancellations.popleft())
+
+    def end_broken(self, error: Exception) -> ConnectionLost:
+        """An exception has left the engine. End all waits and requests, and return the error that says so.
+
+        It left the engine in the middle of a step, so counts and edges may be wrong: going on could give wrong values.
+        The caller holds the lock. `close` ends the threads.
+        """
+        log.critical("the virtual machine has a fault and takes no more work", exc_info=error)
+        why = f"the virtual machine has ended after a fault of its own: {type(error).__name__}: {error}"
+        self.fault = ConnectionLost(why)
+        self.closed = True
+        self.waiting.close(why)
+        for lose in list(self.losers.values()):
+            lose(self.fault)
+        return self.fault.reraisable()
 
     def sink(self, tasks: Sequence[Task]) -> None:
         """A stream reports finished instructions. Called on its thread."""
@@ -227,19 +273,21 @@ class VirtualMachine(Runtime):
 
     def close(self, timeout: float = 5.0) -> bool:
         """Cancel pending instructions, await running ones, end all threads; False if a kernel did not end in time."""
-        if self.closed:
+        if self._shut:
             return True
+        self._shut = True
         MACHINES.discard(self)
         deadline = time.monotonic() + timeout
-        for session in list(self.engine.directory.sessions.values()):
-            self.detach(session)
-        self.wait_until(lambda: not self.engine.live, timeout / 2)
+        with suppress(ConnectionLost):  # the engine has a fault
+            for session in list(self.engine.directory.sessions.values()):
+                self.detach(session)
+            self.wait_until(lambda: not self.engine.live, timeout / 2)
         self.closed = True
         self.waiting.close()
         self.background.stop()
         ended = super().close(max(deadline - time.monotonic(), 0.1))
         self.background.join(max(deadline - time.monotonic(), 0.1))
-        sys.setswitchinterval(self._interval)
+        SWITCH_INTERVAL.restore()
         SHIELD.remove()
         return ended
 
@@ -250,5 +298,11 @@ def close_machines() -> None:
         machine.close()
 
 
+def forget_machines() -> None:
+    """In a forked child: the machines are the parent's, with threads and locks that the child does not have."""
+    MACHINES.clear()
+
+
 MACHINES: WeakSet[VirtualMachine] = WeakSet()
 atexit.register(close_machines)
+os.register_at_fork(after_in_child=forget_machines)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...interpreter.concurrency.interrupts import SHIELD
-from ...interpreter.errors import ConnectionLost, TensordError
+from ...interpreter.errors import TensordError
 from ...interpreter.types.meta import Meta
 from ..transport.interface import Reply
 
@@ -41,7 +41,7 @@ class InProcessTransport:
         if reply is not None:
             reply.set(value, error)
 
-    def _lose_replies(self) -> None:
+    def _lose_replies(self, error: TensordError) -> None:
         """Fail all open replies: no answers will come."""
         for reply in list(self._replies.values()):
-            reply.set(None, ConnectionLost("the session was closed"))
+            reply.set(None, error)

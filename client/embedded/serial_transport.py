@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ...interpreter.errors import TensordError
+from ...interpreter.errors import ConnectionLost, TensordError
 from ...interpreter.wire.messages import Message
 from ...vm.serial.machine import SerialMachine
 from ..transport.interface import Reply
@@ -76,7 +76,7 @@ class SerialTransport(InProcessTransport):
             return
         self._closed = True
         self.machine.detach(self._session)
-        self._lose_replies()
+        self._lose_replies(ConnectionLost("the session was closed"))
         self._release()
 
     def abandon(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ...interpreter.errors import ConnectionLost
 from ...interpreter.wire.messages import Message
 from ...vm.machine import VirtualMachine
 from ..transport.interface import Reply
@@ -18,7 +19,7 @@ class EmbeddedTransport(InProcessTransport):
         super().__init__(devices, machine.engine.inline_work)
         self.machine = machine
         self._release = release
-        self._session = machine.attach(self._answer, strict=strict)
+        self._session = machine.attach(self._answer, strict=strict, lose=self._lose_replies)
         self._closed = False
 
     @property
@@ -62,7 +63,7 @@ class EmbeddedTransport(InProcessTransport):
             return
         self._closed = True
         self.machine.detach(self._session)
-        self._lose_replies()
+        self._lose_replies(ConnectionLost("the session was closed"))
         self.machine.drive()  # and wake the threads that wait for replies
         self._release()
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...interpreter.errors import ConnectionLost, KernelError, ProtocolError, TensordError
+from ...interpreter.errors import CancelledError, ConnectionLost, KernelError, ProtocolError, TensordError, text_of
 from ...interpreter.wire.codec import decode
 from ...interpreter.wire.frames import (
     ARRAY,
@@ -62,6 +62,12 @@ class Incoming:
         self.lost: TensordError | None = None
         self.effects: deque[tuple[int, Any, TensordError | None]] = deque()
         self.broken: dict[int, TensordError] = {}  # chains that a callback's error has stopped
+        self.cancelled = 0  # side effects with lower numbers were cancelled
+
+    def cancel(self, number: int) -> None:
+        """Cancel the side effects with lower numbers, also those whose values are here. May be called anywhere."""
+        self.cancelled = number
+        self.broken.clear()
 
     def take(self, frames: Sequence[Any]) -> None:
         """Take one message of the daemon."""
@@ -103,7 +109,7 @@ class Incoming:
             elif kind == ARRAY:
                 value, mapped = self._array(body, payloads, export)
             elif kind == ARRAYS:
-                value = [self._array(one, payloads, 0)[0] for one in body]
+                value = [self._array(one, payloads, 0)[0] if len(one) == 4 else decode_error(one) for one in body]
             elif request in self.parts:
                 value = self.parts.pop(request)
         except TensordError as failure:
@@ -148,9 +154,11 @@ class Incoming:
             broken = self.broken.get(effect.chain)
             if broken is not None:
                 error = broken
+            elif error is None and request < self.cancelled:
+                error = CancelledError("the session was cancelled", op="effect", location=effect.location)
             elif error is None:
                 error = call_back(effect, arrays)
-                if error is not None:
+                if error is not None and request >= self.cancelled:
                     self.broken[effect.chain] = error
             reply = self.replies.pop(effect.request, None)
             if reply is not None:
@@ -167,12 +175,14 @@ class Incoming:
 def call_back(effect: SideEffect, arrays: Any) -> TensordError | None:
     """Call the user's function with arrays of its own; returns its error, which stops the chain."""
     try:
-        effect.callback(*[np.array(array) for array in arrays or ()])
+        effect.callback(*[one if isinstance(one, TensordError) else np.array(one) for one in arrays or ()])
     except TensordError as error:
         error.op, error.location = error.op or "effect", error.location or effect.location
         return error
     except BaseException as error:  # also KeyboardInterrupt: the callback itself has raised it
-        failure = KernelError(f"effect: {type(error).__name__}: {error}", op="effect", location=effect.location)
+        failure = KernelError(
+            f"effect: {type(error).__name__}: {text_of(error)}", op="effect", location=effect.location
+        )
         failure.__cause__ = error.with_traceback(None)
         return failure
     return None

@@ -139,6 +139,9 @@ class RemoteTransport:
         """Refuse a callback, and a signal handler on a thread that has the lock: they would wait for themselves."""
         if self.lock.is_mine() or threading.get_ident() == self._calling_back:
             raise ProtocolError("a side effect's callback, or a signal handler there, may neither submit nor wait")
+        self._refuse_child()
+
+    def _refuse_child(self) -> None:
         if os.getpid() != self._pid:
             raise ConnectionLost("this session belongs to another process; connect again after a fork")
 
@@ -173,16 +176,17 @@ class RemoteTransport:
     def cancel(self) -> None:
         """Cancel the session's pending instructions; overtakes them.
 
-        In a signal handler on the thread that uses the socket, CANCEL is sent as soon as that use is over.
+        In a signal handler on the thread that uses the socket, CANCEL is sent as soon as that use is over. A callback
+        may cancel, too: no thread holds the lock while it runs.
         """
         self._generation += 1
-        self._incoming.broken.clear()
+        self._incoming.cancel(next(self._numbers))
         if self.lock.is_mine():
             self._cancel_due = True
             self._bell.ring()
             self.background.ring()
             return
-        self._enter()
+        self._refuse_child()
         with self.lock:
             self._check()
             self._send_cancel()

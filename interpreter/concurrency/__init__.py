@@ -3,4 +3,5 @@
 - `leader_followers`: one waiting thread does the work, and wakes the others; `bell`: a semaphore to sleep on
 - `background`: the thread for the work that no other thread does in time
 - `interrupts`: Ctrl-C while the main thread drives or waits
+- `switch_interval`: how often threads hand over the interpreter lock, while there is a machine
 """

@@ -12,6 +12,7 @@ of its scheduler from KeyboardInterrupt.
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable
@@ -67,6 +68,18 @@ class Shield:
         """Is the main thread asleep behind the shield? That thread itself can ask only in a signal handler."""
         return self._exposed
 
+    def forked(self) -> None:
+        """Begin anew in a forked child, which has no machines. Its main thread is the one that forked.
+
+        If the main thread forked behind the shield, in a side effect's callback, then it is still behind the shield.
+        """
+        own, self._main = self._main, threading.get_ident()
+        if own != self._main:
+            self._depth, self._noted, self._exposed = 0, False, False
+        self._users = 0
+        if signal.getsignal(signal.SIGINT) == self._handle:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self._depth and not self._noted and not self._exposed:
             self._noted = True
@@ -101,6 +114,7 @@ class Shield:
 
 
 SHIELD = Shield()
+os.register_at_fork(after_in_child=SHIELD.forked)
 
 
 class ShieldedLock:

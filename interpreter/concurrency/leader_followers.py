@@ -144,8 +144,9 @@ class LeaderFollowers:
             if self.closed or follower.predicate():
                 follower.bell.ring()
 
-    def close(self) -> None:
-        """End every wait, now and later."""
+    def close(self, over: str | None = None) -> None:
+        """End every wait, now and later; `over` is the reason if it is not the usual one."""
+        self._over = over or self._over
         self.closed = True
         self._duty.ring()
         for follower in list(self.followers):

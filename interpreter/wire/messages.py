@@ -163,7 +163,8 @@ class Sync(NamedTuple):
 class Effect(NamedTuple):
     """Call the user back with values, in the order of the chain.
 
-    `callback` exists only in process; where it is None, the request is answered with the values.
+    `callback` exists only in process; where it is None, the request is answered with the values. `tolerant`: where a
+    value has failed, its error takes its place, and the chain goes on.
     """
 
     ids: UsedIds
@@ -171,6 +172,7 @@ class Effect(NamedTuple):
     callback: Callback
     request: Request
     location: LocationNumber
+    tolerant: Flag = False
 
 
 class Chain(NamedTuple):

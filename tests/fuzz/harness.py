@@ -113,7 +113,7 @@ class Harness:
 
     def receive(self, identity: bytes, *frames: bytes, fd: int = 7) -> None:
         """A message arrives."""
-        with patch.object(front_module, "unexpected", fail):
+        with patch.object(front_module.Front, "unexpected", staticmethod(fail)):
             self.front.receive(self.listener, [FakeFrame(identity, fd), *(FakeFrame(frame, fd) for frame in frames)])
 
     def say(self, identity: bytes, header: Any, *payloads: bytes) -> None:
@@ -148,7 +148,7 @@ class Harness:
     def turn(self) -> None:
         """Turn until there is nothing left to do."""
         front = self.front
-        with np.errstate(all="ignore"), patch.object(front_module, "unexpected", fail):
+        with np.errstate(all="ignore"), patch.object(front_module.Front, "unexpected", staticmethod(fail)):
             for _ in range(PASSES):
                 fed = front.feed()
                 self.bare.drain()

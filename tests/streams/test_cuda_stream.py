@@ -3,12 +3,14 @@
 import threading
 from contextlib import nullcontext
 from functools import partial
+from typing import Any
 
 import pytest
 
 from tensord.interpreter.errors import KernelError
 from tensord.streams.cuda_stream import CudaStream, Launcher
-from tensord.streams.events import EXECUTED
+from tensord.streams.events import EXECUTED, TURNSTILE
+from tensord.streams.sim import SimDevice
 from tensord.streams.stream import StreamKind
 
 from .conftest import WAIT, FakeTask
@@ -91,8 +93,6 @@ def gpu(reports):
 
 def launched(*tasks):
     """Wait until the tasks are launched."""
-    from tensord.streams.events import TURNSTILE
-
     assert all(TURNSTILE.wait(task, lambda: False) for task in tasks)
 
 
@@ -248,3 +248,74 @@ def test_close_fails_what_waits_for_something_that_never_runs(gpu, reports):
     reports.wait(1)
     assert not task.executed
     assert "closed" in str(task.error)
+
+
+# -- other kinds of streams, and the last resort -----------------------------------------------------------------------
+
+
+def test_a_task_behind_one_on_a_stream_of_another_kind_is_woken(gpu, reports):
+    device, host = gpu(), SimDevice("sim:0", reports)
+    go = threading.Event()
+    source: Any = FakeTask(0, lambda: go.wait(WAIT))
+    behind = FakeTask(1, event_sources=[source])
+    device.compute.submit([behind])
+    host.compute[0].submit([source])
+    while not TURNSTILE.waiting:  # the launcher has nothing to launch
+        go.wait(0.001)
+    go.set()
+    assert reports.wait(2) == [0, 1]
+    host.close(WAIT)
+
+
+def test_a_stream_that_cannot_be_made_current_loses_the_device(gpu, reports):
+    device = gpu()
+
+    def use() -> None:
+        raise RuntimeError("an illegal memory access was encountered")
+
+    device.compute.raw.use = use
+    tasks = [FakeTask(0), FakeTask(1)]
+    device.compute.submit(tasks)
+    assert reports.wait(2) == [0, 1]
+    assert all("cuda:0 is lost" in str(task.error) for task in tasks)
+
+
+@pytest.mark.parametrize("calls", [1, 2])
+def test_a_device_that_cannot_be_made_current_is_lost_and_its_tasks_fail(gpu, reports, caplog, calls):
+    """The launcher's thread, and the waiter's: what they hold fails, what comes later fails, and the log says why."""
+    device = gpu()
+    failures = iter([RuntimeError("no context")] * calls)
+
+    def current():
+        for failure in failures:
+            raise failure
+        return nullcontext()
+
+    device.current = current
+    tasks = [FakeTask(0), FakeTask(1)]
+    device.compute.submit(tasks)
+    assert reports.wait(2) == [0, 1]
+    late = FakeTask(2)
+    device.compute.submit([late])
+    assert reports.wait(3) == [0, 1, 2]
+    assert all("cuda:0 is lost" in str(task.error) for task in (late,))
+    assert not late.executed
+    assert "lost its device by an error outside of its tasks" in caplog.text
+
+
+def test_an_error_in_the_waiter_outside_of_a_task_does_not_end_it(gpu, reports, caplog):
+    device = gpu()
+    sink, failures = device.compute._sink, iter([RuntimeError("the sink broke")])
+
+    def broken(tasks):
+        sink(tasks)
+        for failure in failures:
+            raise failure
+
+    device.compute._sink = broken
+    device.compute.submit([FakeTask(0)])
+    reports.wait(1)
+    device.compute.submit([after := FakeTask(1)])
+    assert reports.wait(2) == [0, 1]
+    assert "cuda:0 is lost" in str(after.error)
+    assert "the sink broke" in caplog.text

@@ -162,3 +162,32 @@ def test_streams_run_side_by_side(open_device, reports):
     two.submit([tasks[1]])
     reports.wait(2)
     assert [task.error for task in tasks] == [None, None]
+
+
+# -- the last resort ---------------------------------------------------------------------------------------------------
+
+
+@DEVICES
+def test_an_error_outside_of_a_task_fails_the_batch_and_the_stream_goes_on(open_device, reports, caplog, name):
+    """An error that cannot even be given to its task: the tasks behind it are reported all the same, each once."""
+
+    class Unfailing(FakeTask):
+        def fail(self, error: BaseException) -> None:
+            if not self.error:
+                self.error = error
+                raise RuntimeError("its error cannot be described")
+
+    device = open_device(name)
+    stream = device.compute[0]
+    device.hold("compute")
+    first, broken, behind = FakeTask(0), Unfailing(1, lambda: 1 // 0), FakeTask(2)
+    stream.submit([first, broken, behind])
+    stream.submit([FakeTask(3)])
+    device.resume("compute")
+    assert reports.wait(4) == [0, 1, 2, 3]
+    assert first.executed
+    assert not behind.executed
+    assert f"{name}/compute0 failed at add: RuntimeError" in str(behind.error)
+    assert "goes on after an error outside of its tasks" in caplog.text
+    stream.submit([FakeTask(4)])
+    assert reports.wait(5)[-1] == 4

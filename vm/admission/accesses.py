@@ -22,10 +22,11 @@ from ...interpreter.types.meta import DTYPE_NAMES, Meta
 from ...interpreter.wire.messages import Chain, Effect, Fetch, Sync, Upload, Wait, decode_meta
 from ...interpreter.wire.segments import segment_of
 from ...streams.stream import StreamKind
+from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
 from ..model.operand import Binding
 from ..model.session import VmSession
-from ..model.tensor import Tensor
+from ..model.tensor import Copy, Tensor
 from ..placement.residency import Residency
 from ..scheduler.lost_devices import refuse_lost
 from ..scheduler.pending_metas import await_metas
@@ -127,6 +128,12 @@ class Accesses:
         source = self.readable(tensor)
         if self.inline.fetch(session, source, request, location):
             return
+        instruction = self.reading(session, tensor, source, location)
+        answer_with_results(instruction, session, request, count_read, bytes_of(tensor))
+        self.scheduler.admit(instruction)
+
+    def reading(self, session: VmSession, tensor: Tensor, source: Binding, location: int) -> Instruction:
+        """An instruction, not admitted yet, whose result is a copy of the value on the host."""
         device = source.copy.device
         instruction = self.scheduler.new_instruction(session, Opcode.ACCESS, "fetch", device, location)
         instruction.inputs = (source,)
@@ -145,13 +152,8 @@ class Accesses:
             instruction.bytes_moved = meta.nbytes
             return result
 
-        def count(done: Instruction) -> None:
-            if done.error is None and not device.backend.host:
-                device.count_move("d2h", done.bytes_moved)
-
         instruction.kernel = read
-        answer_with_results(instruction, session, request, count, bytes_of(tensor))
-        self.scheduler.admit(instruction)
+        return instruction
 
     def readable(self, tensor: Tensor) -> Binding:
         """The copy to read without a transfer: preferably one that holds its value already, then one on the host."""
@@ -224,7 +226,7 @@ class Accesses:
 
         Without a function the arrays are the answer: the client calls the function itself.
         """
-        ids, chain, callback, request, location = message
+        ids, chain, callback, request, location, tolerant = message
         link = session.chains.get(chain)
         try:
             refuse_cancelled(session)
@@ -232,6 +234,9 @@ class Accesses:
             if host is None or link is None:
                 raise ProtocolError("a side effect needs a chain and a cpu device")
             tensors = [tensor_of(session, id_) for id_ in ids]
+            if tolerant:
+                self.tolerant_effect(session, tensors, host, link, message)
+                return
             bound = [self.residency.operand(tensor, host, session, location) for tensor in tensors]
         except TensordError as error:
             self.rejection.deny(session, error, request, location, "effect")
@@ -253,6 +258,52 @@ class Accesses:
         answer_with_results(instruction, session, request, nbytes=sum(map(bytes_of, tensors)))
         self.scheduler.admit(instruction)
 
+    def tolerant_effect(
+        self, session: VmSession, tensors: Sequence[Tensor], host: DeviceState, link: Copy, message: Effect
+    ) -> None:
+        """A side effect that takes errors, too: of each value a copy or an error is there before its turn comes.
+
+        An instruction for each value reads it and writes a signal, a copy without data. The side effect writes the
+        signals, too. So it waits for the readings (WAW), and their errors do not doom it: errors follow RAW edges.
+        """
+        _, _, callback, request, location, _ = message
+        found: list[Any] = [None] * len(tensors)
+        signals = tuple(self.look(session, tensor, host, location, found, n) for n, tensor in enumerate(tensors))
+        instruction = self.scheduler.new_instruction(session, Opcode.ACCESS, "effect", host, location)
+        instruction.reads, instruction.writes = (link,), (link, *signals)
+        instruction.on_control = True
+        if callback is not None:
+            instruction.kernel = lambda: call_back(callback, found)
+
+        def put(done: Instruction) -> None:  # not as the kernel's result, where an error would be a failure
+            done.results = found if callback is None else None
+
+        answer_with_results(instruction, session, request, put, sum(map(bytes_of, tensors)))
+        self.scheduler.admit(instruction)
+
+    def look(
+        self, session: VmSession, tensor: Tensor, host: DeviceState, location: int, found: list[Any], n: int
+    ) -> Copy:
+        """Read a value, or its error, into `found[n]`. Returns the signal that is written when it is there."""
+        instruction = self.reading(session, tensor, self.readable(tensor), location)
+        signal = self.residency.new_copy(host, 0, 1)
+        instruction.writes = (signal,)
+
+        def keep(done: Instruction) -> None:
+            count_read(done)
+            found[n] = done.results if done.error is None else done.error
+            done.results = None
+
+        instruction.on_retire = instruction.on_doom = keep
+        self.scheduler.admit(instruction)
+        return signal
+
+
+def count_read(done: Instruction) -> None:
+    """Count the bytes that a reading has moved off its device."""
+    if done.error is None and not done.device.backend.host:
+        done.device.count_move("d2h", done.bytes_moved)
+
 
 def bytes_of(tensor: Tensor) -> int:
     """Bytes of a packed copy; an estimate while the meta is pending."""
@@ -273,7 +324,7 @@ def upload_meta(shape: Sequence[int], dtype: str, payload: NDArray[Any]) -> Meta
 
 def call_back(callback: Callable[..., Any] | None, arrays: Sequence[Any]) -> list[Any] | None:
     """Call the user's function with arrays of its own, which it may keep. Without a function, return the arrays."""
-    own = [array.copy() for array in arrays]
+    own = [one if isinstance(one, TensordError) else one.copy() for one in arrays]
     if callback is None:
         return own
     callback(*own)

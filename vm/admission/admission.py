@@ -235,6 +235,7 @@ class Admission:
         except TensordError as error:
             self.rejection.deny(session, error, request, 0, "lookup")
             return
+        session.shares = True
         if snapshot:
             tensors = [twin(tensor, tensor.home) for tensor in tensors]
         for id_, tensor in zip(ids, tensors, strict=True):

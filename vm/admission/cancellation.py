@@ -1,13 +1,20 @@
 """Cancellation of a session, and its end.
 
-Pending instructions become cancellation errors at once; running ones finish. An instruction that a stream has queued
-but not started is revoked: the stream's thread checks for that right before the kernel runs. Other sessions notice
-nothing: an instruction is kept if it writes a value that a name or another session holds, or if such an instruction, or
-one of another session, needs its result or the shape of its result.
+Pending instructions become cancellation errors at once. An instruction that a stream has queued but not started is
+revoked: the stream's thread checks for that right before the kernel runs. A kernel that runs cannot be stopped, so it
+finishes unseen: those who wait for it are told now, what it writes is poisoned with the cancellation, and its memory is
+released once it has ended. Other sessions notice nothing: an instruction is kept if it writes a value that a name or
+another session holds, or if such an instruction, or one of another session, needs its result or the shape of its
+result.
+
+The cost is bounded by what the session has. Nothing of a session that has never published or looked up a name is held
+by others, so only its live instructions are visited. For any other session its own tensors are counted, once, and the
+live instructions of all sessions are walked; the tensors of other sessions never are.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 
 from ...interpreter.errors import CancelledError
@@ -20,6 +27,8 @@ from ..placement.residency import Residency
 from ..scheduler.scheduler import Scheduler
 from .names import Names
 
+CANCELLED = "the session was cancelled"
+
 
 class Cancellation:
     """Cancels sessions, restarts them, ends them."""
@@ -30,16 +39,31 @@ class Cancellation:
         self.names = names
         self.directory = directory
 
-    def cancel(self, session: VmSession, why: str = "the session was cancelled") -> None:
-        """Cancel the session's pending instructions, and refuse later ones until a `restart` of this generation."""
+    def cancel(self, session: VmSession, why: str = CANCELLED) -> None:
+        """Cancel the session's live instructions, and refuse later ones until a `restart` of this generation."""
+        self.begin(session, why)
+        self.finish(session, why)
+
+    def begin(self, session: VmSession, why: str = CANCELLED) -> None:
+        """Refuse what the session sends, and keep its side effects from running; `finish` cancels what is live.
+
+        By itself for a callback, or a signal handler, on the driving thread: the engine may be in the middle of a step.
+        """
         session.generation += 1
         session.cancelled = CancelledError(why)
-        protected = self._needed_by_others(session)
         for instruction in list(session.live.values()):
-            if instruction.error is not None or instruction.id in protected or not instruction.traits.cancellable:
-                continue
-            error = CancelledError(why, op=instruction.label, instruction=instruction.id)
-            error.location = session.where(instruction.location)
+            if instruction.on_control and instruction.kernel is not None and instruction.error is None:
+                instruction.revoked = cancellation_of(instruction, why)
+                instruction.claim()
+
+    def finish(self, session: VmSession, why: str = CANCELLED) -> None:
+        """Cancel the session's live instructions, but for those that others need."""
+        victims = [i for i in session.live.values() if i.error is None and i.traits.cancellable]
+        protected = self._needed_by_others(session) if victims and session.shares else ()
+        for instruction in victims:
+            if instruction.error is not None or instruction.retired or instruction.id in protected:
+                continue  # it has an error meanwhile, since it reads the result of an earlier one
+            error = cancellation_of(instruction, why)
             if instruction.status in UNDER_WAY:
                 self.scheduler.revoke(instruction, error)
             else:
@@ -71,19 +95,35 @@ class Cancellation:
         Backwards, since an instruction comes before those that need it.
         """
         scheduler = self.scheduler
-        held = self._copies_of_others(session)
+        own = held_alone(session)
         protected: set[int] = set()
         for instruction in reversed(scheduler.live.values()):
             foreign = instruction.session is not session and instruction.session is not scheduler.nobody
-            if foreign or not held.isdisjoint(instruction.writes) or is_awaited(instruction, protected):
+            if foreign or writes_beyond(instruction, own) or is_awaited(instruction, protected):
                 protected.add(instruction.id)
             if instruction.id in protected:
                 protected.update(source for source, reason, _, _ in instruction.edges if reason is Reason.RAW)
         return protected
 
-    def _copies_of_others(self, session: VmSession) -> set[Copy]:
-        """The current copies of the tensors that names and other sessions hold."""
-        return {copy for tensor in self.directory.tensors(but=session) for copy in tensor.storage.current()}
+
+def cancellation_of(instruction: Instruction, why: str) -> CancelledError:
+    """The error of a cancelled instruction."""
+    location = instruction.author.where(instruction.location)
+    return CancelledError(why, op=instruction.label, instruction=instruction.id, location=location)
+
+
+def held_alone(session: VmSession) -> set[Copy]:
+    """The current copies of the values that no name and no other session holds."""
+    handles = Counter(session.tensors.values())
+    tensors = Counter(tensor.storage for tensor in handles)
+    shared = {tensor.storage for tensor, count in handles.items() if tensor.holders > count}
+    alone = (storage for storage, count in tensors.items() if storage.sharers == count and storage not in shared)
+    return {copy for storage in alone for copy in storage.current()}
+
+
+def writes_beyond(instruction: Instruction, own: Collection[Copy]) -> bool:
+    """Does it write a current copy that is not among `own`? A current copy has a holder, so that one is another."""
+    return any(binding.copy.current and binding.copy not in own for binding in instruction.outputs)
 
 
 def is_awaited(instruction: Instruction, waiting: Collection[int]) -> bool:

@@ -33,6 +33,7 @@ class Names:
         """Bind names to tensors, replacing earlier bindings. A name counts against its latest publisher's quota."""
         directory = self.directory
         check_names(directory, session, given)
+        session.shares = True
         for name, tensor in zip(given, tensors, strict=True):
             tensor.holders += 1
             before = directory.names.get(name)

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from ...interpreter.errors import CancelledError, TensordError, kernel_error
+from ...interpreter.errors import CancelledError, TensordError, kernel_error, text_of
 from ...interpreter.opcodes import TRAITS, Opcode
 from ...interpreter.types.meta import Scalar
 from ...streams.stream import Stream, Task
@@ -167,7 +167,7 @@ class Instruction:
         self.dependents: dict[Instruction, bool] = {}  # -> is the edge hard?
         self.edges: list[tuple[int, Reason, int, bool]] = []
         self.error: TensordError | None = None
-        self.revoked: TensordError | None = None  # why, if a cancellation was first
+        self.revoked: TensordError | None = None  # why, if a cancellation came after a stream had got it
         self.unclaimed = [True]  # emptied by the stream that starts the instruction, or by a cancellation
         self.origin = False  # the error arose here, and is reported here
         self.failures: dict[Copy, TensordError] | None = None  # results that failed alone
@@ -284,7 +284,7 @@ class Instruction:
             error.instruction = error.instruction or self.id
             return error
         attributes = "" if self.plan is None or not self.plan.attributes else f" {dict(self.plan.attributes)}"
-        message = f"{self.label}{attributes}: {type(error).__name__}: {error}"
+        message = f"{self.label}{attributes}: {type(error).__name__}: {text_of(error)}"
         described = kernel_error(error, message, op=self.label, location=location, instruction=self.id)
         described.__cause__ = error.with_traceback(None)
         return described

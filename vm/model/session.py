@@ -50,6 +50,7 @@ class VmSession:
         "plans",
         "queues",
         "reply",
+        "shares",
         "spans",
         "strict",
         "tensors",
@@ -74,6 +75,7 @@ class VmSession:
         self.newest = 0
         self.generation = 0
         self.closed = False
+        self.shares = False  # has it ever published or looked up a name?
         self.queues: dict[Stream, SessionQueue] = {}
         self.cancelled: TensordError | None = None
         self.errors = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from ...interpreter.errors import TensordError
+from ...interpreter.errors import CancelledError, TensordError
 from ..model.instruction import PENDING, UNDER_WAY, Instruction
 from ..model.reason import Reason
 from ..model.tensor import Copy
@@ -21,12 +21,13 @@ def inherit_poison(instruction: Instruction, copy: Copy) -> None:
     """Doom a reader at admission if the value is already known to be poisoned.
 
     A writer that is under way before its sources are done is left out: if a source fails, the writer's error changes.
+    A cancellation stays, whatever the sources do.
     """
     if instruction.error is None:
         writer = copy.writer
         if writer is None:
             instruction.error = copy.poison
-        elif not (writer.soft and writer.status in UNDER_WAY):
+        elif not (writer.soft and writer.status in UNDER_WAY) or isinstance(writer.error, CancelledError):
             instruction.error = writer.failure_of(copy)
 
 

@@ -272,12 +272,16 @@ class Scheduler:
             self.try_ready(instruction)
 
     def revoke(self, instruction: Instruction, error: TensordError) -> None:
-        """Cancel an instruction that a stream has queued, unless the stream has started it."""
+        """Cancel an instruction that a stream has. If its kernel has started, the kernel finishes unseen.
+
+        Whatever the kernel makes of the copies that it writes, they are poisoned when the instruction retires.
+        """
         instruction.revoked = error  # before the claim: the stream may look right after it
-        if instruction.claim():
-            instruction.error = error
-            tell_doomed(instruction)
-            self.doom(errors.readers_of(instruction, {copy.id for copy in instruction.writes}), error)
+        instruction.claim()
+        self.doom((instruction,), error)
+        tell_doomed(instruction)
+        if instruction.status is Status.EXECUTED and not instruction.soft:
+            self.complete(instruction)  # it waited for memory for its results
 
     def fail_waiting(self, instruction: Instruction, error: TensordError) -> None:
         """Fail an instruction that has not run: its metas do not fit, or its memory is not available."""

@@ -395,13 +395,14 @@ class SerialEngine:
 
     def effect(self, session: SerialSession, message: Effect) -> None:
         """Call the callback, unless an operand or an earlier side effect of the chain failed."""
-        ids, chain, callback, request, location = message
+        ids, chain, callback, request, location, tolerant = message
         try:
             refuse_cancelled(session)
             link = session.chains.get(chain)
             if link is None:
                 raise ProtocolError("a side effect needs a chain")
-            read = [*(tensor_of(session, id_).value for id_ in ids), link]
+            operands = [tensor_of(session, id_).value for id_ in ids]
+            read = [link] if tolerant else [*operands, link]
         except TensordError as error:
             self.deny(session, error, request, location, "effect")
             link = session.chains.get(chain)
@@ -411,18 +412,23 @@ class SerialEngine:
             return
         errors = tuple(dict.fromkeys(error for value in read for error in value.errors))
         self.mark(link, errors, stopped=any(value.array is None for value in read))
-        arrays = [value.array for value in read[:-1]]
+        arrays = [value.first if value.array is None else value.array for value in operands]
         if link.array is not None and callback is not None:
             self.call_back(session, callback, arrays, link, location)
         session.answer(request, Value(arrays, errors) if callback is None and link.array is not None else link)
 
     def call_back(
-        self, session: SerialSession, callback: Callable[..., Any], arrays: list[Host], link: Value, location: int
+        self,
+        session: SerialSession,
+        callback: Callable[..., Any],
+        arrays: Sequence[Host | TensordError],
+        link: Value,
+        location: int,
     ) -> None:
         """Call the user's function; an exception stops the chain."""
         self.ids += 1
         try:
-            callback(*[array.copy() for array in arrays])
+            callback(*[one if isinstance(one, TensordError) else one.copy() for one in arrays])
         except BaseException as error:
             link.array = None
             link.add(describe(session, error, "effect", (), location, self.ids))

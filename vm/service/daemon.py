@@ -4,6 +4,10 @@ Shutdown has three stages. After SIGTERM or SIGINT the daemon takes no more conn
 admitted instructions go on. When all are finished, or the grace period is over, or a second signal arrives, the rest is
 cancelled. Then every client gets GOODBYE, and sockets, threads, and locks are closed, in this order. Memory files have
 no names: each is freed with its last mapping.
+
+A fault of the daemon itself (an exception that leaves the engine, see `engine`) skips the first two stages: every
+client gets GOODBYE with the reason, the log has the traceback, and the exit status is 1. A service manager starts it
+anew.
 """
 
 from __future__ import annotations
@@ -12,7 +16,6 @@ import gc
 import os
 import resource
 import signal
-import sys
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -24,6 +27,7 @@ from typing import Any
 
 import zmq
 
+from ...interpreter.concurrency.switch_interval import SWITCH_INTERVAL
 from ...interpreter.wire.frames import GOODBYE
 from ...streams.stream import Task
 from ..log import log
@@ -45,7 +49,6 @@ from .registry import ConnectionRegistry
 from .unauthenticated import PERIOD as UNAUTHENTICATED_PERIOD
 from .unauthenticated import UnauthenticatedPeers
 
-SWITCH_INTERVAL = 1e-4
 LAST_WORDS = 0.1  # seconds for a refusal to be sent before its connection is cut
 CANCELLED = 2.0  # seconds for running kernels to end, once the rest was cancelled
 LEASES = 0.5
@@ -191,15 +194,18 @@ class Service:
 
     def run(self) -> None:
         """Serve until asked to stop, then finish within the grace period."""
-        sys.setswitchinterval(SWITCH_INTERVAL)
+        SWITCH_INTERVAL.shorten()
         gc.collect()
         gc.freeze()
         gc.set_threshold(*COLLECTOR)
         addresses = ", ".join(listener.bound for listener in self.listeners)
         log.info("serving", address=addresses, pid=os.getpid(), devices=list(self.runtime.devices))
         self.notifier.ready(f"serving on {addresses}")
-        self.loop.run()
-        self.finish()
+        try:
+            self.loop.run()
+            self.finish()
+        except Exception as error:
+            self.end_broken(error)
 
     def stop(self, why: str) -> None:
         """Begin to stop; a second call ends the grace period. Called from a signal handler."""
@@ -237,6 +243,16 @@ class Service:
             log.warning("memory is short: a connection that completes no message was cut", connection=fd)
 
     # -- the end ---------------------------------------------------------------------------------------------------
+
+    def end_broken(self, error: Exception) -> None:
+        """A fault of the daemon itself: log it and tell every client. The engine is not called again."""
+        self.ended_well = False
+        log.critical("the daemon ends after a fault of its own", error=repr(error), exc_info=error)
+        self.notifier.stopping("ended by a fault")
+        farewell = encode([GOODBYE, f"it has a fault, see its log: {type(error).__name__}: {error}"])
+        for peer in list(self.registry.sessions.values()):
+            with suppress(Exception):
+                try_send(peer, [farewell])
 
     def finish(self) -> None:
         """Let admitted instructions finish, cancel the rest, send GOODBYE."""

@@ -84,7 +84,7 @@ class Front:
         except TensordError as error:
             self.refuse(listener, identity, frames, error)
         except Exception as error:
-            self.refuse(listener, identity, frames, unexpected(error))
+            self.refuse(listener, identity, frames, self.unexpected(error))
 
     def receive_from(self, peer: Peer, frames: Sequence[Any]) -> None:
         """Handle header and payloads of a peer that has said HELLO."""
@@ -126,7 +126,7 @@ class Front:
             except TensordError as error:
                 self.refuse(peer.listener, peer.identity, frames, error)
             except Exception as error:
-                self.refuse(peer.listener, peer.identity, frames, unexpected(error))
+                self.refuse(peer.listener, peer.identity, frames, self.unexpected(error))
 
     def refuse(self, listener: Listener, identity: bytes, frames: Sequence[Any], error: TensordError) -> None:
         """Report the error to the peer, and end the connection."""
@@ -140,6 +140,16 @@ class Front:
             self.registry.end(peer, error.message)
         self.registry.left(listener, identity)
         self.end_connection(listener, addressee.credentials.fd)
+
+    def unexpected(self, error: Exception) -> ProtocolError:
+        """An unexpected exception is a fault of the daemon: it is logged, and ends only the connection that caused it.
+
+        Raised again if it is the engine's: no connection can be ended then, since that needs the engine.
+        """
+        if self.engine.fault is not None:
+            raise error
+        log.exception("a fault of the daemon", error=repr(error))
+        return ProtocolError(f"the daemon did not expect this: {type(error).__name__}")
 
     def batch(self, peer: Peer, header: Sequence[Any], payloads: Sequence[Any]) -> None:
         """BATCH: messages for the inbox. A resent batch that had arrived before is dropped."""
@@ -249,7 +259,7 @@ class Front:
                 if scheduler.latest > until or session.answering > most:
                     return
 
-        self.engine.admission.take(session, quantum())
+        self.engine.take(session, quantum())
 
     # -- sending ---------------------------------------------------------------------------------------------------
 
@@ -296,7 +306,17 @@ class Front:
         if self.dirty:
             dirty, self.dirty = self.dirty, {}
             for peer in dirty:
-                self.flush_peer(peer, free.get(peer, ()))
+                try:
+                    self.flush_peer(peer, free.get(peer, ()))
+                except Exception as error:  # its answers are lost, so the client must not wait for them
+                    self.give_up(peer, self.unexpected(error))
+
+    def give_up(self, peer: Peer, error: TensordError) -> None:
+        """End a connection whose answers cannot be sent."""
+        if peer.state is State.OPEN:
+            self.refuse(peer.listener, peer.identity, (), error)
+        else:
+            self.registry.end(peer, error.message)
 
     def flush_peer(self, peer: Peer, free: Sequence[int]) -> None:
         """Send one peer its answers, and a slice of its long answer."""
@@ -317,7 +337,7 @@ class Front:
             part = next(parts, None)
         except Exception as error:
             peer.parts.popleft()
-            failure = error if isinstance(error, TensordError) else unexpected(error)
+            failure = error if isinstance(error, TensordError) else self.unexpected(error)
             peer.answers.append(Answer(request, None, failure))
             return
         if part is None:
@@ -348,9 +368,3 @@ class Front:
 def raise_too_many(frames: Sequence[Any], allowed: int) -> NoReturn:
     """Raise for a message without a header, or with too many payloads."""
     raise ProtocolError(f"a message of {len(frames) - 1} frames; {allowed + 1} are allowed")
-
-
-def unexpected(error: Exception) -> ProtocolError:
-    """An unexpected exception is a fault of the daemon: it is logged, and ends only the connection that caused it."""
-    log.exception("a fault of the daemon", error=repr(error))
-    return ProtocolError(f"the daemon did not expect this: {type(error).__name__}")

@@ -15,7 +15,7 @@ import numpy as np
 import zmq
 from numpy.typing import NDArray
 
-from ...interpreter.errors import MetadataError
+from ...interpreter.errors import MetadataError, TensordError
 from ...interpreter.wire.codec import Encoder
 from ...interpreter.wire.frames import (
     ARRAY,
@@ -123,9 +123,14 @@ def encode_answer(peer: Peer, answer: Answer, payloads: list[Any]) -> list[Any]:
         return [request, ERROR, encode_error(error)]
     if isinstance(value, np.ndarray):
         return [request, ARRAY, encode_array(peer, value, payloads)]
-    if type(value) is list and value and all(isinstance(one, np.ndarray) for one in value):
-        return [request, ARRAYS, [encode_array(peer, array, payloads) for array in value]]
+    if type(value) is list and value and all(isinstance(one, np.ndarray | TensordError) for one in value):
+        return [request, ARRAYS, [encode_one(peer, one, payloads) for one in value]]
     return [request, VALUE, value]
+
+
+def encode_one(peer: Peer, value: NDArray[Any] | TensordError, payloads: list[Any]) -> list[Any]:
+    """The wire form of an array, or of the error in its place."""
+    return encode_error(value) if isinstance(value, TensordError) else encode_array(peer, value, payloads)
 
 
 def encode_array(peer: Peer, array: NDArray[Any], payloads: list[Any]) -> list[Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tensord.interpreter.errors import KernelError
+from tensord.interpreter.errors import CancelledError, KernelError
 from tensord.interpreter.opcodes import Opcode
 from tensord.vm.model.instruction import Instruction, Status
 from tensord.vm.scheduler import fair_queue
@@ -229,12 +229,21 @@ class TestErrors:
         assert not parts.ran
         assert op.error is copy_of(x).poison is error
 
-    def test_what_the_stream_has_started_goes_on(self, parts: Parts) -> None:
-        x = parts.tensor()
-        op = parts.op(writes=[x])
-        assert op.claim()  # as its stream does
-        parts.scheduler.revoke(op, KernelError("too late"))
-        assert op.error is None
+    def test_what_the_stream_has_started_finishes_unseen(self, parts: Parts) -> None:
+        x, error = parts.tensor(), CancelledError("stop")
+        told: list[Any] = []
+
+        def ask(instruction: Instruction) -> None:
+            instruction.on_doom = lambda doomed: told.append(doomed.error)
+
+        def kernel(*_: Any) -> None:  # the driving thread cancels while it runs
+            parts.scheduler.revoke(op, error)
+            assert told == [error]
+
+        op = parts.op(writes=[x], kernel=kernel, before=ask)
+        parts.drain()
+        assert told == [error]
+        assert (op.status, op.error, copy_of(x).poison) == (Status.CANCELLED, error, error)
 
 
 def test_nothing_that_a_retired_one_holds_refers_back_to_it(parts: Parts) -> None:

@@ -1,0 +1,110 @@
+"""Printing values in program order: side effects that write a line.
+
+A print takes what it can get: where a tensor has failed, its error is written in its place, so that one failure does
+not silence what comes after it. Texts of other objects are made at the call, as of that place in program order.
+
+No line is lost without a word. A session that is closed first waits for its open prints, for `PATIENCE` seconds at
+most, and logs how many it gives up. The interpreter's exit does the same for sessions that are still open; a print
+keeps its session alive until it is written. Prints that were cancelled are dropped, as they were asked to be.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import sys
+from collections.abc import Sequence
+from time import monotonic
+from typing import Any
+from weakref import WeakSet
+
+from ..interpreter.errors import CancelledError, TensordError
+from .effects import Effects
+from .forks import FORKS
+from .outbox.outbox import Outbox
+from .transport.interface import Reply
+
+PATIENCE = 5.0  # seconds that the end of a session waits for its prints
+LOG = logging.getLogger("tensord.client")
+
+
+class Printing:
+    """The prints of one session that are not written yet, by their replies."""
+
+    __slots__ = ("__weakref__", "_effects", "_lost", "_open", "_outbox", "_why")
+
+    def __init__(self, outbox: Outbox, effects: Effects) -> None:
+        self._outbox = outbox
+        self._effects = effects
+        self._open: dict[Reply, object] = {}  # -> the session, which lives until the line is written
+        self._lost = 0  # prints that were not written since their chain is broken, or too late
+        self._why = ""
+
+    def issue(self, parts: Sequence[Any], ids: tuple[int, ...], sep: str, chain: int | None, session: object) -> None:
+        """Print `parts` when their turn comes: texts, and None where the next tensor's value goes."""
+
+        def show(*found: Any) -> None:
+            rest = iter(found)
+            sys.stdout.write(sep.join([text_of_value(next(rest)) if text is None else text for text in parts]) + "\n")
+
+        reply = self._effects.issue_tolerant(show, ids, chain)
+        self._open[reply] = session
+        EXIT.add(self)
+        reply.when_done(lambda: self._settle(reply))
+
+    def _settle(self, reply: Reply) -> None:
+        if self._open.pop(reply, None) is not None and not isinstance(reply.error, CancelledError | None):
+            self._lose(reply.error)
+
+    def _lose(self, error: BaseException) -> None:
+        self._lost += 1
+        self._why = self._why or str(error)
+
+    def finish(self) -> None:
+        """Wait until all open prints are written; log how many are not, and why."""
+        deadline = monotonic() + (PATIENCE if self._outbox.answers() else 0.0)
+        for reply in list(self._open):
+            try:
+                self._outbox.flush(patient=False)
+                self._outbox.await_reply(reply, max(deadline - monotonic(), 0.0))
+            except TimeoutError as error:
+                self._lose(error)
+            except TensordError:  # `_settle` has counted it
+                continue
+        if self._lost:
+            LOG.warning("%d prints were lost with the end of their session: %s", self._lost, self._why)
+        self._open.clear()
+        self._lost = 0
+
+
+def text_of_value(value: Any) -> str:
+    """A value as it is printed; an error stands for a value that there is not."""
+    return f"<{type(value).__name__}: {value}>" if isinstance(value, TensordError) else str(value)
+
+
+class AtExit:
+    """Finishes, at the interpreter's exit, the prints of sessions that are still open."""
+
+    def __init__(self) -> None:
+        self._open: WeakSet[Printing] = WeakSet()
+        self._finish = self.finish  # one object, by which the registration is found
+
+    def add(self, printing: Printing) -> None:
+        """Finish these, too. Registered after their machine was: the last one registered is called first."""
+        if printing not in self._open:
+            self._open.add(printing)
+            atexit.unregister(self._finish)
+            atexit.register(self._finish)
+
+    def finish(self) -> None:
+        """Finish all."""
+        for printing in list(self._open):
+            printing.finish()
+
+    def forked(self) -> None:
+        """In a forked child the prints are the parent's."""
+        self._open.clear()
+
+
+EXIT = AtExit()
+FORKS.anew.append(EXIT.forked)

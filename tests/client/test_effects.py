@@ -1,0 +1,173 @@
+"""Side effects, on every kind of machine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensord as td
+from tensord.client import printing
+
+
+def test_a_callback_may_cancel_and_the_effects_behind_it_do_not_run(session):
+    """The effect that cancels has run; what the session issued before and has not run is cancelled."""
+    x = session.asarray(np.ones(4))
+    seen: list[str] = []
+
+    def cancel(_: object) -> None:
+        seen.append("cancels")
+        session.cancel()
+
+    session.effect(cancel, x)
+    for _ in range(3):
+        session.effect(lambda _: seen.append("behind it"), x)
+    with pytest.raises(td.CancelledError):
+        session.check_chain()
+    assert seen == ["cancels"]
+    with pytest.raises(td.CancelledError):
+        (x + 1.0).wait()
+    session.restart()
+    session.effect(lambda _: seen.append("afterwards"), x)
+    session.check_chain()
+    assert seen == ["cancels", "afterwards"]
+    assert (x + 1.0).tolist() == [2.0] * 4
+
+
+def test_a_callback_that_cancels_and_raises_breaks_no_chain_for_good(session):
+    def fail() -> None:
+        session.cancel()
+        raise ValueError("after the cancellation")
+
+    session.effect(fail)
+    with pytest.raises((td.CancelledError, td.KernelError)):
+        session.check_chain()
+    session.restart()
+    seen: list[str] = []
+    session.effect(lambda: seen.append("afterwards"))
+    session.check_chain()
+    assert seen == ["afterwards"]
+
+
+def test_a_callback_may_not_restart(session):
+    session.effect(session.restart)
+    with pytest.raises(td.ProtocolError, match="may neither submit nor wait"):
+        session.check_chain()
+
+
+def test_an_exception_whose_text_cannot_be_made_is_an_error_of_its_effect(session):
+    class UnspeakableError(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no text")
+
+    def fail() -> None:
+        raise UnspeakableError
+
+    session.effect(fail)
+    with pytest.raises(td.KernelError, match="UnspeakableError"):
+        session.check_chain()
+    assert session.asarray([1.0]).tolist() == [1.0]
+
+
+# -- print -------------------------------------------------------------------------------------------------------------
+
+
+def failed(session: Any) -> Any:
+    return session.xp.linalg.inv(session.asarray(np.zeros((2, 2))))
+
+
+def test_a_failed_tensor_prints_its_error_in_its_place_and_the_chain_goes_on(session, capsys):
+    x = session.asarray([1.0, 2.0])
+    session.print("before")
+    session.print("bad", failed(session), "good", x)
+    session.print("after", x + 1.0)
+    session.check_chain()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "before"
+    assert lines[1].startswith("bad <KernelValueError: inv: LinAlgError: Singular matrix [")
+    assert "test_effects.py" in lines[1]
+    assert lines[1].endswith("]> good [1. 2.]")
+    assert lines[2] == "after [2. 3.]"
+
+
+def test_prints_are_ordered_with_the_other_effects_of_their_chain(session, capsys):
+    x, chain = session.asarray([1.0]), session.chain()
+    session.effect(lambda: sys.stdout.write("one\n"), chain=chain)
+    session.print("two", x, chain=chain, sep=": ")
+    x += 1.0
+    session.effect(lambda array: sys.stdout.write(f"three {array}\n"), x, chain=chain)
+    session.check_chain(chain)
+    assert capsys.readouterr().out.splitlines() == ["one", "two: [1.]", "three [2.]"]
+
+
+def test_a_print_shows_other_objects_as_they_were_at_the_call(session, capsys):
+    things = ["then"]
+    session.print(things, failed(session).dtype)
+    things[0] = "now"
+    session.check_chain()
+    assert capsys.readouterr().out == "['then'] float64\n"
+
+
+def test_behind_an_error_of_another_effect_nothing_is_printed_and_the_end_says_so(make_session, capsys, caplog):
+    session = make_session()
+    session.effect(lambda: 1 // 0)
+    session.print("behind it")
+    session.close()
+    assert not capsys.readouterr().out
+    assert "1 prints were lost with the end of their session: effect: ZeroDivisionError" in caplog.text
+
+
+def test_open_prints_are_written_before_a_session_ends(make_session, capsys, caplog):
+    session = make_session(devices=["cpu:0", {"name": "sim:0", "compute_delay": 0.02}])
+    with session:
+        session.print("the end", session.asarray([1.0], device="sim:0") + 1.0)
+    assert capsys.readouterr().out == "the end [2.]\n"
+    assert not caplog.text
+
+
+def test_prints_that_were_cancelled_are_dropped(make_session, capsys, caplog):
+    session = make_session(devices=["cpu:0", {"name": "sim:0", "compute_delay": 0.05}])
+    session.print("dropped", session.asarray([1.0], device="sim:0") + 1.0)
+    session.flush()
+    session.cancel()
+    session.close()
+    assert capsys.readouterr().out in {"", "dropped [2.]\n"}  # the serial engine prints at once
+    assert not caplog.text
+
+
+def test_prints_that_are_not_ready_in_time_are_counted(make_session, capsys, caplog, monkeypatch):
+    monkeypatch.setattr(printing, "PATIENCE", 0.02)
+    session = make_session(devices=["cpu:0", {"name": "sim:0", "compute_delay": 0.2}])
+    for _ in range(3):
+        session.print("late", session.asarray([1.0], device="sim:0") + 1.0)
+    session.close()
+    if "lost" in caplog.text:  # the serial engine is never late
+        assert "3 prints were lost with the end of their session: no result within" in caplog.text
+        assert not capsys.readouterr().out
+
+
+SCRIPT = """
+import tensord as td
+s = td.connect({0!r}, {1})
+def dropped():
+    t = td.connect({0!r}, {1})
+    t.print("of a session that was dropped", t.asarray([1.0], device="sim:0") + 1.0)
+dropped()
+s.print("last line", s.asarray([1.0], device="sim:0") + 2.0)
+"""
+
+
+@pytest.mark.parametrize("where", ["here", "daemon"])
+def test_prints_are_written_before_a_script_ends(request, where):
+    if where == "daemon":
+        source = SCRIPT.format(request.getfixturevalue("daemon").address, "")
+    else:
+        source = SCRIPT.format("local", 'devices=["cpu:0", {"name": "sim:0", "compute_delay": 0.05}]')
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", source], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert sorted(done.stdout.splitlines()) == ["last line [3.]", "of a session that was dropped [2.]"]
+    assert not done.stderr

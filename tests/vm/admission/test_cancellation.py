@@ -1,0 +1,133 @@
+"""Cancelling and closing a session: what it costs the others, whom it spares, and what runs on unseen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tensord.interpreter.errors import CancelledError
+from tensord.interpreter.wire.messages import Chain, Effect, Lookup, Publish, Unpublish, Wait
+from tensord.vm.reporting.invariants import violations
+
+from ..bare_engine import Bare, Client
+
+
+@pytest.fixture
+def bare() -> Bare:
+    return Bare(inline=False)
+
+
+class Counted(dict[int, Any]):
+    """A session's tensors that counts how many of them are visited."""
+
+    visited = 0
+
+    def values(self) -> Any:
+        for value in super().values():
+            Counted.visited += 1
+            yield value
+
+
+@pytest.fixture
+def crowd(bare: Bare) -> Client:
+    """A session with a thousand tensors, and a look at who visits them."""
+    client = bare.client()
+    for n in range(1000):
+        client.upload([n])
+    bare.drain()
+    client.session.tensors = Counted(client.session.tensors)
+    Counted.visited = 0
+    return client
+
+
+@pytest.mark.parametrize("what", ["cancel", "close"])
+@pytest.mark.parametrize("shares", [False, True])
+@pytest.mark.parametrize("live", [False, True])
+def test_no_tensor_of_another_session_is_visited(
+    bare: Bare, crowd: Client, what: str, shares: bool, live: bool
+) -> None:
+    client = bare.client()
+    x = client.upload([1.0])
+    bare.drain()
+    if shares:
+        client.publish("x", ids=[x])
+    if live:
+        client.call("negative", x)
+        assert client.session.live
+    getattr(bare.engine, what)(client.session)
+    assert Counted.visited == 0
+    bare.drain()
+    assert not violations(bare.engine)
+    crowd.session.tensors = dict(crowd.session.tensors)
+
+
+def test_of_a_session_that_shares_nothing_only_live_instructions_are_visited(bare: Bare, crowd: Client) -> None:
+    result = crowd.call("negative", 1)
+    bare.engine.cancel(crowd.session)
+    assert Counted.visited == 0
+    bare.drain()
+    with pytest.raises(CancelledError):
+        crowd.ask(Wait((result,), 0, 1))
+
+
+def share(client: Client, other: Client, x: int, holder: str) -> None:
+    """Have `holder` hold the tensor, beside its own session."""
+    client.send(Publish(("x",), (x,), 0))
+    if holder in {"a handle", "a snapshot"}:
+        other.send(Lookup(("x",), (other.new(),), 0, holder == "a snapshot"))
+    if holder != "a name":
+        client.send(Unpublish(("x",), 0))
+
+
+@pytest.mark.parametrize("holder", ["a name", "a handle", "a snapshot", "nobody any more"])
+def test_a_pending_write_is_spared_if_others_hold_what_it_writes(bare: Bare, holder: str) -> None:
+    client, other = bare.client(), bare.client()
+    x = client.upload([1.0])
+    bare.drain()
+    client.call("negative", x, out=x)
+    share(client, other, x, holder)
+    bare.engine.cancel(client.session)
+    spared = [i for i in client.session.live.values() if i.label == "negative" and i.error is None]
+    assert bool(spared) == (holder != "nobody any more")
+    bare.drain()
+    assert not violations(bare.engine)
+
+
+def test_a_write_is_spared_if_a_view_has_kept_what_it_wrote(bare: Bare) -> None:
+    """The tensor itself was overwritten since, and has other memory: only the snapshot holds what was written first."""
+    client, other = bare.client(), bare.client()
+    x = client.upload([1.0])
+    bare.drain()
+    client.call("negative", x, out=x)
+    share(client, other, x, "a snapshot")
+    client.call("square", x, out=x)
+    bare.engine.cancel(client.session)
+    errors = {i.label: i.error for i in client.session.live.values() if i.label in {"negative", "square"}}
+    assert errors["negative"] is None
+    assert isinstance(errors["square"], CancelledError)
+    assert other.fetch(other.ids) == [-1.0]
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_callback_begins_a_cancellation_and_no_effect_behind_it_runs(bare: Bare, apart: bool) -> None:
+    """Whether they are admitted already, or come in the same pass."""
+    client = bare.client()
+    x = client.upload([1.0])
+    bare.drain()
+    seen: list[str] = []
+
+    def cancel(_: Any) -> None:
+        seen.append("first")
+        bare.engine.begin_cancel(client.session)
+
+    y = client.call("negative", x) if apart else x
+    chain = client.new()
+    client.send(Chain(chain), Effect((y,), chain, cancel, 0, 1), Effect((x,), chain, seen.append, 90, 1))
+    bare.drain()
+    bare.engine.finish_cancel(client.session)
+    assert seen == ["first"]
+    assert isinstance(client.answers[90][1], CancelledError)
+    assert client.answers[90][1].location == "user.py:1"
+    assert not bare.errors
+    assert not client.session.live

@@ -1,0 +1,88 @@
+"""A fault of the daemon itself: everybody is told, the log has the traceback, and the daemon ends with status 1."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tensord as td
+from tests.daemon import Daemon
+
+WAIT = 20.0
+
+# A daemon whose engine breaks where a test wants it.
+PROGRAM = """
+import sys
+from tensord.client.cli.main import main
+from tensord.vm.admission.cancellation import Cancellation
+from tensord.vm.scheduler.scheduler import Scheduler
+from tensord.vm.service.front import Front
+
+def breaking(kind, name, when):
+    method = getattr(kind, name)
+
+    def broken(self, what, *rest):
+        if when(what):
+            raise RuntimeError(f"made by the test in {name}")
+        return method(self, what, *rest)
+
+    setattr(kind, name, broken)
+
+breaking(Scheduler, "retire", lambda instruction: instruction.label == "sync")
+breaking(Cancellation, "cancel", lambda session: session.generation == 0 and not session.closed and session.tensors)
+breaking(Front, "flush_peer", lambda peer: any(type(answer.value) is dict for answer in peer.answers))
+sys.exit(main())
+"""
+
+
+@pytest.fixture
+def faulty(tmp_path: Path):
+    """A daemon that breaks in a `sync`, in the cancellation of a session with tensors, and in answers about itself."""
+    options = ("--device", "cpu:0", "--device", "sim:0")
+    with Daemon.start(tmp_path, *options, program=("-c", PROGRAM)) as daemon:
+        yield daemon
+
+
+@pytest.mark.parametrize("where", ["retire", "cancel"])
+def test_after_a_fault_of_the_engine_every_client_is_told_and_the_daemon_ends(faulty, where):
+    """In a pass, and in a message outside of the passes, where it would count as the fault of its sender."""
+    victim, idle = faulty.connect(), faulty.connect()
+    x = victim.asarray(np.ones(4))
+    x.wait()
+    told: list[str] = []
+
+    def wait() -> None:
+        try:
+            victim.sync() if where == "retire" else x.wait()
+        except td.ConnectionLost as error:
+            told.append(str(error))
+
+    if where == "cancel":
+        victim.cancel()
+    thread = threading.Thread(target=wait)
+    thread.start()
+    assert faulty.process.wait(WAIT) == 1
+    thread.join(WAIT)
+    assert len(told) == 1
+    assert f"made by the test in {where}" in told[0]
+    with pytest.raises(
+        td.ConnectionLost, match=f"it has a fault, see its log: RuntimeError: made by the test in {where}"
+    ):
+        idle.sync()
+    assert "Traceback" in faulty.log
+    assert "the daemon ends after a fault of its own" in faulty.log
+    victim.close()
+    idle.close()
+
+
+def test_answers_that_cannot_be_sent_end_their_connection_alone(faulty):
+    victim, other = faulty.connect(), faulty.connect()
+    with pytest.raises(td.TensordError, match="did not expect this"):
+        victim.stats()
+    assert (other.asarray([1.0]) + 1.0).tolist() == [2.0]
+    assert "a fault of the daemon" in faulty.log
+    victim.close()
+    other.close()

@@ -1,0 +1,158 @@
+"""The embedded machine as a part of its process: forks, the switch interval, and what is left of it after a fault."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensord as td
+from tensord.interpreter.concurrency.interrupts import SHIELD
+from tensord.vm import machine as module
+from tensord.vm.scheduler.scheduler import Scheduler
+
+WAIT = 10.0
+
+
+# -- forks -------------------------------------------------------------------------------------------------------------
+
+
+def fork(work: Any) -> int:
+    """Run `work` in a forked child that a hang does not keep alive; the exit status, 0 if it returned true."""
+    child = os.fork()
+    if not child:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(int(WAIT))
+        try:
+            os._exit(0 if work() else 1)
+        finally:
+            os._exit(2)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_a_forked_child_that_ends_leaves_the_machines_of_its_parent_alone(session, machine_of):
+    """Another thread drives at the fork, so the child could wait for the lock for ever."""
+    holds, let_go = threading.Event(), threading.Event()
+
+    def drive() -> None:
+        with machine_of(session).lock:
+            holds.set()
+            let_go.wait(WAIT)
+
+    thread = threading.Thread(target=drive)
+    thread.start()
+    assert holds.wait(WAIT)
+
+    def end() -> bool:
+        module.close_machines()  # as at the interpreter's exit
+        return True
+
+    assert fork(end) == 0
+    let_go.set()
+    thread.join(WAIT)
+    assert (session.asarray([1.0]) + 1.0).tolist() == [2.0]
+
+
+def test_a_forked_child_can_have_a_machine_of_its_own(session):
+    def work() -> bool:
+        with td.connect("local", devices=["cpu:0", "sim:0"]) as mine:
+            x = mine.asarray([1.0], device="sim:0")
+            return bool((x @ x).item() == 1.0)
+
+    assert fork(work) == 0
+    assert not session.closed
+
+
+def test_a_child_forked_by_another_thread_is_behind_no_shield(session):
+    """The main thread is behind the shield at the fork; in the child there is only the thread that forked."""
+    statuses: list[int] = []
+
+    def interrupted() -> bool:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            return True
+        return False
+
+    thread = threading.Thread(target=lambda: statuses.append(fork(interrupted)))
+    with SHIELD:
+        thread.start()
+        thread.join(WAIT)
+    assert statuses == [0]
+    assert not session.closed
+
+
+# -- the switch interval -----------------------------------------------------------------------------------------------
+
+
+def test_machines_closed_in_any_order_give_the_switch_interval_back():
+    before = sys.getswitchinterval()
+    a, b = td.connect("local", devices=["cpu:0"]), td.connect("local", devices=["cpu:0"])
+    a.close()
+    assert sys.getswitchinterval() < before
+    b.close()
+    assert sys.getswitchinterval() == before
+
+
+# -- a fault of the engine ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def breakable(monkeypatch):
+    """breakable() -> from now on an exception escapes from the engine when an instruction of the label "sync" ends."""
+    retire = Scheduler.retire
+
+    def broken(scheduler: Scheduler, instruction: Any) -> None:
+        if instruction.label == "sync":
+            raise RuntimeError("made by the test")
+        retire(scheduler, instruction)
+
+    return lambda: monkeypatch.setattr(Scheduler, "retire", broken)
+
+
+def test_after_a_fault_of_the_engine_everybody_is_told_and_nothing_is_taken(make_session, breakable, caplog):
+    slow = {"name": "sim:0", "compute_delay": WAIT}
+    session = make_session("local:faulty", devices=["cpu:0", slow], expect_empty=False)
+    other = td.connect("local:faulty")
+    x = session.asarray(np.ones(4), device="sim:0")
+    y = x + 1.0
+    told: list[td.TensordError] = []
+
+    def wait() -> None:
+        try:
+            y.wait(WAIT)
+        except td.ConnectionLost as error:
+            told.append(error)
+
+    async def await_it() -> None:
+        try:
+            await y
+        except td.ConnectionLost as error:
+            told.append(error)
+
+    threads = [threading.Thread(target=wait), threading.Thread(target=asyncio.run, args=(await_it(),))]
+    machine = session._transport.machine
+    for thread in threads:
+        thread.start()
+    while len(session._transport._replies) < len(threads):  # both have asked
+        threading.Event().wait(0.001)
+    breakable()
+    with pytest.raises(td.ConnectionLost, match="after a fault of its own: RuntimeError: made by the test"):
+        other.sync()
+    for thread in threads:
+        thread.join(WAIT)
+    assert ["made by the test" in str(error) for error in told] == [True, True]
+    assert machine.engine.fault is not None
+    assert "the virtual machine has a fault" in caplog.text
+    for use in (lambda: other.asarray([1.0]).wait(), other.stats, session.sync, session.cancel):
+        with pytest.raises(td.ConnectionLost):
+            use()
+    assert session.closed
+    session.close()
+    other.close()
