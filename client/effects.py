@@ -44,7 +44,7 @@ class Effects:
         """The same for a callback that takes an error in the place of a value; the reply comes when it has run."""
         known = self._known(chain)
         with self._outbox.lock:
-            location = self._outbox.locations.number(user_frame(2))
+            location = self._outbox.locations.here(2)
             request, reply = self._outbox.transport.request()
             self._outbox.messages.append(encode_message(Effect(ids, known, callback, request, location, tolerant=True)))
         self._outbox.appended()
