@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from ..interpreter.errors import ConnectionLost, MetadataError
+from ..interpreter.errors import ConnectionLost, MetadataError, TensordError
 from ..interpreter.wire.addresses import VARIABLE as ADDRESS
 from ..interpreter.wire.addresses import find_daemon, for_client
 from ..interpreter.wire.forms import shown
@@ -93,5 +93,7 @@ def connect_daemon(
     options = {} if address.startswith("ipc://") else curve_options(keys)
     try:
         return Session(RemoteTransport(address, options, name or program_name(), strict=strict))
+    except TensordError:  # a lost connection is an OSError, too
+        raise
     except OSError as error:  # out of descriptors, or no such host
-        raise ConnectionLost(f"cannot connect to {address}: {error}") from None
+        raise ConnectionLost(f"cannot connect to {address}: {error.strerror or error}") from None

@@ -29,11 +29,20 @@ class Daemon:
         self.pid = process.pid
 
     @classmethod
-    def start(cls, directory: Path, *options: str, address: str | None = None, **environment: str) -> Self:
+    def start(
+        cls,
+        directory: Path,
+        *options: str,
+        address: str | None = None,
+        descriptors: int | None = None,
+        **environment: str,
+    ) -> Self:
         """Start `tensord serve` with these options and wait until it is ready.
 
         Its socket lies in a short path, since a socket's path may have 107 bytes. `environment` is added to ours.
+        `descriptors`: its limit of open files.
         """
+        limited = [] if descriptors is None else ["sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh"]
         home = Path(tempfile.mkdtemp(prefix="td-", dir="/tmp"))
         home.chmod(0o700)
         where = address or f"ipc://{home}/socket"
@@ -42,7 +51,7 @@ class Daemon:
             notified.settimeout(0.1)
             with (directory / "daemon.log").open("w") as log:
                 process = subprocess.Popen(  # noqa: S603
-                    [sys.executable, "-m", "tensord.client.cli", "serve", "--address", where, *options],
+                    [*limited, sys.executable, "-m", "tensord.client.cli", "serve", "--address", where, *options],
                     env={
                         **os.environ,
                         "NOTIFY_SOCKET": str(home / "notify"),

@@ -37,14 +37,14 @@ from ...interpreter.errors import ConnectionLost, MetadataError, ProtocolError, 
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.frames import ACK, CANCEL, MAPPED_ARRAY
 from ...interpreter.wire.messages import Message
+from ...interpreter.wire.monitor import Event
 from .incoming import ACK_EVERY, Incoming
 from .interface import Reply
-from .link import FAILURES, LINGER_MS, Link
+from .link import ENDS, LINGER_MS, Link
 from .outgoing import Outgoing
 from .segments import MappedResults, UploadSegments
 from .socket_lock import PolledBell, SocketLock
 
-ENDS = frozenset({zmq.EVENT_DISCONNECTED, zmq.EVENT_CLOSED, *FAILURES})
 IDLE_FLUSH = 0.002  # seconds after which the background sends what a session left unsent
 RETRY = 0.5  # seconds until the first attempt to reconnect is given up, and twice as many for each further one
 LONGEST_RETRY = 5.0
@@ -259,9 +259,9 @@ class RemoteTransport:
                 ConnectionLost(f"the daemon at {self._link.address} sent what this client does not understand: {error}")
             )
 
-    def _happened(self, event: int) -> None:
+    def _happened(self, event: Event) -> None:
         """Handle an event of the connection; the caller holds the lock."""
-        if event not in ENDS:
+        if event.kind not in ENDS:
             return
         with suppress(zmq.Again):  # messages sent before the end
             while self._incoming.lost is None:
