@@ -9,6 +9,8 @@ from ..interpreter.errors import ConnectionLost, MetadataError, TensordError
 from ..interpreter.wire.addresses import VARIABLE as ADDRESS
 from ..interpreter.wire.addresses import find_daemon, for_client
 from ..interpreter.wire.forms import shown
+from ..interpreter.wire.names import LONGEST, is_name
+from .exits import close_at_exit
 from .session import Session
 
 EMBEDDED = "local:default"
@@ -24,13 +26,15 @@ def connect(
     strict: bool = False,
     keys: str | os.PathLike[str] | None = None,
     engine: str | None = None,
-    name: str = "",
+    name: str | None = None,
 ) -> Session:
     """See `tensord.connect`."""
     if address is not None and type(address) is not str:
         raise MetadataError(f"an address is a string, not {type(address).__name__}")
     if engine is not None:
         check_engine("engine=", engine)
+    if name is not None and not is_name(name):
+        raise MetadataError(f"name= is a printable text of 1 to {LONGEST} characters, not {shown(name)}")
     local = devices is not None or engine is not None
     where = address or (EMBEDDED if local else find_address() or EMBEDDED)
     if is_local(where):
@@ -83,7 +87,7 @@ def is_local(address: str) -> bool:
 
 
 def connect_daemon(
-    address: str, *, strict: bool = False, keys: str | os.PathLike[str] | None = None, name: str = ""
+    address: str, *, strict: bool = False, keys: str | os.PathLike[str] | None = None, name: str | None = None
 ) -> Session:
     """A session on the daemon at that address. ConnectionLost if there is none, or if it refuses us."""
     from .keys import curve_options
@@ -92,7 +96,7 @@ def connect_daemon(
 
     options = {} if address.startswith("ipc://") else curve_options(keys)
     try:
-        return Session(RemoteTransport(address, options, name or program_name(), strict=strict))
+        return close_at_exit(Session(RemoteTransport(address, options, name or program_name(), strict=strict)))
     except TensordError:  # a lost connection is an OSError, too
         raise
     except OSError as error:  # out of descriptors, or no such host

@@ -383,8 +383,8 @@ class RemoteTransport:
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
-    def close(self) -> None:
-        """End the session."""
+    def close(self, patience: float | None = None) -> None:
+        """End the session. `patience`: seconds to wait for a callback of the user's that runs; None: until it ends."""
         if os.getpid() != self._pid:
             return  # the session is the parent's
         self._enter()
@@ -402,9 +402,14 @@ class RemoteTransport:
             self._incoming.fail(ConnectionLost("the session was closed"))
         self._after_receiving()
         self.background.stop()
-        self.background.join()
-        with self.waiting.role, self.lock:  # no thread polls the descriptors any more
-            self._finish(linger)
+        self.background.join(patience)
+        if not self.waiting.role.acquire(timeout=-1 if patience is None else patience):
+            return  # the goodbye is said, and the process ends
+        try:
+            with self.lock:  # no thread polls the descriptors any more
+                self._finish(linger)
+        finally:
+            self.waiting.role.release()
 
     def _finish(self, linger: int) -> None:
         self._link.close(linger)

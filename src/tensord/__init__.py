@@ -57,24 +57,26 @@ def connect(
     strict: bool = False,
     keys: str | PathLike[str] | None = None,
     engine: Literal["vm", "serial"] | None = None,
+    name: str | None = None,
 ) -> Session:
     """A session on a virtual machine: a daemon's, or one in this process.
 
     `address`: "ipc:///path" or "tcp://host:port" of a daemon (`tensord serve`); "local" for a machine of its own in this
     process, "local:NAME" to share one within the process. Without an address: $TENSORD_ADDRESS, else the daemon that
     runs here, else "local:default". `strict`: an op whose operand is not on its device raises instead of moving it.
-    `keys`: for tcp, the client's key file or its directory (see `tensord keygen`), by default $TENSORD_KEYS.
+    `keys`: for tcp, the client's key file or its directory (see `tensord keygen`), by default $TENSORD_KEYS. `name`: what
+    a daemon's log and `tensord sessions` call the session, at most 64 printable characters; by default the script's name.
 
     For machines in this process only, and without an address they mean one: `devices`, names ("cpu:0", "sim:0",
     "cuda:0") or tables of a name and options; the first is the default, ["cpu:0"] if none are given. `tracing=False`
     keeps no records. `engine`: "vm", or "serial" to execute every op at once, in program order, on NumPy: to find out
     whether a fault is the program's or the scheduler's (docs/serial.md). By default $TENSORD_ENGINE, else "vm".
 
-    Raises MetadataError for addresses, devices, engines and options that do not exist, ConnectionLost if nobody answers.
+    Raises MetadataError for addresses, devices, engines, names and options that do not exist, ConnectionLost if nobody answers.
     """
     from .client.connect import connect as make
 
-    return make(address, devices=devices, tracing=tracing, strict=strict, keys=keys, engine=engine)
+    return make(address, devices=devices, tracing=tracing, strict=strict, keys=keys, engine=engine, name=name)
 
 
 def __getattr__(name: str) -> Any:

@@ -47,6 +47,7 @@ class VmSession:
         "payload",
         "plans",
         "queues",
+        "refused_chains",
         "reply",
         "strict",
         "tensors",
@@ -60,6 +61,7 @@ class VmSession:
         self.account = Account(self.limits)
         self.tensors: dict[int, Tensor] = {}
         self.chains: dict[int, Copy] = {}
+        self.refused_chains: dict[int, TensordError] = {}  # what the side effects of a refused chain get
         self.plans: dict[int, Plan | TensordError] = {}
         self.operands = 0  # of all plans
         self.locations: dict[int, str] = {}
