@@ -8,6 +8,6 @@
 - `effects`: user code in program order, `printing` in it; `cancellation`: cancelling and restarting
 - `outbox/`: unsent messages; `transport/`: how they get to a daemon; `embedded/`: a machine in this process
 - `array_api/`: the namespace of the standard; `nn`, `random`: functions beyond the standard
-- `forks`: what a fork does to sessions; `keys`: the client's keys
+- `forks`: what a fork does to sessions; `exits`: what the end of the interpreter does; `keys`: the client's keys
 - `cli/`: the command line
 """

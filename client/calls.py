@@ -91,10 +91,11 @@ class Calls:
         outbox = self._outbox
         if entry.heavy:
             outbox.make_way()
+        location: Any = 0
         try:
             frame = sys._getframe(2)
         except ValueError:  # called from C, with no Python frame below
-            location = 0
+            pass
         else:
             location = self._sites.get((id(frame.f_code), frame.f_lasti))
             if type(location) is not int:  # it is not known, or needs its callers

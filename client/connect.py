@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from ..interpreter.errors import ConnectionLost, MetadataError
+from ..interpreter.errors import ConnectionLost, MetadataError, TensordError
 from ..interpreter.wire.addresses import VARIABLE as ADDRESS
 from ..interpreter.wire.addresses import find_daemon, for_client
 from ..interpreter.wire.forms import shown
+from ..interpreter.wire.names import LONGEST, is_name
+from .exits import close_at_exit
 from .locations import check_frames
 from .session import Session
 
@@ -26,7 +28,7 @@ def connect(
     keys: str | os.PathLike[str] | None = None,
     engine: str | None = None,
     frames: int | None = None,
-    name: str = "",
+    name: str | None = None,
 ) -> Session:
     """See `tensord.connect`."""
     if address is not None and type(address) is not str:
@@ -34,6 +36,8 @@ def connect(
     if engine is not None:
         check_engine("engine=", engine)
     lines = check_frames(frames)
+    if name is not None and not is_name(name):
+        raise MetadataError(f"name= is a printable text of 1 to {LONGEST} characters, not {shown(name)}")
     local = devices is not None or engine is not None
     where = address or (EMBEDDED if local else find_address() or EMBEDDED)
     if is_local(where):
@@ -92,7 +96,7 @@ def connect_daemon(
     strict: bool = False,
     keys: str | os.PathLike[str] | None = None,
     frames: int | None = None,
-    name: str = "",
+    name: str | None = None,
 ) -> Session:
     """A session on the daemon at that address. ConnectionLost if there is none, or if it refuses us."""
     from .keys import curve_options
@@ -101,6 +105,9 @@ def connect_daemon(
 
     options = {} if address.startswith("ipc://") else curve_options(keys)
     try:
-        return Session(RemoteTransport(address, options, name or program_name(), strict=strict), frames)
+        transport = RemoteTransport(address, options, name or program_name(), strict=strict)
+        return close_at_exit(Session(transport, frames))
+    except TensordError:  # a lost connection is an OSError, too
+        raise
     except OSError as error:  # out of descriptors, or no such host
-        raise ConnectionLost(f"cannot connect to {address}: {error}") from None
+        raise ConnectionLost(f"cannot connect to {address}: {error.strerror or error}") from None

@@ -45,6 +45,7 @@ class Effects:
         known = self._known(chain)
         with self._outbox.lock:
             location = self._outbox.locations.here(2)
+            reply: Reply
             request, reply = self._outbox.transport.request()
             self._outbox.messages.append(encode_message(Effect(ids, known, callback, request, location, tolerant=True)))
         self._outbox.appended()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 from typing import Any, Final, NamedTuple
 
-from ..interpreter.errors import MetadataError
+from ..interpreter.errors import MetadataError, TensordError
 from .cpu import CpuDevice, CpuOptions
 from .cuda import CudaDevice, CudaOptions, available
 from .device import Device
@@ -45,11 +45,21 @@ def open_devices(specs: Sequence[str | Mapping[str, object]], sink: Sink) -> dic
     devices: dict[str, Device] = {}
     try:
         for name, (kind, options) in planned.items():
-            devices[name] = KINDS[kind].open(name, sink, options)
+            devices[name] = _opened(name, kind, sink, options)
     except BaseException:
         close_devices(devices, 1.0)
         raise
     return devices
+
+
+def _opened(name: str, kind: str, sink: Sink, options: Any) -> Device:
+    """An open device; MetadataError if it does not open."""
+    try:
+        return KINDS[kind].open(name, sink, options)
+    except TensordError:
+        raise
+    except Exception as error:
+        raise MetadataError(f"device {name!r} does not open: {type(error).__name__}: {error}") from error
 
 
 def check_devices(specs: Sequence[str | Mapping[str, object]]) -> dict[str, tuple[str, Any]]:

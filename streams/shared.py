@@ -5,19 +5,15 @@ later writable mappings. Each block has its own file, since a file is the unit t
 its mappings. The pool reuses blocks like any others: first touch of 64 MiB costs 62 ms in a memory file, and another
 mapping of it 10 us.
 
-A file costs a descriptor. Memory is private for small blocks, and beyond half of the process's descriptor limit.
+A file costs a descriptor. Memory is private for small blocks, and where segments may keep no more descriptors.
 """
 
 from __future__ import annotations
 
-import resource
-
 import numpy as np
 from numpy.typing import NDArray
 
-from ..interpreter.wire.segments import SHARED_FROM, Segment, available, new_number, open_descriptors
-
-_UNLIMITED = 1 << 20  # descriptors, where the system sets no limit
+from ..interpreter.wire.segments import SHARED_FROM, Segment, available, descriptors_left, new_number
 
 
 def shared_block(nbytes: int) -> NDArray[np.uint8]:
@@ -25,7 +21,7 @@ def shared_block(nbytes: int) -> NDArray[np.uint8]:
 
     A process that ran out of descriptors may have some later, so each call tries again.
     """
-    if nbytes >= SHARED_FROM and available() and open_descriptors() < descriptor_budget():
+    if nbytes >= SHARED_FROM and available() and descriptors_left() > 0:
         try:
             segment = Segment.create(nbytes, new_number())
             segment.seal_future_writes()
@@ -34,9 +30,3 @@ def shared_block(nbytes: int) -> NDArray[np.uint8]:
         else:
             return np.ndarray(nbytes, np.uint8, segment)
     return np.empty(nbytes, np.uint8)
-
-
-def descriptor_budget() -> int:
-    """How many descriptors this process spends on segments: half of what it may have open at present."""
-    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return (_UNLIMITED if soft == resource.RLIM_INFINITY else soft) // 2

@@ -36,12 +36,15 @@ class Daemon:
         *options: str,
         address: str | None = None,
         program: Sequence[str] = ("-m", "tensord.client.cli"),
+        descriptors: int | None = None,
         **environment: str,
     ) -> Self:
         """Start `tensord serve` with these options and wait until it is ready. `program`: what Python runs.
 
         Its socket lies in a short path, since a socket's path may have 107 bytes. `environment` is added to ours.
+        `descriptors`: its limit of open files.
         """
+        limited = [] if descriptors is None else ["sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh"]
         home = Path(tempfile.mkdtemp(prefix="td-", dir="/tmp"))
         home.chmod(0o700)
         where = address or f"ipc://{home}/socket"
@@ -50,7 +53,7 @@ class Daemon:
             notified.settimeout(0.1)
             with (directory / "daemon.log").open("w") as log:
                 process = subprocess.Popen(  # noqa: S603
-                    [sys.executable, *program, "serve", "--address", where, *options],
+                    [*limited, sys.executable, *program, "serve", "--address", where, *options],
                     env={
                         **os.environ,
                         "NOTIFY_SOCKET": str(home / "notify"),

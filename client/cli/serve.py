@@ -34,7 +34,10 @@ def serve(
         float | None, typer.Option(help="Seconds for pending work to end at shutdown.", show_default=False)
     ] = None,
     no_tracing: Annotated[bool, typer.Option("--no-tracing", help="Keep no trace.")] = False,
-    check_config: Annotated[bool, typer.Option("--check-config", help="Print the final settings and exit.")] = False,
+    check_config: Annotated[
+        bool,
+        typer.Option("--check-config", help="Check whether a daemon could start, print the final settings, and exit."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="With --check-config: JSON.")] = False,
 ) -> None:
     """Run the daemon, until SIGTERM or Ctrl-C: one owner for the devices and tensors of many processes."""
@@ -47,7 +50,9 @@ def serve(
     found = load(config, {name: value for name, value in given.items() if value not in (None, [], {})})
     if check_config:
         from ...vm.service.config_text import to_plain, to_toml
+        from ...vm.service.preflight import check
 
+        check(found)
         typer.echo(json.dumps(to_plain(found)) if as_json else to_toml(found), nl=as_json)
         return
     from ...vm.service.daemon import run

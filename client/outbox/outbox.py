@@ -257,13 +257,23 @@ class Outbox:
             located(error)  # unless it has a line: then an earlier call was at fault, not the request
             raise
 
-    def close(self) -> None:
-        """End the session; everything afterwards raises ConnectionLost."""
+    def close(self, patience: float | None = None) -> None:
+        """End the session; everything afterwards raises ConnectionLost.
+
+        `patience`: seconds to wait for other threads, at the end of the process; None: until they let go.
+        """
         transport = self.transport
-        with self.lock:
+        if not self.lock.acquire(timeout=-1 if patience is None else patience):
+            return
+        try:
             self.transport = ClosedTransport(transport.devices)
             self.messages = Closed()
-        transport.close()
+        finally:
+            self.lock.release()
+        if patience is None:
+            transport.close()
+        else:
+            transport.close(patience)
 
     def orphan(self) -> None:
         """Close in a forked child: the session is the parent's, and a lock of another thread would stay locked."""

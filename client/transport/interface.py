@@ -121,7 +121,7 @@ class ClosedTransport:
         self.lost = True
         self.shield = nullcontext()
 
-    def close(self) -> None:
+    def close(self, patience: float | None = None) -> None:
         """Nothing to do: the session has ended."""
 
     def __getattr__(self, name: str) -> Any:

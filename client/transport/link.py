@@ -13,32 +13,22 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import zmq
-from zmq.utils.monitor import recv_monitor_message
 
 from ...interpreter.errors import ConnectionLost, ProtocolError
 from ...interpreter.wire.codec import Encoder, decode
+from ...interpreter.wire.descriptors import require_descriptors
 from ...interpreter.wire.frames import BYE, ERRORS, HELLO, REFUSED, VERSION, WELCOME, host_identity
+from ...interpreter.wire.monitor import FAILURES, Event, read_events
+from ...interpreter.wire.names import clean
 
 GREETING = 5.0  # seconds for the daemon to answer HELLO
 LINGER_MS = 500
+DESCRIPTORS = 24  # for a context, its sockets and threads: a dozen, and some for other threads' sake
 NEVER_MS = 24 * 3600 * 1000
 LONGEST = 1 << 30  # bytes of a header from the daemon: long answers come in slices
-EVENTS = (
-    zmq.EVENT_DISCONNECTED
-    | zmq.EVENT_HANDSHAKE_SUCCEEDED
-    | zmq.EVENT_HANDSHAKE_FAILED_AUTH
-    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
-    | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
-    | zmq.EVENT_CONNECT_RETRIED
-    | zmq.EVENT_CLOSED
-)
-FAILURES = frozenset(
-    {
-        zmq.EVENT_HANDSHAKE_FAILED_AUTH,
-        zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL,
-        zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL,
-    }
-)
+ENDS = frozenset({zmq.EVENT_DISCONNECTED, zmq.EVENT_CLOSED, *FAILURES})
+EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_CONNECT_RETRIED | sum(ENDS)
+MISMATCH = zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH
 
 
 class Welcome(NamedTuple):
@@ -62,6 +52,7 @@ class Link:
         self.encoder = Encoder()
         self.options = options
         check_reachable(address)
+        require_descriptors(DESCRIPTORS)  # libzmq aborts the process if it runs out of them
         self.context: zmq.Context[Any] = zmq.Context()
         try:
             self.open()
@@ -114,22 +105,44 @@ class Link:
                     return self.read_welcome(self.receive())
                 self.explain(event)
 
-    def explain(self, event: int) -> None:
+    def explain(self, event: Event) -> None:
         """Raise ConnectionLost if that event means that there will be no WELCOME."""
-        if event in FAILURES and not (self.local and event == zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL):  # it has just died
-            raise ConnectionLost(
-                f"the daemon at {self.address} refused the connection: "
-                + ("it belongs to another user" if self.local else "it does not know our key; see `tensord keygen`")
+        why = self.reason_of(event)
+        if why:
+            raise ConnectionLost(why)
+
+    def reason_of(self, event: Event) -> str:
+        """Why there is no connection, and what to do; "" if the event does not end it."""
+        if event.kind not in ENDS:
+            return ""
+        if self.local:
+            another = event.kind == zmq.EVENT_HANDSHAKE_FAILED_AUTH
+            return f"the daemon at {self.address} belongs to another user" if another else self.nobody()
+        keyed = zmq.CURVE_SERVERKEY in self.options
+        if event.kind == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
+            add = "add it with `tensord keygen --allow`" if keyed else "see its log"
+            return f"the daemon at {self.address} refused us: our key is not in its allow list; {add}"
+        if event.kind == zmq.EVENT_CLOSED:
+            return self.nobody()
+        if event.kind == zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL and event.value == MISMATCH:
+            if keyed:
+                return f"the daemon at {self.address} uses no keys: leave keys= out, and unset $TENSORD_KEYS"
+            return f"the daemon at {self.address} wants keys: name yours with keys= or $TENSORD_KEYS (`tensord keygen`)"
+        if event.kind == zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL:
+            return f"what listens at {self.address} is no tensord daemon"
+        if keyed:
+            return (
+                f"what listens at {self.address} has hung up on us: the server.key beside our key is not its key (copy "
+                "the daemon's anew), or it is no tensord daemon"
             )
-        if event == zmq.EVENT_DISCONNECTED and not self.local:
-            raise ConnectionLost(
-                f"what listens at {self.address} has hung up on us: it wants keys (see `tensord keygen`), "
-                "or is no tensord daemon"
-            )
-        if event in {zmq.EVENT_DISCONNECTED, zmq.EVENT_CLOSED, zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL}:
-            raise ConnectionLost(
-                f"nobody answers at {self.address}: start a daemon there with `tensord serve`, or see `tensord doctor`"
-            )
+        return (
+            f"what listens at {self.address} has hung up on us: it wants keys (see `tensord keygen`), "
+            "or is no tensord daemon"
+        )
+
+    def nobody(self) -> str:
+        """What is said where no daemon answers."""
+        return f"nobody answers at {self.address}: start a daemon there with `tensord serve`, or see `tensord doctor`"
 
     def hello(self, token: bytes | None, received: int) -> None:
         """Send HELLO."""
@@ -167,7 +180,7 @@ class Link:
         frames: list[Any] = self.socket.recv_multipart(zmq.NOBLOCK, copy=False)
         return frames
 
-    def watch(self, bell: int) -> list[int]:
+    def watch(self, bell: int) -> list[Event]:
         """Have `poll` watch that descriptor, too; returns the connection's events so far.
 
         The monitor's descriptor signals an event only if all earlier events were read.
@@ -182,12 +195,9 @@ class Link:
         """Sleep until a message, an event or the bell comes, for `timeout_ms` milliseconds at most."""
         return self.poller.poll(timeout_ms)
 
-    def events(self) -> list[int]:
+    def events(self) -> list[Event]:
         """The connection's events that were not read yet."""
-        found = []
-        while self.monitor.get(zmq.EVENTS) & zmq.POLLIN:
-            found.append(recv_monitor_message(self.monitor, zmq.NOBLOCK)["event"])
-        return found
+        return list(read_events(self.monitor))
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
@@ -224,6 +234,12 @@ def check_reachable(address: str) -> None:
 
 
 def program_name() -> str:
-    """The name of this process, for the daemon's list of sessions."""
-    arguments = [argument for argument in sys.orig_argv[1:] if not argument.startswith("-")]
-    return Path(arguments[0]).name if arguments else Path(sys.executable).name
+    """The name of this process, for the daemon's list of sessions: the script's or module's, never code or arguments.
+
+    `-c` stands for code from the command line, "python" for an interpreter without a script.
+    """
+    module = getattr(sys.modules.get("__main__"), "__spec__", None)
+    if module is not None:
+        return clean(str(module.name).removesuffix(".__main__"))
+    script = sys.argv[0] if sys.argv and isinstance(sys.argv[0], str) else ""
+    return clean(Path(script).name or "python")

@@ -37,14 +37,14 @@ from ...interpreter.errors import ConnectionLost, MetadataError, ProtocolError, 
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.frames import ACK, CANCEL, MAPPED_ARRAY
 from ...interpreter.wire.messages import Message
+from ...interpreter.wire.monitor import Event
 from .incoming import ACK_EVERY, Incoming
 from .interface import Reply
-from .link import FAILURES, LINGER_MS, Link
+from .link import ENDS, LINGER_MS, Link
 from .outgoing import Outgoing
 from .segments import MappedResults, UploadSegments
 from .socket_lock import PolledBell, SocketLock
 
-ENDS = frozenset({zmq.EVENT_DISCONNECTED, zmq.EVENT_CLOSED, *FAILURES})
 IDLE_FLUSH = 0.002  # seconds after which the background sends what a session left unsent
 RETRY = 0.5  # seconds until the first attempt to reconnect is given up, and twice as many for each further one
 LONGEST_RETRY = 5.0
@@ -263,9 +263,9 @@ class RemoteTransport:
                 ConnectionLost(f"the daemon at {self._link.address} sent what this client does not understand: {error}")
             )
 
-    def _happened(self, event: int) -> None:
+    def _happened(self, event: Event) -> None:
         """Handle an event of the connection; the caller holds the lock."""
-        if event not in ENDS:
+        if event.kind not in ENDS:
             return
         with suppress(zmq.Again):  # messages sent before the end
             while self._incoming.lost is None:
@@ -387,8 +387,8 @@ class RemoteTransport:
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
-    def close(self) -> None:
-        """End the session."""
+    def close(self, patience: float | None = None) -> None:
+        """End the session. `patience`: seconds to wait for a callback of the user's that runs; None: until it ends."""
         if os.getpid() != self._pid:
             return  # the session is the parent's
         self._enter()
@@ -406,9 +406,14 @@ class RemoteTransport:
             self._incoming.fail(ConnectionLost("the session was closed"))
         self._after_receiving()
         self.background.stop()
-        self.background.join()
-        with self.waiting.role, self.lock:  # no thread polls the descriptors any more
-            self._finish(linger)
+        self.background.join(patience)
+        if not self.waiting.role.acquire(timeout=-1 if patience is None else patience):
+            return  # the goodbye is said, and the process ends
+        try:
+            with self.lock:  # no thread polls the descriptors any more
+                self._finish(linger)
+        finally:
+            self.waiting.role.release()
 
     def _finish(self, linger: int) -> None:
         self._link.close(linger)

@@ -16,7 +16,6 @@ locks; so all that happens then is a call of `release`, which has to be no more 
 from __future__ import annotations
 
 import os
-import resource
 import threading
 import weakref
 from collections import OrderedDict
@@ -29,7 +28,7 @@ from numpy.typing import NDArray
 
 from ...interpreter.errors import ProtocolError
 from ...interpreter.wire.frames import MAPPED_ARRAY, SEGMENT
-from ...interpreter.wire.segments import Segment, array_at, available, new_number, open_descriptors, place_of
+from ...interpreter.wire.segments import Segment, array_at, available, descriptors_left, new_number, place_of
 from ..forks import FORKS
 
 KEEP_FREE = 1 << 29  # bytes of free upload segments kept
@@ -112,11 +111,9 @@ class UploadSegments:
         return segment
 
     def _create(self, size: int) -> Segment | None:
-        while self._free and open_descriptors() >= descriptor_budget():
+        while self._free and (descriptors_left() <= 0 or self._is_full(size)):
             self._drop_oldest()
-        while self._free and self._is_full(size):
-            self._drop_oldest()
-        if open_descriptors() >= descriptor_budget() or self._is_full(size):
+        if descriptors_left() <= 0 or self._is_full(size):
             return None
         with suppress(OSError, MemoryError):
             segment = Segment.create(size, new_number())
@@ -212,9 +209,3 @@ def segment_size(nbytes: int) -> int:
     """The size of a segment for that many bytes: eight classes per doubling, whole pages."""
     step = 1 << max(12, (nbytes - 1).bit_length() - CLASSES.bit_length())
     return -(-nbytes // step) * step
-
-
-def descriptor_budget() -> int:
-    """The descriptors that segments may take: a quarter of the process's limit, since the rest is the user's."""
-    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return (1 << 20 if soft == resource.RLIM_INFINITY else soft) // 4

@@ -5,6 +5,7 @@
 - `forms`: arrays from outside to named messages; `roles`: the ids, request and location in any message
 - `call_arrays`: calls as arrays, for the hot path
 - `frames`: the frames around messages; `codec`: bytes to headers and back; `limits`: limits of sessions and frames
-- `segments`: memory files that two processes share
-- `addresses`, `keys`: addresses of daemons, and key files of peers
+- `segments`: memory files that two processes share; `descriptors`: how many a process may have open
+- `addresses`, `keys`: addresses of daemons, and key files of peers; `names`: of sessions, for people
+- `monitor`: what a socket tells of its connections
 """

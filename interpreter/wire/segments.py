@@ -9,8 +9,9 @@ size is read.
 
 A mapping keeps its file alive without a descriptor, and descriptors are scarcer than mappings. `mmap.mmap` keeps a
 duplicate of the descriptor that it is given; so here it maps anonymous memory, and the file is mapped over that
-(MAP_FIXED). A segment is unmapped with the last array in it: NumPy takes uncounted pointers into the mapping, so it
-cannot be closed before.
+(MAP_FIXED). Segments keep a number of descriptors at most (`descriptors_left`); whoever finds none left does without
+one. A segment is unmapped with the last array in it: NumPy takes uncounted pointers into the mapping, so it cannot be
+closed before.
 
 Linux only; elsewhere `available()` is False and both sides use private memory.
 """
@@ -25,8 +26,8 @@ import mmap
 import os
 import stat
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any, Self
 
@@ -35,6 +36,7 @@ from numpy.typing import NDArray
 
 from ..errors import ProtocolError
 from ..types.meta import packed_strides
+from .descriptors import descriptor_limit
 
 SHARED_FROM = 1 << 18  # bytes of a block from which it is worth a memory file of its own
 F_SEAL_FUTURE_WRITE = 0x0010  # Linux 5.1; not in `fcntl`
@@ -43,8 +45,11 @@ _MAP_FIXED, _MAP_NORESERVE = 0x10, 0x4000
 _REMAP_ONTO = 3  # MREMAP_MAYMOVE | MREMAP_FIXED
 _NOWHERE = ctypes.c_void_p(-1).value
 
+_SHARE = 4  # one of so many descriptors may be a segment's, unless told otherwise: the rest is the user's
+
 _next_number = itertools.count(1)
 _descriptors: dict[int, None] = {}  # of segments; adding, removing and counting are atomic
+_budgets: list[int] = []  # of descriptors; the last one holds
 
 
 def new_number() -> int:
@@ -55,6 +60,22 @@ def new_number() -> int:
 def open_descriptors() -> int:
     """The number of descriptors that segments keep open in this process."""
     return len(_descriptors)
+
+
+def descriptors_left() -> int:
+    """How many more descriptors segments may keep open in this process; negative if there are too many."""
+    budget = _budgets[-1] if _budgets else descriptor_limit() // _SHARE
+    return budget - len(_descriptors)
+
+
+@contextmanager
+def descriptor_budget(most: int) -> Iterator[None]:
+    """Segments of this process keep at most that many descriptors open while entered."""
+    _budgets.append(most)
+    try:
+        yield
+    finally:
+        _budgets.pop()
 
 
 class Segment(mmap.mmap):

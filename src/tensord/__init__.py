@@ -60,6 +60,7 @@ def connect(
     keys: str | PathLike[str] | None = None,
     engine: Literal["vm", "serial"] | None = None,
     frames: int | None = None,
+    name: str | None = None,
 ) -> Session:
     """A session on a virtual machine: a daemon's, or one in this process.
 
@@ -68,18 +69,29 @@ def connect(
     runs here, else "local:default". `strict`: an op whose operand is not on its device raises instead of moving it.
     `keys`: for tcp, the client's key file or its directory (see `tensord keygen`), by default $TENSORD_KEYS. `frames`:
     how many lines of the program errors and traces name for each call, by default $TENSORD_FRAMES, else the line of the
-    call, with up to three of its callers if that line is in a library.
+    call, with up to three of its callers if that line is in a library. `name`: what a daemon's log and `tensord
+    sessions` call the session, at most 64 printable characters; by default the script's name.
 
     For machines in this process only, and without an address they mean one: `devices`, names ("cpu:0", "sim:0",
     "cuda:0") or tables of a name and options; the first is the default, ["cpu:0"] if none are given. `tracing=False`
     keeps no records. `engine`: "vm", or "serial" to execute every op at once, in program order, on NumPy: to find out
     whether a fault is the program's or the scheduler's (docs/serial.md). By default $TENSORD_ENGINE, else "vm".
 
-    Raises MetadataError for addresses, devices, engines and options that do not exist, ConnectionLost if nobody answers.
+    Raises MetadataError for addresses, devices, engines, names and options that do not exist, ConnectionLost if nobody
+    answers.
     """
     from .client.connect import connect as make
 
-    return make(address, devices=devices, tracing=tracing, strict=strict, keys=keys, engine=engine, frames=frames)
+    return make(
+        address,
+        devices=devices,
+        tracing=tracing,
+        strict=strict,
+        keys=keys,
+        engine=engine,
+        frames=frames,
+        name=name,
+    )
 
 
 def __getattr__(name: str) -> Any:

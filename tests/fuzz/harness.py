@@ -67,6 +67,7 @@ class FakeListener:
         self.local = local
         self.socket = self
         self.connections: dict[int, int] = {}
+        self.origins: dict[int, str] = {}
         self.sent: dict[bytes, list[list[bytes]]] = defaultdict(list)
         self.full: set[bytes] = set()
 

@@ -17,11 +17,11 @@ from tensord.interpreter.wire.segments import (
     Segment,
     array_at,
     available,
+    descriptor_budget,
     new_number,
     open_descriptors,
     segment_of,
 )
-from tensord.streams import shared
 
 pytestmark = pytest.mark.skipif(not available(), reason="no sealed memory files here")
 
@@ -57,12 +57,10 @@ def test_a_freed_block_is_reused_and_a_dropped_one_closes_its_descriptor(open_de
     assert open_descriptors() == before
 
 
-def test_beyond_the_budget_of_descriptors_memory_is_private(
-    open_device: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    device, limit = open_device("cpu:0", shared=True), open_descriptors() + 2
-    monkeypatch.setattr(shared, "descriptor_budget", lambda: limit)
-    buffers = [device.allocate(LARGE.nbytes) for _ in range(4)]
+def test_beyond_the_budget_of_descriptors_memory_is_private(open_device: Callable[..., Any]) -> None:
+    device = open_device("cpu:0", shared=True)
+    with descriptor_budget(open_descriptors() + 2):
+        buffers = [device.allocate(LARGE.nbytes) for _ in range(4)]
     assert [block_of(device, buffer) is not None for buffer in buffers] == [True, True, False, False]
     assert device.allocated == 4 * LARGE.nbytes
 

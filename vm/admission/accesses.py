@@ -231,8 +231,12 @@ class Accesses:
         try:
             refuse_cancelled(session)
             host = self.residency.host
-            if host is None or link is None:
-                raise ProtocolError("a side effect needs a chain and a cpu device")
+            if link is None and chain in session.refused_chains:
+                raise session.refused_chains[chain].reraisable()
+            if link is None:
+                raise ProtocolError(f"chain {chain} was never made, or was released")
+            if host is None:
+                raise ProtocolError("a side effect needs a cpu device, and this machine has none")
             tensors = [tensor_of(session, id_) for id_ in ids]
             if tolerant:
                 self.tolerant_effect(session, tensors, host, link, message)

@@ -56,7 +56,7 @@ from .exports import Exports
 from .inline import Inline
 from .lookup import check_new, check_pairs, describe, device_of, enter, forget_plan, refuse_cancelled, tensor_of
 from .names import Names
-from .quotas import check_chains, check_fields, check_nesting, check_operands, check_tensors
+from .quotas import check_chains, check_fields, check_nesting, check_operands, check_tensors, may_refuse_chain
 from .rejection import Rejection, kept
 
 Handler = Callable[[VmSession, Any], None]
@@ -146,8 +146,13 @@ class Admission:
         self.accesses.upload(session, message)
 
     def chain(self, session: VmSession, message: Chain) -> None:
-        """Admit a new chain, if the session may have one more."""
-        check_chains(session)
+        """Admit a new chain, if the session may have one more; else its side effects get the error."""
+        try:
+            check_chains(session)
+        except QuotaError as error:
+            if may_refuse_chain(session):
+                session.refused_chains[message.chain] = kept(error, "chain")
+            raise
         self.accesses.chain(session, message)
 
     def to_device(self, session: VmSession, message: ToDevice) -> None:
@@ -175,6 +180,7 @@ class Admission:
             tensor = session.tensors.pop(id_, None)
             if tensor is None:
                 session.chains.pop(id_, None)
+                session.refused_chains.pop(id_, None)
                 continue
             self.names.release(session, tensor)
 

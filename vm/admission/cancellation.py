@@ -84,6 +84,7 @@ class Cancellation:
         for tensor in tensors.values():
             self.names.release(session, tensor)
         session.chains.clear()
+        session.refused_chains.clear()
         self.directory.sessions.pop(session.id, None)
         session.closed = True
         for device in self.scheduler.devices.values():

@@ -64,8 +64,11 @@ def check_tensors(session: VmSession, more: int) -> None:
     """QuotaError if that many more ids exceed the session's quota."""
     held, quota = len(session.tensors), session.account.tensors
     if more > 0 and held + more > quota:
+        has = f"has {held} of {quota}"
+        if held > quota:
+            has = f"may have {quota} and has {held}, those that stand for refused results included"
         raise QuotaError(
-            f"{more} tensors more: the session has {held} of {quota}; release some, or raise the quota (tensors)"
+            f"{counted(more, 'tensor')} more: the session {has}; release some, or raise the quota (tensors)"
         )
 
 
@@ -85,8 +88,8 @@ def check_operands(session: VmSession, more: int) -> None:
     held, quota = session.operands, session.limits.operands
     if held + more > quota:
         raise QuotaError(
-            f"{more} operands more: the session's signatures have {held} of {quota}; give their numbers to smaller "
-            "ones, or raise the quota (operands)"
+            f"{counted(more, 'operand')} more: the session's signatures have {held} of {quota}; give their numbers to "
+            "smaller ones, or raise the quota (operands)"
         )
 
 
@@ -94,7 +97,17 @@ def check_chains(session: VmSession) -> None:
     """QuotaError if the session may not have one more chain."""
     quota = session.limits.chains
     if len(session.chains) >= quota:
-        raise QuotaError(f"one chain more: the session has its {quota}; release some, or raise the quota (chains)")
+        raise QuotaError(f"1 chain more: the session has {quota} of {quota}; use old ones, or raise the quota (chains)")
+
+
+def may_refuse_chain(session: VmSession) -> bool:
+    """May one more id stand for a refused chain? Beyond that limit, the id stays unknown."""
+    return len(session.chains) + len(session.refused_chains) < REFUSED * session.limits.chains
+
+
+def counted(number: int, what: str) -> str:
+    """`1 tensor`, `2 tensors`."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def check_text(text: str, quota: int, what: str) -> None:
@@ -113,7 +126,7 @@ def check_names(directory: Directory, session: VmSession, given: Sequence[str]) 
     new = sum(directory.publishers.get(name) is not account for name in set(given))
     if account.names + new > quota:
         raise QuotaError(
-            f"{new} names more: the session has published {account.names} of {quota}; "
+            f"{counted(new, 'name')} more: the session has published {account.names} of {quota}; "
             "unpublish some, or raise the quota (names)"
         )
 

@@ -49,6 +49,7 @@ class VmSession:
         "payload",
         "plans",
         "queues",
+        "refused_chains",
         "reply",
         "shares",
         "spans",
@@ -64,6 +65,7 @@ class VmSession:
         self.account = Account(self.limits, id_)
         self.tensors: dict[int, Tensor] = {}
         self.chains: dict[int, Copy] = {}
+        self.refused_chains: dict[int, TensordError] = {}  # what the side effects of a refused chain get
         self.plans: dict[int, Plan | TensordError] = {}
         self.immediate: dict[int, Plan] = {}  # those of the plans whose ops may run at admission
         self.operands = 0  # of all plans

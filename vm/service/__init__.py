@@ -1,11 +1,11 @@
 """The daemon's service: its files, in reading order.
 
-- `daemon`: the composition, the order of startup and of shutdown
+- `daemon`: the composition, the order of startup and of shutdown; `preflight`: what has to hold before a start
 - `loop`: the daemon's one thread
 - `listener`, `listen_address`: a socket that the daemon listens on; its address and socket options
 - `peer`, `registry`: one connection; the connection registry. `unauthenticated`: connections that have not said HELLO
 - `inbound`, `front`, `outbound`: frames to messages; fairness among connections; answers to frames
 - `config` (`config_text`, `checks`), `instance`, `logs`, `notify`, `errors`: files, locks, logs, systemd, failures
-- `zap`, `allowlist`: authentication
-- `guard`: a bound on the memory of unfinished messages
+- `zap`, `allowlist`: authentication; `refusals`: the log of who was refused
+- `guard`: a bound on the memory of unfinished messages; `descriptors`: the shares of each use
 """

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import gc
 import os
-import resource
 import signal
 import time
 from collections import deque
@@ -28,14 +27,15 @@ from typing import Any
 import zmq
 
 from ...interpreter.concurrency.switch_interval import SWITCH_INTERVAL
+from ...interpreter.wire.descriptors import raise_descriptor_limit
 from ...interpreter.wire.frames import GOODBYE
+from ...interpreter.wire.segments import descriptor_budget
 from ...streams.stream import Task
 from ..log import log
 from ..reporting.answering import Client
-from ..runtime import Runtime
 from . import zap
 from .config import Config
-from .errors import StartError
+from .descriptors import require_least, share_out
 from .front import Front
 from .guard import PERIOD, MemoryGuard
 from .instance import Instance, private
@@ -45,6 +45,7 @@ from .logs import logging_to
 from .loop import Loop
 from .notify import Notifier
 from .outbound import encode, try_send
+from .preflight import cannot_listen, open_runtime
 from .registry import ConnectionRegistry
 from .unauthenticated import PERIOD as UNAUTHENTICATED_PERIOD
 from .unauthenticated import UnauthenticatedPeers
@@ -58,6 +59,7 @@ COLLECTOR = (50_000, 20, 50)  # collect rarely: neither the hot path nor the dec
 def run(config: Config) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit status. StartError if the daemon cannot start."""
     raise_descriptor_limit()
+    require_least()
     with ExitStack() as stack:
         stack.enter_context(logging_to(config.log.file, level=config.log.level, form=config.log.format))
         keepers = guards(config.listen, config.security.server_secret, config.security.allow)
@@ -67,17 +69,10 @@ def run(config: Config) -> int:
         stack.callback(notifier.close)
         service = Service(config, keepers, notifier)
         stack.callback(service.close)
+        stack.enter_context(descriptor_budget(service.shares.segments))
         with signals(service):
             service.run()
-        return 0 if service.ended_well else 1
-
-
-def raise_descriptor_limit() -> None:
-    """Raise the soft limit of descriptors to the hard one: each shared block of memory needs a descriptor."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return 0 if service.ended_well else 1  # known once everything is closed
 
 
 @contextmanager
@@ -104,12 +99,7 @@ class Service:
         self.gatekeeper = keepers.gatekeeper
         self.asked = 0
         self.ended_well = True
-        self.runtime = Runtime(
-            config.opened,
-            self.sink,
-            tracing=config.trace.on,
-            trace_capacity=config.trace.capacity,
-        )
+        self.runtime = open_runtime(config, self.sink)
         self.context: zmq.Context[Any] = zmq.Context()
         self.zap = self.context.socket(zmq.REP)
         self.zap.linger = 0
@@ -117,6 +107,7 @@ class Service:
         self.listeners: list[Listener] = []
         try:
             self.open_listeners(keepers)
+            self.shares = share_out()
         except BaseException:
             self.close_sockets()
             self.runtime.close(1.0)
@@ -138,7 +129,9 @@ class Service:
         for listener in self.listeners:
             listener.accepted.append(self.guard.accepted)
             listener.disconnected += [self.guard.closed, partial(registry.disconnected, listener)]
-        self.unauthenticated = UnauthenticatedPeers(registry, self.listeners)
+        registry.descriptors = self.shares.sessions
+        most = min(config.limits.sessions, self.shares.unauthenticated)
+        self.unauthenticated = UnauthenticatedPeers(registry, self.listeners, most)
         self.describe()
         self.set_timers()
 
@@ -156,7 +149,7 @@ class Service:
                     )
                 self.listeners.append(listener)
             except zmq.ZMQError as error:
-                raise StartError(f"cannot listen on {listen_address.address}: {error.strerror}") from None
+                raise cannot_listen(listen_address.address, error.errno) from None
 
     def set_timers(self) -> None:
         """Start the periodic tasks."""
@@ -240,7 +233,9 @@ class Service:
     def check_memory(self) -> None:
         """Cut the connections that make libzmq buffer without end."""
         for fd in self.guard.check():
-            log.warning("memory is short: a connection that completes no message was cut", connection=fd)
+            peer = next((listener.origins[fd] for listener in self.listeners if fd in listener.origins), "")
+            why = "memory is short, and it completes no message"
+            self.unauthenticated.refusals.tell("a connection was cut", reason=why, peer=peer)
 
     # -- the end ---------------------------------------------------------------------------------------------------
 

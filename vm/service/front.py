@@ -26,6 +26,7 @@ from .inbound import decode_header, place_uploads, take_segment
 from .listener import Listener
 from .outbound import acknowledge, encode, resend, send, send_answers, send_part, try_send
 from .peer import Answer, Peer, State, fields, session_of
+from .refusals import Refusals
 from .registry import LEAVES, ConnectionRegistry
 
 QUANTUM_NS = 100_000  # of one peer, before the socket and the other peers have their turn
@@ -60,6 +61,7 @@ class Front:
             BYE: self.bye,
             SEGMENT: self.segment,
         }
+        self.refusals = Refusals()
         self.heard: Callable[[int], None] = lambda _fd: None  # a connection has completed a message
         registry.sink, registry.tell, registry.changed, registry.forget = (
             self.sink,
@@ -131,15 +133,18 @@ class Front:
     def refuse(self, listener: Listener, identity: bytes, frames: Sequence[Any], error: TensordError) -> None:
         """Report the error to the peer, and end the connection."""
         peer = self.registry.peers.get((listener, identity))
-        log.warning("connection refused", error=str(error), peer=peer.name if peer else None)
         addressee = peer or Peer(
             listener, identity, listener.credentials(frames[-1]), self.limits, self.registry.clock()
+        )
+        fd = addressee.credentials.fd
+        self.refusals.tell(
+            "a connection was refused", error=str(error), peer=listener.origins.get(fd, ""), **named(peer)
         )
         try_send(addressee, [encode([REFUSED, type(error).__name__, error.message])])
         if peer is not None:
             self.registry.end(peer, error.message)
         self.registry.left(listener, identity)
-        self.end_connection(listener, addressee.credentials.fd)
+        self.end_connection(listener, fd)
 
     def unexpected(self, error: Exception) -> ProtocolError:
         """An unexpected exception is a fault of the daemon: it is logged, and ends only the connection that caused it.
@@ -368,3 +373,8 @@ class Front:
 def raise_too_many(frames: Sequence[Any], allowed: int) -> NoReturn:
     """Raise for a message without a header, or with too many payloads."""
     raise ProtocolError(f"a message of {len(frames) - 1} frames; {allowed + 1} are allowed")
+
+
+def named(peer: Peer | None) -> dict[str, Any]:
+    """What the log says of a peer that has a session."""
+    return {} if peer is None else {"name": peer.name, "session": session_of(peer).id}

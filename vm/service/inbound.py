@@ -16,7 +16,7 @@ from ...interpreter.wire.forms import name_fields, shown
 from ...interpreter.wire.frames import array_of, dtype_of
 from ...interpreter.wire.limits import Limits
 from ...interpreter.wire.messages import Atomic, Upload, encode_message, with_payload
-from ...interpreter.wire.segments import Segment, array_at, new_number
+from ...interpreter.wire.segments import Segment, array_at, descriptors_left, new_number
 from .peer import Peer
 
 Freed = deque[tuple["weakref.ref[Any]", int]]
@@ -112,5 +112,7 @@ def take_segment(peer: Peer, header: Sequence[Any]) -> None:
         segment.seal_future_writes()
     except OSError as error:
         raise ProtocolError(f"segment {number} takes no seal ({error.strerror}): make it without F_SEAL_SEAL") from None
+    if descriptors_left() < 0:  # a fetch of what lies in it is answered in frames
+        segment.close_descriptor()
     peer.segments[number] = segment
     peer.mappings.add(segment)

@@ -24,6 +24,7 @@ does not answer), fcntl locks (lost when any descriptor of the file is closed).
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import stat
@@ -75,9 +76,7 @@ class Instance:
         if self.parsed.kind != "ipc":
             return
         path = Path(self.parsed.path)
-        with suppress(FileNotFoundError):
-            if not stat.S_ISSOCK(path.lstat().st_mode):
-                raise StartError(f"{path} exists and is no socket: remove it, or choose another --address")
+        if is_there(path):
             path.unlink()
 
     def __enter__(self) -> Self:
@@ -87,6 +86,31 @@ class Instance:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def check_place(address: str) -> None:
+    """StartError if the file system has no place for the socket or the lock of an address; changes nothing."""
+    parsed = parse(address)
+    if _is_unnamed(parsed):
+        return
+    directory = lock_path(address).parent
+    if os.path.lexists(directory):
+        check_private(directory)
+    elif not os.access(directory.parent, os.W_OK | os.X_OK):
+        raise _cannot_make(directory, errno.EACCES if directory.parent.is_dir() else errno.ENOENT)
+    if parsed.kind == "ipc":
+        is_there(Path(parsed.path))
+
+
+def is_there(path: Path) -> bool:
+    """Is there a socket file? StartError if another file lies in its place."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return False
+    if not stat.S_ISSOCK(found.st_mode):
+        raise StartError(f"{path} exists and is no socket: remove it, or choose another --address")
+    return True
 
 
 @contextmanager
@@ -108,10 +132,19 @@ def make_private(directory: Path) -> None:
         except OSError as error:
             if isinstance(error, FileExistsError):
                 raise
-            raise StartError(
-                f"cannot make the directory {directory} ({error.strerror}): make it with mode 0700, "
-                "set XDG_RUNTIME_DIR, or choose another --address"
-            ) from None
+            raise _cannot_make(directory, error.errno) from None
+    check_private(directory)
+
+
+def _cannot_make(directory: Path, number: int | None) -> StartError:
+    return StartError(
+        f"cannot make the directory {directory} ({os.strerror(number or errno.EIO)}): make it with mode 0700, "
+        "set XDG_RUNTIME_DIR, or choose another --address"
+    )
+
+
+def check_private(directory: Path) -> None:
+    """StartError unless a directory is this user's alone."""
     found = directory.lstat()
     if stat.S_ISLNK(found.st_mode) and found.st_uid == os.getuid():
         found = directory.stat()

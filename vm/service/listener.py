@@ -1,25 +1,34 @@
-"""A listener: one address that the daemon listens on, its socket, and the socket's monitor."""
+"""A listener: one address that the daemon listens on, its socket, and the socket's monitor.
+
+A peer that fails in the handshake never gets to ask ZAP or to send a message. The monitor says why it failed, and right
+after that which connection has ended.
+"""
 
 from __future__ import annotations
 
 import itertools
 import os
 import socket as sockets
+import struct
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 import zmq
-from zmq.utils.monitor import recv_monitor_message
 
 from ...interpreter.wire.limits import Limits
+from ...interpreter.wire.monitor import FAILURES, Event, read_events
 from .listen_address import ListenAddress
 from .peer import Credentials
+from .refusals import Refusals
 
 QUEUE = 64  # messages that libzmq queues for one peer, in each direction
 MISSED = 10  # heartbeats until a peer counts as lost; libzmq's own thread answers them, even if the client is busy
 LINGER_MS = 500
 HANDSHAKE_MS = 5_000
+WATCHED: Final = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | sum(FAILURES)
+_CREDENTIALS: Final = struct.Struct("3i")  # of SO_PEERCRED: pid, uid, gid
+_numbers = itertools.count(1)  # of connections, at whatever listener, in the order in which they came
 
 
 class Listener:
@@ -31,6 +40,7 @@ class Listener:
         self.address = listen_address.address
         self.most = limits.frames + 3  # frames of a message: routing id, header, payloads, and one to show an excess
         self.local = listen_address.local
+        self.keyed = zmq.CURVE_SERVER in listen_address.options
         self.socket = socket = context.socket(zmq.ROUTER)
         socket.linger = LINGER_MS
         socket.router_mandatory = True
@@ -42,12 +52,18 @@ class Listener:
             socket.heartbeat_timeout = socket.heartbeat_ttl = MISSED * int(heartbeat * 1000)
         for option, value in listen_address.options.items():
             socket.setsockopt(option, value)
-        self.monitor = socket.get_monitor_socket(zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
+        self.monitor = socket.get_monitor_socket(WATCHED)
         self.connections: dict[int, int] = {}  # our fd -> the number of the connection, since fds are reused
-        self._numbers = itertools.count(1)
+        self.origins: dict[int, str] = {}  # our fd -> where the peer is, for the log
+        self.refusals = Refusals()
+        self._failure: Event | None = None  # of the connection that ends next
         self.accepted: list[Callable[[int], object]] = []  # called with the fd of a new connection
         self.disconnected: list[Callable[[int], object]] = []
-        socket.bind(listen_address.endpoint)
+        try:
+            socket.bind(listen_address.endpoint)
+        except zmq.ZMQError:
+            self.close()  # its context would wait for it for ever
+            raise
         self.bound: str = socket.last_endpoint.decode().rstrip("\0")
 
     def credentials(self, frame: Any) -> Credentials:
@@ -75,17 +91,44 @@ class Listener:
 
     def watch(self) -> None:
         """Process the monitor's events."""
-        while self.monitor.get(zmq.EVENTS) & zmq.POLLIN:
-            event = recv_monitor_message(self.monitor, zmq.NOBLOCK)
-            fd = int(event["value"])  # pyzmq takes it for a flag
-            if event["event"] == zmq.EVENT_ACCEPTED:
-                self.connections[fd] = next(self._numbers)
-                callbacks = self.accepted
+        for event in read_events(self.monitor):
+            if event.kind == zmq.EVENT_ACCEPTED:
+                self.take_in(event.value)
+            elif event.kind == zmq.EVENT_DISCONNECTED:
+                self.see_off(event.value)
             else:
-                self.connections.pop(fd, None)
-                callbacks = self.disconnected
-            for callback in callbacks:
-                callback(fd)
+                self._failure = event
+
+    def take_in(self, fd: int) -> None:
+        """A connection was made."""
+        self.connections[fd] = next(_numbers)
+        self.origins[fd] = origin_of(fd)
+        for callback in self.accepted:
+            callback(fd)
+
+    def see_off(self, fd: int) -> None:
+        """A connection has ended; log why, if its handshake failed."""
+        self.connections.pop(fd, None)
+        peer = self.origins.pop(fd, "")
+        failure, self._failure = self._failure, None
+        reason = failure and self.reason_of(failure)
+        if reason:
+            self.refusals.tell("a peer was refused", reason=reason, peer=peer, address=self.address)
+        for callback in self.disconnected:
+            callback(fd)
+
+    def reason_of(self, failure: Event) -> str:
+        """Why a handshake failed; "" if that is no refusal, or was logged with its reason by the gatekeeper."""
+        if failure.kind == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
+            return ""
+        if failure.kind == zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL:  # on ipc a client that looks whether we are here
+            keys = "has no keys" if self.keyed else "uses keys"
+            return "" if self.local else f"it ended in the handshake: it {keys}, is no tensord client, or was too slow"
+        if failure.value == zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH:
+            return "it has no keys, and this address needs them" if self.keyed else "it uses keys, and we have none"
+        if failure.value == zmq.PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC:
+            return "it takes another daemon for us: its server.key is not ours"
+        return f"it speaks another protocol (ZeroMQ's error {failure.value:#x})"
 
     def cut(self, fd: int, number: int) -> None:
         """Shut down a connection, unless its fd has been reused. libzmq then drops what it has received of it."""
@@ -99,3 +142,15 @@ class Listener:
         self.socket.disable_monitor()
         self.monitor.close(0)
         self.socket.close()
+
+
+def origin_of(fd: int) -> str:
+    """Where the peer of a connection is: "HOST:PORT", or its process over ipc; "" if it is gone already."""
+    with suppress(OSError), sockets.socket(fileno=os.dup(fd)) as connection:
+        if connection.family == sockets.AF_UNIX:
+            found = connection.getsockopt(sockets.SOL_SOCKET, sockets.SO_PEERCRED, _CREDENTIALS.size)
+            pid, uid, _ = _CREDENTIALS.unpack(found)
+            return f"process {pid} of uid {uid}"
+        host, port = connection.getpeername()[:2]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return ""

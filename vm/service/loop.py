@@ -107,6 +107,8 @@ class Loop:
 
     def run(self) -> None:
         """Run turns until `end` is called."""
+        for drain in self.watched.values():
+            drain()  # a socket signals its descriptor only once it was found empty
         with np.errstate(all="ignore"):
             while not self.ended:
                 self.turn()

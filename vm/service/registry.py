@@ -14,6 +14,7 @@ from ...interpreter.wire.fields import is_natural, is_text
 from ...interpreter.wire.forms import shown
 from ...interpreter.wire.frames import HELLO, VERSION, WELCOME, host_identity
 from ...interpreter.wire.limits import Limits
+from ...interpreter.wire.names import clean
 from ..engine import Engine
 from ..log import log
 from ..model.session import ReplySink, VmSession
@@ -23,6 +24,7 @@ from .outbound import acknowledge, send
 from .peer import Credentials, Event, Peer, State, fields, session_of
 
 LEAVES = "closed by its client"
+HIGHEST = 1 << 62
 LEFT = 4096  # ended connections that are remembered, since messages from them may still arrive
 
 
@@ -45,6 +47,7 @@ class ConnectionRegistry:
         self.about = about
         self.host = host_identity()
         self.closing = False
+        self.descriptors = HIGHEST  # that all sessions may take
         self.peers: dict[tuple[Listener, bytes], Peer] = {}
         self.sessions: dict[int, Peer] = {}
         self.resumable: dict[bytes, Peer] = {}  # by token
@@ -89,10 +92,9 @@ class ConnectionRegistry:
         strict: bool,
     ) -> None:
         """Open a new session."""
-        if len(self.sessions) >= self.limits.sessions:
-            raise QuotaError(f"{len(self.sessions)} sessions are open, which is as many as this daemon takes")
+        self.refuse_crowd(listener)
         peer = Peer(listener, identity, credentials, self.limits, self.clock())
-        peer.name = name
+        peer.name = clean(name)
         peer.shared = bool(listener.local and credentials.pid and self.host and host == self.host)
         self.watch_process(peer)
         if not credentials.pid:
@@ -102,8 +104,23 @@ class ConnectionRegistry:
         peer.session = session = self.engine.open_session(self.sink(peer), strict=strict, limits=self.limits)
         peer.on(Event.GREETED)
         self.peers[listener, identity] = self.sessions[session.id] = peer
-        log.info("session opened", session=session.id, name=name, pid=peer.credentials.pid)
+        log.info("session opened", session=session.id, name=peer.name, pid=peer.credentials.pid)
         self.welcome(peer)
+
+    def refuse_crowd(self, listener: Listener) -> None:
+        """QuotaError if there are as many sessions as may be, or if they take as many descriptors as they may."""
+        open_now = len(self.sessions)
+        if open_now >= self.limits.sessions:
+            raise QuotaError(
+                f"{open_now} sessions are open, which is as many as this daemon takes; close some, or raise its limit "
+                "(sessions)"
+            )
+        taken = sum(1 + (peer.pidfd >= 0) for peer in self.sessions.values())
+        if taken + 1 + listener.local > self.descriptors:
+            raise QuotaError(
+                f"{open_now} sessions are open, and the daemon has no descriptors for more; close some, or raise its "
+                "limit of open files (ulimit -n, or LimitNOFILE= in its unit)"
+            )
 
     def resume(
         self, listener: Listener, identity: bytes, credentials: Credentials, token: bytes, received: int

@@ -22,6 +22,7 @@ from zmq.utils import z85
 
 from ..log import log
 from .allowlist import AllowList
+from .refusals import Refusals
 
 ENDPOINT: Final = "inproc://zeromq.zap.01"
 IPC: Final = b"tensord:ipc"
@@ -42,6 +43,7 @@ class Gatekeeper:
     def __init__(self, allowed: AllowList | None = None, *, uid: int | None = None) -> None:
         self.allowed = allowed
         self.uid = os.getuid() if uid is None else uid
+        self.refusals = Refusals()
 
     def answer(self, frames: Sequence[bytes]) -> list[bytes]:
         """The reply to a request; 400 refuses the peer, 500 answers a malformed request. Never raises.
@@ -55,7 +57,7 @@ class Gatekeeper:
         try:
             user = self._admit(frames[2], frames[3], frames[5], frames[6:])
         except Refused as refused:
-            log.warning("a peer was refused", reason=str(refused), address=_text(frames[3]), mechanism=_text(frames[5]))
+            self.refusals.tell("a peer was refused", reason=str(refused), peer=_text(frames[3]))
             return _reply(number, b"400", str(refused))
         except Exception:
             log.exception("a peer was refused, since the question about it could not be answered")

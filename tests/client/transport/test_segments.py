@@ -12,7 +12,15 @@ import pytest
 from tensord.client.transport.segments import MappedResults, UploadSegments, segment_size
 from tensord.interpreter.errors import ProtocolError
 from tensord.interpreter.wire.frames import MAPPED_ARRAY, SEGMENT
-from tensord.interpreter.wire.segments import Segment, array_at, available, new_number, open_descriptors, place_of
+from tensord.interpreter.wire.segments import (
+    Segment,
+    array_at,
+    available,
+    descriptor_budget,
+    new_number,
+    open_descriptors,
+    place_of,
+)
 
 pytestmark = pytest.mark.skipif(not available(), reason="no sealed memory files here")
 
@@ -77,14 +85,13 @@ def test_place_copies_what_lies_elsewhere_and_nothing_else() -> None:
     assert uploads.place(np.zeros(3)) is None
 
 
-def test_without_descriptors_left_there_are_no_new_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_descriptors_left_there_are_no_new_segments() -> None:
     uploads = UploadSegments()
     array = uploads.empty((COUNT,), "float64")
-    limit = open_descriptors()
-    monkeypatch.setattr("tensord.client.transport.segments.descriptor_budget", lambda: limit)
-    assert uploads.empty((COUNT,), "float64") is None
-    uploads.freed([number_of(array)])
-    larger = uploads.empty((8 * COUNT,), "float64")  # in the place of one that nobody uses
+    with descriptor_budget(open_descriptors()):
+        assert uploads.empty((COUNT,), "float64") is None
+        uploads.freed([number_of(array)])
+        larger = uploads.empty((8 * COUNT,), "float64")  # in the place of one that nobody uses
     assert [header[1] for header in uploads.announcements()] == [number_of(larger)]  # and that was never announced
 
 

@@ -43,7 +43,7 @@ def test_a_tensor_too_many_is_refused_and_the_next_one_after_a_release_is_not(ba
     x, y = client.upload([1.0]), client.upload([2.0])
     client.upload([3.0])
     refused = issue(x)
-    with pytest.raises(QuotaError, match=r"1 tensors more: the session has 3 of 3; release some") as caught:
+    with pytest.raises(QuotaError, match=r"1 tensor more: the session has 3 of 3; release some") as caught:
         client.fetch(refused)
     assert (caught.value.location, len(bare.errors)) == ("user.py:1", 1)
     assert caught.value.op in {"negative", "to_device", "asarray"}
@@ -214,19 +214,39 @@ def test_numbers_of_signatures_and_locations_are_bounded(bare: Bare) -> None:
 def test_chains_are_bounded(bare: Bare) -> None:
     client = bare.client(chains=1)
     client.send(Chain(client.new()), Chain(client.new()))
-    assert "one chain more" in str(bare.errors[0])
-    with pytest.raises(ProtocolError):
+    assert "1 chain more: the session has 1 of 1" in str(bare.errors[0])
+    with pytest.raises(QuotaError, match="1 chain more"):
         client.ask(Effect((), client.ids, print, 0, 0))
+    with pytest.raises(ProtocolError, match="chain 99 was never made"):
+        client.ask(Effect((), 99, print, 0, 0))
     client.send(Release((1,)), Chain(client.new()))
     assert len(bare.errors) == 1
     assert len(client.session.chains) == 1
+
+
+def test_ids_of_refused_chains_are_bounded_and_go_with_a_release(bare: Bare) -> None:
+    client = bare.client(chains=2)
+    ids = [client.new() for _ in range(10)]
+    client.send(*map(Chain, ids))
+    assert list(client.session.refused_chains) == ids[2:4]
+    client.send(Release(tuple(ids)))
+    assert not client.session.refused_chains
+
+
+def test_the_error_counts_what_stands_for_refused_results(bare: Bare) -> None:
+    client = bare.client(tensors=2)
+    x, _ = client.upload([1.0]), client.upload([2.0])
+    for _ in range(2):
+        refused = client.call("negative", x)
+    with pytest.raises(QuotaError, match="may have 2 and has 3, those that stand for refused results included"):
+        client.fetch(refused)
 
 
 def test_names_are_bounded_by_who_published_them_last(bare: Bare) -> None:
     client, other = bare.client(names=2, text=9), bare.client(names=2)
     x, y = client.upload([1.0]), other.upload([2.0])
     client.publish("a", "b", ids=[x, x])
-    with pytest.raises(QuotaError, match="1 names more: the session has published 2 of 2; unpublish some"):
+    with pytest.raises(QuotaError, match="1 name more: the session has published 2 of 2; unpublish some"):
         client.ask(Publish(("a", "c"), (x, x), 0))
     other.publish("a", ids=[y])
     client.publish("c", ids=[x])

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from tensord.vm.service.unauthenticated import UnauthenticatedPeers
 
 from ...fuzz.harness import FakeListener, Harness
@@ -21,6 +23,7 @@ class Listener(FakeListener):
     def connect(self, fd: int) -> None:
         """Somebody comes in."""
         self.connections[fd] = fd * 10
+        self.origins[fd] = f"127.0.0.1:{fd}"
         for tell in self.accepted:
             tell(fd)
 
@@ -31,10 +34,10 @@ class Listener(FakeListener):
             self.gone.append(fd)
 
 
-def scene(**limits: Any) -> tuple[Harness, Listener, UnauthenticatedPeers]:
-    harness = Harness(**limits)
+def scene(most: int = 100) -> tuple[Harness, Listener, UnauthenticatedPeers]:
+    harness = Harness()
     harness.listener = listener = Listener()
-    return harness, listener, UnauthenticatedPeers(harness.registry, [harness.listener])
+    return harness, listener, UnauthenticatedPeers(harness.registry, [harness.listener], most)
 
 
 def test_a_connection_that_is_unauthenticated_at_two_looks_is_cut() -> None:
@@ -62,10 +65,31 @@ def test_a_descriptor_that_is_used_again_is_another_connection() -> None:
 
 
 def test_the_oldest_unauthenticated_peers_are_cut_when_there_are_too_many() -> None:
-    harness, listener, _ = scene(sessions=3)
+    harness, listener, _ = scene(most=3)
     listener.connect(7)
     harness.hello(b"me")
     for fd in range(20, 26):
         listener.connect(fd)
     assert listener.gone == [20, 21, 22]
     assert list(listener.connections) == [7, 23, 24, 25]
+
+
+def test_unauthenticated_peers_of_all_listeners_are_counted_together() -> None:
+    harness, one, _ = scene()
+    other = Listener()
+    one.accepted.clear()
+    listeners: Any = [one, other]
+    UnauthenticatedPeers(harness.registry, listeners, 2)
+    for fd in (10, 12):
+        one.connect(fd)
+        other.connect(fd + 1)
+    assert (one.gone, other.gone) == ([10], [11])
+
+
+def test_a_cut_is_logged_with_the_address_of_the_peer(caplog: pytest.LogCaptureFixture) -> None:
+    _, listener, unauthenticated = scene()
+    listener.connect(8)
+    unauthenticated.look()
+    unauthenticated.look()
+    assert "127.0.0.1:8" in caplog.text
+    assert "did not say HELLO" in caplog.text

@@ -1,0 +1,30 @@
+"""What a socket's monitor tells of its connections: events, read without pyzmq's helper, which imports asyncio."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import zmq
+
+FAILURES: Final = frozenset(
+    {
+        zmq.EVENT_HANDSHAKE_FAILED_AUTH,
+        zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL,
+        zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL,
+    }
+)
+
+
+class Event(NamedTuple):
+    """`kind`: zmq.EVENT_*. `value`: a descriptor for connections that are made or end; for failures what went wrong."""
+
+    kind: int
+    value: int
+
+
+def read_events(monitor: Any) -> Iterator[Event]:
+    """The events that were not read yet."""
+    while monitor.get(zmq.EVENTS) & zmq.POLLIN:
+        yield Event(*struct.unpack("=Hi", monitor.recv_multipart(zmq.NOBLOCK)[0]))

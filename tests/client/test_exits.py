@@ -1,0 +1,85 @@
+"""A program that ends without closing its sessions has closed them, as the daemon sees it; names of programs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tensord as td
+from tensord.interpreter.wire.names import LONGEST, clean
+
+from ..daemon import Daemon
+from ..puppet import eventually
+
+UNCLOSED = "import os, sys, tensord as td\ns = td.connect(sys.argv[1])\nx = s.asarray([1.0])\nx.wait()\n"
+STUCK = "import threading\nheld = s._outbox.lock\nthreading.Thread(target=held.acquire, daemon=True).start()\n"
+FORKED = "pid = os.fork()\nif not pid: sys.exit()\nos.waitpid(pid, 0)\nassert x.tolist() == [1.0]\n"
+FAILS = "raise SystemExit(3)\n"
+
+
+def run(daemon: Daemon, code: str, *, timeout: float = 60.0) -> subprocess.CompletedProcess[str]:
+    """Run code whose session's name is the secret that stands in it, if names were code."""
+    command = [sys.executable, "-c", code, daemon.address]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout)  # noqa: S603
+
+
+def endings(daemon: Daemon) -> list[str]:
+    return [line for line in daemon.log.splitlines() if "session closed" in line]
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [(UNCLOSED, 0), (UNCLOSED + FAILS, 3), (UNCLOSED + FORKED, 0), (UNCLOSED + "1/0", 1)],
+    ids=["end", "exit", "fork", "error"],
+)
+def test_the_end_of_the_interpreter_closes_the_session(daemon: Daemon, code: str, status: int) -> None:
+    before = len(endings(daemon))
+    assert run(daemon, code).returncode == status
+    eventually(lambda: len(endings(daemon)) > before)
+    (line,) = endings(daemon)[before:]
+    assert "closed by its client" in line
+
+
+def test_the_end_does_not_wait_for_a_thread_that_holds_on_to_a_session(daemon: Daemon) -> None:
+    assert run(daemon, UNCLOSED + STUCK, timeout=30).returncode == 0
+
+
+@pytest.mark.parametrize("way", ["-c", "script", "module"])
+def test_a_session_is_called_after_its_script_and_never_after_its_code(
+    daemon: Daemon, way: str, tmp_path: Path
+) -> None:
+    code = (
+        "import sys, tensord as td\nwith td.connect(sys.argv[1]) as s: print(s._query('sessions')[-1]['name'])  # key"
+    )
+    (tmp_path / "my_job.py").write_text(code)
+    (tmp_path / "pack").mkdir()
+    (tmp_path / "pack" / "__main__.py").write_text(code)
+    arguments = {"-c": ["-c", code], "script": [str(tmp_path / "my_job.py")], "module": ["-m", "pack"]}[way]
+    command = [sys.executable, "-W", "ignore", *arguments, daemon.address]
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60)  # noqa: S603
+    assert done.stdout.strip() == {"-c": "-c", "script": "my_job.py", "module": "pack"}[way]
+    assert "# key" not in daemon.log
+
+
+def test_a_session_may_be_given_a_name(daemon: Daemon) -> None:
+    with daemon.connect(name="the trainer") as session:
+        assert session._query("sessions")[-1]["name"] == "the trainer"
+    with td.connect("local", name="the same program without a daemon") as session:
+        assert session.asarray([1.0]).tolist() == [1.0]
+
+
+@pytest.mark.parametrize("name", ["", "  ", "a\nb", "\x1b[31m", "x" * (LONGEST + 1), 7])
+def test_a_name_that_nobody_could_read_is_refused(name: object) -> None:
+    with pytest.raises(td.MetadataError, match="name= is a printable text"):
+        td.connect("local", name=name)  # type: ignore[arg-type]
+
+
+def test_a_name_from_outside_is_cleaned() -> None:
+    assert clean("a\nb\x1b[2J" + "x" * 100) == "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}[2J" + "x" * 57
+    assert clean("bad\udcff") == "bad\N{REPLACEMENT CHARACTER}"
+    assert clean("trainer 7 \N{GREEK SMALL LETTER ALPHA}") == "trainer 7 \N{GREEK SMALL LETTER ALPHA}"

@@ -1,0 +1,149 @@
+"""Could a daemon start? The check says what `serve` would say, and leaves everything as it was."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tensord.interpreter.wire import keys
+from tensord.streams import catalogue
+from tensord.vm.service import preflight
+from tensord.vm.service.config import load
+from tensord.vm.service.daemon import run
+from tensord.vm.service.errors import StartError
+from tensord.vm.service.instance import Instance
+
+PRIVATE = 0o700
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A runtime directory of our own."""
+    tmp_path.chmod(PRIVATE)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    return tmp_path
+
+
+def given(home: Path, **settings: Any) -> Any:
+    """A configuration that is fine but for these settings."""
+    return load(None, {"addresses": [f"ipc://{home}/own/socket"], **settings})
+
+
+def key_files(home: Path) -> dict[str, str]:
+    """The security settings for a fresh pair of keys and an empty allow list."""
+    _, secret = keys.create(home / "keys", "server")
+    allow = home / "keys" / "allowed"
+    allow.touch(0o600)
+    return {"server_secret": str(secret), "allow": str(allow)}
+
+
+def beyond_loopback(home: Path) -> Any:
+    return given(home, addresses=["tcp://*:0"])
+
+
+def one_key(home: Path) -> Any:
+    return given(home, security={"server_secret": key_files(home)["server_secret"]})
+
+
+def no_key_file(home: Path) -> Any:
+    return given(home, security=key_files(home) | {"server_secret": str(home / "nowhere")})
+
+
+def readable_key(home: Path) -> Any:
+    security = key_files(home)
+    Path(security["server_secret"]).chmod(0o644)
+    return given(home, security=security)
+
+
+def no_allow_list(home: Path) -> Any:
+    return given(home, security=key_files(home) | {"allow": str(home / "nowhere")})
+
+
+def shared_directory(home: Path) -> Any:
+    (home / "own").mkdir(mode=0o755)
+    return given(home)
+
+
+def no_directory(home: Path) -> Any:
+    return given(home, addresses=[f"ipc://{home}/not/there/socket"])
+
+
+def file_in_the_way(home: Path) -> Any:
+    (home / "own").mkdir(mode=PRIVATE)
+    (home / "own" / "socket").touch()
+    return given(home)
+
+
+def log_in_no_directory(home: Path) -> Any:
+    return given(home, log={"file": str(home / "not" / "there.log")})
+
+
+def foreign_host(home: Path) -> Any:
+    return given(home, addresses=["tcp://192.0.2.1:7700"], security=key_files(home))
+
+
+REASONS = {
+    beyond_loopback: "reachable from other machines",
+    one_key: "go together",
+    no_key_file: "No such file",
+    readable_key: "may be read by others",
+    no_allow_list: "No such file",
+    shared_directory: "may be entered by others",
+    no_directory: "cannot make the directory",
+    file_in_the_way: "is no socket",
+    log_in_no_directory: "No such file",
+    foreign_host: "cannot listen on",
+}
+
+
+@pytest.mark.parametrize("case", REASONS, ids=lambda case: case.__name__)
+@pytest.mark.parametrize("ask", [preflight.check, run], ids=["check", "serve"])
+def test_what_cannot_start_is_found_by_the_check_and_by_serve(case: Any, ask: Any, home: Path) -> None:
+    with pytest.raises((StartError, OSError), match=REASONS[case]):
+        ask(case(home))
+
+
+def test_a_device_that_does_not_open_is_found_by_both(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> Any:
+        raise RuntimeError("no more threads")
+
+    monkeypatch.setitem(catalogue.KINDS, "sim", catalogue.KINDS["sim"]._replace(open=fail))
+    for ask in (preflight.check, run):
+        with pytest.raises(StartError, match="'sim:0' does not open: RuntimeError: no more threads"):
+            ask(given(home, devices=["cpu:0", "sim:0"]))
+
+
+def left_in(home: Path) -> list[str]:
+    return sorted(str(path.relative_to(home)) for path in home.rglob("*"))
+
+
+def test_the_check_leaves_nothing_behind(home: Path) -> None:
+    log = home / "daemon.log"
+    preflight.check(given(home, log={"file": str(log)}, devices=["cpu:0", "sim:0"]))
+    assert left_in(home) == []
+    log.write_text("kept\n")
+    preflight.check(given(home, log={"file": str(log)}))
+    assert log.read_text() == "kept\n"
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    """A tcp port that another program listens on."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        yield other.getsockname()[1]
+
+
+def test_an_address_that_our_daemon_has_is_fine_and_one_of_another_program_is_not(home: Path, taken: int) -> None:
+    config = given(home, addresses=[f"ipc://{home}/own/socket", f"tcp://127.0.0.1:{taken}"])
+    with pytest.raises(StartError, match=r"cannot listen on .*: Address already in use"):
+        preflight.check(config)
+    with Instance(config.listen[0]), Instance(config.listen[1]):
+        before = left_in(home)
+        preflight.check(config)
+        assert left_in(home) == before

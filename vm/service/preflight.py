@@ -1,0 +1,78 @@
+"""What has to hold before the daemon can start: `serve` asks the same functions as `serve --check-config`.
+
+The check disturbs no daemon that runs and leaves nothing behind: no lock is taken, no socket listens, a log file that
+was not there is removed again.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket as sockets
+from collections.abc import Sequence
+
+from ...interpreter.errors import TensordError
+from ...interpreter.wire.addresses import pid_of
+from ...streams.stream import Sink, Task
+from ..runtime import Runtime
+from .config import Config, LogConfig
+from .descriptors import require_least
+from .errors import StartError
+from .instance import check_place
+from .listen_address import ListenAddress, guards
+from .logs import logging_to
+
+CLOSED = 2.0  # seconds for the streams of devices to end that were opened to try them
+
+
+def check(config: Config) -> None:
+    """Find out whether a daemon could start; StartError or OSError says what is wrong."""
+    require_least()
+    check_log(config.log)
+    for address in guards(config.listen, config.security.server_secret, config.security.allow).addresses:
+        check_place(address.address)
+        check_port(address)
+    open_runtime(config, ignore).close(CLOSED)
+
+
+def check_log(log: LogConfig) -> None:
+    """OSError unless the log can be written."""
+    is_new = log.file is not None and not log.file.exists()
+    with logging_to(log.file, level=log.level, form=log.format):
+        pass
+    if is_new and log.file is not None:
+        log.file.unlink()
+
+
+def check_port(address: ListenAddress) -> None:
+    """StartError if a tcp address cannot be bound: it is not this machine's, or another program has it."""
+    if address.local:
+        return
+    host, _, port = address.endpoint.removeprefix("tcp://").rpartition(":")
+    host = host.strip("[]").replace("*", "::")
+    family = sockets.AF_INET6 if ":" in host else sockets.AF_INET
+    try:
+        with sockets.socket(family) as probe:
+            probe.setsockopt(sockets.SOL_SOCKET, sockets.SO_REUSEADDR, 1)
+            probe.bind((host, int(port)))
+    except OSError as error:
+        is_ours = error.errno == errno.EADDRINUSE and pid_of(address.address) is not None
+        if not is_ours and error.errno != errno.EAFNOSUPPORT:
+            raise cannot_listen(address.address, error.errno) from None
+
+
+def cannot_listen(address: str, number: int | None) -> StartError:
+    """The error for an address that cannot be bound."""
+    return StartError(f"cannot listen on {address}: {os.strerror(number or errno.EIO)}")
+
+
+def open_runtime(config: Config, sink: Sink) -> Runtime:
+    """Open the devices and make the engine; StartError if a device does not open."""
+    try:
+        return Runtime(config.opened, sink, tracing=config.trace.on, trace_capacity=config.trace.capacity)
+    except TensordError as error:
+        raise StartError(error.message) from None
+
+
+def ignore(_tasks: Sequence[Task]) -> None:
+    """The sink of devices that get nothing to do."""
