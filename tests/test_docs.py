@@ -44,6 +44,11 @@ def test_the_list_of_ops_is_current():
     assert run("docs/make_ops.py") == (ROOT / "docs/ops.md").read_text()
 
 
+def test_the_types_of_the_module_are_those_of_the_namespace():
+    """If not: .venv/bin/python docs/make_stub.py."""
+    assert runpy.run_path(str(ROOT / "docs/make_stub.py"))["stub"]() == (ROOT / "src/tensord/array_api.pyi").read_text()
+
+
 def test_the_life_of_an_instruction_is_drawn_from_its_table():
     """If not: .venv/bin/python docs/make_life.py."""
     page = (ROOT / "docs/architecture.md").read_text()

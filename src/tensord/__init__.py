@@ -16,6 +16,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    from . import array_api as array_api
     from .client.session import Session
     from .client.tensor import Tensor
     from .interpreter.errors import (
