@@ -108,3 +108,22 @@ class TestGaps:
     def test_without_a_gap_it_is_not(self):
         assert [str(problem.kind) for problem in Trace(self.records, dropped=1).verify()] == ["missing edge"]
         assert len(Trace(self.records, dropped=1).graph().edges) == 1
+
+
+class TestBefore:
+    """What had finished before a recording began is no loss, and an edge to it is no mistake."""
+
+    records = (record(3, (7, "mut"), edges=[(2, "WAW", 7)], ticks=(5, 22)),)
+
+    def test_an_edge_to_what_was_before_is_excused(self):
+        assert Trace(self.records, before=2).verify() == []
+        assert [str(problem.kind) for problem in Trace(self.records).verify()] == ["superfluous edge"]
+
+    def test_it_is_kept_in_the_file_and_not_counted_as_lost(self, tmp_path):
+        path = tmp_path / "x.trace"
+        with Recording(path, ["cpu:0"]) as recording:
+            recording.add(self.records)
+            recording.finish(before=2)
+        trace = Trace.load(path)
+        assert (trace.dropped, trace.before) == (0, 2)
+        assert repr(trace) == "<trace: 1 record, 0 dropped>"

@@ -123,3 +123,92 @@ def test_every_record_of_a_random_trace_is_there(seed):
 
 def test_an_empty_trace():
     assert events(Trace([])) == []
+
+
+class TestFormat:
+    """Every event has the fields that the Trace Event Format asks of its phase, with their types, and no other."""
+
+    place = {"pid": int, "tid": int, "ts": float}  # noqa: RUF012 - a table
+    fields: dict[str, dict[str, Any]] = {  # noqa: RUF012
+        "M": {"name": str, "pid": int, "args": dict},
+        "X": {"name": str, "cat": str, "dur": float, "args": dict, **place},
+        "i": {"name": str, "cat": str, "s": str, "args": dict, **place},
+        "C": {"name": str, "args": dict, "pid": int, "ts": float},
+        "s": {"name": str, "cat": str, "id": int, **place},
+        "f": {"name": str, "cat": str, "id": int, "bp": str, **place},
+        "b": {"name": str, "cat": str, "id": int, "args": dict, **place},
+        "e": {"name": str, "cat": str, "id": int, **place},
+    }
+    optional: dict[str, set[str]] = {"M": {"tid"}, "C": {"tid"}}  # noqa: RUF012
+
+    def check(self, event: dict[str, Any]) -> None:
+        phase = event["ph"]
+        wanted = self.fields[phase]
+        assert wanted.keys() <= event.keys() <= wanted.keys() | {"ph"} | self.optional.get(phase, set()), event
+        for name, kind in wanted.items():
+            assert isinstance(event[name], (int, float) if kind is float else kind), event
+            assert not isinstance(event[name], bool)
+        if phase == "M":
+            assert event["name"] in {"process_name", "thread_name"}
+            assert isinstance(event["args"]["name"], str)
+        if phase == "C":
+            assert all(isinstance(value, int | float) for value in event["args"].values())
+        if phase == "i":
+            assert event["s"] in {"g", "p", "t"}
+        if phase == "f":
+            assert event["bp"] == "e"
+
+    def whole(self, trace: Trace) -> dict[str, Any]:
+        found = json.loads(to_chrome(trace), parse_constant=pytest.fail)
+        assert set(found) == {"traceEvents", "displayTimeUnit", "otherData"}
+        assert found["displayTimeUnit"] in {"ms", "ns"}
+        for event in found["traceEvents"]:
+            self.check(event)
+        return found
+
+    @pytest.mark.parametrize("seed", range(5))
+    def test_every_event_of_a_random_trace(self, seed):
+        found = self.whole(random_trace(seed))["traceEvents"]
+        named = {(event["pid"], event["tid"]) for event in found if event["name"] == "thread_name"}
+        assert {(event["pid"], event["tid"]) for event in of("X", found) + of("i", found)} <= named
+        slices = {}
+        for event in of("X", found):
+            slices.setdefault((event["pid"], event["tid"]), []).append((event["ts"], event["ts"] + event["dur"]))
+        for event in of("s", found) + of("f", found):  # an arrow belongs to the slice around its end
+            around = slices[event["pid"], event["tid"]]
+            assert any(begin - 1e-6 <= event["ts"] <= end + 1e-6 for begin, end in around), event
+
+    def test_every_event_of_a_machine(self, sim_session):
+        import numpy as np
+
+        with sim_session.span("outer"), sim_session.span("inner"):
+            x = sim_session.asarray(np.ones((64, 64), np.float32), device="sim:0")
+            (x @ x).numpy()
+        found = self.whole(sim_session.trace())["traceEvents"]
+        assert {"M", "X", "C", "b", "e"} <= {event["ph"] for event in found}
+        (product,) = [event for event in of("X", found) if event["name"] == "matmul"]
+        assert product["args"]["of"] == "(64, 64) x (64, 64) float32"
+        assert product["args"]["span"] == "outer/inner"
+        assert any(event["name"] == "memory in use" for event in of("C", found))
+
+
+class TestSpans:
+    def test_a_span_reaches_over_all_that_was_issued_in_it(self):
+        inside = {"span": ("epoch 1", "step 2")}
+        records = [
+            record(1, ticks=(1, 2), received=1_000, started=2_000, finished=3_000, span=("epoch 1",)),
+            record(2, ticks=(3, 4), received=4_000, started=5_000, finished=9_000, **inside),
+            record(3, ticks=(5, 6), received=10_000, started=11_000, finished=12_000),
+        ]
+        found = events(Trace(records))
+        begins, ends = of("b", found), of("e", found)
+        assert [(one["name"], one["args"]["path"], one["ts"]) for one in begins] == [
+            ("epoch 1", "epoch 1", 0.0),
+            ("step 2", "epoch 1/step 2", 3.0),
+        ]
+        assert [one["ts"] for one in ends] == [8.0, 8.0]
+        assert [one["id"] for one in begins] == [one["id"] for one in ends]
+
+    def test_a_span_with_live_instructions_reaches_to_the_time_of_recording(self):
+        (end,) = of("e", events(Trace([record(1, received=1_000, span=("s",))], taken=9_000)))
+        assert end["ts"] == 8.0

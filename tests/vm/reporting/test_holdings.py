@@ -1,0 +1,92 @@
+"""What has memory now, what made it, and who is named when there is none left."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tensord.interpreter.errors import DeviceMemoryError
+from tensord.vm.reporting import holdings
+
+
+@pytest.fixture
+def small(make_session):
+    """A session with a device of 10,000 bytes."""
+    return make_session(devices=["cpu:0", {"name": "sim:0", "memory": 10_000}])
+
+
+def ones(session, count, device="sim:0"):
+    return session.asarray(np.ones(count, np.int8), device=device)
+
+
+def test_an_error_for_want_of_memory_names_the_five_largest_with_op_and_line(small):
+    kept = [ones(small, 1000 + number) for number in range(7)]
+    small.publish("weights", kept[-1])
+    made = small.call("multiply", [kept[0], kept[0]])[0]
+    with pytest.raises(DeviceMemoryError) as caught:
+        ones(small, 5000).numpy()
+    text = str(caught.value)
+    named = text.partition("the largest there: ")[2].partition("; release")[0].split("), ")
+    assert [one.split()[0] for one in named] == ["1006", "1005", "1004", "1003", "1002"]
+    assert "1006 bytes by upload at " in named[0]
+    assert "test_holdings.py" in named[0]
+    assert "named 'weights'" in named[0]
+    assert made.shape == (1000,)
+
+
+def test_a_result_whose_size_the_data_decide_names_them_too(small):
+    x = ones(small, 4000)
+    y = ones(small, 3000)
+    with pytest.raises(DeviceMemoryError, match=r"4000 bytes by upload at .*test_holdings\.py"):
+        small.call("nonzero", [x])[0].numpy()
+    assert y.shape == (3000,)
+
+
+def test_the_search_is_bounded(small, monkeypatch):
+    monkeypatch.setattr(holdings, "SEARCHED", 3)
+    kept = [ones(small, 1000 + number) for number in range(5)]
+    with pytest.raises(
+        DeviceMemoryError, match=r"the largest there \(of the 3 tensors looked at\): 1002 bytes by upload"
+    ):
+        ones(small, 9000).numpy()
+    assert len(kept) == 5
+
+
+def test_a_storage_remembers_what_made_it_however_it_came_about(make_session, machine_of):
+    session = make_session(devices=["cpu:0", "sim:0"])
+    x = ones(session, 64, "cpu:0")
+    inline = x + x
+    streamed = session.call("add", [ones(session, 64), 1])[0]
+    handed_on = (x + x) * x  # takes over the memory of the sum
+    session.call("subtract", [x, x], out=[inline])  # a later write changes nothing
+    session.sync()
+    tensors = session._transport._session.tensors
+    made = {name: tensors[t._id].storage.maker for name, t in locals().items() if hasattr(t, "_id")}
+    assert made == {"x": "upload", "inline": "add", "streamed": "add", "handed_on": "multiply"}
+    where = machine_of(session).places
+    storages = [tensors[t._id].storage for t in (x, inline, streamed, handed_on)]
+    lines = {holdings.maker_of(storage, where) for storage in storages}
+    assert len(lines) == 4
+    assert all("test_holdings.py" in line for _, line in lines)
+
+
+def test_a_trace_ends_with_the_copies_that_have_memory(small):
+    x = ones(small, 100)
+    small.publish("weights", x)
+    small.sync()
+    memory = small.trace().memory
+    (held,) = [one for one in memory.holdings if one.device == "sim:0"]
+    assert (held.nbytes, held.op, held.names) == (100, "upload", ("weights",))
+    assert memory.used["sim:0"] == 100
+
+
+def test_only_the_largest_are_listed_and_a_storage_once(small, machine_of):
+    kept = [ones(small, 100 + number) for number in range(6)]
+    view = kept[0][:50]
+    small.sync()
+    machine = machine_of(small)
+    rows = [row for part in holdings.slices(machine.engine, machine.places, 3) for row in part]
+    assert [row.nbytes for row in rows] == [105, 104, 103]
+    everything = [row for part in holdings.slices(machine.engine, machine.places) for row in part]
+    assert len(everything) == 6
+    assert view.shape == (50,)

@@ -1,0 +1,74 @@
+"""A file is there whole or not at all, whatever ends the writing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tensord.vm.tracing.analysis.whole_file import write_whole
+
+from ....full_disk import longest_file
+from .trace_programs import random_trace
+
+
+def names(folder):
+    return sorted(entry.name for entry in folder.iterdir())
+
+
+@pytest.mark.parametrize("content", ["text, ü", b"bytes\x00"])
+def test_it_replaces_what_was_there(tmp_path, content):
+    path = tmp_path / "x.json"
+    path.write_text("before")
+    write_whole(path, content)
+    assert path.read_bytes() == (content.encode() if isinstance(content, str) else content)
+    assert names(tmp_path) == ["x.json"]
+
+
+@pytest.mark.parametrize("before", [None, "before"])
+def test_a_full_disk_leaves_what_was_there(tmp_path, before):
+    path = tmp_path / "x.json"
+    if before is not None:
+        path.write_text(before)
+    with longest_file(100), pytest.raises(OSError, match=r"x\.json"):
+        write_whole(path, "x" * 5_000)
+    assert names(tmp_path) == ([] if before is None else ["x.json"])
+    assert before is None or path.read_text() == before
+
+
+def test_an_interrupt_leaves_what_was_there(tmp_path, monkeypatch):
+    path = tmp_path / "x.json"
+    path.write_text("before")
+
+    def interrupted(self, _content):
+        self.touch()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "write_bytes", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_whole(path, "after")
+    assert (names(tmp_path), path.read_text()) == (["x.json"], "before")
+
+
+def test_a_link_still_leads_to_the_file(tmp_path):
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_text("before")
+    link.symlink_to(target)
+    write_whole(link, "after")
+    assert link.is_symlink()
+    assert target.read_text() == "after"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")  # noqa: PTH110
+def test_a_device_is_written_through():
+    with pytest.raises(OSError, match="/dev/full"):
+        write_whole("/dev/full", "x")
+    write_whole("/dev/null", "x")
+
+
+def test_a_timeline_is_whole_or_not_there(tmp_path):
+    path = tmp_path / "run.json"
+    with longest_file(1_000), pytest.raises(OSError, match=r"run\.json"):
+        random_trace(1).timeline(path)
+    assert names(tmp_path) == []
