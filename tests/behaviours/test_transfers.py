@@ -396,3 +396,136 @@ def test_machine_has_no_host_to_stop_over_at(make_session):
     assert machine_of(s).engine.residency.host is None
     del y
     assert_sound(s)
+
+
+# -- moves, and what was read ------------------------------------------------------------------------------------------
+
+
+def test_to_wait_for_a_moved_tensor_is_to_wait_for_its_bytes_there(sim_session):
+    s = sim_session
+    x = s.asarray(ones(64)).wait(WAIT)
+    with held(s, "sim:0", "h2d"):
+        y = x.to_device("sim:0")
+        assert not y.is_ready()
+        with pytest.raises(TimeoutError):
+            y.wait(0.01)
+        assert x.is_ready()
+    y.wait(WAIT)
+    assert copies_of(s, y)["sim:0"].writer is None
+    assert y.residency() == {"cpu:0": "valid", "sim:0": "valid"}
+    assert y.is_ready()
+    assert moved(s) == {"sim:0 h2d": (1, 256)}
+    assert_sound(s)
+
+
+def test_a_move_that_does_not_fit_is_an_error_of_its_wait_and_not_of_the_value(make_session):
+    s = make_session(devices=["cpu:0", {"name": "sim:0", "memory": 1024}])
+    y = s.asarray(ones(512)).to_device("sim:0")
+    with pytest.raises(td.DeviceMemoryError, match="2048 bytes do not fit on sim:0"):
+        y.wait(WAIT)
+    np.testing.assert_array_equal(y.numpy(), ones(512))
+    assert_sound(s)
+
+
+def test_a_copy_that_was_dropped_there_is_brought_again_by_a_wait(make_session):
+    s = make_session(devices=["cpu:0", {"name": "sim:0", "memory": 1024}])
+    y = s.asarray(ones(200)).to_device("sim:0").wait(WAIT)
+    other = s.asarray(ones(250), device="sim:0").wait(WAIT)
+    assert y.residency() == {"cpu:0": "valid"}
+    other.release()
+    y.wait(WAIT)
+    assert y.residency() == {"cpu:0": "valid", "sim:0": "valid"}
+    assert_sound(s)
+
+
+def test_of_a_move_that_nobody_needs_the_view_moves_alone(sim_session):
+    s = sim_session
+    big = s.asarray(ones(256, 256))
+    corner = big.to_device("sim:0")[:8, :16]
+    np.testing.assert_array_equal((corner + 1.0).numpy(), ones(8, 16, value=2.0))
+    assert moved(s)["sim:0 h2d"] == (1, 512)
+    assert big.to_device("sim:0")[0, :4].wait(WAIT).device == "sim:0"
+    assert moved(s)["sim:0 h2d"] == (2, 528)
+    assert big.residency() == {"cpu:0": "valid"}
+    assert_sound(s)
+
+
+def test_of_a_move_that_is_held_the_whole_moves_once_and_its_views_lie_on_it(sim_session):
+    s = sim_session
+    there = s.asarray(ones(256, 256)).to_device("sim:0")
+    for row in range(5):
+        (there[row] + 1.0).wait(WAIT)
+    assert moved(s) == {"sim:0 h2d": (1, 256 * 256 * 4)}
+    assert_sound(s)
+
+
+@pytest.mark.parametrize("how", ["item", "wait", "is_ready", "sync", "transfer"])
+def test_a_move_begins_when_its_session_asks_or_needs_a_transfer(sim_session, how):
+    s = sim_session
+    x, other = s.asarray(ones(8)), s.asarray(ones(1)).wait(WAIT)
+    following = x.to_device("sim:0")
+    s.flush()
+    assert moves(s) == []
+    assert following.residency() == {"cpu:0": "valid", "sim:0": "planned"}
+    ask = {
+        "item": other.item,
+        "wait": other.wait,
+        "is_ready": other.is_ready,
+        "sync": s.sync,
+        "transfer": lambda: s.call("add", [other, 1.0], device="sim:1")[0].wait(WAIT),
+    }
+    ask[how]()
+    until(s, lambda: copies_of(s, x).keys() == {"cpu:0", "sim:0"})
+    assert_sound(s)
+    assert x.residency() == {"cpu:0": "valid", "sim:0": "valid"}
+
+
+def test_sync_covers_moves_that_began_before(sim_session):
+    s = sim_session
+    other = s.asarray(ones(1)).wait(WAIT)
+    following = s.asarray(ones(8)).to_device("sim:0")
+    with held(s, "sim:0", "h2d"):
+        other.wait(WAIT)
+        with pytest.raises(TimeoutError):
+            s.sync(0.01)
+    s.sync(WAIT)
+    assert following.residency() == {"cpu:0": "valid", "sim:0": "valid"}
+    assert_sound(s)
+
+
+@pytest.mark.parametrize("count", [1, 100, 200_000])
+def test_a_value_that_was_read_stays_on_the_host_and_moves_once(sim_session, count):
+    s = sim_session
+    x = s.asarray(ones(count), device="sim:0")
+    for _ in range(3):
+        np.testing.assert_array_equal(x.numpy(), ones(count))
+    assert moved(s) == {"sim:0 h2d": (1, 4 * count), "sim:0 d2h": (1, 4 * count)}
+    assert x.residency() == {"sim:0": "valid", "cpu:0": "valid"}
+    x += 1.0
+    np.testing.assert_array_equal(x.numpy(), ones(count, value=2.0))
+    assert moved(s)["sim:0 d2h"] == (2, 8 * count)
+    assert_sound(s)
+
+
+def test_what_was_read_is_the_first_to_go_where_memory_is_short(make_session):
+    s = make_session(devices=[{"name": "cpu:0", "memory": 1024}, "sim:0"])
+    x = s.asarray(ones(200), device="sim:0")
+    x.numpy()
+    assert x.residency() == {"sim:0": "valid", "cpu:0": "valid"}
+    full = s.asarray(ones(250))
+    np.testing.assert_array_equal(full.numpy(), ones(250))
+    assert x.residency() == {"sim:0": "valid"}
+    np.testing.assert_array_equal(x.numpy(), ones(200))  # straight to the program: there is no room for a copy
+    assert x.residency() == {"sim:0": "valid"}
+    assert moved(s)["sim:0 d2h"] == (2, 1600)
+    assert_sound(s)
+
+
+def test_a_transfer_is_counted_where_it_is_carried_out_whoever_asked(sim_session):
+    s = sim_session
+    x, y = s.asarray(ones(10), device="sim:0"), s.asarray(ones(10), device="sim:0")
+    x.numpy()
+    y.to_device("cpu:0").wait(WAIT)
+    s.call("add", [y, 1.0], device="cpu:0")[0].wait(WAIT)
+    assert moved(s) == {"sim:0 h2d": (2, 80), "sim:0 d2h": (2, 80)}
+    assert_sound(s)
