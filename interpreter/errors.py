@@ -1,12 +1,16 @@
 """The errors of the public surface. Each one says what failed, in which op, at which line of the user's code.
 
-One failed instruction makes one error object; everything that depends on it carries the same object. A client
-raises a fresh copy of it (`reraisable`), so that tracebacks of different waits do not pile up on one exception.
+One failed instruction makes one error object; everything that depends on it carries the same object. An error that is
+kept must not hold on to frames: a traceback keeps the locals of every frame that it went through alive, and grows each
+time the same object is raised. So
+
+- an error is kept without tracebacks (`without_frames`), and
+- a kept error is never raised itself: a fresh copy of it is (`reraisable`).
 """
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Self, TypeVar
 
 
 class TensordError(Exception):
@@ -39,6 +43,23 @@ class TensordError(Exception):
         copy = type(self)(self.message, op=self.op, location=self.location, instruction=self.instruction)
         copy.__cause__ = self.__cause__
         return copy
+
+
+Failure = TypeVar("Failure", bound=BaseException)
+
+
+def without_frames(error: Failure) -> Failure:
+    """The same error, fit to be kept: it and its causes lose their tracebacks, and forget during what they arose.
+
+    The latter may be an exception of the user's, whose traceback is not ours to drop.
+    """
+    cleared: set[int] = set()  # causes may go in circles
+    one: BaseException | None = error
+    while one is not None and id(one) not in cleared:
+        cleared.add(id(one))
+        one.__traceback__ = one.__context__ = None
+        one = one.__cause__
+    return error
 
 
 class MetadataError(TensordError, ValueError):

@@ -21,23 +21,15 @@ from .stream import Stream, StreamKind
 
 
 class Buffer:
-    """A piece of one device's memory. `array` is the last array bound to it, which has the meta `meta`.
+    """A piece of one device's memory. `array` is the last array bound to it, which has the meta `meta`."""
 
-    `exposed`: a client has mapped this memory and may read or overwrite it, so the memory is not reused.
-    """
-
-    __slots__ = ("array", "exposed", "meta", "nbytes", "raw")
+    __slots__ = ("array", "meta", "nbytes", "raw")
 
     def __init__(self, nbytes: int, raw: Any) -> None:
         self.nbytes = nbytes  # the requested size, which is also the accounted one
         self.raw = raw  # the device's own object for the memory
         self.array: Array = None
         self.meta: Meta | None = None
-        self.exposed = False
-
-    def expose(self) -> None:
-        """Exclude the buffer from reuse: its memory returns to the system with the last array in it."""
-        self.exposed = True
 
 
 class Device(ABC):
@@ -86,6 +78,10 @@ class Device(ABC):
     @abstractmethod
     def free(self, buffer: Buffer) -> None:
         """Free the buffer. The caller ensures that it has no users any more."""
+
+    def discard(self, buffer: Buffer) -> None:
+        """Free a buffer that others can see, so that its memory is not reused: the system frees it when nobody can."""
+        self.free(buffer)
 
     @abstractmethod
     def bind(self, buffer: Buffer, meta: Meta) -> Array:

@@ -116,7 +116,7 @@ class HostDevice(PooledDevice):
 
 
 def _adopted(array: NDArray[np.generic]) -> PooledBuffer | None:
-    """A buffer over the memory of a packed array, or None if that memory is unsuitable.
+    """A buffer over the memory of a packed array, which no pool keeps, or None if that memory is unsuitable.
 
     Read-only memory is unsuitable, and so is a small part of a larger block, which would stay alive without being
     counted. A segment that a client has filled is suitable: the engine never writes there (see
@@ -132,5 +132,4 @@ def _adopted(array: NDArray[np.generic]) -> PooledBuffer | None:
         return None
     buffer = PooledBuffer(array.nbytes, array.reshape(-1).view(np.uint8), None)
     buffer.array, buffer.meta = array, Meta.of(array.shape, array.dtype)
-    buffer.exposed = isinstance(base, Segment)
     return buffer

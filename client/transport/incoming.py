@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...interpreter.errors import CancelledError, ConnectionLost, KernelError, ProtocolError, TensordError, text_of
+from ...interpreter.errors import (
+    CancelledError,
+    ConnectionLost,
+    KernelError,
+    ProtocolError,
+    TensordError,
+    text_of,
+    without_frames,
+)
 from ...interpreter.wire.codec import decode
 from ...interpreter.wire.frames import (
     ARRAY,
@@ -166,7 +174,7 @@ class Incoming:
 
     def fail(self, error: TensordError) -> None:
         """Fail all open replies: no more answers will come."""
-        self.lost = self.lost or error
+        self.lost = self.lost or without_frames(error)
         replies, self.replies = self.replies, {}
         for reply in replies.values():
             reply.set(None, self.lost)
@@ -178,11 +186,11 @@ def call_back(effect: SideEffect, arrays: Any) -> TensordError | None:
         effect.callback(*[one if isinstance(one, TensordError) else np.array(one) for one in arrays or ()])
     except TensordError as error:
         error.op, error.location = error.op or "effect", error.location or effect.location
-        return error
+        return without_frames(error)
     except BaseException as error:  # also KeyboardInterrupt: the callback itself has raised it
         failure = KernelError(
             f"effect: {type(error).__name__}: {text_of(error)}", op="effect", location=effect.location
         )
-        failure.__cause__ = error.with_traceback(None)
+        failure.__cause__ = without_frames(error)
         return failure
     return None

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
-from ...interpreter.errors import ConnectionLost, TensordError
+from ...interpreter.errors import ConnectionLost, TensordError, without_frames
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.messages import Message
 from ..locations import user_line
@@ -34,7 +34,8 @@ class Reply:
         """Set the answer; only the first one counts."""
         if self.done:
             return
-        self.value, self.error = value, error
+        self.value = value
+        self.error = None if error is None else without_frames(error)
         self.done = True
         with self._lock:
             callbacks, self._callbacks = self._callbacks, None

@@ -400,7 +400,7 @@ class RemoteTransport:
             self.waiting.close()
             linger = 0 if self._outgoing.away or self._incoming.lost is not None else LINGER_MS
             if self._mapped is not None:
-                self._mapped.close()  # what is mapped may change once the session has ended
+                self._mapped.close()
             with suppress(TensordError, zmq.ZMQError):
                 self._link.bye()
             self._incoming.fail(ConnectionLost("the session was closed"))

@@ -5,7 +5,9 @@ straight to where the daemon reads it. The daemon keeps that memory for as long 
 that it is free (`freed`). The segment, whose pages have been touched by then, serves the next upload.
 
 A result is mapped read-only (`MappedResults.array`). The daemon keeps the value there for as long as its *export* is
-not released: an id that the client chose when it fetched the value. The export is released when the array dies. NumPy
+not released: an id that the client chose when it fetched the value. It does so after the session's end, too, however
+the session ended, for the arrays that are left then and for forked children. The export is released when the array
+dies. NumPy
 keeps that very array alive for each view of it, since the memory below the array is no array. Mappings are kept for
 the next result in the same block of the daemon's pool.
 
@@ -149,7 +151,6 @@ class MappedResults:
         self._keep = keep
         self._lock = threading.RLock()
         self._cache: OrderedDict[int, Segment] = OrderedDict()  # by number, the least recently used first
-        self._live: weakref.WeakSet[Segment] = weakref.WeakSet()  # mapped, whether cached or not
         self.cached_bytes = 0
 
     def array(
@@ -179,14 +180,10 @@ class MappedResults:
         return os.path.exists(f"/proc/{self._pid}/fd")  # noqa: PTH110 - no exception for one that is not ours
 
     def close(self) -> None:
-        """Give arrays private copies of their bytes: mapped memory may change once the session has ended."""
+        """Forget all mappings: the connection is over. Arrays keep theirs, and the daemon leaves their values there."""
         with self._lock:
             self._cache.clear()
             self.cached_bytes = 0
-            for segment in list(self._live):
-                with suppress(MemoryError):  # then it stays mapped, and is valid until the daemon writes there
-                    segment.make_private()
-            self._live.clear()
 
     def _segment(self, number: int, fd: int, nbytes: int) -> Segment:
         segment = self._cache.get(number)
@@ -197,7 +194,6 @@ class MappedResults:
             raise ProtocolError(f"segment {number} of the daemon has {nbytes} bytes, and had {segment.size}")
         segment = Segment.open_peer(self._pid, fd, nbytes, number, writable=False)
         segment.close_descriptor()
-        self._live.add(segment)
         self._cache[number] = segment
         self.cached_bytes += nbytes
         while self.cached_bytes > self._keep:

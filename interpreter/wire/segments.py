@@ -42,7 +42,6 @@ SHARED_FROM = 1 << 18  # bytes of a block from which it is worth a memory file o
 F_SEAL_FUTURE_WRITE = 0x0010  # Linux 5.1; not in `fcntl`
 _MFD_NOEXEC_SEAL = 0x0008  # Linux 6.3; some systems require it
 _MAP_FIXED, _MAP_NORESERVE = 0x10, 0x4000
-_REMAP_ONTO = 3  # MREMAP_MAYMOVE | MREMAP_FIXED
 _NOWHERE = ctypes.c_void_p(-1).value
 
 _SHARE = 4  # one of so many descriptors may be a segment's, unless told otherwise: the rest is the user's
@@ -138,17 +137,6 @@ class Segment(mmap.mmap):
         if fd >= 0:
             _descriptors.pop(fd, None)
             os.close(fd)
-
-    def make_private(self) -> None:
-        """Replace the mapping by a private copy at the same address: peers can no longer change the arrays in it."""
-        size = -(-self.size // mmap.PAGESIZE) * mmap.PAGESIZE
-        prot = mmap.PROT_READ | mmap.PROT_WRITE
-        copy = _map_at(None, size, prot, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1)
-        ctypes.memmove(copy, self.address, self.size)
-        if _libc().mremap(copy, size, size, _REMAP_ONTO, ctypes.c_void_p(self.address)) == _NOWHERE:
-            _libc().munmap(copy, size)
-            raise MemoryError(os.strerror(ctypes.get_errno()))
-        self.close_descriptor()
 
     def close(self) -> None:
         """Not possible: a segment is unmapped with the last array in it, since its arrays are not counted."""
@@ -277,14 +265,12 @@ def _own_kind() -> tuple[int, int]:
 def _libc() -> Any:
     libc = ctypes.CDLL(None, use_errno=True)
     pointer, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
-    libc.mmap.restype = libc.mremap.restype = pointer
+    libc.mmap.restype = pointer
     libc.mmap.argtypes = (pointer, size, number, number, number, ctypes.c_long)
-    libc.mremap.argtypes = (pointer, size, size, number)
-    libc.munmap.argtypes = (pointer, size)
     return libc
 
 
-def _map_at(address: int | None, nbytes: int, prot: int, flags: int, fd: int) -> int:
+def _map_at(address: int, nbytes: int, prot: int, flags: int, fd: int) -> int:
     """mmap(2). If it fails because of the file, the old mapping at the address is left as it was."""
     mapped = _libc().mmap(address, nbytes, prot, flags, fd, 0)
     if mapped == _NOWHERE:

@@ -66,9 +66,17 @@ def records(session: Session, op: str = "", opcode: str = "") -> list[Record]:
     return [r for r in session.trace().records if r.op.startswith(op) and opcode in ("", r.opcode)]
 
 
+def moves(session: Session) -> list[Record]:
+    """Records of the Transfers, without those that only brought a value to its reader's host."""
+    found = records(session)
+    needed = {o.copy for r in found if r.op not in {"fetch", "wait"} for o in r.operands if o.kind == "const"}
+    made = [(r, {o.copy for o in r.operands if o.kind != "const"}) for r in found if r.opcode == "Transfer"]
+    return [record for record, copies in made if needed & copies]
+
+
 def transfers(session: Session) -> list[str]:
-    """Ops of the Transfer instructions, in program order: "h2d cpu:0->sim:0"."""
-    return [r.op for r in records(session, opcode="Transfer")]
+    """Ops of those Transfers, in program order: "h2d cpu:0->sim:0"."""
+    return [r.op for r in moves(session)]
 
 
 def copies_of(session: Session, tensor: Tensor) -> dict[str, Copy]:

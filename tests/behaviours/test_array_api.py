@@ -198,6 +198,7 @@ def test_what_a_device_lacks_runs_on_the_cpu_visibly_and_comes_back(make_session
     found, whole = call(lacking.xp, x), call(lacking.xp, x.to_device("sim:1"))
     assert found.device == "sim:0"
     np.testing.assert_array_equal(found.numpy(), whole.numpy())
+    found.wait()  # it comes back where it is needed
     assert {r.device for r in records(lacking, op)} == {"cpu:0", "sim:1"}
     assert len(transfers(lacking)) >= 3
     assert_sound(lacking)

@@ -16,6 +16,7 @@ from .looking_inside import (
     device_of,
     held,
     machine_of,
+    moves,
     ones,
     records,
     transfers,
@@ -421,6 +422,7 @@ def test_room_is_made_by_a_copy_whose_twin_is_still_under_way(make_session, fail
         s.flush()
         x.release()
         there = z.to_device("cpu:0")
+        assert not there.is_ready()  # which has the transfer begin
         b = s.asarray(ones(2 * KIB, value=3.0), device="sim:0")
         total = b.sum()  # four bytes too many, unless z leaves
         s.flush()
@@ -432,7 +434,7 @@ def test_room_is_made_by_a_copy_whose_twin_is_still_under_way(make_session, fail
             total.item()
         with pytest.raises(td.KernelError, match="injected"):
             again.wait(WAIT)
-        assert records(s, opcode="Transfer")[0].status == "FAILED"
+        assert moves(s)[0].status == "FAILED"
     else:
         assert total.item() == 6 * KIB
         np.testing.assert_array_equal(again.numpy(), ones(KIB, value=3.0))

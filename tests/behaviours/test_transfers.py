@@ -20,6 +20,7 @@ from .looking_inside import (
     machine_of,
     moved,
     moved_since,
+    moves,
     ones,
     records,
     transfers,
@@ -35,13 +36,13 @@ def test_without_peer_access_two_transfers_through_the_host(make_session):
     x = s.asarray(ones(100), device="sim:0")
     y = s.call("add", [x, 1.0], device="sim:1")[0]
     np.testing.assert_array_equal(y.numpy(), ones(100, value=2.0))
-    first, second = records(s, opcode="Transfer")
+    first, second = moves(s)
     assert (first.op, second.op) == ("d2h sim:0->cpu:0", "h2d cpu:0->sim:1")
     assert (first.id, "RAW") in {(e.source, e.reason) for e in second.edges}
     assert (second.id, "RAW") in {(e.source, e.reason) for e in records(s, "add")[0].edges}
     assert (first.nbytes, second.nbytes) == (400, 400)
     assert {first.location, second.location} == {records(s, "add")[0].location}  # whose fault they are
-    assert moved(s) == {"sim:0 h2d": (1, 400), "cpu:0 d2h": (1, 400), "sim:1 h2d": (1, 400), "sim:1 d2h": (1, 400)}
+    assert moved(s) == {"sim:0 h2d": (1, 400), "sim:0 d2h": (1, 400), "sim:1 h2d": (1, 400), "sim:1 d2h": (1, 400)}
     assert x.residency().keys() == {"sim:0", "cpu:0", "sim:1"}
     assert_sound(s)
 
@@ -51,10 +52,11 @@ def test_with_peer_access_one_transfer(sim_session):
     s = sim_session
     x = s.asarray(ones(100), device="sim:0")
     y = s.call("add", [x, 1.0], device="sim:1")[0]
-    np.testing.assert_array_equal(y.numpy(), ones(100, value=2.0))
-    (only,) = records(s, opcode="Transfer")
+    y.wait(WAIT)
+    (only,) = moves(s)
     assert (only.op, only.device, only.nbytes) == ("p2p sim:0->sim:1", "sim:1", 400)
     assert allocated(s, "cpu:0") == 0
+    np.testing.assert_array_equal(y.numpy(), ones(100, value=2.0))
     assert x.residency().keys() == {"sim:0", "sim:1"}
     assert_sound(s)
 
@@ -65,7 +67,7 @@ def test_a_view_goes_through_the_host_alone(make_session):
     x = s.asarray(np.arange(1000, dtype=np.float32), device="sim:0")
     y = s.call("add", [x[::100], 1.0], device="sim:1")[0]
     np.testing.assert_array_equal(y.numpy(), np.arange(0, 1000, 100, dtype=np.float32) + 1)
-    assert [(r.op, r.nbytes) for r in records(s, opcode="Transfer")] == [
+    assert [(r.op, r.nbytes) for r in moves(s)] == [
         ("d2h sim:0->cpu:0", 40),
         ("h2d cpu:0->sim:1", 40),
     ]
@@ -83,10 +85,10 @@ def test_a_transfer_for_the_next_op_runs_while_this_one_computes(sim_session):
         s.flush()
         until(s, lambda: copies_of(s, y).get("sim:0") is not None and copies_of(s, y)["sim:0"].writer is None)
         assert not present.is_ready()
-        assert records(s, opcode="Transfer")[0].status == "DONE"
+        assert moves(s)[0].status == "DONE"
         assert records(s, "add")[0].status == "DISPATCHED"
     np.testing.assert_array_equal(following.numpy(), ones(50, value=4.0))
-    copy = records(s, opcode="Transfer")[0]
+    copy = moves(s)[0]
     assert copy.finished < records(s, "add")[0].started
     assert_sound(s)
 
@@ -113,10 +115,10 @@ def test_a_transfer_waits_for_its_producer_by_event(sim_session):
         y = x + 1.0
         z = s.call("multiply", [y, 3.0], device="sim:1")[0]
         s.flush()
-        assert [r.status for r in records(s, opcode="Transfer")] == ["DISPATCHED"]
+        assert [r.status for r in moves(s)] == ["DISPATCHED"]
         assert records(s, "multiply")[0].status == "DISPATCHED"
     np.testing.assert_array_equal(z.numpy(), ones(50, value=6.0))
-    copy = records(s, opcode="Transfer")[0]
+    copy = moves(s)[0]
     assert [(e.reason, e.elided) for e in copy.edges] == [("RAW", True)]
     assert_sound(s)
 
@@ -152,7 +154,7 @@ def test_of_a_view_only_its_bytes_move_and_only_once(sim_session):
         again = x[7]  # another handle, the same view
         np.testing.assert_array_equal(s.call("add", [again, 2.0], device="sim:0")[0].numpy(), values[7] + 2)
         np.testing.assert_array_equal(s.call("add", [column, 1.0], device="sim:0")[0].numpy(), values[:, 3] + 1)
-    assert [r.nbytes for r in records(s, opcode="Transfer")] == [400, 400]
+    assert [r.nbytes for r in moves(s)] == [400, 400]
     assert moved(s)["sim:0 h2d"] == (2, 800)
     assert allocated(s, "sim:0") == 800
     assert row.residency() == {"cpu:0": "valid", "sim:0": "valid"}
@@ -256,7 +258,7 @@ def test_a_failed_transfer_leaves_the_version_healthy(sim_session):
     np.testing.assert_array_equal(third.numpy(), ones(16, value=2.0))
     np.testing.assert_array_equal(x.numpy(), ones(16))
     assert transfers(s) == ["h2d cpu:0->sim:0"] * 2
-    assert [r.status for r in records(s, opcode="Transfer")] == ["FAILED", "DONE"]
+    assert [r.status for r in moves(s)] == ["FAILED", "DONE"]
     assert [r.status for r in records(s, "add") + records(s, "multiply")] == ["SKIPPED", "DONE", "SKIPPED"]
     assert s.stats()["failed"] == 1
     del first, second
@@ -277,7 +279,7 @@ def test_a_transfer_that_does_not_fit_leaves_the_version_healthy(make_session):
     blocker.release()
     assert s.call("sum", [x], device="sim:0")[0].item() == 512.0
     np.testing.assert_array_equal(x.numpy(), ones(512))
-    assert [r.status for r in records(s, opcode="Transfer")] == ["FAILED", "DONE"]
+    assert [r.status for r in moves(s)] == ["FAILED", "DONE"]
     del starved
     assert_sound(s)
 
@@ -291,7 +293,7 @@ def test_a_failed_transfer_of_a_view_leaves_its_storage_healthy(sim_session):
         s.call("add", [x[:10], 1.0], device="sim:0")[0].numpy()
     np.testing.assert_array_equal(s.call("add", [x[:10], 1.0], device="sim:0")[0].numpy(), np.arange(10) + 1)
     np.testing.assert_array_equal(x.numpy(), np.arange(100))
-    assert [(r.status, r.nbytes) for r in records(s, opcode="Transfer")] == [("FAILED", 40), ("DONE", 40)]
+    assert [(r.status, r.nbytes) for r in moves(s)] == [("FAILED", 40), ("DONE", 40)]
     assert_sound(s)
 
 
@@ -323,7 +325,7 @@ def test_planned_transfers_belong_to_no_session(sim_session):
         follower = s.call("multiply", [x, 4.0], device="sim:0")[0]
         s.flush()
     np.testing.assert_array_equal(follower.numpy(), ones(16, value=4.0))
-    assert [(r.session, r.status) for r in records(s, opcode="Transfer")[:1]] == [(0, "DONE")]
+    assert [(r.session, r.status) for r in moves(s)[:1]] == [(0, "DONE")]
     del victim
     assert_sound(s)
 
@@ -393,4 +395,137 @@ def test_machine_has_no_host_to_stop_over_at(make_session):
     np.testing.assert_array_equal((x + 1.0).numpy(), ones(4, value=2.0))
     assert machine_of(s).engine.residency.host is None
     del y
+    assert_sound(s)
+
+
+# -- moves, and what was read ------------------------------------------------------------------------------------------
+
+
+def test_to_wait_for_a_moved_tensor_is_to_wait_for_its_bytes_there(sim_session):
+    s = sim_session
+    x = s.asarray(ones(64)).wait(WAIT)
+    with held(s, "sim:0", "h2d"):
+        y = x.to_device("sim:0")
+        assert not y.is_ready()
+        with pytest.raises(TimeoutError):
+            y.wait(0.01)
+        assert x.is_ready()
+    y.wait(WAIT)
+    assert copies_of(s, y)["sim:0"].writer is None
+    assert y.residency() == {"cpu:0": "valid", "sim:0": "valid"}
+    assert y.is_ready()
+    assert moved(s) == {"sim:0 h2d": (1, 256)}
+    assert_sound(s)
+
+
+def test_a_move_that_does_not_fit_is_an_error_of_its_wait_and_not_of_the_value(make_session):
+    s = make_session(devices=["cpu:0", {"name": "sim:0", "memory": 1024}])
+    y = s.asarray(ones(512)).to_device("sim:0")
+    with pytest.raises(td.DeviceMemoryError, match="2048 bytes do not fit on sim:0"):
+        y.wait(WAIT)
+    np.testing.assert_array_equal(y.numpy(), ones(512))
+    assert_sound(s)
+
+
+def test_a_copy_that_was_dropped_there_is_brought_again_by_a_wait(make_session):
+    s = make_session(devices=["cpu:0", {"name": "sim:0", "memory": 1024}])
+    y = s.asarray(ones(200)).to_device("sim:0").wait(WAIT)
+    other = s.asarray(ones(250), device="sim:0").wait(WAIT)
+    assert y.residency() == {"cpu:0": "valid"}
+    other.release()
+    y.wait(WAIT)
+    assert y.residency() == {"cpu:0": "valid", "sim:0": "valid"}
+    assert_sound(s)
+
+
+def test_of_a_move_that_nobody_needs_the_view_moves_alone(sim_session):
+    s = sim_session
+    big = s.asarray(ones(256, 256))
+    corner = big.to_device("sim:0")[:8, :16]
+    np.testing.assert_array_equal((corner + 1.0).numpy(), ones(8, 16, value=2.0))
+    assert moved(s)["sim:0 h2d"] == (1, 512)
+    assert big.to_device("sim:0")[0, :4].wait(WAIT).device == "sim:0"
+    assert moved(s)["sim:0 h2d"] == (2, 528)
+    assert big.residency() == {"cpu:0": "valid"}
+    assert_sound(s)
+
+
+def test_of_a_move_that_is_held_the_whole_moves_once_and_its_views_lie_on_it(sim_session):
+    s = sim_session
+    there = s.asarray(ones(256, 256)).to_device("sim:0")
+    for row in range(5):
+        (there[row] + 1.0).wait(WAIT)
+    assert moved(s) == {"sim:0 h2d": (1, 256 * 256 * 4)}
+    assert_sound(s)
+
+
+@pytest.mark.parametrize("how", ["item", "wait", "is_ready", "sync", "transfer"])
+def test_a_move_begins_when_its_session_asks_or_needs_a_transfer(sim_session, how):
+    s = sim_session
+    x, other = s.asarray(ones(8)), s.asarray(ones(1)).wait(WAIT)
+    following = x.to_device("sim:0")
+    s.flush()
+    assert moves(s) == []
+    assert following.residency() == {"cpu:0": "valid", "sim:0": "planned"}
+    ask = {
+        "item": other.item,
+        "wait": other.wait,
+        "is_ready": other.is_ready,
+        "sync": s.sync,
+        "transfer": lambda: s.call("add", [other, 1.0], device="sim:1")[0].wait(WAIT),
+    }
+    ask[how]()
+    until(s, lambda: copies_of(s, x).keys() == {"cpu:0", "sim:0"})
+    assert_sound(s)
+    assert x.residency() == {"cpu:0": "valid", "sim:0": "valid"}
+
+
+def test_sync_covers_moves_that_began_before(sim_session):
+    s = sim_session
+    other = s.asarray(ones(1)).wait(WAIT)
+    following = s.asarray(ones(8)).to_device("sim:0")
+    with held(s, "sim:0", "h2d"):
+        other.wait(WAIT)
+        with pytest.raises(TimeoutError):
+            s.sync(0.01)
+    s.sync(WAIT)
+    assert following.residency() == {"cpu:0": "valid", "sim:0": "valid"}
+    assert_sound(s)
+
+
+@pytest.mark.parametrize("count", [1, 100, 200_000])
+def test_a_value_that_was_read_stays_on_the_host_and_moves_once(sim_session, count):
+    s = sim_session
+    x = s.asarray(ones(count), device="sim:0")
+    for _ in range(3):
+        np.testing.assert_array_equal(x.numpy(), ones(count))
+    assert moved(s) == {"sim:0 h2d": (1, 4 * count), "sim:0 d2h": (1, 4 * count)}
+    assert x.residency() == {"sim:0": "valid", "cpu:0": "valid"}
+    x += 1.0
+    np.testing.assert_array_equal(x.numpy(), ones(count, value=2.0))
+    assert moved(s)["sim:0 d2h"] == (2, 8 * count)
+    assert_sound(s)
+
+
+def test_what_was_read_is_the_first_to_go_where_memory_is_short(make_session):
+    s = make_session(devices=[{"name": "cpu:0", "memory": 1024}, "sim:0"])
+    x = s.asarray(ones(200), device="sim:0")
+    x.numpy()
+    assert x.residency() == {"sim:0": "valid", "cpu:0": "valid"}
+    full = s.asarray(ones(250))
+    np.testing.assert_array_equal(full.numpy(), ones(250))
+    assert x.residency() == {"sim:0": "valid"}
+    np.testing.assert_array_equal(x.numpy(), ones(200))  # straight to the program: there is no room for a copy
+    assert x.residency() == {"sim:0": "valid"}
+    assert moved(s)["sim:0 d2h"] == (2, 1600)
+    assert_sound(s)
+
+
+def test_a_transfer_is_counted_where_it_is_carried_out_whoever_asked(sim_session):
+    s = sim_session
+    x, y = s.asarray(ones(10), device="sim:0"), s.asarray(ones(10), device="sim:0")
+    x.numpy()
+    y.to_device("cpu:0").wait(WAIT)
+    s.call("add", [y, 1.0], device="cpu:0")[0].wait(WAIT)
+    assert moved(s) == {"sim:0 h2d": (2, 80), "sim:0 d2h": (2, 80)}
     assert_sound(s)

@@ -135,7 +135,7 @@ def test_stats_count_exactly(make_session):
     assert stats["devices"]["sim:0"]["allocated"] == stats["devices"]["sim:0"]["planned"] == 32
     assert stats["devices"]["cpu:0"]["allocated"] == 16
     assert stats["transfers"]["sim:0"]["h2d"] == {"count": 1, "bytes": 16}
-    assert stats["transfers"]["cpu:0"]["d2h"] == {"count": 1, "bytes": 16}
+    assert stats["transfers"]["sim:0"]["d2h"] == {"count": 1, "bytes": 16}
     assert stats["session"]["tensors"] == 2
     assert (stats["live"], stats["pending"], stats["failed"], stats["hung"]) == (0, 0, 0, [])
     assert stats["retired"] == len(s.trace().records)

@@ -76,11 +76,10 @@ def test_where_a_memory_file_cannot_be_made_memory_is_private(
     assert block_of(device, device.allocate(LARGE.nbytes)) is None
 
 
-def test_an_exposed_block_goes_back_to_the_system_not_to_the_pool(open_device: Callable[..., Any]) -> None:
+def test_a_discarded_block_goes_back_to_the_system_not_to_the_pool(open_device: Callable[..., Any]) -> None:
     device, before = open_device("cpu:0", shared=True), open_descriptors()
     buffer = device.allocate(LARGE.nbytes)
-    buffer.expose()
-    device.free(buffer)
+    device.discard(buffer)
     del buffer
     assert (device.allocated, device.pool.cached, open_descriptors()) == (0, 0, before)
 
@@ -99,7 +98,6 @@ def test_an_upload_in_a_segment_is_adopted_as_it_is_and_never_pooled(open_device
     buffer = device.adopt(array)
     assert np.shares_memory(device.bind(buffer, LARGE), array)
     assert device.allocated == LARGE.nbytes
-    assert buffer.exposed
     assert device.adopt(uploaded(Meta.of((LARGE.size + 1,), "float32"))) is None  # over the limit
     device.free(buffer)
     assert (device.allocated, device.pool.cached) == (0, 0)
@@ -117,4 +115,3 @@ def test_a_small_part_of_a_segment_is_copied(open_device: Callable[..., Any]) ->
     array = uploaded(LARGE, spare=2 * LARGE.nbytes)
     buffer = device.adopt(array)
     assert not np.shares_memory(device.bind(buffer, LARGE), array)
-    assert not buffer.exposed

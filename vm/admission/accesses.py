@@ -4,8 +4,7 @@ An upload on the host becomes its tensor's memory without a copy, even if the by
 shares with the machine (see `interpreter.segments`). The client can still write there, and results computed from the
 tensor are then undefined. Other sessions must not be harmed by that:
 
-- the machine never writes, forwards, reuses or pools the memory: the tensor has the strides of a view, so that a write
-  to the tensor detaches it, and the buffer is `exposed`;
+- the machine never writes, forwards, reuses or pools the memory: the copy is exposed (`memory.overwriting`);
 - integers and truth values are copied after all: kernels check indices once and trust them afterwards.
 """
 
@@ -26,7 +25,7 @@ from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
 from ..model.operand import Binding
 from ..model.session import VmSession
-from ..model.tensor import Copy, Tensor
+from ..model.tensor import Copy, Moved, Tensor
 from ..placement.residency import Residency
 from ..scheduler.lost_devices import refuse_lost
 from ..scheduler.pending_metas import await_metas
@@ -85,7 +84,7 @@ class Accesses:
         if device.backend.host and not (shared and payload.dtype.kind in INDICES):
             instruction.payload = payload
             instruction.on_control = True
-            tensor.strides = meta.strides if shared else None
+            copy.exposed = int(shared)
         else:
             instruction.stream = device.backend.copy_stream(StreamKind.H2D)
             instruction.kernel = lambda target: device.backend.copy_in(target, payload)
@@ -110,6 +109,8 @@ class Accesses:
                 check_new(session, (export,))
                 check_tensors(session, 1)
             tensor = tensor_of(session, id_)
+            if session.moves:
+                self.residency.begin_moves(session)
         except TensordError as error:
             if export:
                 self.exports.define_refused(session, export, error, location)
@@ -119,13 +120,16 @@ class Accesses:
             device = self.exports.device_to_map(tensor)
             exported = define_export(session, export, tensor)
             if device is not None:
-                self.exports.fetch(session, export, exported, device, request, location)
+                self.exports.fetch(session, exported, device, request, location)
                 return
         self.copy_out(session, tensor, request, location)
 
     def copy_out(self, session: VmSession, tensor: Tensor, request: int, location: int) -> None:
         """Answer with a copy."""
         source = self.readable(tensor)
+        host = self.residency.host
+        if host is not None and not source.copy.device.backend.host and has_room(host, tensor):
+            source = self.residency.bring(tensor, host, session, location)  # kept, so that it moves once
         if self.inline.fetch(session, source, request, location):
             return
         instruction = self.reading(session, tensor, source, location)
@@ -177,10 +181,12 @@ class Accesses:
         ids, request, location = message
         try:
             tensors = [tensor_of(session, id_) for id_ in ids]
+            if session.moves:
+                self.residency.begin_moves(session)
+            copies = tuple({self.awaited(tensor, session, location): None for tensor in tensors})
         except TensordError as error:
             self.rejection.deny(session, error, request, location, "wait")
             return
-        copies = tuple({self.readable(tensor).copy: None for tensor in tensors})
         if self.inline.wait(session, copies, location):
             session.reply(request, [describe(tensor) for tensor in tensors], None)
             return
@@ -197,13 +203,20 @@ class Accesses:
         instruction.on_retire = answer
         self.scheduler.admit(instruction)
 
+    def awaited(self, tensor: Tensor, session: VmSession, location: int) -> Copy:
+        """The copy to wait for: of a moved tensor the one at its home."""
+        if type(tensor) is Moved:
+            refuse_lost(tensor.home)
+            return self.residency.bring(tensor, tensor.home, session, location).copy
+        return self.readable(tensor).copy
+
     def sync(self, session: VmSession, message: Sync) -> None:
         """Barrier over all earlier messages of the session. It does not raise, and delays no later instruction."""
         request, location = message
+        moving = self.residency.begin_moves(session)  # transfers belong to no session, but the session asked for these
         device = next(iter(self.scheduler.devices.values()))
         instruction = self.scheduler.new_instruction(session, Opcode.BARRIER, "sync", device, location)
-        # Transfers belong to no session, but the session asked for these.
-        instruction.reads = tuple({copy: None for move in session.moves for copy in move.writes})
+        instruction.reads = tuple(moving)
 
         def answer(done: Instruction) -> None:
             if session.barrier is done:
@@ -307,6 +320,13 @@ def count_read(done: Instruction) -> None:
     """Count the bytes that a reading has moved off its device."""
     if done.error is None and not done.device.backend.host:
         done.device.count_move("d2h", done.bytes_moved)
+
+
+def has_room(device: DeviceState, tensor: Tensor) -> bool:
+    """Does a copy of the tensor's bytes fit on a device that works, next to all that is planned there?"""
+    backend = device.backend
+    nbytes = 0 if tensor.meta is None else min(tensor.meta.nbytes, tensor.storage.nbytes)
+    return backend.lost is None and device.planned + nbytes <= backend.limit
 
 
 def bytes_of(tensor: Tensor) -> int:

@@ -46,7 +46,7 @@ from ..model.directory import Directory
 from ..model.plan import Plan
 from ..model.session import VmSession
 from ..placement.residency import Residency
-from ..placement.views import twin
+from ..placement.views import moved, twin
 from ..scheduler.lost_devices import refuse_lost
 from ..scheduler.scheduler import Scheduler
 from .accesses import Accesses
@@ -156,7 +156,7 @@ class Admission:
         self.accesses.chain(session, message)
 
     def to_device(self, session: VmSession, message: ToDevice) -> None:
-        """A new tensor with the same value and another home; the transfer is planned now, so that it starts early."""
+        """A new tensor with the same value and another home; `Residency.begin_moves` says when its bytes move."""
         new, devices = message.output, self.scheduler.devices
         try:
             refuse_cancelled(session)
@@ -164,15 +164,16 @@ class Admission:
             base, device = tensor_of(session, message.id), device_of(devices, message.device)
             refuse_lost(device)
             check_tensors(session, 1)
+            self.residency.check_route(base, device)
         except TensordError as error:
             known = session.tensors.get(message.id)
             metas = () if known is None else (known.meta,)
             home = devices.get(message.device)
             self.rejection.reject(session, error, (new,), message.location, "to_device", metas, home)
             return
-        moved = twin(base, device)
-        enter(session, new, moved)
-        self.residency.place(moved, device, session, message.location)
+        tensor = moved(base, device, session, message.location)
+        enter(session, new, tensor)
+        session.moves[tensor] = None
 
     def release(self, session: VmSession, message: Release) -> None:
         """ReleaseTensor: the release of the last holder drops the storage's copies, each after its last reader."""

@@ -85,7 +85,7 @@ class Calls:
         if known and self.take_view(session, plan, operands, outputs, dying):
             return
         if plan.in_place:
-            check_targets(session, targets)
+            check_targets(session, targets, plan.device)
         else:
             check_results(session, plan.outputs, dying)
         residency, device = self.residency, plan.device

@@ -80,11 +80,13 @@ class Cancellation:
     def close(self, session: VmSession) -> None:
         """End a session: cancel, release every handle. Tensors that names or other sessions hold stay."""
         self.cancel(session, "the session was closed")
+        self.residency.abandon_exports(session)
         tensors, session.tensors = session.tensors, {}
         for tensor in tensors.values():
             self.names.release(session, tensor)
         session.chains.clear()
         session.refused_chains.clear()
+        session.moves.clear()
         self.directory.sessions.pop(session.id, None)
         session.closed = True
         for device in self.scheduler.devices.values():

@@ -5,8 +5,7 @@ same storage, this version), which ends with a RELEASE of its id or with its ses
 write to any other tensor of the storage finds the storage shared and goes to a new one. The mapped copy, on a device
 whose memory is shared, must also keep its buffer, even if the copy leaves the storage's map: under memory pressure,
 with a lost device, or because the client uses the export's id for another purpose. So an export maps the copy
-(`memory.mapped`). An export has explicit strides even if it is packed, so that a write to the export detaches it, like
-a view.
+(`memory.mapped`), and a mapped copy is not written in place, by the export's own id neither (`memory.overwriting`).
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from ..model.instruction import Instruction
 from ..model.operand import Binding
 from ..model.session import VmSession
 from ..model.tensor import Tensor
-from ..placement.residency import Residency
+from ..placement.residency import Export, Residency
 from ..placement.views import twin
 from ..scheduler.pending_metas import await_metas
 from ..scheduler.scheduler import Scheduler
@@ -69,32 +68,22 @@ class Exports:
             return device if 2 * meta.nbytes >= storage.nbytes else None
         return device if device.planned + meta.nbytes <= device.backend.limit else None
 
-    def fetch(
-        self, session: VmSession, id_: int, export: Tensor, device: DeviceState, request: int, location: int
-    ) -> None:
+    def fetch(self, session: VmSession, export: Tensor, device: DeviceState, request: int, location: int) -> None:
         """Answer with the buffer's own array, read-only, once the value is there; the value may move to `device`."""
         scheduler, residency = self.scheduler, self.residency
-        residency.place(export, device, session, location)
-        source = residency.operand(export, device, session, location)
+        source = residency.bring(export, device, session, location)
         map_copy(source.copy)
-        residency.exports[export] = (source.copy, export.storage)
-        detach_writes(export)
+        export.bound = True
+        mapping = residency.exports[export] = Export(source.copy, export.storage, session)
         if self.answer_now(session, source, request, location):
             return
         instruction = scheduler.new_instruction(session, Opcode.ACCESS, "fetch", device, location)
         instruction.inputs = (source,)
         instruction.reads = (source.copy,)
         await_metas(instruction)
-
-        def read(array: NDArray[Any]) -> NDArray[Any]:
-            detach_writes(export)
-            if session.tensors.get(id_) is export:
-                return sealed(array)
-            device.refuse_vast(array.nbytes, "a value")
-            return array.copy()  # released before it was read
-
-        instruction.kernel = read
+        instruction.kernel = sealed
         instruction.on_control = True  # it touches no byte
+        residency.exports[export] = mapping._replace(fetch=instruction)
         answer_with_results(instruction, session, request)
         scheduler.admit(instruction)
 
@@ -109,16 +98,6 @@ class Exports:
         self.scheduler.keep_record(traits, (copy.id, copy.version), started, location, 0)
         session.reply(request, result, None)
         return True
-
-    def expose(self, session: VmSession) -> None:
-        """Exclude mapped memory from reuse, before a session ends whose client did not say that it is done.
-
-        The client may read that memory for ever. The system gets it back when the last process has unmapped it.
-        """
-        for tensor in session.tensors.values():
-            exported = self.residency.exports.get(tensor)
-            if exported is not None and exported[0].buffer is not None:
-                exported[0].buffer.expose()
 
 
 def define_export(session: VmSession, id_: int, base: Tensor) -> Tensor:
@@ -161,9 +140,3 @@ def sealed(array: NDArray[Any]) -> NDArray[Any]:
     view = array.view()
     view.flags.writeable = False
     return view
-
-
-def detach_writes(export: Tensor) -> None:
-    """Give the export the strides of a view, even if it is packed, so that a write to the export detaches it."""
-    if export.strides is None and export.meta is not None:
-        export.strides = export.meta.strides

@@ -35,6 +35,7 @@ from ...streams.device import Buffer
 from ..memory.binding import bind
 from ..memory.forwarding import dies_with_call, is_free_for
 from ..memory.ledger import has_spare
+from ..memory.overwriting import may_overwrite
 from ..memory.release import release
 from ..memory.replicas import touch
 from ..model.account import charge, credit
@@ -167,6 +168,7 @@ class Inline:
                 credit(storage)
                 charge(session, storage)
             if tensor.bound:  # an instruction may still read an older copy, by this tensor's meta
+                residency.let_go(tensor)
                 storage.copies = {}
                 tensor = Tensor(meta, Storage(meta.nbytes, device, copy, storage.account), device)
             tensor.storage.maker, tensor.storage.location = plan.label, location
@@ -349,11 +351,11 @@ def bind_target(plan: Plan, session: VmSession, output: int, arguments: list[Any
     """Bind the `out=` tensor if it is the only one of its storage, and its only copy is here and unused."""
     device, meta = plan.device, plan.outputs[0]
     tensor = session.tensors.get(output)
-    if tensor is None or meta is None or tensor.meta is not meta or tensor.strides is not None:
+    if tensor is None or meta is None or tensor.meta is not meta:
         return False
     storage = tensor.storage
     copy = storage.copies.get(device)
-    if copy is None or storage.sharers != 1 or len(storage.copies) != 1 or storage.views:
+    if copy is None or not may_overwrite(tensor, copy) or len(storage.copies) != 1 or storage.views:
         return False
     buffer = copy.buffer
     if copy.uses or copy.readers or copy.poison is not None or buffer is None:

@@ -22,7 +22,7 @@ def plan_of(session: VmSession, number: int) -> Plan:
         check_number(number, session.limits.signatures, "signature")
         raise ProtocolError(f"signature {number} was never sent")
     if isinstance(plan, TensordError):
-        raise plan
+        raise plan.reraisable()
     return plan
 
 
@@ -85,7 +85,7 @@ def check_pairs(given: Sequence[str], ids: Sequence[int]) -> None:
 def refuse_cancelled(session: VmSession) -> None:
     """Raise the cancellation error between cancel and restart."""
     if session.cancelled is not None:
-        raise session.cancelled
+        raise session.cancelled.reraisable()
 
 
 def device_of(devices: Mapping[str, DeviceState], name: str) -> DeviceState:

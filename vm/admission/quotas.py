@@ -14,7 +14,9 @@ from ...interpreter.types.meta import Meta
 from ...interpreter.wire.forms import LIMITED, depth_exceeds
 from ...interpreter.wire.limits import Limits
 from ...interpreter.wire.messages import NamedMessage
+from ..memory.overwriting import may_overwrite
 from ..model.account import check_bytes
+from ..model.device_state import DeviceState
 from ..model.directory import Directory
 from ..model.session import VmSession
 from ..model.tensor import Tensor
@@ -31,15 +33,18 @@ def check_results(session: VmSession, metas: Sequence[Meta | None], dying: int) 
     check_bytes(session, sum(meta.nbytes for meta in metas if meta is not None))
 
 
-def check_targets(session: VmSession, tensors: Iterable[Tensor]) -> None:
-    """QuotaError if writing to these tensors takes more memory than the session's quota."""
-    check_bytes(session, sum(t.meta.nbytes for t in tensors if t.meta is not None and needs_storage(t)))
+def check_targets(session: VmSession, tensors: Iterable[Tensor], device: DeviceState) -> None:
+    """QuotaError if writing to these tensors on a device takes more memory than the session's quota."""
+    check_bytes(session, sum(added_bytes(session, tensor, device) for tensor in tensors))
 
 
-def needs_storage(tensor: Tensor) -> bool:
-    """Does a write give the tensor a storage of its own, or memory to a storage that was refused so far?"""
-    storage = tensor.storage
-    return storage.sharers > 1 or tensor.strides is not None or storage.account is None
+def added_bytes(session: VmSession, tensor: Tensor, device: DeviceState) -> int:
+    """The bytes that a write adds to the session's account: it may give the tensor a storage of its own."""
+    storage, meta = tensor.storage, tensor.meta
+    if meta is None or (storage.account is not None and may_overwrite(tensor, storage.copies.get(device))):
+        return 0
+    left = storage.nbytes if storage.sharers == 1 and storage.account is session.account else 0
+    return max(meta.nbytes - left, 0)
 
 
 # -- fields of messages ------------------------------------------------------------------------------------------------

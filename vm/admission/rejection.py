@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...interpreter.errors import CancelledError, ProtocolError, TensordError
+from ...interpreter.errors import CancelledError, ProtocolError, TensordError, without_frames
 from ...interpreter.opcodes import Opcode
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.fields import Role
@@ -90,13 +90,14 @@ class Rejection:
         if tensor.holders > 1 and isinstance(error, CancelledError):
             return
         self.poison_copy(session, self.residency.target(tensor, tensor.home, False, session, 0).copy, error)
+        self.residency.drop_orphans()
         credit(tensor.storage)
 
     def poison_copy(self, session: VmSession, copy: Copy, error: TensordError) -> None:
         """Poison a copy at this place in program order."""
         instruction = self.scheduler.new_instruction(session, Opcode.CALL, error.op or "call", copy.device, 0)
         instruction.writes = (copy,)
-        instruction.error = error
+        instruction.error = without_frames(error)
         self.scheduler.admit(instruction)
 
     def poisoned(self, error: TensordError, meta: Meta | None, home: DeviceState | None) -> Tensor:
@@ -124,7 +125,7 @@ def describe(array: Any, failure: Exception) -> TensordError:
     if isinstance(failure, TensordError):
         return failure
     error = ProtocolError(f"a {name_of(array)} message could not be admitted: {type(failure).__name__}: {failure}")
-    error.__cause__ = failure
+    error.__cause__ = without_frames(failure)
     return error
 
 

@@ -4,5 +4,5 @@
 - `allocation`: allocating buffers; `release`: releasing them; `forwarding`: reusing the buffer of an input
 - `replicas`: copies that are also valid elsewhere; `making_room`: dropping them where a plan exceeds its device
 - `reservation`: reserving at dispatch; `binding`: operands become arrays
-- `mapped`: copies that clients have mapped
+- `overwriting`: which memory may take another value; `mapped`: copies that clients have mapped
 """

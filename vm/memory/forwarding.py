@@ -1,9 +1,9 @@
 """Forwarding: a result reuses the memory of an input that dies with the call.
 
 The rule has two halves, which are checked at different times. `dies_with_call`, at admission: the handle that is
-released with the call is the last holder of the tensor, and the tensor is the only one of its storage and covers it.
-`is_free_for`, when the call runs: no other instruction will touch the copy, its memory has the right size, and no
-client can see it. A call that runs at admission checks both at once (`admission.inline`).
+released with the call is the last holder of the tensor, and the tensor has its memory for itself. `is_free_for`, when
+the call runs: no other instruction will touch the copy, its memory has the right size, and no client can see it
+(`overwriting`). A call that runs at admission checks both at once (`admission.inline`).
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ from __future__ import annotations
 from ..model.instruction import Instruction
 from ..model.operand import Binding
 from ..model.tensor import Copy, Tensor
+from .overwriting import owns_memory
 
 
 def dies_with_call(tensor: Tensor) -> bool:
     """Is the released handle the last one of a tensor that has its storage for itself?"""
-    return tensor.holders == 1 and tensor.storage.sharers == 1 and tensor.strides is None
+    return tensor.holders == 1 and owns_memory(tensor)
 
 
 def is_free_for(copy: Copy, nbytes: int, others: int) -> bool:
     """May a result of that size reuse the copy's memory? `others`: unfinished uses that are not behind the call."""
     buffer = copy.buffer
-    return not others and buffer is not None and buffer.nbytes == nbytes and not buffer.exposed
+    return not others and buffer is not None and buffer.nbytes == nbytes and not copy.exposed
 
 
 def forward(instruction: Instruction, needy: list[Binding]) -> bool:

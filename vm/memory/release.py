@@ -11,7 +11,7 @@ When a buffer may be released:
 - A *poisoned* copy has the bytes of a failed write, which no instruction reads. Its buffer is released once no
   dispatched instruction is bound to it. The copy stays in the map. The next write to the copy allocates memory again,
   so the ledger expects that; without a next write the copy is empty and leaves the plan.
-- An *exposed* buffer is never reused: a client may read it at any time.
+- *Exposed* memory is never reused: a client may read it at any time (`overwriting`).
 """
 
 from __future__ import annotations
@@ -52,9 +52,13 @@ def release_drained(device: DeviceState, stream: Stream) -> None:
 
 
 def _free(copy: Copy) -> None:
-    if copy.buffer is not None:
-        copy.device.backend.free(copy.buffer)
+    buffer = copy.buffer
+    if buffer is not None:
         copy.buffer = None
+        if copy.exposed:
+            copy.device.backend.discard(buffer)
+        else:
+            copy.device.backend.free(buffer)
 
 
 def _hand_to_stream(copy: Copy) -> None:
@@ -64,7 +68,7 @@ def _hand_to_stream(copy: Copy) -> None:
         return
     if not stream.queued:  # all uses have been executed, and only wait for their sources' statuses
         _free(copy)
-    elif not copy.buffer.exposed:
+    elif not copy.exposed:
         copy.device.reusable.setdefault(stream, []).append(copy.buffer)
         copy.buffer = None
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from ...interpreter.errors import CancelledError, TensordError, kernel_error, text_of
+from ...interpreter.errors import CancelledError, TensordError, kernel_error, text_of, without_frames
 from ...interpreter.opcodes import TRAITS, Opcode
 from ...interpreter.types.meta import Scalar
 from ...streams.stream import Stream, Task
@@ -276,17 +276,17 @@ class Instruction:
             self.settle_poison()
 
     def describe(self, error: BaseException) -> TensordError:
-        """The error with op, location and instruction id."""
+        """The error with op, location and instruction id, fit to be kept."""
         location = self.author.where(self.location)
         if isinstance(error, TensordError):
             error.op = error.op or self.label
             error.location = error.location or location
             error.instruction = error.instruction or self.id
-            return error
+            return without_frames(error)
         attributes = "" if self.plan is None or not self.plan.attributes else f" {dict(self.plan.attributes)}"
         message = f"{self.label}{attributes}: {type(error).__name__}: {text_of(error)}"
         described = kernel_error(error, message, op=self.label, location=location, instruction=self.id)
-        described.__cause__ = error.with_traceback(None)
+        described.__cause__ = without_frames(error)
         return described
 
     def __lt__(self, other: Instruction) -> bool:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .instruction import Instruction
     from .plan import Plan
     from .session_queue import SessionQueue
-    from .tensor import Copy, Tensor
+    from .tensor import Copy, Moved, Tensor
 
 # (request, value, error): the answer to a session's request. Called on the driving thread; must not block.
 ReplySink: TypeAlias = Callable[[int, object, TensordError | None], None]
@@ -26,7 +26,8 @@ class VmSession:
 
     `live` are its unfinished instructions in program order; `tensors` what its ids name; `newest` the highest id it
     ever defined, since ids rise and are never reused; `generation` the number of its cancellations, so that a restart
-    that was sent before the latest one does not undo it; `queues` what it has on each stream.
+    that was sent before the latest one does not undo it; `queues` what it has on each stream; `moves` the tensors that
+    it has moved and that were not needed yet; `moving` copies that the moves begun since will fill.
     """
 
     __slots__ = (
@@ -44,6 +45,7 @@ class VmSession:
         "live",
         "locations",
         "moves",
+        "moving",
         "newest",
         "operands",
         "payload",
@@ -73,7 +75,8 @@ class VmSession:
         self.spans: dict[int, tuple[str, ...]] = {}
         self.live: dict[int, Instruction] = {}
         self.barrier: Instruction | None = None  # the latest live Barrier over the whole session
-        self.moves: dict[Instruction, None] = {}  # live transfers that it asked for
+        self.moves: dict[Moved, None] = {}
+        self.moving: list[Copy] = []
         self.newest = 0
         self.generation = 0
         self.closed = False

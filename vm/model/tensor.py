@@ -11,6 +11,8 @@ Invariants:
 - `queued` counts those of the `uses` that are dispatched, and `stream` is the one stream they went to, or None if they
   went to several. When all uses of a dead copy are queued on one stream, later instructions of that stream may reuse
   its buffer at once;
+- `exposed` counts the clients' mappings of its memory, so far as the machine knows: what `memory.overwriting` says of
+  such memory holds until it is 0 again, which for some it never is;
 - `writer` is the leading write of the access list, or None once it is finished; `readers` are the unfinished reads
   that came after it. A finished access leaves in O(1).
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from .account import Account
     from .device_state import DeviceState
     from .instruction import Instruction
+    from .session import VmSession
 
 # What a copy mirrors: None for the whole storage, else the layout of the one view whose bytes it holds, packed.
 ViewKey: TypeAlias = tuple[int, Shape, tuple[int, ...]]
@@ -42,6 +45,7 @@ class Copy:
         "buffer",
         "current",
         "device",
+        "exposed",
         "id",
         "nbytes",
         "poison",
@@ -65,6 +69,7 @@ class Copy:
         self.readers: dict[Instruction, None] | None = None  # None for an empty one: most copies never need it
         self.uses = 0
         self.queued = 0
+        self.exposed = 0
         self.stream: Stream | None = None
         self.current = True
         self.view: ViewKey | None = None
@@ -121,8 +126,8 @@ class Tensor:
 
     `strides` is None for a packed tensor that covers its storage from the start. `holders` counts the handles and
     names that hold it. `dependents` are the instructions and tensors whose metas wait for this one's; `meta_error` is
-    the error of the producer, if the meta will never be known. `bound`: an instruction was bound to the tensor; until
-    then only its session's table refers to the object.
+    the error of the producer, if the meta will never be known. `bound`: more than its session's table may refer to the
+    object: an instruction was bound to it, it is an export, or it was moved.
     """
 
     __slots__ = ("bound", "dependents", "holders", "home", "meta", "meta_error", "offset", "storage", "strides")
@@ -162,3 +167,19 @@ class Tensor:
         if self.strides is None or self.meta is None:
             return None
         return (self.offset, self.meta.shape, self.strides)
+
+
+class Moved(Tensor):
+    """A tensor that the session `mover` has moved to its home, at that location of its program, or a view of one.
+
+    While the move is to come, `mover.moves` holds the tensor (`placement.moves`). To wait for a moved tensor is to wait
+    for its bytes at home.
+    """
+
+    __slots__ = ("location", "mover")
+
+    def __init__(self, meta: Meta | None, storage: Storage, home: DeviceState, mover: VmSession, location: int) -> None:
+        super().__init__(meta, storage, home)
+        self.mover = mover
+        self.location = location
+        self.bound = True

@@ -10,21 +10,34 @@ Source: Glow's device-resident tensors; OneFlow's transfers as instructions.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from contextlib import suppress
+from typing import Any, NamedTuple
 
-from ...interpreter.errors import MetadataError
+from ...interpreter.errors import MetadataError, ProtocolError
 from ...interpreter.opcodes import Opcode
 from ...interpreter.types.meta import Meta
 from ...streams.stream import StreamKind
 from ..memory.mapped import unmap_copy
-from ..memory.replicas import drop, forget, touch
+from ..memory.overwriting import may_overwrite
+from ..memory.replicas import drop, forget, may_forget, touch
 from ..model.account import charge, credit
 from ..model.device_state import DeviceState
-from ..model.instruction import Instruction
+from ..model.instruction import PENDING, Instruction
 from ..model.operand import Binding
 from ..model.session import VmSession
-from ..model.tensor import Copy, Storage, Tensor
+from ..model.tensor import Copy, Moved, Storage, Tensor
 from ..scheduler.scheduler import Scheduler
+
+VIEWS = 64  # copies of single views that a storage has, at the most: programs that look at every row never end
+
+
+class Export(NamedTuple):
+    """The mapping behind an export: `reader`'s client reads `copy`, of `storage`, once `fetch` has been answered."""
+
+    copy: Copy
+    storage: Storage
+    reader: VmSession
+    fetch: Instruction | None = None
 
 
 class Residency:
@@ -33,9 +46,8 @@ class Residency:
     def __init__(self, scheduler: Scheduler, host: DeviceState | None) -> None:
         self.scheduler = scheduler
         self.copies = 0  # the id of the newest copy
-        self.planned: list[Instruction] | None = None  # collects the transfers that `place` plans
         self.host = host  # where data stops over between devices without peer access
-        self.exports: dict[Tensor, tuple[Copy, Storage]] = {}  # fetched values -> the copies that clients have mapped
+        self.exports: dict[Tensor, Export] = {}  # fetched values that clients read in place
         self.orphans: list[Storage] = []  # without tensors, but read by the instruction being admitted
 
     def new_copy(self, device: DeviceState, nbytes: int, version: int) -> Copy:
@@ -54,32 +66,32 @@ class Residency:
     # -- reading ---------------------------------------------------------------------------------------------------
 
     def operand(self, tensor: Tensor, device: DeviceState, session: VmSession, location: int) -> Binding:
-        """Bind a tensor for reading on a device; plans a Transfer where no current copy is there yet."""
-        storage = tensor.storage
-        copy = storage.copies.get(device)
+        """Bind a tensor for reading on a device; plans a Transfer where no current copy is there yet.
+
+        MetadataError if the session's placement is strict, and the session has not moved the tensor there.
+        """
+        copy = tensor.storage.copies.get(device)
         if copy is not None:
             touch(copy)
             self.scheduler.bound.append(copy)
             return Binding(copy, tensor, tensor.offset, tensor.strides)
-        key = tensor.view_key()
-        small = key is not None and tensor.meta is not None and tensor.meta.nbytes < storage.nbytes
-        if session.strict and not (small and storage.views and (device, key) in storage.views):
-            homes = ", ".join(at.name for at in storage.copies)
-            raise MetadataError(f"placement is strict: the tensor is on {homes}, not on {device.name}; use to_device")
-        if small:
-            return Binding(self.view_copy(tensor, device, session, location), tensor, 0, None)
-        return Binding(self.whole_copy(tensor, device, session, location), tensor, tensor.offset, tensor.strides)
+        if session.moves:
+            self.begin_moves(session)
+        if session.strict:
+            refuse_transfer(tensor, device)
+        return self.bring(tensor, device, session, location)
 
-    def place(self, tensor: Tensor, device: DeviceState, session: VmSession, location: int) -> None:
-        """Move a tensor's bytes to a device because the user asked for it: allowed under strict placement, too."""
-        planned = self.planned = []
-        strict, session.strict = session.strict, False
-        try:
-            self.operand(tensor, device, session, location)
-        finally:
-            session.strict = strict
-            self.planned = None
-        session.moves.update(dict.fromkeys(move for move in planned if not move.retired))
+    def bring(self, tensor: Tensor, device: DeviceState, session: VmSession, location: int) -> Binding:
+        """Bind a tensor for reading on a device, under strict placement, too: the user has asked for it."""
+        copy = tensor.storage.copies.get(device)
+        if copy is not None:
+            touch(copy)
+            self.scheduler.bound.append(copy)
+        elif is_small(tensor):
+            return Binding(self.view_copy(tensor, device, session, location), tensor, 0, None)
+        else:
+            copy = self.whole_copy(tensor, device, session, location)
+        return Binding(copy, tensor, tensor.offset, tensor.strides)
 
     def whole_copy(self, tensor: Tensor, device: DeviceState, session: VmSession, location: int) -> Copy:
         """Plan a transfer of the whole storage to a device."""
@@ -112,6 +124,7 @@ class Residency:
             touch(copy)
             self.scheduler.bound.append(copy)
             return copy
+        limit_views(storage)
         source = self.source(storage, device)
         origin = Binding(source, tensor, tensor.offset, tensor.strides)
         hop = self.stopover(source.device, device)
@@ -153,45 +166,57 @@ class Residency:
         here, there = source.copy.device.backend, target.copy.device.backend
         kernel: Callable[[Any, Any], None]
         if there.host and not here.host:
-            kind, carrier, kernel = StreamKind.D2H, here, here.copy_out
+            kind, carrier, kernel = StreamKind.D2H, source.copy.device, here.copy_out
         elif here.host and not there.host:
-            kind, carrier, kernel = StreamKind.H2D, there, source_first(there.copy_in)
+            kind, carrier, kernel = StreamKind.H2D, target.copy.device, source_first(there.copy_in)
         else:
-            kind, carrier, kernel = StreamKind.P2P, there, source_first(there.peer_copy)
+            kind, carrier, kernel = StreamKind.P2P, target.copy.device, source_first(there.peer_copy)
         scheduler = self.scheduler
         label = f"{kind.value} {source.copy.device.name}->{target.copy.device.name}"
         instruction = scheduler.new_instruction(scheduler.nobody, Opcode.TRANSFER, label, target.copy.device, location)
         instruction.author = session
-        instruction.stream = carrier.copy_stream(kind)
+        instruction.stream = carrier.backend.copy_stream(kind)
         instruction.inputs, instruction.outputs = (source,), (target,)
         source.tensor.await_meta(instruction)
         instruction.reads, instruction.writes = (source.copy,), (target.copy,)
         instruction.kernel = kernel
         instruction.bytes_moved = -1  # known when bound
-        if self.planned is not None:
-            self.planned.append(instruction)
-        instruction.on_retire = lambda done: self.arrived(done, kind, storage)
+        instruction.on_retire = lambda done: arrived(done, carrier, kind, storage)
         scheduler.admit(instruction)
 
-    def arrived(self, instruction: Instruction, kind: StreamKind, storage: Storage) -> None:
-        """A transfer retired: count it, or take the copy that it failed to fill out of the map."""
-        instruction.author.moves.pop(instruction, None)
-        copy = instruction.writes[0]
-        if instruction.error is None:
-            copy.device.count_move(kind.value, instruction.bytes_moved)
-        elif copy.current and (len(storage.copies) > 1 or copy.view is not None):
-            forget(copy, storage)
+    # -- moving ----------------------------------------------------------------------------------------------------
+
+    def begin_moves(self, session: VmSession) -> list[Copy]:
+        """Plan the transfers of what the session has moved; the copies that are not there yet, those begun before, too.
+
+        `to_device` moves nothing by itself. A move begins when its session next asks for anything, or needs any
+        transfer (docs/decisions/0015); what has been released by then stays where it is. No error is raised: who needs
+        the tensor there, or waits for it, is told.
+        """
+        moves, session.moves = session.moves, {}
+        for moved in moves:
+            if moved.home.backend.lost is None:
+                with suppress(MetadataError):  # it was written where no way leads from
+                    session.moving.append(self.bring(moved, moved.home, session, moved.location).copy)
+        session.moving = [copy for copy in dict.fromkeys(session.moving) if copy.writer is not None]
+        return session.moving
+
+    def check_route(self, tensor: Tensor, device: DeviceState) -> None:
+        """MetadataError if data cannot go from where the tensor is to the device."""
+        if device not in tensor.storage.copies:
+            self.stopover(self.source(tensor.storage, device).device, device)
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
     def target(self, tensor: Tensor, device: DeviceState, partial: bool, session: VmSession, location: int) -> Binding:
         """Bind an existing tensor for writing on a device.
 
-        Values are independent: if another live tensor shares the storage, this one gets a storage of its own, filled
-        by a Copy instruction if the write is partial. Afterwards the device's copy is the only current one.
+        Values are independent: if somebody else has the value in that memory (`memory.overwriting`), the tensor gets a
+        storage of its own, filled by a Copy instruction if the write is partial. Afterwards the device's copy is the
+        only current one.
         """
         storage = tensor.storage
-        if storage.sharers > 1 or tensor.strides is not None:
+        if not may_overwrite(tensor, storage.copies.get(device)):
             return self.detach(tensor, device, partial, session, location)
         charge(session, storage)
         copy = self.operand(tensor, device, session, location).copy if partial else self.written_copy(storage, device)
@@ -244,21 +269,78 @@ class Residency:
     # -- releasing -------------------------------------------------------------------------------------------------
 
     def unshare(self, tensor: Tensor) -> None:
-        """Release a tensor: drop its storage's copies if it was the last one, and end the mapping of an export."""
+        """Release a tensor, and drop its storage's copies if it was the last one."""
         storage = tensor.storage
         storage.sharers -= 1
         if storage.sharers == 0:
             drop_copies(storage)
-        if self.exports and tensor in self.exports:
-            copy, exported = self.exports.pop(tensor)
-            unmap_copy(copy, exported)
-            self.scheduler.retry(copy.device)
+        if tensor.bound:
+            self.let_go(tensor)
+
+    def let_go(self, tensor: Tensor) -> None:
+        """End what is kept for a tensor that is gone: the mapping of an export, a move that nobody needed."""
+        if type(tensor) is Moved:
+            tensor.mover.moves.pop(tensor, None)
+        export = self.exports.pop(tensor, None)
+        if export is not None:
+            fetch = export.fetch
+            if fetch is not None and fetch.status in PENDING and fetch.error is None:
+                unread = ProtocolError("the export was released before its value was there")
+                self.scheduler.doom([fetch], fetch.describe(unread))
+            self.unmap(export, unread=True)
+
+    def abandon_exports(self, session: VmSession) -> None:
+        """The session ends. Its client, or a child of that client, may read for ever what was exported to it."""
+        if self.exports:
+            for tensor in session.tensors.values():
+                export = self.exports.get(tensor)
+                if export is not None and export.reader is session:
+                    del self.exports[tensor]
+                    self.unmap(export, unread=False)
+
+    def unmap(self, export: Export, *, unread: bool) -> None:
+        """End a mapping."""
+        unmap_copy(export.copy, export.storage, unread=unread)
+        self.scheduler.retry(export.copy.device)
 
     def drop_orphans(self) -> None:
         """Drop the copies of orphans. The admitted instruction's accesses keep their memory until it has run."""
         orphans, self.orphans = self.orphans, []
         for storage in orphans:
             drop_copies(storage)
+
+
+def is_small(tensor: Tensor) -> bool:
+    """Is the tensor a part of its storage? Then its own bytes move, and not the whole."""
+    meta = tensor.meta
+    return tensor.strides is not None and meta is not None and meta.nbytes < tensor.storage.nbytes
+
+
+def refuse_transfer(tensor: Tensor, device: DeviceState) -> None:
+    """MetadataError unless a copy of the tensor, or of this view, is on the device."""
+    storage = tensor.storage
+    small = is_small(tensor) and storage.views and (device, tensor.view_key()) in storage.views
+    if device not in storage.copies and not small:
+        homes = ", ".join(at.name for at in storage.copies)
+        raise MetadataError(f"placement is strict: the tensor is on {homes}, not on {device.name}; use to_device")
+
+
+def limit_views(storage: Storage) -> None:
+    """Forget the oldest copy of a single view, if there are too many."""
+    views = storage.views or {}
+    if len(views) >= VIEWS:
+        oldest = next((copy for copy in views.values() if may_forget(copy, storage)), None)
+        if oldest is not None:
+            forget(oldest, storage)
+
+
+def arrived(instruction: Instruction, carrier: DeviceState, kind: StreamKind, storage: Storage) -> None:
+    """A transfer retired: count it where it was carried out, or take the copy that it failed to fill out of the map."""
+    copy = instruction.writes[0]
+    if instruction.error is None:
+        carrier.count_move(kind.value, instruction.bytes_moved)
+    elif copy.current and (len(storage.copies) > 1 or copy.view is not None):
+        forget(copy, storage)
 
 
 def drop_copies(storage: Storage) -> None:

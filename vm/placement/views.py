@@ -7,7 +7,8 @@ from ...interpreter.schema.opdef import Layout
 from ...interpreter.types.meta import Meta, packed_strides
 from ..model.device_state import DeviceState
 from ..model.plan import Plan
-from ..model.tensor import Tensor
+from ..model.session import VmSession
+from ..model.tensor import Moved, Tensor
 
 LAYOUTS = 64
 
@@ -46,17 +47,37 @@ def lay_out(plan: Plan, meta: Meta, output: Meta, base: Tensor) -> Layout | None
 
 def twin(base: Tensor, home: DeviceState) -> Tensor:
     """Another tensor with the present value of the base and its own home; writes to one do not affect the other."""
-    tensor = Tensor(base.meta, base.storage, home)
+    return alike(Tensor(base.meta, base.storage, home), base)
+
+
+def moved(base: Tensor, home: DeviceState, mover: VmSession, location: int) -> Moved:
+    """A twin that its session moves to another home."""
+    tensor = Moved(base.meta, base.storage, home, mover, location)
+    alike(tensor, base)
+    return tensor
+
+
+def alike(tensor: Tensor, base: Tensor) -> Tensor:
+    """Lay a new tensor over the base's storage as the base is, and let it have the base's meta."""
     tensor.offset, tensor.strides = base.offset, base.strides
     base.storage.sharers += 1
     tensor.follow(base)
     return tensor
 
 
+def part_of_move(base: Moved, meta: Meta) -> Moved:
+    """A view of a moved tensor is moved with it, or alone if the tensor is released before anybody needs it."""
+    mover = base.mover
+    view = Moved(meta, base.storage, base.home, mover, base.location)
+    if base in mover.moves:
+        mover.moves[view] = None
+    return view
+
+
 def share(base: Tensor, meta: Meta, offset: int, strides: tuple[int, ...], home: DeviceState) -> Tensor:
     """Another tensor on the base's storage, at home where the op runs."""
     storage = base.storage
-    tensor = Tensor(meta, storage, home)
+    tensor = part_of_move(base, meta) if type(base) is Moved and base.home is home else Tensor(meta, storage, home)
     storage.sharers += 1
     packed = offset == 0 and strides == packed_strides(meta.shape, meta.dtype.itemsize)
     if not (packed and meta.nbytes == storage.nbytes):

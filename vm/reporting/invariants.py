@@ -41,8 +41,8 @@ class Census:
             self.copies |= dict.fromkeys(session.chains.values())
         for instruction in self.live:
             self.copies |= dict.fromkeys(instruction.reads + instruction.writes)
-        for copy, _ in engine.residency.exports.values():
-            self.copies[copy] = None
+        for export in engine.residency.exports.values():
+            self.copies[export.copy] = None
         for device in engine.devices.values():
             self.copies |= dict.fromkeys(device.standby)
 
@@ -196,8 +196,11 @@ def accounts_add_up(census: Census) -> Iterator[str]:
 
 
 def mappings_are_counted(census: Census) -> Iterator[str]:
-    """`mapped` counts the exports of each copy."""
-    exported = Counter(copy for copy, _ in census.engine.residency.exports.values())
+    """`mapped` counts the exports of each copy, and `exposed` all mappings, also those whose sessions have ended."""
+    exported = Counter(export.copy for export in census.engine.residency.exports.values())
+    for copy, count in exported.items():
+        if copy.exposed < count:
+            yield f"{copy} counts {copy.exposed} mappings and has {count}"
     for device in census.engine.devices.values():
         mine = {copy: count for copy, count in exported.items() if copy.device is device}
         if device.mapped != mine:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from ...interpreter.errors import ProtocolError
 from ..model.device_state import DeviceState
+from ..model.tensor import Moved, Tensor
 
 if TYPE_CHECKING:
     from ..engine import Engine
     from ..model.session import VmSession
-    from ..model.tensor import Tensor
 
 
 def statistics(engine: Engine, session: VmSession | None) -> dict[str, Any]:
@@ -62,14 +62,17 @@ def residency_of(session: VmSession, id_: int) -> dict[str, str]:
 
 
 def residency(tensor: Tensor) -> dict[str, str]:
-    """Device names to "valid", "planned" or "poisoned", for its current copies."""
+    """Device names to "valid", "planned" or "poisoned", for its current copies, and for one that a move will make."""
     storage = tensor.storage
     copies = dict(storage.copies)
     key = tensor.view_key()
     for (device, view), copy in (storage.views or {}).items():
         if view == key:
             copies.setdefault(device, copy)
-    return {device.name: state(copy) for device, copy in copies.items()}
+    found = {device.name: state(copy) for device, copy in copies.items()}
+    if type(tensor) is Moved and tensor in tensor.mover.moves:
+        found.setdefault(tensor.home.name, "planned")
+    return found
 
 
 def state(copy: Any) -> str:

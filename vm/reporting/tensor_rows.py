@@ -97,7 +97,7 @@ def _row(session: int, id_: int, tensor: Tensor, names: list[str], where: Where)
         "id": max(id_, 0),
         "names": sorted(names),
         **shape_of(tensor),
-        "view": _is_view(tensor),
+        "view": tensor.strides is not None,
         "storage": min((copy.id for copy in current), default=0),
         "storage_bytes": max(storage.nbytes, 0),
         "sharers": storage.sharers,
@@ -106,14 +106,6 @@ def _row(session: int, id_: int, tensor: Tensor, names: list[str], where: Where)
         "op": storage.maker,
         "location": maker_of(storage, where)[1],
     }
-
-
-def _is_view(tensor: Tensor) -> bool:
-    """Is the tensor laid out differently from its storage? Tensors in a client's memory have strides, but are whole."""
-    meta = tensor.meta
-    if tensor.strides is None or meta is None:
-        return False
-    return (tensor.offset, tensor.strides) != (0, meta.strides) or meta.nbytes < tensor.storage.nbytes
 
 
 def shape_of(tensor: Tensor) -> dict[str, Any]:

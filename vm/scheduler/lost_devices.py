@@ -38,7 +38,7 @@ def abandon_lost(devices: Collection[DeviceState], storages: Callable[[], Iterab
 def refuse_lost(device: DeviceState) -> None:
     """Raise the device's error if it is lost: nothing new is admitted there."""
     if device.backend.lost is not None:
-        raise loss_of(device)
+        raise loss_of(device).reraisable()
 
 
 def give_up_copies(storages: Iterable[Storage], device: DeviceState, error: TensordError) -> None:

@@ -8,7 +8,14 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ...interpreter.errors import DeviceMemoryError, ProtocolError, TensordError, kernel_error, text_of
+from ...interpreter.errors import (
+    DeviceMemoryError,
+    ProtocolError,
+    TensordError,
+    kernel_error,
+    text_of,
+    without_frames,
+)
 from ...interpreter.schema.infer import infer_once
 from ...interpreter.schema.opdef import FrozenAttributes, OpDef, OutputMetas
 from ...interpreter.schema.promotion import check_scalars
@@ -152,13 +159,13 @@ def describe(
     if isinstance(error, TensordError):
         error.op, error.location = error.op or op, error.location or where
         error.instruction = error.instruction or number
-        return error.with_traceback(None)  # its frames would keep the operands
+        return without_frames(error)
     message = f"{op}{f' {dict(attributes)}' if attributes else ''}: {type(error).__name__}: {text_of(error)}"
     if isinstance(error, MemoryError):
         described: TensordError = DeviceMemoryError(message, op=op, location=where, instruction=number)
     else:
         described = kernel_error(error, message, op=op, location=where, instruction=number)
-    described.__cause__ = error.with_traceback(None)
+    described.__cause__ = without_frames(error)
     return described
 
 

@@ -139,7 +139,8 @@ def encode_array(peer: Peer, array: NDArray[Any], payloads: list[Any]) -> list[A
     shared = place_of(array) if peer.shared else None
     if shared is not None:
         segment, offset = shared
-        if segment.fd >= 0 and segment.owner in {0, peer.credentials.pid}:  # another owner could still write to it
+        # The client of another session could write to its upload segments at any time.
+        if segment.fd >= 0 and (not segment.owner or segment in peer.mappings):
             return [name, shape, strides_of(array), (segment.number, segment.fd, segment.size, offset)]
     if array.nbytes <= INLINE_ARRAY:
         return [name, shape, None, array.tobytes()]

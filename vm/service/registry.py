@@ -222,7 +222,5 @@ class ConnectionRegistry:
             os.close(peer.pidfd)
             peer.pidfd = -1
         self.departed(session)
-        if why != LEAVES:  # the client may read its mapped exports for ever
-            self.engine.admission.exports.expose(session)
         self.engine.close(session)
         log.info("session closed", session=session.id, name=peer.name, why=why)

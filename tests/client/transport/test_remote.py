@@ -783,6 +783,59 @@ def test_a_result_stays_what_it_was(daemon):
     del others
 
 
+def write_over(session: Session) -> None:
+    """Write to the tensor "w" in place, and make others of its size."""
+    w = session.lookup("w")
+    w += 1.0
+    w[5] = 7.0
+    others = [session.asarray(np.full(BIG, -1.0)) + float(n) for n in range(3)]
+    session.sync()
+    del others
+
+
+def test_a_result_stays_what_it_was_when_the_daemon_cuts_the_session(daemon, observer):
+    session = daemon.connect()
+    w = session.asarray(np.zeros(BIG)) + 0.0
+    session.publish("w", w)
+    array = w.numpy()
+    session._transport._link.send([99])  # no header of that kind exists
+    eventually(lambda: len(observer._query("sessions")) == 1)
+    write_over(observer)
+    assert not array.any()
+    session.close()
+    assert not array.any()
+
+
+READER = """
+w = s.asarray(np.zeros({size})) + 0.0
+s.publish("w", w)
+a = w.numpy()
+if not os.fork():
+    open({asks!r}).read()
+    with open({tells!r}, "w") as answer:
+        answer.write(str(float(abs(a).sum())))
+    os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("end", ["closes", "dies"])
+def test_a_result_stays_what_it_was_in_a_child_of_a_process_whose_session_has_ended(daemon, observer, tmp_path, end):
+    asks, tells = tmp_path / "asks", tmp_path / "tells"
+    os.mkfifo(asks)
+    os.mkfifo(tells)
+    with Puppet.start(daemon.address) as parent:
+        parent.do("import os")
+        parent.do(READER.format(size=BIG, asks=str(asks), tells=str(tells)))
+        if end == "closes":
+            parent.do("s.close()")
+        else:
+            parent.kill()
+        eventually(lambda: len(observer._query("sessions")) == 1)
+        write_over(observer)
+        asks.write_text("")
+        assert tells.read_text() == "0.0"
+
+
 def test_what_is_not_contiguous_goes_up_and_comes_down(session):
     source = np.arange(float(BIG)).reshape(1024, 1024)
     for values in (source.T, source[::2, ::-1], source[:, 5], np.asfortranarray(source)):

@@ -191,12 +191,12 @@ def test_what_cannot_be_mapped_is_an_error_and_the_hold_stays_with_the_caller() 
     assert daemon.let_go == []
 
 
-def test_after_close_what_is_alive_keeps_its_value() -> None:
+def test_after_close_what_is_alive_still_lies_where_the_daemon_leaves_it() -> None:
     daemon = Daemon()
     segment, ours = daemon.block()
     theirs = daemon.map(segment, 5)[1:]
     daemon.results.close()
     ours[:] = -1.0
-    assert theirs[:3].tolist() == [1.0, 2.0, 3.0]
+    assert theirs[:3].tolist() == [-1.0, -1.0, -1.0]
     del theirs
     assert daemon.let_go == [5]

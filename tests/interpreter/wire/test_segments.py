@@ -162,17 +162,6 @@ def test_it_cannot_be_closed_under_its_arrays() -> None:
         segment.close()
 
 
-def test_made_private_it_shows_what_it_showed_whatever_is_written_since() -> None:
-    segment = Segment.create(3 * PAGE - 8, new_number())
-    mine = array_at(segment, 0, (3 * PAGE - 8,), "uint8")
-    mine[:] = 1
-    mapped = Segment.open_peer(os.getpid(), segment.fd, segment.size, 1, False)
-    theirs = array_at(mapped, 0, (3 * PAGE - 8,), "uint8")
-    mapped.make_private()
-    mine[:] = 2
-    assert (theirs == 1).all()
-
-
 def test_places_are_found_through_any_view() -> None:
     segment = Segment.create(1 << 16, new_number())
     array = array_at(segment, 64, (8, 16), "float32")

@@ -40,7 +40,7 @@ SIGNATURES = (
     Signature(TRUE, "greater", (), (PAIR, PAIR), "cpu:0", None),
     Signature(NEGATE_PENDING, "negative", (), (None,), "cpu:0", None),
 )
-X, Y, INDICES, WRONG_INDICES, VIEW, NAMED, EXPOSED, FAILED, TWIN = range(1, 10)
+X, Y, INDICES, WRONG_INDICES, VIEW, NAMED, EXPOSED, FAILED, TWIN, OWN = range(1, 11)
 NEW = 20
 SCALARS = {
     "nan": float("nan"),
@@ -70,10 +70,10 @@ def prepare(client: Client) -> None:
     client.send(Upload(EXPOSED, (2,), "float64", "cpu:0", np.array([7.0, 8.0]), 1))
     client.bare.drain()
     copy = next(iter(client.session.tensors[EXPOSED].storage.copies.values()))
-    assert copy.buffer is not None
-    copy.buffer.expose()
+    copy.exposed = 1
     client.send([CALL, DIVIDE, (X, WRONG_INDICES), (FAILED,), 0, 1])
     client.send(ToDevice(Y, TWIN, "cpu:0", 1))
+    client.send(Upload(OWN, (2,), "float64", "cpu:0", np.array([9.0, 0.5]), 1))
     client.bare.drain()
     client.bare.errors.clear()
 
@@ -171,8 +171,11 @@ def messages() -> dict[str, Any]:
         "a kernel that raises, and its operands die": [CALL, DIVIDE, (X, WRONG_INDICES), (NEW,), 0b11, 1],
         "a kernel that raises, and its result dies": [CALL, DIVIDE, (X, WRONG_INDICES), (NEW,), 0b100, 1],
         "a kernel that does not": [CALL, DIVIDE, (X, INDICES), (NEW,), 0, 1],
-        "in place": [CALL, ADD_INTO, (X, Y), (EXPOSED,), 0, 1],
-        "in place on an operand": [CALL, ADD_INTO, (EXPOSED, EXPOSED), (EXPOSED,), 0, 1],
+        "in place": [CALL, ADD_INTO, (X, Y), (OWN,), 0, 1],
+        "in place on an operand": [CALL, ADD_INTO, (OWN, OWN), (OWN,), 0, 1],
+        "in place of what a client sees": [CALL, ADD_INTO, (X, Y), (EXPOSED,), 0, 1],
+        "in place of what a client sees, which is an operand": [CALL, ADD_INTO, (EXPOSED, X), (EXPOSED,), 0, 1],
+        "in place of a part of what a client sees": [CALL, SET, (EXPOSED, 9.0), (EXPOSED,), 0, 1],
         "in place on a base": [CALL, ADD_INTO, (Y, Y), (X,), 0, 1],
         "in place on a view": [CALL, ADD_INTO, (Y, Y), (VIEW,), 0, 1],
         "in place on a twin": [CALL, ADD_INTO, (X, X), (TWIN,), 0, 1],

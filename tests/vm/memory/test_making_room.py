@@ -91,7 +91,7 @@ class TestDropping:
     ) -> None:
         drop(sim, freed)
         parts.drain()
-        assert parts.at("cpu:0").moved == {"d2h": [1, 48]}
+        assert parts.at("sim:0").moved == {"d2h": [1, 48]}
 
     def test_what_fits_stays(self, x: Tensor, sim: DeviceState, freed: list[DeviceState]) -> None:
         make_room(sim, (), freed.append)

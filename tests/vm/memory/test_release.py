@@ -96,15 +96,14 @@ class TestStale:
         release(copy)
         assert copy.buffer is not None
 
-    def test_an_exposed_buffer_is_not_handed_on_but_freed_with_the_last_use(self, parts: Parts, copy: Copy) -> None:
+    def test_exposed_memory_is_not_handed_on_but_discarded_with_the_last_use(self, parts: Parts, copy: Copy) -> None:
         queued(parts, copy, 1, 1)
-        assert copy.buffer is not None
-        copy.buffer.expose()
+        copy.exposed = 1
         release(copy)
         assert copy.buffer is not None
         assert not parts.here.reusable
         end_use(copy, 1)
-        assert (copy.buffer, parts.device.allocated) == (None, 0)
+        assert (copy.buffer, parts.device.allocated, parts.device.pool.cached) == (None, 0, 0)
 
     def test_on_a_drained_stream_everything_has_been_executed_so_it_is_free(self, parts: Parts, copy: Copy) -> None:
         queued(parts, copy, 1, 1)

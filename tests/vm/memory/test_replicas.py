@@ -124,10 +124,10 @@ class TestMayForget:
         copy = mirror(parts, x)
         map_copy(copy)
         map_copy(copy)
-        unmap_copy(copy, x.storage)
+        unmap_copy(copy, x.storage, unread=True)
         assert not may_forget(copy, x.storage)
         assert (sim.mapped, copy.uses) == ({copy: 1}, 1)
-        unmap_copy(copy, x.storage)
+        unmap_copy(copy, x.storage, unread=True)
         assert may_forget(copy, x.storage)
         assert (sim.mapped, copy.uses) == ({}, 0)
 

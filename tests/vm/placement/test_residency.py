@@ -9,8 +9,9 @@ from tensord.interpreter.opcodes import Opcode
 from tensord.interpreter.types.meta import Meta
 from tensord.vm.model.instruction import Instruction, Status
 from tensord.vm.model.operand import Binding
-from tensord.vm.model.tensor import Tensor
-from tensord.vm.placement.views import share, twin
+from tensord.vm.model.tensor import Moved, Tensor
+from tensord.vm.placement.residency import VIEWS
+from tensord.vm.placement.views import moved, share, twin
 
 from ..parts import Parts, copy_of
 
@@ -46,6 +47,15 @@ def half(parts: Parts, base: Tensor) -> Tensor:
     parts.session.newest += 1
     parts.session.tensors[parts.session.newest] = view
     return view
+
+
+def move(parts: Parts, tensor: Tensor, name: str) -> Moved:
+    """What `to_device` makes."""
+    new = moved(tensor, parts.at(name), parts.session, 0)
+    parts.session.newest += 1
+    parts.session.tensors[parts.session.newest] = new
+    parts.session.moves[new] = None
+    return new
 
 
 class TestReading:
@@ -285,7 +295,7 @@ class TestViews:
         bring(parts, half(parts, base), "sim:1")
         assert [device.name for device, _ in base.storage.views or ()] == ["cpu:0", "sim:1"]
         parts.drain()
-        assert parts.at("cpu:0").moved == {"d2h": [1, 16]}
+        assert parts.at("sim:0").moved == {"d2h": [1, 16]}
 
 
 class TestStrict:
@@ -301,29 +311,96 @@ class TestStrict:
         assert list(x.storage.copies) == [parts.at("cpu:0")]
 
     def test_what_the_user_moves_may_move(self, parts: Parts) -> None:
-        x = parts.tensor()
-        parts.residency.place(x, parts.at("sim:0"), parts.session, 0)
-        (transfer,) = transfers(parts)
-        assert list(parts.session.moves) == [transfer]
-        assert parts.session.strict
-        parts.hand_over()
+        x = move(parts, parts.tensor(), "sim:0")
+        assert bring(parts, x, "sim:0").copy.nbytes == 8
+        assert len(transfers(parts)) == 1
         parts.drain()
-        assert not parts.session.moves
-        assert bring(parts, x, "sim:0").copy.buffer is not None
 
     def test_a_view_that_was_moved_may_be_read_there(self, parts: Parts) -> None:
-        view = half(parts, parts.tensor(4))
-        parts.residency.place(view, parts.at("sim:0"), parts.session, 0)
+        view = move(parts, half(parts, parts.tensor(4)), "sim:0")
         assert bring(parts, view, "sim:0").copy.nbytes == 16
         parts.drain()
 
-    def test_a_refused_move_leaves_the_session_strict(self) -> None:
+    def test_so_may_a_view_of_what_was_moved_and_released(self, parts: Parts) -> None:
+        whole = move(parts, parts.tensor(4), "sim:0")
+        view = half(parts, whole)
+        parts.residency.unshare(whole)
+        assert bring(parts, view, "sim:0").copy.nbytes == 16
+        parts.drain()
+
+
+class TestMoving:
+    """A move begins when its session asks for anything, or needs any transfer."""
+
+    def test_nothing_moves_by_itself(self, parts: Parts) -> None:
+        x = parts.tensor()
+        moved = move(parts, x, "sim:0")
+        assert not transfers(parts)
+        assert list(parts.session.moves) == [moved]
+
+    def test_it_begins_with_any_transfer_of_its_session(self, parts: Parts) -> None:
+        moved = move(parts, parts.tensor(), "sim:0")
+        bring(parts, parts.tensor(), "sim:1")
+        assert [one.label for one in transfers(parts)] == ["h2d cpu:0->sim:0", "h2d cpu:0->sim:1"]
+        assert not parts.session.moves
+        parts.drain()
+        assert copy_of(moved, parts.at("sim:0")).buffer is not None
+
+    def test_one_that_was_released_before_never_begins(self, parts: Parts) -> None:
+        moved = move(parts, parts.tensor(), "sim:0")
+        parts.residency.unshare(moved)
+        assert parts.residency.begin_moves(parts.session) == []
+        assert not transfers(parts)
+
+    def test_a_view_of_a_move_that_was_released_moves_alone(self, parts: Parts) -> None:
+        base = parts.tensor(4)
+        moved = move(parts, base, "sim:0")
+        half(parts, moved)
+        parts.residency.unshare(moved)
+        (copy,) = parts.residency.begin_moves(parts.session)
+        assert copy.nbytes == 16
+        assert list(base.storage.copies) == [parts.at("cpu:0")]
+        parts.hand_over()
+        parts.drain()
+
+    def test_a_view_of_a_move_that_is_still_held_lies_on_the_whole(self, parts: Parts) -> None:
+        moved = move(parts, parts.tensor(4), "sim:0")
+        binding = bring(parts, half(parts, moved), "sim:0")
+        assert binding.copy is moved.storage.copies[parts.at("sim:0")]
+        assert len(transfers(parts)) == 1
+        parts.drain()
+
+    def test_what_has_begun_is_told_until_it_has_arrived(self, parts: Parts) -> None:
+        move(parts, parts.tensor(), "sim:0")
+        (copy,) = parts.residency.begin_moves(parts.session)
+        assert parts.residency.begin_moves(parts.session) == [copy]
+        parts.hand_over()
+        parts.drain()
+        assert parts.residency.begin_moves(parts.session) == []
+
+    def test_a_lost_device_gets_nothing(self, parts: Parts) -> None:
+        move(parts, parts.tensor(), "sim:0")
+        parts.backends["sim:0"].lost = KernelError("lost")
+        assert parts.residency.begin_moves(parts.session) == []
+        assert not transfers(parts)
+
+    def test_where_no_way_leads_is_known_at_once(self) -> None:
         parts = Parts("sim:0", "sim:1", peer=False)
-        parts.session.strict = True
-        with pytest.raises(MetadataError):
-            parts.residency.place(parts.tensor(), parts.at("sim:1"), parts.session, 0)
-        assert parts.session.strict
-        assert parts.residency.planned is None
+        with pytest.raises(MetadataError, match="no cpu device"):
+            parts.residency.check_route(parts.tensor(), parts.at("sim:1"))
+
+
+class TestManyViews:
+    def test_a_storage_keeps_the_newest_copies_of_its_views(self, parts: Parts) -> None:
+        base = parts.tensor(VIEWS + 2)
+        views = [share(base, Meta.of((1,), "float64"), 8 * row, (8,), base.home) for row in range(VIEWS + 2)]
+        for view in views:
+            bring(parts, view, "sim:0")
+            parts.drain()
+            parts.residency.unshare(view)
+        assert base.storage.views is not None
+        assert [offset for _, (offset, _, _) in base.storage.views] == [8 * row for row in range(2, VIEWS + 2)]
+        assert parts.at("sim:0").planned == parts.backends["sim:0"].allocated == 8 * VIEWS
 
 
 class TestLeaving:
