@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 _HOMES = {"Session": "client.session", "Tensor": "client.tensor"}
-_MODULES = {"array_api": "array_api", "handlers": "client.handlers"}
+_MODULES = ("array_api", "handlers")
 
 
 def connect(
@@ -76,8 +76,13 @@ def connect(
     Raises MetadataError for addresses, devices, engines and options that do not exist, ConnectionLost if nobody answers.
     """
     from .client.connect import connect as make
+    from .client.tracebacks import MEANT, hide
 
-    return make(address, devices=devices, tracing=tracing, strict=strict, keys=keys, engine=engine, frames=frames)
+    try:
+        return make(address, devices=devices, tracing=tracing, strict=strict, keys=keys, engine=engine, frames=frames)
+    except MEANT as error:
+        hide(error)
+        raise
 
 
 def __getattr__(name: str) -> Any:
@@ -85,7 +90,7 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     if name in _MODULES:
-        return import_module(f".{_MODULES[name]}", __name__)
+        return import_module(f".{name}", __name__)
     if name not in __all__:
         raise AttributeError(f"module 'tensord' has no attribute {name!r}")
     return getattr(import_module(f".{_HOMES.get(name, 'interpreter.errors')}", __name__), name)
