@@ -3,7 +3,8 @@
 - `session`: a connection to a machine, the facade of its parts; `connect`: from an address to a session
 - `tensor`: a handle; `operators`: its operators; `display`: what people see of it; `reading`: reading piece by piece
 - `calls`: from a call to a message; `handlers`: the chain that every op passes; `signatures`, `locations`, `spans`:
-  sent once, then named by number; `frames`: whose code a frame runs; `checks`: what every part checks
+  sent once, then named by number; `frames`: whose code a frame runs;
+  `tracebacks`: that end at the user's line; `checks`: what every part checks
 - `uploads`: from values to a tensor; `answers`: from a tensor to its value; `names`: tensors that sessions share
 - `effects`: user code in program order, `printing` in it; `cancellation`: cancelling and restarting
 - `outbox/`: unsent messages; `transport/`: how they get to a daemon; `embedded/`: a machine in this process

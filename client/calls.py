@@ -33,6 +33,7 @@ from .outbox.outbox import Outbox
 from .reading import forget
 from .signatures import Entry, SignatureKey, Signatures
 from .tensor import Tensor
+from .tracebacks import MEANT, hide, hides
 
 if TYPE_CHECKING:
     from .session import Session
@@ -223,6 +224,7 @@ class Calls:
         return Tensor(session, id_, tensor._meta, home)
 
 
+@hides
 def call(
     session: Session,
     name: str,
@@ -237,18 +239,29 @@ def call(
     The op runs on `device`, else on the home of `out`, else on the home of its first tensor operand, else on the
     first device. MetadataError, at this line, for wrong shapes, dtypes, attributes, devices and names.
     """
-    calls = session._calls
-    key = call_key(session, name, inputs, attributes, out, device) if calls.native else None
-    entry = None if key is None else calls._known.get(key)
-    if entry is not None and not (entry.integers and has_large(inputs)):
-        issued = calls._issue(session, entry, inputs, out, calls._outbox.locations.here())
-        if issued is not None:
-            return issued
+    try:
+        calls = session._calls
+        key = call_key(session, name, inputs, attributes, out, device) if calls.native else None
+        entry = None if key is None else calls._known.get(key)
+        if entry is not None and not (entry.integers and has_large(inputs)):
+            issued = calls._issue(session, entry, inputs, out, calls._outbox.locations.here())
+            if issued is not None:
+                return issued
+        return call_anew(session, name, inputs, attributes, out, device, key)
+    except MEANT as error:
+        hide(error)
+        raise
+
+
+def call_anew(
+    session: Session, name: str, inputs: Any, attributes: Any, out: Any, device: str | None, key: Any
+) -> list[Tensor]:
+    """`call`, if it was not made before."""
     try:
         op = find(name)
         frozen = op.freeze(attributes)
         operands, targets = listed(op, "operands", inputs), None if out is None else listed(op, "out=", out)
-        return calls._carry_out(Invocation(session, op, operands, frozen, targets, device), key)
+        return session._calls._carry_out(Invocation(session, op, operands, frozen, targets, device), key)
     except MetadataError as error:
         raise located(error) from None
 

@@ -11,6 +11,8 @@ write, its callers matter: they are followed to the first line of the program, w
 from __future__ import annotations
 
 import os
+import sys
+import warnings
 from enum import IntEnum, auto
 from pathlib import Path
 from types import FrameType
@@ -90,6 +92,19 @@ def lines_from(frame: FrameType | None, count: int, *, every: bool) -> tuple[lis
                 break
         frame = frame.f_back
     return found, path
+
+
+def warn(text: str, category: type[Warning]) -> None:
+    """Warn about the user's line, as `warnings.warn` does with the right number of frames."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and OWNERS[frame.f_code.co_filename] is PACKAGE:
+        frame = frame.f_back
+    if frame is None:
+        warnings.warn(text, category, stacklevel=2)
+        return
+    names = frame.f_globals
+    registry = names.setdefault("__warningregistry__", {})
+    warnings.warn_explicit(text, category, frame.f_code.co_filename, frame.f_lineno, names.get("__name__"), registry)
 
 
 def describe(frames: list[FrameType]) -> str:

@@ -126,11 +126,11 @@ def check_frames(frames: int | None) -> int | None:
     """The number of lines of a location: as given, else $TENSORD_FRAMES, else None. MetadataError for other values."""
     if frames is not None:
         if type(frames) is not int or not 1 <= frames <= MOST:
-            raise located(MetadataError(f"frames= is a number from 1 to {MOST}, not {shown(frames)}"))
+            raise MetadataError(f"frames= is a number from 1 to {MOST}, not {shown(frames)}")
         return frames
     named = os.environ.get(VARIABLE)
     if not named:
         return None
     if not named.isdecimal() or not 1 <= int(named) <= MOST:
-        raise located(MetadataError(f"${VARIABLE} is a number from 1 to {MOST}, not {shown(named)}"))
+        raise MetadataError(f"${VARIABLE} is a number from 1 to {MOST}, not {shown(named)}")
     return int(named)

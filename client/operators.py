@@ -15,6 +15,7 @@ from ..interpreter import ops as _ops  # noqa: F401 - fills the registry
 from ..interpreter.errors import MetadataTypeError
 from ..interpreter.schema.opdef import REGISTRY, OpDef
 from .locations import located
+from .tracebacks import MEANT, hide, hides
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -112,34 +113,46 @@ def add_operators(tensor: type[Tensor]) -> None:
 
     def forward(op: OpDef, in_place: bool) -> Callable[[Tensor, Operand], Tensor]:
         def operate(self: Tensor, other: Operand, /) -> Tensor:
-            if type(other) is not tensor and type(other) not in SCALARS:
-                other = as_number(other)
-                if other is NotImplemented:
-                    return cast("Tensor", NotImplemented)
-            return self._session._calls.operate(op, self, other, in_place)
+            try:
+                if type(other) is not tensor and type(other) not in SCALARS:
+                    other = as_number(other)
+                    if other is NotImplemented:
+                        return cast("Tensor", NotImplemented)
+                return self._session._calls.operate(op, self, other, in_place)
+            except MEANT as error:
+                hide(error)
+                raise
 
         return operate
 
     def reflected(op: OpDef) -> Callable[[Tensor, Operand], Tensor]:
         def operate(self: Tensor, other: Operand, /) -> Tensor:
-            if type(other) not in SCALARS and not isinstance(other, tensor):
-                other = as_number(other)
-                if other is NotImplemented:
-                    return cast("Tensor", NotImplemented)
-            return self._session.call(op.name, [other, self])[0]
+            try:
+                if type(other) not in SCALARS and not isinstance(other, tensor):
+                    other = as_number(other)
+                    if other is NotImplemented:
+                        return cast("Tensor", NotImplemented)
+                return self._session.call(op.name, [other, self])[0]
+            except MEANT as error:
+                hide(error)
+                raise
 
         return operate
 
     def unary(op: OpDef) -> Callable[[Tensor], Tensor]:
         def operate(self: Tensor) -> Tensor:
-            return self._session._calls.operate_one(op, self)
+            try:
+                return self._session._calls.operate_one(op, self)
+            except MEANT as error:
+                hide(error)
+                raise
 
         return operate
 
     def add(name: str, operator: Callable[..., Tensor], text: str) -> None:
         operator.__name__, operator.__qualname__ = name, f"Tensor.{name}"
         operator.__module__, operator.__doc__ = tensor.__module__, text
-        setattr(tensor, name, operator)
+        setattr(tensor, name, hides(operator))
 
     for name, op in UNARY.items():
         add(f"__{name}__", unary(REGISTRY[op]), f"{op} of this tensor.")

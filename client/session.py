@@ -39,6 +39,7 @@ from .random import Random, RandomState
 from .reading import expose
 from .spans import Span
 from .tensor import Tensor
+from .tracebacks import make_public
 from .transport.interface import ClosedTransport, Transport
 from .uploads import upload
 
@@ -296,6 +297,9 @@ class Session:
     def __repr__(self) -> str:
         state = "closed" if self.closed else ", ".join(self._transport.devices)
         return f"<tensord.Session {state}>"
+
+
+make_public(Session)
 
 
 def no_namespace() -> None:

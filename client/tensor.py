@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..interpreter.errors import MetadataError, ProtocolError, TensordError
-from ..interpreter.schema.opdef import REGISTRY
+from ..interpreter.schema.opdef import REGISTRY, FrozenAttributes
 from ..interpreter.types.meta import Meta, Scalar
 from . import display, reading
 from .array_api.hints import ABSENT
 from .locations import located
 from .operators import SCALARS, Operand, Operators, about_meta, add_operators, as_number, operator_of
+from .tracebacks import MEANT, hide, hides, make_public
 
 if TYPE_CHECKING:
     from .array_api.namespace import Namespace
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 Axes: TypeAlias = int | tuple[int, ...] | None
 _GETITEM = REGISTRY["getitem"]
+_ASKED = "setitem len iter contains bool float int complex index format array_namespace dlpack array_ufunc deepcopy"
 _GONE: Any = object()  # the meta of a released handle: no signature has it
 
 
@@ -182,7 +184,11 @@ class Tensor(Operators):
         reply.when_done(done)
         self._session._transport.attend(reply)
         await future
-        self._learn(reply.result())
+        try:
+            self._learn(reply.result())
+        except MEANT as error:
+            hide(error)
+            raise
         return self
 
     # -- placement and life ----------------------------------------------------------------------------------------
@@ -308,6 +314,7 @@ class Tensor(Operators):
         """Is one of the elements along the axes true?"""
         return self._call("any", axis=axis, keepdims=keepdims)
 
+    @hides
     def __getitem__(self, key: Any, /) -> Tensor:
         """The part that ints, slices, None, '...', tensors of integers and masks (tensors of bool) select.
 
@@ -316,17 +323,18 @@ class Tensor(Operators):
         the result's shape depends on data. IndexError at this line for an impossible index; if a tensor holds an index
         out of bounds, waiting for the result raises.
         """
-        session, tensors = self._session, tensors_in(key)
-        if tensors:
-            known = all(type(each._meta) is Meta and each._meta.dtype.kind != "b" for each in tensors)
-            op = "advanced_getitem" if known else "dynamic_getitem"
-            return session.call(op, [self, *tensors], {"index": with_places(key)})[0]
         try:
-            frozen = _GETITEM.freeze({"index": key})
-        except MetadataError as error:
-            raise located(error) from None
-        whole = reading.of(self)
-        view = session._calls.operate_one(_GETITEM, self, frozen)
+            session, tensors = self._session, tensors_in(key)
+            if tensors:
+                known = all(type(each._meta) is Meta and each._meta.dtype.kind != "b" for each in tensors)
+                op = "advanced_getitem" if known else "dynamic_getitem"
+                return session.call(op, [self, *tensors], {"index": with_places(key)})[0]
+            frozen = frozen_index(key)
+            whole = reading.of(self)
+            view = session._calls.operate_one(_GETITEM, self, frozen)
+        except MEANT as error:
+            hide(error)
+            raise
         if whole is not None and session._calls.native and self._reading is whole:  # else it was written to
             view._reading = reading.Reading(view, whole, frozen[0][1])
         return view
@@ -351,7 +359,7 @@ class Tensor(Operators):
         """Its rows."""
         if not self.shape:
             raise TypeError("iteration over a 0-d tensor")
-        return (self[row] for row in range(len(self)))
+        return map(self.__getitem__, range(len(self)))
 
     def __contains__(self, item: Operand) -> bool:
         """Does an element equal `item`? Waits."""
@@ -457,6 +465,14 @@ class Tensor(Operators):
     __hash__ = object.__hash__
 
 
+def frozen_index(key: Any) -> FrozenAttributes:
+    """An index as an attribute; MetadataError if it is none."""
+    try:
+        return _GETITEM.freeze({"index": key})
+    except MetadataError as error:
+        raise located(error) from None
+
+
 def tensors_in(key: Any) -> list[Tensor]:
     """The tensors in an index."""
     if type(key) is Tensor:
@@ -473,3 +489,4 @@ def with_places(key: Any) -> tuple[Any, ...]:
 add_operators(Tensor)
 for _name, _absent in ABSENT.items():
     setattr(Tensor, _name, _absent)
+make_public(Tensor, frozenset(f"__{name}__" for name in ("copy", *_ASKED.split())))

@@ -9,6 +9,7 @@ import sys
 import tomllib
 from dataclasses import fields
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 
@@ -126,6 +127,22 @@ def test_links_lead_somewhere(document):
         path = document.parent / target if target else document
         assert path.exists(), target
         assert not anchor or anchor in anchors_of(path), f"{target}#{anchor}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_names_of_the_package_can_be_imported(document):
+    text = re.sub(r"\S+/tensord\.\w+|tensord\.(toml|service|socket|log)", "", document.read_text())
+    for name in {
+        *re.findall(r"\btensord(?:\.[A-Za-z_]\w*)+", text),
+        *re.findall(r"\btd\.[a-z]\w+(?:\.[A-Z]\w*)+", text),
+    }:
+        assert resolve_name(re.sub(r"^td\.", "tensord.", name)) is not None
+
+
+@pytest.mark.parametrize("name", ["array_api", "handlers"])
+def test_public_modules_can_be_imported_as_such(name):
+    """In a process that has not imported it before."""
+    run("-c", f"import tensord.{name} as found, tensord; assert tensord.{name} is found; from tensord import {name}")
 
 
 def anchors_of(document: Path) -> set[str]:

@@ -16,6 +16,7 @@ from ..checks import own
 from ..locations import located
 from ..operators import SCALARS, as_number
 from ..tensor import Tensor
+from ..tracebacks import MEANT, hide, hides
 from .functions import Functions
 
 Operand: TypeAlias = Any  # a Tensor or a Python scalar
@@ -29,10 +30,14 @@ def unary(name: str) -> Unary:
     op = REGISTRY[name]
 
     def function(self: Functions, x: Tensor, /) -> Tensor:
-        session = self._session
-        if type(x) is not Tensor or x._session is not session:
-            own(session, x)
-        return session._calls.operate_one(op, x)
+        try:
+            session = self._session
+            if type(x) is not Tensor or x._session is not session:
+                own(session, x)
+            return session._calls.operate_one(op, x)
+        except MEANT as error:
+            hide(error)
+            raise
 
     return named(function, op)
 
@@ -42,12 +47,16 @@ def binary(name: str) -> Binary:
     op = REGISTRY[name]
 
     def function(self: Functions, x1: Operand, x2: Operand, /) -> Tensor:
-        if type(x2) is not Tensor and type(x2) not in SCALARS:
-            x2 = operand(x2, name)
-        session = self._session
-        if type(x1) is Tensor and x1._session is session:
-            return session._calls.operate(op, x1, x2)
-        return session.call(name, [operand(x1, name), x2])[0]
+        try:
+            if type(x2) is not Tensor and type(x2) not in SCALARS:
+                x2 = operand(x2, name)
+            session = self._session
+            if type(x1) is Tensor and x1._session is session:
+                return session._calls.operate(op, x1, x2)
+            return session.call(name, [operand(x1, name), x2])[0]
+        except MEANT as error:
+            hide(error)
+            raise
 
     return named(function, op)
 
@@ -55,7 +64,7 @@ def binary(name: str) -> Binary:
 def named(function: F, op: OpDef) -> F:
     """The function with the op's name and summary."""
     function.__name__, function.__qualname__, function.__doc__ = op.name, f"Elementwise.{op.name}", op.summary
-    return function
+    return hides(function)
 
 
 def operand(value: Any, name: str) -> Any:

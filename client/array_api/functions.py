@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
@@ -10,7 +9,9 @@ from numpy.exceptions import ComplexWarning
 
 from ...interpreter.schema.attributes import check_dtype
 from ...interpreter.types.kinds import REAL
+from ..frames import warn
 from ..tensor import Tensor
+from ..tracebacks import make_public
 from .hints import EXTENSIONS, missing
 
 if TYPE_CHECKING:
@@ -21,6 +22,10 @@ class Functions:
     """A family of functions, as methods that issue their ops on `_session`."""
 
     _session: Session
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        make_public(cls)
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -47,7 +52,7 @@ class Functions:
         """
         if dtype is None or (isinstance(x, Tensor) and x._meta is None) or not is_complex(x) or not is_real(dtype):
             return x
-        warnings.warn("casting complex values to real discards the imaginary part", ComplexWarning, stacklevel=3)
+        warn("casting complex values to real discards the imaginary part", ComplexWarning)
         return self._call("real", x) if isinstance(x, Tensor) else x.real
 
     def __copy__(self) -> Self:

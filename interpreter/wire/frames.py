@@ -7,8 +7,10 @@ place in a memory file of the sender).
 
 from __future__ import annotations
 
+import builtins
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -23,6 +25,8 @@ from ..types.meta import DTYPE_NAMES, DTYPES, packed_strides
 VERSION = 1
 INLINE_ARRAY = 1 << 12  # bytes of an array up to which it travels in the header
 MAPPED_ARRAY = 1 << 16  # bytes of an array from which it travels through shared memory, where both ends can
+
+CAUSE = 1000  # characters of the text of an error's cause
 
 Place: TypeAlias = bytes | int | Sequence[int]
 
@@ -68,13 +72,38 @@ ERRORS: dict[str, type[TensordError]] = {
 
 def encode_error(error: TensordError) -> list[Any]:
     """An error as it travels."""
-    return [type(error).__name__, error.message, error.op, error.location, error.instruction]
+    cause = encode_cause(error.__cause__)
+    return [type(error).__name__, error.message, error.op, error.location, error.instruction, cause]
 
 
 def decode_error(wire: Sequence[Any]) -> TensordError:
     """An error from the wire; a plain TensordError if its type is unknown."""
-    kind, message, op, location, instruction = wire
-    return ERRORS.get(kind, TensordError)(str(message), op=op, location=location, instruction=instruction)
+    kind, message, op, location, instruction, cause = wire
+    error = ERRORS.get(kind, TensordError)(str(message), op=op, location=location, instruction=instruction)
+    error.__cause__ = decode_cause(cause)
+    return error
+
+
+def encode_cause(cause: BaseException | None) -> list[str] | None:
+    """The exception behind an error: the name of its type, of the nearest type that Python has itself, and its text."""
+    if cause is None:
+        return None
+    known = next(kind for kind in type(cause).__mro__ if kind.__module__ == "builtins")
+    return [type(cause).__name__, known.__name__, str(cause)[:CAUSE]]
+
+
+def decode_cause(wire: Any) -> Exception | None:
+    """That exception, of a type of Python's own."""
+    if type(wire) not in {list, tuple} or len(wire) != 3 or not all(type(part) is str for part in wire):
+        return None
+    name, known, text = wire
+    kind = getattr(builtins, known, None)
+    if name != known:
+        text = f"{name}: {text}"
+    if isinstance(kind, type) and issubclass(kind, Exception):
+        with suppress(TypeError):  # of a type that takes more than a text
+            return kind(text)
+    return Exception(text)
 
 
 def name_of(dtype: np.dtype[Any]) -> str:

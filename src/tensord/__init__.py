@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 _HOMES = {"Session": "client.session", "Tensor": "client.tensor", "Trace": "vm.tracing.analysis.trace"}
-_MODULES = {"array_api": "array_api", "handlers": "client.handlers"}
+_MODULES = ("array_api", "handlers")
 
 
 def connect(
@@ -82,17 +82,22 @@ def connect(
     answers.
     """
     from .client.connect import connect as make
+    from .client.tracebacks import MEANT, hide
 
-    return make(
-        address,
-        devices=devices,
-        tracing=tracing,
-        strict=strict,
-        keys=keys,
-        engine=engine,
-        frames=frames,
-        name=name,
-    )
+    try:
+        return make(
+            address,
+            devices=devices,
+            tracing=tracing,
+            strict=strict,
+            keys=keys,
+            engine=engine,
+            frames=frames,
+            name=name,
+        )
+    except MEANT as error:
+        hide(error)
+        raise
 
 
 def __getattr__(name: str) -> Any:
@@ -100,7 +105,7 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     if name in _MODULES:
-        return import_module(f".{_MODULES[name]}", __name__)
+        return import_module(f".{name}", __name__)
     if name not in __all__:
         raise AttributeError(f"module 'tensord' has no attribute {name!r}")
     return getattr(import_module(f".{_HOMES.get(name, 'interpreter.errors')}", __name__), name)

@@ -79,8 +79,46 @@ def test_every_error_of_the_public_surface_travels() -> None:
         assert type(decode_error(encode_error(kind("x")))) is kind
 
 
+class InverseError(ValueError):
+    """An error of a library."""
+
+
+@pytest.mark.parametrize(
+    ("cause", "kind", "text"),
+    [
+        (ValueError("no labels"), ValueError, "no labels"),
+        (InverseError("singular"), ValueError, "InverseError: singular"),
+        (KeyError("a"), KeyError, "'a'"),
+        (KeyboardInterrupt(), Exception, ""),
+        (UnicodeDecodeError("utf-8", b"x", 0, 1, "no"), Exception, "'utf-8' codec"),
+        (OSError("x" * 5000), OSError, "x" * 1000),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else None,
+)
+def test_the_cause_of_an_error_travels_as_a_type_of_python_s_own_and_text(
+    cause: BaseException, kind: type[Exception], text: str
+) -> None:
+    error = KernelError("it failed")
+    error.__cause__ = cause
+    found = decode_error(encode_error(error)).__cause__
+    assert type(found) is kind
+    assert str(found.args[0]).startswith(text)
+    assert len(str(found)) <= 1010
+
+
+@pytest.mark.parametrize("wire", [5, "text", [], ["ValueError", "ValueError"], ["a", "b", 7], [None, None, None], {}])
+def test_a_damaged_cause_is_none(wire: object) -> None:
+    assert decode_error(["KernelError", "x", None, None, None, wire]).__cause__ is None
+
+
+@pytest.mark.parametrize("known", ["open", "BaseException", "SystemExit", "ExceptionGroup", "no such", "__import__"])
+def test_a_cause_of_no_exception_is_a_plain_one(known: str) -> None:
+    found = decode_error(["KernelError", "x", None, None, None, [known, known, "text"]]).__cause__
+    assert (type(found), str(found)) == (Exception, "text")
+
+
 def test_an_error_of_an_unknown_type_is_a_plain_one() -> None:
-    found = decode_error(["SystemExit", "from a later version", None, None, None])
+    found = decode_error(["SystemExit", "from a later version", None, None, None, None])
     assert type(found) is TensordError
 
 

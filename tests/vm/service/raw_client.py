@@ -39,12 +39,21 @@ class Refused(Exception):  # noqa: N818 - what happened
 
 
 class Failed(Refused):
-    """An ERROR answer, with op, location and instruction."""
+    """An ERROR answer, with op, location, instruction and cause."""
 
-    def __init__(self, kind: str, message: str, op: str | None, location: str | None, instruction: int | None) -> None:
+    def __init__(
+        self,
+        kind: str,
+        message: str,
+        op: str | None,
+        location: str | None,
+        instruction: int | None,
+        cause: list[str] | None,
+    ) -> None:
         super().__init__(kind, message)
         self.op = op
         self.location = location
+        self.cause = cause
         self.instruction = instruction
 
 

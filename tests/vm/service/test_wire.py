@@ -295,6 +295,14 @@ def test_a_location_is_a_line_and_a_span(client: RawClient) -> None:
 # -- errors ------------------------------------------------------------------------------------------------------------
 
 
+def test_an_error_says_what_caused_it(client: RawClient) -> None:
+    square = [[2, 2], "float64"]
+    id_ = client.upload(np.zeros((2, 2)))
+    with pytest.raises(Failed) as caught:
+        client.fetch(client.call(client.signature("inv", square), id_))
+    assert caught.value.cause == ["LinAlgError", "ValueError", "Singular matrix"]
+
+
 def test_an_error_says_what_where_and_which(client: RawClient) -> None:
     client.batch([LOCATION, 7, "model.py:12 in step"])
     id_ = client.upload([1.0, 2.0])
