@@ -45,6 +45,12 @@ class TimelineFormat(StrEnum):
 
 Out = Annotated[Path | None, typer.Option("-o", "--output", help="Write here instead of to stdout.")]
 
+
+def add(parent: typer.Typer) -> None:
+    """Register the commands."""
+    parent.add_typer(app, name="trace")
+
+
 # With more nodes than this, a picture of all of them is unreadable.
 _CROWDED = 500
 _PROBLEMS_SHOWN = 50
