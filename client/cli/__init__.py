@@ -1,8 +1,9 @@
 """The command line: `tensord`.
 
-- `main`: all commands together; `terminal`, `figures`: readable tables and numbers
+- `main`: errors and exit codes; `application`: all commands together
+- `terminal`, `figures`: readable tables and numbers
 - `ask`: a session for one question; `source`: the trace that a command reads
-- `serve`, `keygen`, `doctor` (with `doctor_checks`, `doctor_gpu`), `top`, `ops`
+- `serve`, `keygen`, `doctor` (with `doctor_checks`, `doctor_gpu`), `top` (with `keyboard`), `ops`, `completion`
 - `admin`: status, sessions, tensors, devices
 - `trace`, with `record`, `show`, `stats`, `memory` and `dag`; `selection`: the options that select records; `output`:
   what a command writes

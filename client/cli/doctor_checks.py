@@ -7,7 +7,6 @@ import resource
 import sys
 from collections.abc import Callable, Iterator
 from enum import StrEnum
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NamedTuple
 
@@ -64,6 +63,8 @@ def check_python() -> Iterator[Finding]:
 
 def installed(name: str) -> str | None:
     """The version of a distribution, None if it is missing."""
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version(name)
     except PackageNotFoundError:

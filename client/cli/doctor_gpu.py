@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 from collections.abc import Iterator
 from contextlib import suppress
@@ -28,6 +27,8 @@ def nvidia_cards(root: Path = Path("/sys/bus/pci/devices")) -> int:
 
 def driver_version() -> tuple[int | None, str]:
     """The CUDA version that the driver supports (12080 is 12.8), or None and the reason."""
+    import ctypes
+
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError as error:

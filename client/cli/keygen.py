@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -20,18 +21,61 @@ def keygen(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="The directory for the keys.", show_default=False)],
     *,
     name: Annotated[str, typer.Option(help=f'Whose keys: "{SERVER}" for the daemon, else a client.')] = SERVER,
+    allow: Annotated[
+        Path | None,
+        typer.Option(
+            help="The daemon's allow list: append the client's key. Keys that exist are used.", metavar="FILE"
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs: JSON on stdout.")] = False,
 ) -> None:
-    """Make a pair of keys for tcp: NAME.key, which is public, and NAME.key_secret, which must stay secret."""
-    from ...interpreter.wire.keys import create, read_public
+    """Make a pair of keys for tcp: NAME.key, which is public, and NAME.key_secret, which must stay secret.
 
-    public, secret = create(directory.expanduser().absolute(), name)
+    Example: tensord keygen ~/keys --name alice --allow ~/keys/allowed_clients
+    """
+    from ...interpreter.wire.keys import create, paths, read_public
+
+    where = directory.expanduser().absolute()
+    listed = None if allow is None else allow.expanduser().absolute()
+    if listed is not None:
+        _check_list(listed, name)
+    public, secret = paths(where, name)
+    if listed is None or not public.exists():
+        create(where, name)
     key = read_public(public).decode()
+    added = listed is not None and _append(listed, key, name)
     if as_json:
-        typer.echo(json.dumps({"name": name, "public": str(public), "secret": str(secret), "key": key}))
+        told = {"name": name, "public": str(public), "secret": str(secret), "key": key}
+        about = {} if listed is None else {"allow": str(listed), "added": added}
+        typer.echo(json.dumps(told | about))
         return
-    typer.echo(f"public key: {public}\nsecret key: {secret} (mode 0600; never copy it)\n")
-    typer.echo(_for_server(public, secret) if name == SERVER else _for_client(name, key, secret))
+    typer.echo(f"public key: {public}\nsecret key: {secret} (mode 0600; never copy it)")
+    if listed is not None:
+        typer.echo(f"allow list: {listed}, {'which has the key now' if added else 'which had the key already'}")
+    typer.echo()
+    typer.echo(_for_server(public, secret) if name == SERVER else _for_client(name, key, secret, listed=bool(listed)))
+
+
+def _check_list(file: Path, name: str) -> None:
+    """MetadataError unless a client's key can be added to the allow list."""
+    from ...interpreter.errors import MetadataError
+
+    if name == SERVER:
+        raise MetadataError(f"--allow is for a client's key: give a --name other than {SERVER!r}")
+    if file.exists() and file.stat().st_mode & 0o022:
+        raise MetadataError(f"{file}: others may write it, so the daemon will not read it: run chmod 600 {file}")
+
+
+def _append(file: Path, key: str, name: str) -> bool:
+    """Append a line to the allow list, which is made with mode 0600; False if the key is there already."""
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "r+b") as found:
+        content = found.read()
+        if any(line.split(b" ", 1)[0] == key.encode() for line in content.splitlines()):
+            return False
+        begin = b"" if not content or content.endswith(b"\n") else b"\n"
+        found.write(begin + f"{key} {name}\n".encode())
+    return True
 
 
 def _for_server(public: Path, secret: Path) -> str:
@@ -43,8 +87,8 @@ def _for_server(public: Path, secret: Path) -> str:
     )
 
 
-def _for_client(name: str, key: str, secret: Path) -> str:
+def _for_client(name: str, key: str, secret: Path, *, listed: bool) -> str:
+    line = "" if listed else f"The daemon's allow list ([security] allow) needs this line:\n\n    {key} {name}\n\n"
     return (
-        f"The daemon's allow list ([security] allow) needs this line:\n\n    {key} {name}\n\n"
-        f"The client needs the daemon's {SERVER}.key in {secret.parent}, and:\n\n    export TENSORD_KEYS={secret}"
+        f"{line}The client needs the daemon's {SERVER}.key in {secret.parent}, and:\n\n    export TENSORD_KEYS={secret}"
     )

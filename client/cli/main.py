@@ -1,7 +1,8 @@
 """The command line: `tensord`.
 
 An error is one line on stderr that says what to do, or with --json an object with "error" on stdout; the exit code is
-1. A traceback appears only if TENSORD_DEBUG is set. Commands import their modules late, so that start-up is fast.
+1. A traceback appears only if TENSORD_DEBUG is set. The parser and the called command are imported late: start-up is to
+be fast.
 """
 
 from __future__ import annotations
@@ -11,35 +12,26 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated, NoReturn
+from typing import NoReturn
 
-import typer
-
+from ... import __version__
 from ...interpreter.errors import TensordError
-from . import admin, doctor, keygen, ops, serve, top, trace
-
-app = typer.Typer(
-    name="tensord",
-    help="One owner for the tensors and devices of a machine.",
-    add_completion=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-serve.add(app)
-admin.add(app)
-top.add(app)
-app.add_typer(trace.app, name="trace")
-ops.add(app)
-doctor.add(app)
-keygen.add(app)
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line; `arguments` default to those of the process. Always raises SystemExit."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given == ["--version"]:  # needs no parser
+        sys.stdout.write(f"tensord {__version__}\n")
+        sys.exit(0)
+    import typer
+
+    from .application import application
+
     try:
-        code = app(args=None if arguments is None else list(arguments), prog_name="tensord", standalone_mode=False)
+        code = application(given)(args=given, prog_name="tensord", standalone_mode=False)
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader, perhaps `head`, has closed the pipe. Python flushes stdout once more at exit.
@@ -50,31 +42,20 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except Exception as error:
         if os.environ.get("TENSORD_DEBUG"):
             raise
-        _tell(_explained(error), as_json="--json" in (sys.argv if arguments is None else arguments))
+        _tell(_explained(error), as_json="--json" in given)
         sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)
 
 
 def _tell(message: str, *, as_json: bool) -> None:
     """Print the error: on stderr, or with `as_json` as an object on stdout."""
+    import typer
+
     try:
         typer.echo(json.dumps({"error": message}) if as_json else f"tensord: {message}", err=not as_json)
         sys.stdout.flush()
     except OSError:  # stdout itself cannot be written
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-@app.callback(invoke_without_command=True)
-def _root(
-    context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
-) -> None:
-    if version:
-        from importlib.metadata import version as installed
-
-        typer.echo(f"tensord {installed('tensord')}")
-    elif context.invoked_subcommand is None:
-        typer.echo(context.get_help())
 
 
 def _explained(error: Exception) -> str:

@@ -49,11 +49,34 @@ def print_table(
             console.print(part)
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """The table as an object to be drawn with others; on a narrow terminal, its cells take several lines."""
+def fitting(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], spare: Sequence[str], long: str, width: int
+) -> tuple[list[str], list[list[str]], list[str]]:
+    """A table that fits the width, one line a row: its columns, its rows, and the columns left out, those of `spare`.
+
+    Empty columns are left out, too, and not named. Cells of the column `long` are cut.
+    """
+    cells = [tuple(map(plain_text, row)) for row in rows]
+    shown = [n for n in range(len(columns)) if any(row[n] for row in cells)]
+    dropped = []
+    for column in spare:
+        if _least_width(columns, cells, shown, (long,), _GAP) > width and any(columns[n] == column for n in shown):
+            shown = [n for n in shown if columns[n] != column]
+            dropped.append(column.rstrip(">"))
+    excess = _least_width(columns, cells, shown, (), _GAP) - width
+    texts = [row[columns.index(long)] for row in cells]
+    widest = max(text.cell_len for text in texts)
+    for text in texts if excess > 0 else ():
+        text.truncate(max(widest - excess, 1), overflow="ellipsis")
+    return [columns[n] for n in shown], [[row[n].plain for n in shown] for row in cells], dropped
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, fold: bool = True) -> Table:
+    """The table as an object to be drawn with others; on a narrow terminal its cells take several lines, or are cut."""
     cells = [tuple(map(plain_text, row)) for row in rows]
     shown = [n for n in range(len(columns)) if not cells or any(row[n] for row in cells)]
-    return _table([columns[n] for n in shown], [[row[n] for n in shown] for row in cells], columns, _GAP)
+    foldable = columns if fold else ()
+    return _table([columns[n] for n in shown], [[row[n] for n in shown] for row in cells], foldable, _GAP, fold=fold)
 
 
 def stdout_console() -> Console:
@@ -61,11 +84,14 @@ def stdout_console() -> Console:
     return Console(file=sys.stdout, width=None if sys.stdout.isatty() else _PIPED_WIDTH)
 
 
-def _table(columns: Sequence[str], rows: Iterable[Sequence[Text]], foldable: Collection[str], gap: int) -> Table:
+def _table(
+    columns: Sequence[str], rows: Iterable[Sequence[Text]], foldable: Collection[str], gap: int, *, fold: bool = True
+) -> Table:
     made = Table(box=box.SIMPLE, pad_edge=False, padding=(0, gap - 1, 0, 0))
     for column in columns:
         justify: Literal["left", "right"] = "right" if column.endswith(">") else "left"
-        made.add_column(column.rstrip(">"), justify=justify, overflow="fold", no_wrap=column not in foldable)
+        overflow: Literal["fold", "ellipsis"] = "fold" if fold else "ellipsis"
+        made.add_column(column.rstrip(">"), justify=justify, overflow=overflow, no_wrap=column not in foldable)
     for row in rows:
         made.add_row(*row)
     return made

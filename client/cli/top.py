@@ -6,7 +6,7 @@ Rates are differences between two looks, so the first screen appears after one i
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -18,8 +18,10 @@ from .figures import count, duration, plural, rate, size
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-_SESSIONS_SHOWN = 20
 _HUNG_SHOWN = 5
+_ENDS = ("q", "Q")
+_WIDE = 240  # columns, where nothing says how many there are
+_AROUND = 4  # lines of a table that are no rows: its head, a rule, and an empty line before and behind
 
 
 class Look(NamedTuple):
@@ -50,15 +52,17 @@ def top(
     once: Annotated[bool, typer.Option("--once", help="Print one screen and exit.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Watch the daemon work; Ctrl-C ends it.
+    """Watch the daemon work; q or Ctrl-C ends it.
 
     Shows devices, streams, hanging kernels, and sessions by messages per second. With --json, one line for each look.
 
     Example: tensord top --interval 0.5
     """
+    from .keyboard import keys_as_typed, sleep
+
     with connected(address) as session:
-        looks = _looks(session, interval)
         try:
+            looks = _looks(session, interval, sleep)
             if as_json:
                 for before, now in looks:
                     print_json(_plain(now, rates(before, now)))
@@ -67,15 +71,19 @@ def top(
             elif once:
                 _print_once(*next(looks))
             else:
-                _show(looks, interval)
+                with keys_as_typed() as wait:
+                    _show(_looks(session, interval, wait), interval)
         except KeyboardInterrupt:
             return
 
 
-def _looks(session: Any, interval: float) -> Iterator[tuple[Look, Look]]:
+def _looks(session: Any, interval: float, wait: Callable[[float], str]) -> Iterator[tuple[Look, Look]]:
+    """Pairs of looks; `wait` sleeps between two, and returns a key that was typed. They end with q."""
     before = _look(session)
     while True:
-        time.sleep(max(0.0, before.at + interval - time.monotonic()))
+        while (rest := before.at + interval - time.monotonic()) > 0:
+            if wait(rest) in _ENDS:
+                return
         now = _look(session)
         yield before, now
         before = now
@@ -119,7 +127,8 @@ def _busiest(sessions: Sequence[Mapping[str, Any]], found: Rates) -> list[Mappin
 def _print_once(before: Look, now: Look) -> None:
     from .terminal import stdout_console
 
-    stdout_console().print(screen(now, rates(before, now)))
+    console = stdout_console()
+    console.print(screen(now, rates(before, now), width=console.width))
 
 
 def _show(looks: Iterator[tuple[Look, Look]], interval: float) -> None:
@@ -128,19 +137,67 @@ def _show(looks: Iterator[tuple[Look, Look]], interval: float) -> None:
 
     with Live(Text("looking ..."), screen=True, auto_refresh=False) as live:
         for before, now in looks:
-            foot = Text(f"every {duration(interval)}; Ctrl-C ends it", style="dim")
-            live.update(screen(now, rates(before, now), foot), refresh=True)
+            foot = f"every {duration(interval)}; q ends it"
+            width, height = live.console.size
+            live.update(screen(now, rates(before, now), foot, width=width, height=height), refresh=True)
 
 
-def screen(now: Look, found: Rates, foot: RenderableType = "") -> RenderableType:
-    """The whole screen, one part below the other."""
+class Part(NamedTuple):
+    """A table of the screen: its rows, the most important first, the columns to leave out first, the one to cut."""
+
+    what: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    spare: Sequence[str]
+    long: str
+
+
+def screen(now: Look, found: Rates, foot: str = "", *, width: int = _WIDE, height: int | None = None) -> RenderableType:
+    """The whole screen, one part below the other. With a `height` the foot says what is left out for want of room."""
     from rich.console import Group
+    from rich.text import Text
 
-    from .terminal import plain_text
+    from .terminal import fitting, plain_text, table
 
-    lines = [plain_text(line) for line in _head(now, found)]
-    hung = [plain_text(line) for line in _hung(now)]
-    return Group(*lines, _devices(now, found), _streams(now), _sessions(now, found), *hung, foot)
+    parts = [_devices(now, found), _streams(now), _sessions(now, found)]
+    lines = [plain_text(line) for line in (*_head(now, found), *_hung(now))]
+    if height is not None:
+        for line in lines:
+            line.truncate(width, overflow="ellipsis")
+    room = None if height is None else height - len(lines) - 1
+    shares = _shares([len(part.rows) for part in parts], room)
+    left_out, tables = [], []
+    for part, share in zip(parts, shares, strict=True):
+        rows = part.rows[:share]
+        if len(rows) < len(part.rows):
+            left_out.append(plural(len(part.rows) - len(rows), part.what))
+        if rows:
+            columns, picked, dropped = fitting(part.columns, rows, part.spare, part.long, width)
+            left_out += dropped
+            tables.append(table(columns, picked, fold=height is None))
+    missing = f"left out: {', '.join(reversed(left_out))}" if left_out else ""
+    last = Text("; ".join(filter(None, (foot, missing))), style="dim")
+    if height is not None:
+        last.truncate(width, overflow="ellipsis")
+    return Group(*lines[:2], *tables, *lines[2:], last)
+
+
+def _shares(wanted: Sequence[int], room: int | None) -> list[int]:
+    """How many rows each table gets. Tables get rows in turn, the last one first, until the room is used up."""
+    if room is None:
+        return list(wanted)
+    shares = [0] * len(wanted)
+    order = range(len(wanted) - 1, -1, -1)
+    while any(share < most for share, most in zip(shares, wanted, strict=True)):
+        before = list(shares)
+        for n in order:
+            cost = 1 if shares[n] else 1 + _AROUND
+            if shares[n] < wanted[n] and cost <= room:
+                shares[n] += 1
+                room -= cost
+        if shares == before:
+            break
+    return shares
 
 
 def _head(now: Look, found: Rates) -> list[str]:
@@ -154,9 +211,7 @@ def _head(now: Look, found: Rates) -> list[str]:
     ]
 
 
-def _devices(now: Look, found: Rates) -> RenderableType:
-    from .terminal import table
-
+def _devices(now: Look, found: Rates) -> Part:
     rows = [
         (
             one["name"],
@@ -169,24 +224,21 @@ def _devices(now: Look, found: Rates) -> RenderableType:
         )
         for one in now.devices
     ]
-    return table(("device", "used>", "of>", "cached>", "moving>", "moved", "lost"), rows)
+    columns = ("device", "used>", "of>", "cached>", "moving>", "moved", "lost")
+    return Part("device", columns, rows, ("cached>", "moving>", "moved"), "moved")
 
 
-def _streams(now: Look) -> RenderableType:
-    from .terminal import table
-
+def _streams(now: Look) -> Part:
     rows = [
         (stream["name"], doing(stream))
         for one in now.devices
         for stream in one["streams"]
         if stream["running"] is not None or stream["queued"] or stream["backlog"]
     ]
-    return table(("stream", "does"), rows or [("none of them", "idle")])
+    return Part("stream", ("stream", "does"), rows or [("none of them", "idle")], (), "does")
 
 
-def _sessions(now: Look, found: Rates) -> RenderableType:
-    from .terminal import table
-
+def _sessions(now: Look, found: Rates) -> Part:
     rows = [
         (
             str(one["id"]),
@@ -199,9 +251,10 @@ def _sessions(now: Look, found: Rates) -> RenderableType:
             size(one["bytes"]),
             count(one["errors"]) if one["errors"] else "",
         )
-        for one in _busiest(now.sessions, found)[:_SESSIONS_SHOWN]
+        for one in _busiest(now.sessions, found)
     ]
-    return table(("session>", "name", "pid>", "messages>", "live>", "pending>", "tensors>", "bytes>", "errors>"), rows)
+    columns = ("session>", "name", "pid>", "messages>", "live>", "pending>", "tensors>", "bytes>", "errors>")
+    return Part("session", columns, rows, ("pid>", "live>", "pending>", "errors>", "tensors>"), "name")
 
 
 def _hung(now: Look) -> list[str]:

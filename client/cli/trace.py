@@ -34,6 +34,11 @@ class TimelineFormat(StrEnum):
     CHROME = "chrome"
 
 
+def add(parent: typer.Typer) -> None:
+    """Register the commands."""
+    parent.add_typer(app, name="trace")
+
+
 _PROBLEMS_SHOWN = 50
 
 

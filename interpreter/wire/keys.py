@@ -31,10 +31,8 @@ class Pair(NamedTuple):
 
 def create(directory: Path, name: str) -> tuple[Path, Path]:
     """Write a new pair and return the paths of the public and the secret file. MetadataError if one exists."""
-    if not _NAME.fullmatch(name):
-        raise MetadataError(f"{name!r} is no name for a key: letters, digits, '.', '_' and '-', 64 at most")
+    files = paths(directory, name)
     public, secret = zmq.curve_keypair()
-    files = directory / f"{name}{PUBLIC}", directory / f"{name}{SECRET}"
     for file in files:
         if file.exists():
             raise MetadataError(f"{file} exists, and keys are never overwritten: remove it, or choose another --name")
@@ -48,6 +46,13 @@ def create(directory: Path, name: str) -> tuple[Path, Path]:
         f'    secret-key = "{secret.decode()}"\n',
     )
     return files
+
+
+def paths(directory: Path, name: str) -> tuple[Path, Path]:
+    """The paths of the public and the secret file of a pair; MetadataError if the name is none."""
+    if not _NAME.fullmatch(name):
+        raise MetadataError(f"{name!r} is no name for a key: letters, digits, '.', '_' and '-', 64 at most")
+    return directory / f"{name}{PUBLIC}", directory / f"{name}{SECRET}"
 
 
 def _write(path: Path, mode: int, text: str) -> None:

@@ -17,6 +17,8 @@ from tensord.client.cli import keygen as cli_keygen
 from tensord.client.cli import serve as cli_serve
 from tensord.client.keys import curve_options
 from tensord.interpreter.errors import MetadataError
+from tensord.interpreter.wire.keys import read_public
+from tensord.vm.service.allowlist import AllowList
 from tensord.vm.service.config import Config, load
 from tensord.vm.service.errors import StartError
 
@@ -108,3 +110,34 @@ def test_keygen_for_programs(command, tmp_path):
     assert found["key"] in Path(found["secret"]).read_text()
     with pytest.raises(MetadataError, match="never overwritten"):
         command(f"keygen {tmp_path} --name bob --json")
+
+
+def test_keygen_appends_to_the_allow_list_and_to_no_list_twice(command, tmp_path):
+    file = tmp_path / "allowed"
+    for name in ("alice", "bob", "alice"):
+        text = command(f"keygen {tmp_path / 'keys'} --name {name} --allow {file}")
+    assert "had the key already" in text
+    assert "needs this line" not in text
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    allowed = AllowList(file)
+    assert list(allowed.names.values()) == ["alice", "bob"]
+    assert allowed.name_of(read_public(tmp_path / "keys" / "bob.key")) == "bob"
+
+
+def test_keygen_appends_behind_a_line_without_an_end(command, tmp_path):
+    file = tmp_path / "allowed"
+    file.write_text("# clients")
+    file.chmod(0o600)
+    found = json.loads(command(f"keygen {tmp_path} --name alice --allow {file} --json"))
+    assert (found["allow"], found["added"]) == (str(file), True)
+    assert file.read_text() == f"# clients\n{found['key']} alice\n"
+
+
+@pytest.mark.parametrize(("name", "mode", "told"), [("server", 0o600, "client's key"), ("alice", 0o666, "chmod 600")])
+def test_keygen_makes_no_key_that_it_may_not_allow(command, tmp_path, name, mode, told):
+    file = tmp_path / "allowed"
+    file.touch()
+    file.chmod(mode)
+    with pytest.raises(MetadataError, match=told):
+        command(f"keygen {tmp_path / 'keys'} --name {name} --allow {file}")
+    assert not (tmp_path / "keys").exists()
