@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tensord.client.array_api.namespace import public_names
+from tensord.client.array_api.namespace import EXTENSION_NAMES, public_names
 
 STUB = Path(__file__).parent.parent / "src/tensord/array_api.pyi"
 HEAD = '''"""The types of `tensord.array_api`, written by docs/make_stub.py."""
@@ -18,6 +18,7 @@ from .client.array_api.fft import Fft
 from .client.array_api.info import NamespaceInfo
 from .client.array_api.linalg import Linalg
 from .client.array_api.namespace import DefaultNamespace
+from .client.array_api.special import Special
 
 __array_api_version__: Final[str]
 
@@ -27,13 +28,14 @@ _xp: DefaultNamespace
 
 fft: Fft
 linalg: Linalg
+special: Special
 '''
 
 
 def stub() -> str:
     """The stub: each name has the type that the namespace gives it."""
     names = public_names()
-    typed = "".join(f"{name} = _xp.{name}\n" for name in names if name not in {"fft", "linalg"})
+    typed = "".join(f"{name} = _xp.{name}\n" for name in names if name not in EXTENSION_NAMES)
     return f"{HEAD}{typed}\n__all__ = [\n" + "".join(f'    "{name}",\n' for name in names) + "]\n"
 
 

@@ -3,7 +3,7 @@
 - `namespace`: the namespace itself; `functions`: what the families share; `info`: what the namespace can do
 - `constants`, `creation`, `data_types`, `elementwise`, `exchange`, `indexing`, `manipulation`, `searching`, `sets`,
   `sorting`, `statistical`, `utility`: the families
-- `linalg`, `fft`: the extensions
+- `linalg`, `fft`: the extensions; `special`: one that the standard has not yet
 - `beyond`: functions that the standard lacks
 - `hints`: what to write in place of NumPy's names
 """

@@ -28,6 +28,7 @@ from .manipulation import Manipulation
 from .searching import Searching
 from .sets import Sets
 from .sorting import Sorting
+from .special import Special
 from .statistical import Statistical
 from .utility import Utility
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 VERSION: Final = "2025.12"
 VERSIONS: Final = ("2021.12", "2022.12", "2023.12", "2024.12", VERSION)
+EXTENSION_NAMES: Final = ("fft", "linalg", "special")
 NAME: Final = f"{__name__.partition('.')[0]}.array_api"
 _opening: Final = ProcessLock()  # of the default session; re-entrant, since a signal handler may open it, too
 
@@ -59,7 +61,7 @@ class Main(
 
 
 class Namespace(ModuleType, Main):
-    """The standard's namespace on one session. `linalg` and `fft` are its extensions."""
+    """The standard's namespace on one session, with its extensions `linalg` and `fft`, and `special` beyond them."""
 
     __array_api_version__: Final = VERSION
     versions: Final = VERSIONS
@@ -69,6 +71,7 @@ class Namespace(ModuleType, Main):
         self._session = session
         self.linalg = Linalg(session)
         self.fft = Fft(session)
+        self.special = Special(session)
         vars(self)["__getattr__"] = absent  # a module asks it for what is missing; a method would slow down every name
 
     def __array_namespace_info__(self) -> NamespaceInfo:
@@ -150,6 +153,10 @@ class DefaultFft(Following, Fft):
     """`tensord.array_api.fft`."""
 
 
+class DefaultSpecial(Following, Special):
+    """`tensord.array_api.special`."""
+
+
 def absent(name: str) -> NoReturn:
     """Raise AttributeError for a name that no namespace has."""
     raise missing(f"module {NAME!r}", name, FUNCTIONS, Main)
@@ -157,7 +164,7 @@ def absent(name: str) -> NoReturn:
 
 def public_names() -> list[str]:
     """The functions, constants, dtypes and extensions."""
-    return sorted([*(name for name in dir(Main) if not name.startswith("_")), "linalg", "fft"])
+    return sorted([*(name for name in dir(Main) if not name.startswith("_")), *EXTENSION_NAMES])
 
 
 def become_default(name: str) -> None:
@@ -165,3 +172,4 @@ def become_default(name: str) -> None:
     module: Any = sys.modules[name]
     module.__class__ = DefaultNamespace
     module.linalg, module.fft = DefaultLinalg(module, "linalg"), DefaultFft(module, "fft")
+    module.special = DefaultSpecial(module, "special")

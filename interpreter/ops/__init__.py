@@ -16,7 +16,8 @@ How to add an op:
 
 The families:
 
-- `elementwise` (`corrections`: where NumPy departs from the standard; `normal_cdf`), `reductions`, `cumulative`
+- `elementwise` (`corrections`: where NumPy departs from the standard), `special` (`normal_cdf`)
+- `reductions`, `cumulative`
 - `quantiles`, `histograms`, `curves`: interpolation and convolution
 - `creation`, `random`
 - `views`, `rearranging`, `joining`, `indexing`, `dynamic`: shapes that data decide
@@ -50,6 +51,7 @@ from . import (
     sets,
     solving,
     sorting,
+    special,
     views,
 )
 
@@ -76,5 +78,6 @@ __all__ = [
     "sets",
     "solving",
     "sorting",
+    "special",
     "views",
 ]

@@ -55,7 +55,7 @@ def distribution_and_density(xp: ArrayModule, x: Array) -> tuple[Array, Array]:
     """Phi(x) and its derivative; x is float32 or float64. NaN stays NaN."""
     y = xp.minimum(xp.abs(x), FAR)
     bell = _bell(xp, y)
-    tail = _scaled_tail(xp, y) * bell
+    tail = scaled_tail(xp, y) * bell
     return xp.where(x < 0, tail, 1 - tail), bell * (1 / math.sqrt(2 * math.pi))
 
 
@@ -67,7 +67,7 @@ def _bell(xp: ArrayModule, y: Array) -> Array:
     return xp.exp(coarse * coarse * -0.5) * xp.exp(rest * -0.5)
 
 
-def _scaled_tail(xp: ArrayModule, y: Array) -> Array:
+def scaled_tail(xp: ArrayModule, y: Array) -> Array:
     """Phi(-y) * exp(y*y/2)."""
     z = y * math.sqrt(0.5)
     t = 1 - 2 * K / (z + K)

@@ -6,6 +6,7 @@ from .client.array_api.fft import Fft
 from .client.array_api.info import NamespaceInfo
 from .client.array_api.linalg import Linalg
 from .client.array_api.namespace import DefaultNamespace
+from .client.array_api.special import Special
 
 __array_api_version__: Final[str]
 
@@ -15,6 +16,7 @@ _xp: DefaultNamespace
 
 fft: Fft
 linalg: Linalg
+special: Special
 abs = _xp.abs
 acos = _xp.acos
 acosh = _xp.acosh
@@ -314,6 +316,7 @@ __all__ = [
     "sin",
     "sinh",
     "sort",
+    "special",
     "split",
     "sqrt",
     "square",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tensord.client.operators import BINARY, COMPARISONS
 
 from .test_against_numpy_beyond import BEYOND
+from .test_against_scipy_special import SPECIAL
 from .test_against_strict_creation import CREATION
 from .test_against_strict_data_types import DATA_TYPES
 from .test_against_strict_elementwise import ELEMENTWISE
@@ -14,8 +15,8 @@ from .test_against_strict_manipulation import MANIPULATION
 from .test_against_strict_reductions import REDUCTIONS
 from .test_operators import IN_PLACE, OPERATORS, UNARY
 
-TABLES = (BEYOND, CREATION, DATA_TYPES, ELEMENTWISE, FFT, LINALG, MANIPULATION, REDUCTIONS)
-EXTENSIONS = ("fft", "linalg")
+TABLES = (BEYOND, CREATION, DATA_TYPES, ELEMENTWISE, FFT, LINALG, MANIPULATION, REDUCTIONS, SPECIAL)
+EXTENSIONS = ("fft", "linalg", "special")
 
 
 def functions(namespace):

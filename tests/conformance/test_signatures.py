@@ -121,7 +121,7 @@ def test_functions_beyond_the_standard_take_what_numpys_take(name, session):
 
 def test_the_namespace_has_the_standards_names_and_those_beyond(session):
     xp = session.xp
-    expected = {*FUNCTIONS, *CONSTANTS, *DTYPES, *OURS, *BEYOND, "linalg", "fft"}
+    expected = {*FUNCTIONS, *CONSTANTS, *DTYPES, *OURS, *BEYOND, "linalg", "fft", "special"}
     assert set(xp.__all__) == expected
     assert {name for name in dir(xp) if not name.startswith("_")} == expected
     assert all(hasattr(xp, name) for name in dir(xp))
