@@ -127,6 +127,7 @@ class Instruction:
         "traits",
         "unclaimed",
         "unlaunched",
+        "used",
         "versions",
         "writes",
     )
@@ -174,6 +175,7 @@ class Instruction:
         self.on_retire: Callable[[Instruction], None] | None = None
         self.on_doom: Callable[[Instruction], None] | None = None
         self.bytes_moved = 0
+        self.used = 0  # bytes of its device's memory in use once its results had theirs
         self.event_sources: Sequence[Task] = ()
         self.event: Any = None
         self.admitted = 0

@@ -127,6 +127,7 @@ class Dispatcher:
                 self.failed(instruction, out_of_memory(instruction, self.holders(instruction.device)))
             return
         instruction.dispatched = self.now
+        instruction.used = instruction.device.backend.allocated
         instruction.move(Status.DISPATCHED)
         try:
             bind_arguments(instruction)

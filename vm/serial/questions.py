@@ -191,6 +191,8 @@ def _row(session: int, id_: int, tensor: SerialTensor, names: list[str]) -> dict
         "sharers": 1,
         "version": 0,
         "error": "" if value.array is not None else f"{type(value.first).__name__}: {value.first}",
+        "op": "",  # it keeps no record of what made a value
+        "location": "",
     }
 
 

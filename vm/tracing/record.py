@@ -75,7 +75,7 @@ class Record(NamedTuple):
     outputs: tuple[MetaRecord, ...] = ()
     attributes: str = ""  # "axis=0, keepdims=True": those that have not their defaults
     work: int = 0  # the scheduler's estimate, in element operations; 0 if unknown
-    used: int = 0  # bytes of its device's memory in use when it ended; 0 if unknown
+    used: int = 0  # bytes of its device's memory in use once its results had theirs; 0 if unknown
     held: str = ""  # "memory", "fairness" or both, if it was ready and had to wait for that
 
 

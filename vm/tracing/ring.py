@@ -47,7 +47,6 @@ class Ring:
 def flatten(i: Instruction, erased: int) -> tuple[Any, ...]:
     """The long form: Record's fields with operands and edges flat, the location still a number."""
     kinds, copies = operands_of(i)
-    own = i.stream is None or i.stream.device == i.device.name
     return (
         i.id,
         i.session.id,
@@ -68,9 +67,16 @@ def flatten(i: Instruction, erased: int) -> tuple[Any, ...]:
         i.location,
         "" if i.error is None else f"{type(i.error).__name__}: {i.error.message}",
         signature_of(i),
-        i.device.backend.allocated if own and erased else 0,
+        used_by(i),
         i.held,
     )
+
+
+def used_by(i: Instruction) -> int:
+    """The memory in use on the record's device; 0 if that is not the instruction's, as of a transfer to the host."""
+    if i.stream is not None and i.stream.device != i.device.name:
+        return 0
+    return i.device.backend.allocated if i.finished and i.plan is not None and i.plan.op.dynamic else i.used
 
 
 def stream_name(i: Instruction) -> str:

@@ -82,6 +82,22 @@ def test_memory_in_use_is_that_of_the_device_after_the_op(make_session, machine_
     assert y.shape == (1000,)
 
 
+def test_memory_in_use_counts_operands_that_die_with_the_op(make_session, machine_of):
+    session = make_session(devices=["cpu:0", "sim:0"])
+    device = machine_of(session).devices["sim:0"]
+    x = session.asarray(np.ones(1000, F32), device="sim:0")
+    session.sync()
+    device.hold("compute")
+    y = session.call("sort", [x])[0]  # not elementwise: it cannot take over the memory of x
+    session._outbox.flush()
+    del x
+    session._outbox.flush()
+    device.resume("compute")
+    session.sync()
+    assert last(session, "sort").used == 8000
+    assert device.allocated == 4000 == 4 * y.shape[0]
+
+
 def test_a_release_names_the_copies_whose_memory_it_frees(make_session):
     session = make_session(devices=["cpu:0"])
     x = session.asarray(np.ones(8, F32))

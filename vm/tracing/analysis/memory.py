@@ -1,10 +1,10 @@
 """Memory over time: which copies stood in each device's memory, made by what, for how long; the peak.
 
-A record says how much of its device's memory was in use when it ended, exactly. Who had it is worked out: a copy stands
-from the start of the instruction that wrote it first until the end of the last one that mentions it, its release
-included. A copy that had memory when the trace was taken stands to the end, and from the beginning if the trace does
-not show what wrote it. What these do not explain is counted as "other": a replica from its last use until it was
-dropped to make room, for example.
+A record says how much of its device's memory was in use once its results had theirs, exactly. Who had it is worked
+out: a copy stands from the time when the instruction that wrote it first got memory for it until the end of the last
+one that mentions it, its release included. A copy that had memory when the trace was taken stands to the end, and from
+the beginning if the trace does not show what wrote it. What these do not explain is counted as "other": a replica from
+its last use until it was dropped to make room, for example.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def device_memory(trace: Trace, device: str, stays: list[Stay]) -> DeviceMemory:
 
 def measured(trace: Trace, device: str) -> list[tuple[int, int]]:
     """The bytes in use, as records tell them."""
-    points = sorted((r.finished, r.used) for r in trace.records if r.device == device and r.used and r.finished)
+    points = sorted((got_memory(r), r.used) for r in trace.records if r.device == device and r.used and r.finished)
     if device in trace.memory.used and (points or trace.memory.used[device]):
         points.append((max(trace.until, points[-1][0] if points else 0), trace.memory.used[device]))
     return points
@@ -153,4 +153,12 @@ def made(record: Record) -> Iterator[Stay]:
     for copy, meta in zip(written, record.outputs, strict=False):
         if nbytes(meta):
             where = (record.op or record.opcode, record.session, record.location)
-            yield Stay(copy, device, nbytes(meta), record.started, record.finished, *where)
+            yield Stay(copy, device, nbytes(meta), got_memory(record), record.finished, *where)
+
+
+def got_memory(record: Record) -> int:
+    """When the results got their memory: at dispatch to a stream, on the driving thread right before the kernel, and
+    after the kernel where data decide their size."""
+    if any(kind == Kind.MUT2 for _, kind, _ in record.operands):
+        return record.finished
+    return record.started if record.stream.endswith("/control") else record.dispatched

@@ -48,7 +48,7 @@ def test_a_copy_stands_from_its_first_write_to_its_last_mention(trace):
 
 def test_the_peak_names_who_stood_in_it_the_largest_first(trace):
     (cpu,) = memory(trace)
-    assert (cpu.device, cpu.peak, cpu.at, cpu.other) == ("cpu:0", 3072, 40, 0)
+    assert (cpu.device, cpu.peak, cpu.at, cpu.other) == ("cpu:0", 3072, 30, 0)
     assert [stay.copy for stay in cpu.standing] == [1, 2, 3]
     assert [(one.key, one.nbytes) for one in cpu.holders(HOLDERS["op"])] == [
         ("add", 1024),

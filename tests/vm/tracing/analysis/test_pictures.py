@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ NASTY = '</script><img src=x onerror="alert(1)">@DATA@ &amp; \x00'
 
 def chain(length: int, *, weights: int = 1) -> Trace:
     """Uploads of weights, then a chain of which each step reads the one before and the weights."""
-    done = {"status": "DONE", "stream": "compute"}
+    done: dict[str, Any] = {"status": "DONE", "stream": "compute"}
     uploads = [record(n, (n, "mut"), ticks=(2 * n, 2 * n + 1), **done) for n in range(1, weights + 1)]
     reads = [(n, "const") for n in range(1, weights + 1)]
     steps = []
@@ -106,7 +107,7 @@ class TestPage:
         assert not re.search(r"""(src|href)\s*=|@import|url\((?!#)|fetch\(|https?://""", page)
 
     def test_no_text_of_a_user_is_obeyed(self):
-        fields = {"op": NASTY, "location": NASTY, "device": NASTY, "error": NASTY}
+        fields: dict[str, Any] = {"op": NASTY, "location": NASTY, "device": NASTY, "error": NASTY}
         page = to_html(unfolded(Trace([record(1, (1, "mut"), **fields), record(2, (1, "const"), **fields)]).graph()))
         assert page.count("<script") == page.count("</script>") == 2
         assert "<img" not in page

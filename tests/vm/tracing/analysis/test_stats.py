@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tensord.interpreter.errors import ProtocolError
@@ -24,7 +26,7 @@ def ran(number, begin, end, **fields):
     return record(number, ticks=(2 * number, 2 * number + 1), **(stamps | fields))
 
 
-MATMUL = {"op": "matmul", "inputs": (meta(128, 64), meta(64, 256)), "outputs": (meta(128, 256),)}
+MATMUL: dict[str, Any] = {"op": "matmul", "inputs": (meta(128, 64), meta(64, 256)), "outputs": (meta(128, 256),)}
 
 
 class TestVolume:

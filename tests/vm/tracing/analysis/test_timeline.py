@@ -171,7 +171,7 @@ class TestFormat:
         found = self.whole(random_trace(seed))["traceEvents"]
         named = {(event["pid"], event["tid"]) for event in found if event["name"] == "thread_name"}
         assert {(event["pid"], event["tid"]) for event in of("X", found) + of("i", found)} <= named
-        slices = {}
+        slices: dict[tuple[int, int], list[tuple[float, float]]] = {}
         for event in of("X", found):
             slices.setdefault((event["pid"], event["tid"]), []).append((event["ts"], event["ts"] + event["dur"]))
         for event in of("s", found) + of("f", found):  # an arrow belongs to the slice around its end
@@ -194,7 +194,7 @@ class TestFormat:
 
 class TestSpans:
     def test_a_span_reaches_over_all_that_was_issued_in_it(self):
-        inside = {"span": ("epoch 1", "step 2")}
+        inside: dict[str, Any] = {"span": ("epoch 1", "step 2")}
         records = [
             record(1, ticks=(1, 2), received=1_000, started=2_000, finished=3_000, span=("epoch 1",)),
             record(2, ticks=(3, 4), received=4_000, started=5_000, finished=9_000, **inside),
