@@ -45,7 +45,8 @@ class Effects:
         known = self._known(chain)
         with self._outbox.lock:
             location = self._outbox.locations.number(user_frame(2))
-            request, reply = self._outbox.transport.request()
+            request, answered = self._outbox.transport.request()
+            reply: Reply = answered
             self._outbox.messages.append(encode_message(Effect(ids, known, callback, request, location, tolerant=True)))
         self._outbox.appended()
         return reply

@@ -197,7 +197,10 @@ class Accesses:
         self.scheduler.admit(instruction)
 
     def sync(self, session: VmSession, message: Sync) -> None:
-        """Barrier over all earlier messages of the session. It does not raise, and delays no later instruction."""
+        """Barrier over all earlier messages of the session. It does not raise, and delays no later instruction.
+
+        Answers with the number of failures that no sync before has counted.
+        """
         request, location = message
         device = next(iter(self.scheduler.devices.values()))
         instruction = self.scheduler.new_instruction(session, Opcode.BARRIER, "sync", device, location)
@@ -207,7 +210,8 @@ class Accesses:
         def answer(done: Instruction) -> None:
             if session.barrier is done:
                 session.barrier = None
-            session.reply(request, None, None)
+            failed, session.synced = session.errors - session.synced, session.errors
+            session.reply(request, failed, None)
 
         instruction.on_retire = answer
         self.scheduler.admit_barrier(session, instruction)
@@ -292,6 +296,8 @@ class Accesses:
             count_read(done)
             found[n] = done.results if done.error is None else done.error
             done.results = None
+            if done.error is not None:
+                done.error.heard = True
 
         instruction.on_retire = instruction.on_doom = keep
         self.scheduler.admit(instruction)

@@ -52,7 +52,7 @@ class Cancellation:
         session.generation += 1
         session.cancelled = CancelledError(why)
         for instruction in list(session.live.values()):
-            if instruction.on_control and instruction.kernel is not None and instruction.error is None:
+            if instruction.on_control and instruction.kernel is not None and instruction.traits.cancellable:
                 instruction.revoked = cancellation_of(instruction, why)
                 instruction.claim()
 

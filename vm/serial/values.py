@@ -92,6 +92,7 @@ class SerialSession:
         self.generation = 0
         self.cancelled: TensordError | None = None
         self.errors = 0
+        self.synced = 0  # as many of them were known to the latest sync
 
     def answer(self, request: int, value: Value) -> None:
         """Reply with the value, or with the first of its errors."""
