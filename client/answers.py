@@ -68,6 +68,6 @@ class Answers:
         reply = self._outbox.ask(lambda request, _: Query("names", (0,), request), located=False)
         self._outbox.await_reply(reply, timeout)
 
-    def sync(self, timeout: float | None) -> None:
-        """Wait until everything issued before has ended, with or without an error."""
-        self._outbox.await_reply(self._outbox.ask(Sync), timeout)
+    def sync(self, timeout: float | None) -> int:
+        """Wait until everything issued before has ended; how many instructions have failed since the last sync."""
+        return int(self._outbox.await_reply(self._outbox.ask(Sync), timeout))

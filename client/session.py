@@ -131,9 +131,13 @@ class Session:
         """The machine's answer to a question about itself, for the command line, `stats` and `trace`."""
         return self._answers.query(what, *arguments)
 
-    def sync(self, timeout: float | None = None) -> None:
-        """Wait until everything issued before has ended. Does not raise the errors of failed instructions."""
-        self._answers.sync(timeout)
+    def sync(self, timeout: float | None = None) -> int:
+        """Wait until everything issued before has ended. Does not raise the errors of failed instructions.
+
+        Returns how many instructions of the session have failed since the last `sync`; cancelled ones do not count.
+        `stats()["recent_errors"]` has the newest errors.
+        """
+        return self._answers.sync(timeout)
 
     # -- side effects ----------------------------------------------------------------------------------------------
 

@@ -20,6 +20,8 @@ class TensordError(Exception):
     `instruction` the id of the instruction; each is None where there is none.
     """
 
+    heard = False  # has it gone to a client?
+
     def __init__(
         self,
         message: str,

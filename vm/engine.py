@@ -12,6 +12,7 @@ admission or placement left with it tells whoever asked.
     handle_pending      a bounded window of received messages: admit
     dispatch_ready      reserve memory, bind operands, hand to streams
     flush               one batch per stream
+    release_some        a piece of what ended sessions held
 
 Every method is called by one thread at a time: the one that drives the virtual machine. Streams report to `finished`,
 a deque, from their own threads.
@@ -80,6 +81,7 @@ class Engine:
         self.finished = self.scheduler.finished
         self.live = self.scheduler.live
         self._ready, self._doomed = self.scheduler.dispatcher.ready, self.scheduler.dispatcher.doomed
+        self._leaving = self.directory.leaving
         self._opened = 0
         self.fault: Exception | None = None
 
@@ -103,7 +105,7 @@ class Engine:
 
     def schedule(self) -> bool:
         """One pass; False if there was nothing to do."""
-        if not (self.finished or self.pending or self._ready or self._doomed):
+        if not (self.finished or self.pending or self._ready or self._doomed or self._leaving):
             return False
         try:
             self._pass()
@@ -126,6 +128,8 @@ class Engine:
             dispatcher.dispatch_ready()
         if dispatcher.batches:
             dispatcher.flush()
+        if self._leaving:
+            self.admission.cancellation.release_some()
 
     def handle_pending(self) -> None:
         """Admit a window of messages."""

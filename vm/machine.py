@@ -108,7 +108,7 @@ class VirtualMachine(Runtime):
         if self.fault is not None:
             return
         with self.inside():
-            self.places.ended(session)
+            self.departed(session)
             self.engine.close(session)
         self.drive()
 
@@ -252,9 +252,11 @@ class VirtualMachine(Runtime):
         return any(found)
 
     def is_in_use(self) -> bool:
-        """Is there a kernel that may hang, or a handle that may be dropped? Neither wakes a thread."""
+        """Is there a kernel that may hang, a handle that may be dropped, a failure to log? These wake no thread."""
         engine = self.engine
-        return bool(engine.live) or any(session.tensors for session in list(engine.directory.sessions.values()))
+        return bool(engine.live or self.failures.waiting) or any(
+            session.tensors for session in list(engine.directory.sessions.values())
+        )
 
     def watch(self) -> bool:
         """Log kernels that hang, and drive, since a thread may wait for that report."""

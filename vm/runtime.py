@@ -14,6 +14,7 @@ from ..interpreter.errors import TensordError
 from ..streams.catalogue import close_devices, open_devices
 from ..streams.stream import Sink
 from .engine import INLINE_WORK, Engine
+from .failures import Failures
 from .log import log
 from .model.device_state import DeviceState
 from .model.session import VmSession
@@ -46,6 +47,7 @@ class Runtime:
         self.watch_period = min(HANG_CHECK, hang_after / 3)
         self.hung: dict[int, dict[str, object]] = {}
         self.recent_errors: list[TensordError] = []
+        self.failures = Failures(time.monotonic)
         self.devices = open_devices(devices, sink)
         self.engine = Engine(
             self.devices,
@@ -77,14 +79,21 @@ class Runtime:
         return self.hung.values()
 
     def report(self, session: VmSession, error: TensordError) -> None:
-        """Log an error once, at its origin."""
+        """Keep the newest errors, each once, at its origin; log those that nobody waits for."""
         self.recent_errors = [*self.recent_errors[1 - ERRORS_KEPT :], error]
-        log.debug(
-            "instruction failed", session=session.id, error=str(error), op=error.op, instruction=error.instruction
-        )
+        self.failures.add(session.id, error)
+
+    def departed(self, session: VmSession) -> None:
+        """A session is about to end: keep what traces need of it, and log its failures of which nobody has heard."""
+        self.places.ended(session)
+        self.failures.end(session.id)
 
     def watch(self) -> bool:
-        """Log kernels that have been running for suspiciously long, once each. Returns whether the set has changed."""
+        """Log failures that nobody waits for, and kernels that have been running for suspiciously long, once each.
+
+        Returns whether the set of those kernels has changed.
+        """
+        self.failures.look()
         now = time.perf_counter_ns()
         hung = {}
         for device in self.devices.values():
@@ -100,6 +109,7 @@ class Runtime:
 
     def close(self, timeout: float) -> bool:
         """Close the devices; False if a kernel did not end in time."""
+        self.failures.close()
         ended = close_devices(self.devices, timeout)
         if not ended:
             log.warning("closed with a kernel that does not end; its thread is given up", hung=list(self.hung.values()))

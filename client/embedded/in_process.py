@@ -39,6 +39,8 @@ class InProcessTransport:
     def _answer(self, request: int, value: object, error: TensordError | None) -> None:
         reply = self._replies.pop(request, None)
         if reply is not None:
+            if error is not None:
+                error.heard = True
             reply.set(value, error)
 
     def _lose_replies(self, error: TensordError) -> None:

@@ -209,7 +209,7 @@ class TestCoversSession:
         }
         assert 9 not in client.answers
         bare.drain()
-        assert client.answers[9] == (None, None)
+        assert client.answers[9] == (0, None)
 
 
 class TestOnControl:

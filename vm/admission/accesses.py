@@ -211,7 +211,10 @@ class Accesses:
         return self.readable(tensor).copy
 
     def sync(self, session: VmSession, message: Sync) -> None:
-        """Barrier over all earlier messages of the session. It does not raise, and delays no later instruction."""
+        """Barrier over all earlier messages of the session. It does not raise, and delays no later instruction.
+
+        Answers with the number of failures that no sync before has counted.
+        """
         request, location = message
         moving = self.residency.begin_moves(session)  # transfers belong to no session, but the session asked for these
         device = next(iter(self.scheduler.devices.values()))
@@ -221,7 +224,8 @@ class Accesses:
         def answer(done: Instruction) -> None:
             if session.barrier is done:
                 session.barrier = None
-            session.reply(request, None, None)
+            failed, session.synced = session.errors - session.synced, session.errors
+            session.reply(request, failed, None)
 
         instruction.on_retire = answer
         self.scheduler.admit_barrier(session, instruction)
@@ -310,6 +314,8 @@ class Accesses:
             count_read(done)
             found[n] = done.results if done.error is None else done.error
             done.results = None
+            if done.error is not None:
+                done.error.heard = True
 
         instruction.on_retire = instruction.on_doom = keep
         self.scheduler.admit(instruction)

@@ -28,6 +28,7 @@ from ..scheduler.scheduler import Scheduler
 from .names import Names
 
 CANCELLED = "the session was cancelled"
+PIECE = 256  # handles of an ended session that are released at once
 
 
 class Cancellation:
@@ -52,7 +53,7 @@ class Cancellation:
         session.generation += 1
         session.cancelled = CancelledError(why)
         for instruction in list(session.live.values()):
-            if instruction.on_control and instruction.kernel is not None and instruction.error is None:
+            if instruction.on_control and instruction.kernel is not None and instruction.traits.cancellable:
                 instruction.revoked = cancellation_of(instruction, why)
                 instruction.claim()
 
@@ -78,12 +79,15 @@ class Cancellation:
             session.chains[id_] = self.residency.new_copy(chain.device, 0, 1)
 
     def close(self, session: VmSession) -> None:
-        """End a session: cancel, release every handle. Tensors that names or other sessions hold stay."""
+        """End a session: cancel, release every handle. Tensors that names or other sessions hold stay.
+
+        A release takes some 5 us, so a large session would keep the others waiting. `release_some` goes on.
+        """
         self.cancel(session, "the session was closed")
         self.residency.abandon_exports(session)
         tensors, session.tensors = session.tensors, {}
-        for tensor in tensors.values():
-            self.names.release(session, tensor)
+        self.directory.leaving.append((session, list(tensors.values())[::-1]))
+        self.release_some()
         session.chains.clear()
         session.refused_chains.clear()
         session.moves.clear()
@@ -91,6 +95,15 @@ class Cancellation:
         session.closed = True
         for device in self.scheduler.devices.values():
             device.users.pop(session, None)
+
+    def release_some(self) -> None:
+        """Release a piece of the handles that ended sessions had."""
+        leaving = self.directory.leaving
+        session, tensors = leaving[0]
+        for _ in range(min(PIECE, len(tensors))):
+            self.names.release(session, tensors.pop())
+        if not tensors:
+            leaving.popleft()
 
     def _needed_by_others(self, session: VmSession) -> set[int]:
         """Ids of other sessions' instructions, those whose results names or other sessions hold, and all sources.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 
 from .account import Account
@@ -10,19 +11,24 @@ from .tensor import Storage, Tensor
 
 
 class Directory:
-    """Sessions and names. `publishers`: the account that each name counts against, that of its latest publisher."""
+    """Sessions and names. `publishers`: the account that each name counts against, that of its latest publisher.
+
+    `leaving`: ended sessions, each with the tensors that are still to be released, the oldest last.
+    """
 
     def __init__(self) -> None:
         self.sessions: dict[int, VmSession] = {}
         self.names: dict[str, Tensor] = {}
         self.publishers: dict[str, Account] = {}
+        self.leaving: deque[tuple[VmSession, list[Tensor]]] = deque()
 
-    def tensors(self, but: VmSession | None = None) -> list[Tensor]:
-        """Every tensor that a name or a handle holds, some of them more than once; without the handles of `but`."""
+    def tensors(self) -> list[Tensor]:
+        """Every tensor that a name or a handle holds, some of them more than once."""
         found = list(self.names.values())
         for session in self.sessions.values():
-            if session is not but:
-                found.extend(session.tensors.values())
+            found.extend(session.tensors.values())
+        for _, tensors in self.leaving:
+            found.extend(tensors)
         return found
 
     def storages(self) -> Iterable[Storage]:

@@ -56,6 +56,7 @@ class VmSession:
         "shares",
         "spans",
         "strict",
+        "synced",
         "tensors",
     )
 
@@ -84,6 +85,7 @@ class VmSession:
         self.queues: dict[Stream, SessionQueue] = {}
         self.cancelled: TensordError | None = None
         self.errors = 0
+        self.synced = 0  # as many of them were known to the latest sync
         self.payload = 0  # bytes of uploads not yet consumed
         self.answering = 0  # bytes of answers in preparation
 

@@ -257,7 +257,9 @@ def nothing_is_forgotten(census: Census) -> Iterator[str]:
 
 def sessions_of(census: Census) -> set[VmSession]:
     """The sessions of what lives: of clients, of those that have ended, and nobody's."""
-    return {*(one.author for one in census.live), *census.engine.directory.sessions.values()}
+    directory = census.engine.directory
+    leaving = (session for session, _ in directory.leaving)
+    return {*(one.author for one in census.live), *directory.sessions.values(), *leaving}
 
 
 def streams_are_counted(census: Census) -> Iterator[str]:

@@ -384,8 +384,9 @@ class SerialEngine:
         session.answer(request, Value(None if failed else [summary(tensor) for tensor in tensors], errors))
 
     def sync(self, session: SerialSession, message: Sync) -> None:
-        """Answer at once: all earlier messages have been executed."""
-        session.reply(message.request, None, None)
+        """Answer at once: all earlier messages have been executed. The answer counts failures since the last sync."""
+        failed, session.synced = session.errors - session.synced, session.errors
+        session.reply(message.request, failed, None)
 
     # -- side effects ----------------------------------------------------------------------------------------------
 

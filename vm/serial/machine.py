@@ -14,6 +14,7 @@ after it has released the lock.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from ...interpreter.schema.opdef import lacking
 from ...interpreter.wire.messages import Message, Query
 from ...streams.blas import BLAS
 from ...streams.catalogue import check_devices
+from ..failures import Failures
 from ..model.session import ReplySink
 from .engine import SerialEngine
 from .questions import ERRORS_KEPT, About, answer
@@ -48,6 +50,7 @@ class SerialMachine:
         engine.report = self.report
         engine.handlers[Query] = self.query
         self.recent_errors: deque[TensordError] = deque(maxlen=ERRORS_KEPT)
+        self.failures = Failures(time.monotonic)
         self.about = About(options, lambda: list(self.recent_errors))
         self.lock = ShieldedLock()
         self.cancellations: deque[SerialSession] = deque()
@@ -68,6 +71,7 @@ class SerialMachine:
     def detach(self, session: SerialSession) -> None:
         """End a session: its tensors are released."""
         with self.inside():
+            self.failures.end(session.id)
             self.engine.close(session)
 
     def submit(self, session: SerialSession, messages: Sequence[Message]) -> None:
@@ -115,9 +119,11 @@ class SerialMachine:
 
     # -- looking inside --------------------------------------------------------------------------------------------
 
-    def report(self, _session: SerialSession, error: TensordError) -> None:
-        """Keep the newest errors."""
+    def report(self, session: SerialSession, error: TensordError) -> None:
+        """Keep the newest errors; log those that nobody waits for."""
         self.recent_errors.append(error)
+        self.failures.add(session.id, error)
+        self.failures.look()
 
     def query(self, session: SerialSession, message: Query) -> None:
         """Answer a session's question about the machine."""
@@ -138,6 +144,7 @@ class SerialMachine:
         for session in list(self.engine.sessions.values()):
             self.detach(session)
         self.closed = True
+        self.failures.close()
         for threads in self._asked_blas:
             BLAS.drop(threads)
         SHIELD.remove()

@@ -103,6 +103,7 @@ class SerialSession:
         self.generation = 0
         self.cancelled: TensordError | None = None
         self.errors = 0
+        self.synced = 0  # as many of them were known to the latest sync
 
     def where(self, location: int) -> str | None:
         """The user's line behind a location number; None for one that was never sent."""

@@ -119,7 +119,7 @@ class Service:
             lease=config.lease,
             about={"version": version("tensord"), "pid": os.getpid()},
         )
-        registry.departed = self.runtime.places.ended
+        registry.departed = self.runtime.departed
         self.cuts: deque[tuple[float, Listener, int, int]] = deque()
         self.front = Front(self.runtime.engine, registry, self.end_connection)
         self.loop = Loop(self.runtime.engine, self.front, self.listeners)

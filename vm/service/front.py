@@ -274,10 +274,13 @@ class Front:
         def reply(request: int, value: Any, error: TensordError | None) -> None:
             if not request or peer.state is State.CLOSED:
                 return
-            if error is None and hasattr(value, "__next__"):
+            if error is not None:
+                error.heard = True
+                peer.answers.append(Answer(request, None, error))
+            elif hasattr(value, "__next__"):
                 peer.parts.append((request, value))
             else:
-                peer.answers.append(Answer(request, value, error))
+                peer.answers.append(Answer(request, value, None))
             self.dirty[peer] = None
 
         return reply

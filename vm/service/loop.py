@@ -133,7 +133,7 @@ class Loop:
         engine, front = self.engine, self.front
         self.run_timers()
         front.feed()
-        while engine.schedule():
+        while engine.schedule() and not engine.directory.leaving:  # which takes one piece per turn
             pass
         if engine.scheduler.dispatcher.batches:
             engine.scheduler.dispatcher.flush()
@@ -145,7 +145,7 @@ class Loop:
     def poll(self) -> list[tuple[Any, int]]:
         """The readable sockets. Without other work, sleep until a socket is readable or a timer is due."""
         front = self.front
-        if front.fresh or front.busy or front.dirty:
+        if front.fresh or front.busy or front.dirty or self.engine.directory.leaving:
             return self.poller.poll(0)
         self.asleep = True
         try:

@@ -8,6 +8,7 @@ import pytest
 
 from tensord.interpreter.errors import CancelledError
 from tensord.interpreter.wire.messages import Chain, Effect, Lookup, Publish, Unpublish, Wait
+from tensord.vm.admission.cancellation import PIECE
 from tensord.vm.reporting.invariants import violations
 
 from ..bare_engine import Bare, Client
@@ -131,3 +132,24 @@ def test_a_callback_begins_a_cancellation_and_no_effect_behind_it_runs(bare: Bar
     assert client.answers[90][1].location == "user.py:1"
     assert not bare.errors
     assert not client.session.live
+
+
+def test_what_a_large_session_held_is_released_in_pieces(bare: Bare) -> None:
+    """Each in a pass of its own, so that a daemon can serve others in between. Everything adds up meanwhile."""
+    client, other = bare.client(), bare.client()
+    for n in range(PIECE * 3 + 10):
+        client.upload([n])
+    shared = client.ids
+    share(client, other, shared, "a handle")
+    bare.drain()
+    bare.engine.close(client.session)
+    left = []
+    while bare.engine.directory.leaving:
+        left.append(len(bare.engine.directory.leaving[0][1]))
+        assert not violations(bare.engine)
+        assert bare.engine.schedule()
+    assert left == [PIECE * 2 + 10, PIECE + 10, 10]
+    assert other.fetch(other.ids) == [PIECE * 3 + 9.0]
+    bare.engine.close(other.session)
+    bare.drain()
+    assert bare.device.allocated == 0
