@@ -136,12 +136,12 @@ class Tensor(Operators):
         return self.numpy().tolist()
 
     def wait(self, timeout: float | None = None) -> Self:
-        """Wait until its value is there; raises its error, or TimeoutError."""
+        """Wait until its value is there, after `to_device` on that device; raises its error, or TimeoutError."""
         self._learn(self._session._answers.await_ready(self._own(), timeout))
         return self
 
     def is_ready(self) -> bool:
-        """Is its value there, or its error? Never waits."""
+        """Is its value there, after `to_device` on that device, or its error? Never waits."""
         return self._poll().done
 
     @property
@@ -196,7 +196,8 @@ class Tensor(Operators):
     def to_device(self, device: str, /, *, stream: None = None) -> Tensor:
         """A tensor with this value and another home. The bytes move once, and only if no copy is there.
 
-        Streams are the machine's own, so `stream` is None.
+        They begin to when an op needs them there, or when the session next asks for anything; what was released by then
+        does not move. Streams are the machine's own, so `stream` is None.
         """
         if stream is not None:
             raise located(MetadataError("to_device: the machine's streams are its own; leave it out"))

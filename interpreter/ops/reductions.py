@@ -144,8 +144,11 @@ def _variance(xp: ArrayModule, x: Array, attributes: Attributes) -> Array:
     count = float(_reduced_count(x.shape, normal_axes(axis, x.ndim)))
     mean = xp.sum(x, axis=axis, dtype=_accumulator(x.dtype), keepdims=True)
     delta = xp.subtract(x, xp.divide(mean, count))
-    squares = (delta * delta.conj()).real if delta.dtype.kind == "c" else xp.square(delta)
-    total = xp.sum(squares, axis=axis, keepdims=attributes["keepdims"])
+    if delta.dtype.kind == "c":
+        delta = (delta * delta.conj()).real
+    else:
+        delta *= delta  # in its place: it may be eight times as large as the operand already
+    total = xp.sum(delta, axis=axis, keepdims=attributes["keepdims"])
     freedom = count - attributes["correction"]
     return xp.divide(total, freedom if freedom > 0 else math.nan)
 

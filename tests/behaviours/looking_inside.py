@@ -69,7 +69,7 @@ def records(session: Session, op: str = "", opcode: str = "") -> list[Record]:
 def moves(session: Session) -> list[Record]:
     """Records of the Transfers, without those that only brought a value to its reader's host."""
     found = records(session)
-    needed = {o.copy for r in found if r.op not in {"fetch", "wait"} for o in r.operands if o.kind == "const"}
+    needed = {o.copy for r in found if r.op != "fetch" for o in r.operands if o.kind == "const"}
     made = [(r, {o.copy for o in r.operands if o.kind != "const"}) for r in found if r.opcode == "Transfer"]
     return [record for record, copies in made if needed & copies]
 

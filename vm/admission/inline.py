@@ -33,9 +33,9 @@ from ...interpreter.types.meta import Meta
 from ...interpreter.wire.messages import Upload
 from ...streams.device import Buffer
 from ..memory.binding import bind
-from ..memory.forwarding import dies_with_call, is_free_for
+from ..memory.forwarding import is_free_for
 from ..memory.ledger import has_spare
-from ..memory.overwriting import may_overwrite
+from ..memory.overwriting import owns_memory
 from ..memory.release import release
 from ..memory.replicas import touch
 from ..model.account import charge, credit
@@ -149,7 +149,8 @@ class Inline:
             copy = storage.copies[device]
             buffer = copy.buffer
             if (
-                not dies_with_call(tensor)
+                tensor.holders != 1  # `dies_with_call`, without its call
+                or not owns_memory(tensor)
                 or buffer is None
                 or not is_free_for(copy, meta.nbytes, copy.uses)
                 or copy.readers
@@ -355,7 +356,9 @@ def bind_target(plan: Plan, session: VmSession, output: int, arguments: list[Any
         return False
     storage = tensor.storage
     copy = storage.copies.get(device)
-    if copy is None or not may_overwrite(tensor, copy) or len(storage.copies) != 1 or storage.views:
+    if copy is None or len(storage.copies) != 1 or storage.views:
+        return False
+    if storage.sharers != 1 or tensor.strides is not None or copy.exposed:  # `may_overwrite`, without its call
         return False
     buffer = copy.buffer
     if copy.uses or copy.readers or copy.poison is not None or buffer is None:
