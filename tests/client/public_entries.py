@@ -170,7 +170,18 @@ OPERATED = {
     "mT": ("attrgetter('mT')", "x"),
 }
 ELSEWHERE = {  # tested in other places, or without anything to say
-    *("__init__", "__del__", "__await__", "__reduce__", "__hash__", "__repr__", "__len__", "__array__", "__enter__"),
+    *(
+        "__init__",
+        "__del__",
+        "__await__",
+        "__reduce__",
+        "__hash__",
+        "__repr__",
+        "__str__",
+        "__len__",
+        "__array__",
+        "__enter__",
+    ),
     *("__exit__", "__array_namespace__", "__dlpack_device__", "__array_function__", "close", "__init_subclass__"),
     *("__doc__", "__module__", "__slots__", "__annotations__", "__weakref__", "__dict__", "__firstlineno__"),
     *("__static_attributes__",),
