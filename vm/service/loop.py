@@ -191,6 +191,8 @@ class Loop:
                 continue
             peer = self.processes.pop(fd, None)
             if peer is not None and peer.pidfd == fd:
+                for _ in range(len(self.registry.peers) + 1):  # its goodbye may be among the messages that wait
+                    self.receive(peer.listener)
                 self.registry.end(peer, "its process has died")
 
     def watch_listeners(self) -> None:
