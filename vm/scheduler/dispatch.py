@@ -127,7 +127,8 @@ class Dispatcher:
                 self.failed(instruction, out_of_memory(instruction, self.holders(instruction.device)))
             return
         instruction.dispatched = self.now
-        instruction.used = instruction.device.backend.allocated
+        if not instruction.traits.copies:  # a transfer's record is about the device whose stream carries it
+            instruction.used = instruction.device.backend.allocated
         instruction.move(Status.DISPATCHED)
         try:
             bind_arguments(instruction)

@@ -36,6 +36,7 @@ def adopt_results(metas: PendingMetas, instruction: Instruction, holders: Holder
         if copy.buffer is None and release_used_up(instruction):
             copy.buffer = adopt(instruction, array)
         if copy.buffer is not None:
+            instruction.used = copy.device.backend.allocated
             metas.resolve(binding.tensor, meta)
         elif is_stuck(instruction):
             backend = copy.device.backend
