@@ -169,13 +169,15 @@ class VirtualMachine(Runtime):
 
     def drive(self) -> None:
         """Run the engine until it cannot go on without a completion."""
-        engine, waiting = self.engine, self.waiting
+        engine, waiting, cancellations = self.engine, self.waiting, self.cancellations
         while self.fault is None:
             with self.lock, np.errstate(all="ignore"):
                 try:
-                    self.take_cancellations()
-                    while engine.schedule():
-                        self.take_cancellations()
+                    while True:
+                        if cancellations:
+                            self.take_cancellations()
+                        if not engine.schedule():
+                            break
                 except Exception as error:
                     raise self.end_broken(error) from error
                 if waiting.followers or waiting.leader is not None:

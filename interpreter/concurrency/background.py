@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 from .bell import Bell
 
@@ -94,7 +95,8 @@ class Background:
             try:
                 self._round()
             except Exception as error:
-                self._failed(error)
+                with suppress(Exception):  # a report that fails must not end the thread
+                    self._failed(error)
                 self.bell.sleep(DOZE)
 
     def _round(self) -> None:

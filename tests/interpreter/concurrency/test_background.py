@@ -148,3 +148,23 @@ def test_without_a_sleep_of_its_own_it_sleeps_on_its_bell() -> None:
     background.stop()
     background.join(WAIT)
     assert errors == []
+
+
+def test_a_report_that_fails_does_not_end_the_thread() -> None:
+    rounds, again = [], threading.Event()
+
+    def look_around() -> bool:
+        rounds.append(1)
+        if len(rounds) > 1:
+            again.set()
+        raise ValueError("a fault")
+
+    def failed(error: Exception) -> None:
+        raise RuntimeError("and no report") from error
+
+    background = Background("test", look_around=look_around, pause=lambda _: 0.001, failed=failed)
+    background.start()
+    assert again.wait(10.0)
+    background.stop()
+    background.join(10.0)
+    assert not background.thread.is_alive()
