@@ -172,8 +172,8 @@ class Tensor:
 class Moved(Tensor):
     """A tensor that the session `mover` has moved to its home, at that location of its program, or a view of one.
 
-    While the move is to come, `mover.moves` holds the tensor (`Residency.begin_moves`). To wait for a moved tensor is to wait
-    for its bytes at home.
+    While the move is to come, `mover.moves` holds the tensor (`Residency.begin_moves`). To wait for a moved tensor is
+    to wait for its bytes at home.
     """
 
     __slots__ = ("location", "mover")
