@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import tensord as td
+from tensord.client.array_api.hints import Absent
 from tensord.client.handlers import Invocation
 from tensord.client.operators import BINARY, COMPARISONS, UNARY
 from tensord.client.session import Session
@@ -178,6 +179,7 @@ ELSEWHERE = {  # tested in other places, or without anything to say
         "__hash__",
         "__repr__",
         "__str__",
+        "__dir__",
         "__len__",
         "__array__",
         "__enter__",
@@ -278,6 +280,9 @@ def entries(session: Session) -> list[Entry]:
 def missing(found: list[Entry]) -> set[str]:
     """Public names of sessions and tensors without an entry."""
     there = {
-        name for kind in (Session, Tensor) for name in vars(kind) if name.startswith("__") or not name.startswith("_")
+        name
+        for kind in (Session, Tensor)
+        for name, value in vars(kind).items()
+        if (name.startswith("__") or not name.startswith("_")) and not isinstance(value, Absent)
     }
     return there - ELSEWHERE - {entry.name for entry in found}
