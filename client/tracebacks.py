@@ -11,6 +11,7 @@ keep their entries in any case.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from functools import wraps
 from types import FunctionType, TracebackType
@@ -22,6 +23,7 @@ from .frames import OWNERS, PACKAGE
 C = TypeVar("C", bound=Callable[..., Any])
 VARIABLE: Final = "TENSORD_TRACEBACK"
 DEBUG: Final = "TENSORD_DEBUG"  # of the command line, which then shows tracebacks
+_COUNTED: Final = re.compile(r"takes (?:from (\d+) to )?(\d+) positional arguments? but (\d+) ")
 MEANT: Final = (TensordError, TimeoutError)  # for users, who need their own line alone
 
 
@@ -56,12 +58,24 @@ def public(function: C) -> C:
             raise
         except Exception as error:
             here = error.__traceback__
-            error.__traceback__ = (
-                None if here is None else here.tb_next
-            )  # for wrong arguments, the caller's entry alone
+            inside = None if here is None else here.tb_next
+            if inside is None and type(error) is TypeError:
+                error.args = (as_called(function, str(error)),)
+            error.__traceback__ = inside  # for wrong arguments, the caller's entry alone
             raise
 
     return entry  # type: ignore[return-value]
+
+
+def as_called(function: Callable[..., Any], message: str) -> str:
+    """Python's message about wrong arguments as the caller sees them: without the class, and the object itself."""
+    message = message.replace(f"{function.__qualname__}()", f"{function.__name__}()")
+    counted = _COUNTED.search(message)
+    if counted is None or next(iter(function.__code__.co_varnames), "") != "self":
+        return message
+    least, most, given = (None if number is None else int(number) - 1 for number in counted.groups())
+    wanted = f"{most}" if least is None else f"{least} to {most}"
+    return f"{function.__name__}() takes {wanted} positional argument{'' if wanted == '1' else 's'}, not {given}"
 
 
 def public_property(found: property) -> property:

@@ -168,3 +168,28 @@ def test_what_is_public_keeps_its_name_and_signature(session):
         repr(inspect.signature(Tensor.sum))
         == "<Signature (self, axis: 'Axes' = None, *, keepdims: 'bool' = False) -> 'Tensor'>"
     )
+
+
+WRONG = {
+    "s.xp.concat([x], 0, 1)": "concat() takes 1 positional argument, not 3",
+    "s.xp.matmul(x, x, x)": "matmul() takes 2 positional arguments, not 3",
+    "s.xp.matmul(x)": "matmul() missing 1 required positional argument: 'x2'",
+    "x.sum(0, 1)": "sum() takes 0 to 1 positional arguments, not 2",
+    "x.copy(3)": "copy() takes 0 positional arguments, not 1",
+    "s.fetch()": "fetch() missing 1 required positional argument: 'tensors'",
+    "s.xp.sum(x, foo=3)": "sum() got an unexpected keyword argument 'foo'",
+}
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_wrong_arguments_are_counted_as_the_caller_counts_them(names, text):
+    with pytest.raises(TypeError) as caught:
+        run(text, names)
+    assert str(caught.value) == WRONG[text]
+    assert entries_of(caught.value) == [(JOB, 1)]
+
+
+def test_a_type_error_from_inside_keeps_its_words(names):
+    names["callback"] = lambda: None
+    with pytest.raises(td.KernelError, match="takes 0 positional arguments but 1 was given"):
+        run("s.effect(callback, x)\ns.check_chain()", names)

@@ -86,3 +86,21 @@ def test_answers_that_cannot_be_sent_end_their_connection_alone(faulty):
     assert "a fault of the daemon" in faulty.log
     victim.close()
     other.close()
+
+
+HANGING = """
+devices = ["cpu:0", {name = "sim:0", faults = [{kind = "hang", label = "matmul", nth = 1}]}]
+grace = 0.2
+"""
+
+
+def test_a_kernel_that_is_given_up_makes_the_status_1(tmp_path):
+    (tmp_path / "hanging.toml").write_text(HANGING)
+    with Daemon.start(tmp_path, "--config", str(tmp_path / "hanging.toml")) as daemon:
+        with daemon.connect() as session:
+            x = session.asarray(np.eye(2), device="sim:0").wait(WAIT)
+            product = x @ x
+            session.flush()
+            (session.asarray([1.0]) + 1.0).wait(WAIT)  # the daemon has the product by then
+            assert not product.is_ready()
+        assert daemon.stop() == 1
