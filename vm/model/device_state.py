@@ -55,6 +55,7 @@ class DeviceState:
         "unknown",
         "unreserved",
         "unreserved_bytes",
+        "unsettled",
         "users",
         "waiting",
     )
@@ -67,6 +68,7 @@ class DeviceState:
         self.live: dict[Instruction, None] = {}  # instructions that touch this device's memory, in program order
         self.users: dict[VmSession, None] = {}  # open sessions that have ever had instructions on one of its streams
         self.lost: TensordError | None = None  # why nothing is admitted here any more
+        self.unsettled: list[Storage] | None = None  # of a lost device; None until they are looked at
         self.abandoned = False  # it is lost, nothing on it is live, and none of its copies is healthy
         self.moved: dict[str, list[int]] = {}  # kind of transfer -> [count, bytes]
         # The ledger.

@@ -4,7 +4,7 @@ A stream notices the loss (`Device.lost` is set, once, from any thread) and fail
 completions the engine calls this module. A copy on the lost device leaves its map if another copy of the version is
 healthy, and is poisoned if it was the only one. Instructions that touch the device and have not been dispatched fail
 with the device's error; later ones are refused at admission. This is repeated until no earlier instruction is live,
-since its writes may be reported after the loss was noticed.
+since its writes may be reported after the loss was noticed; but only for storages that such instructions write.
 """
 
 from __future__ import annotations
@@ -29,10 +29,12 @@ def abandon_lost(devices: Collection[DeviceState], storages: Callable[[], Iterab
     for device in devices:
         if device.backend.lost is not None and not device.abandoned:
             device.lost = loss_of(device)
-            give_up_copies(storages(), device, device.lost)
+            unsettled = storages() if device.unsettled is None else device.unsettled
+            device.unsettled = give_up_copies(unsettled, device, device.lost)
             victims = [i for i in device.live if i.traits.needs_device and i.error is None]
             doom([i for i in victims if i.status in PENDING], device.lost)
-            device.abandoned = not device.live
+            if not device.live:
+                device.abandoned, device.unsettled = True, []
 
 
 def refuse_lost(device: DeviceState) -> None:
@@ -41,15 +43,29 @@ def refuse_lost(device: DeviceState) -> None:
         raise loss_of(device).reraisable()
 
 
-def give_up_copies(storages: Iterable[Storage], device: DeviceState, error: TensordError) -> None:
-    """Take the device's copies out of the maps, or poison them where no other copy has the version."""
+def give_up_copies(storages: Iterable[Storage], device: DeviceState, error: TensordError) -> list[Storage]:
+    """Take the device's copies out of the maps, or poison them where no other copy has the version.
+
+    Returns the storages to look at again, since live instructions write their copies, here or elsewhere.
+    """
+    unsettled: list[Storage] = []
     for storage in storages:
-        for copy in storage.current():
-            if copy.device is device and copy.writer is None and (copy.poison is None or copy.poison is error):
-                if copy.view is not None or any(survives(other) for other in others(storage, copy)):
-                    forget(copy, storage)
-                else:
-                    copy.poison = error
+        copies = storage.current()
+        here = [copy for copy in copies if copy.device is device]
+        for copy in here:
+            if copy.writer is None and (copy.poison is None or copy.poison is error):
+                give_up(copy, storage, error)
+        if here and any(copy.writer is not None for copy in copies):
+            unsettled.append(storage)
+    return unsettled
+
+
+def give_up(copy: Copy, storage: Storage, error: TensordError) -> None:
+    """Take the copy out of the map if another one has the version, else poison it."""
+    if copy.view is not None or any(survives(other) for other in others(storage, copy)):
+        forget(copy, storage)
+    else:
+        copy.poison = error
 
 
 def survives(copy: Copy) -> bool:

@@ -10,7 +10,7 @@ from tensord.interpreter.errors import KernelError
 from tensord.interpreter.opcodes import Opcode
 from tensord.vm.model.device_state import DeviceState
 from tensord.vm.model.instruction import Status
-from tensord.vm.model.tensor import Copy, Tensor
+from tensord.vm.model.tensor import Copy, Storage, Tensor
 from tensord.vm.scheduler.lost_devices import abandon_lost, refuse_lost
 
 from ..parts import Parts, copy_of
@@ -159,3 +159,22 @@ def test_once_nothing_is_live_it_is_not_looked_at_again(parts: Parts) -> None:
     x = parts.tensor(home="sim:0")
     abandon(parts)
     assert copy_of(x).poison is None
+
+
+def test_every_storage_is_looked_at_once_and_again_only_those_that_are_still_written(parts: Parts) -> None:
+    x = parts.tensor(home="sim:0")
+    parts.tensor(home="sim:0")
+    parts.op(writes=[x], on="sim:0")
+    stream: Any = parts.at("sim:0").backend.compute[0]
+    stream.execute()
+    lose(parts)
+    assert parts.at("sim:0").unsettled == [x.storage]
+
+    def storages() -> list[Storage]:
+        raise AssertionError("all storages are walked again")
+
+    abandon_lost(parts.engine.devices.values(), storages, parts.scheduler.doom)
+    stream.report(1)
+    parts.schedule()
+    assert str(copy_of(x).poison) == GONE
+    assert parts.at("sim:0").unsettled == []
