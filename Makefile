@@ -14,7 +14,7 @@ PROGRAMS ?= 100000
 ROUNDS ?= 100
 SECONDS ?= 300
 
-.PHONY: demo test lint types imports tests format docs bench model-long fuzz chaos clean help
+.PHONY: demo test lint types imports tests format docs viewer bench model-long fuzz chaos clean help
 .DEFAULT_GOAL := help
 
 help:
@@ -22,6 +22,7 @@ help:
 	@echo "make test         every check: ruff, mypy, import-linter, pytest"
 	@echo "make format       ruff: mend what it can mend, and format"
 	@echo "make docs         the documentation as a site, links checked: $(OUT)/site/index.html"
+	@echo "make viewer       a viewer of timelines (npm), with which the tests look at ours; they need Chromium, too"
 	@echo "make bench        the benchmarks, embedded and through a daemon: tables, $(OUT)/bench.json, $(OUT)/bench-daemon.json"
 	@echo "make model-long   random programs against the serial oracle (SEED=$(SEED) PROGRAMS=$(PROGRAMS))"
 	@echo "make chaos        clients and daemons killed, stopped and cut off at random (SEED=$(SEED) ROUNDS=$(ROUNDS))"
@@ -61,6 +62,9 @@ docs: $(VENV)/.docs
 	@$(RUN) -m sphinx --builder html --fresh-env --fail-on-warning --keep-going --quiet \
 		--conf-dir docs --doctree-dir $(OUT)/doctrees . $(OUT)/site
 	@echo "== $(OUT)/site/index.html"
+
+viewer:
+	@npm install --prefix out/viewer --no-audit --no-fund --no-save --silent speedscope@1.25.0
 
 bench: $(VENV)/.dev
 	@mkdir -p $(OUT)
