@@ -27,7 +27,11 @@ PATIENCE = 60.0
 
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[Daemon]:
-    with Daemon.start(tmp_path, "--device", "cpu:0", "--device", "sim:0") as running:
+    yield from running_in(tmp_path)
+
+
+def running_in(directory: Path) -> Iterator[Daemon]:
+    with Daemon.start(directory, "--device", "cpu:0", "--device", "sim:0") as running:
         yield running
         with suppress(OSError):
             running.kill()
@@ -36,6 +40,10 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
 @pytest.fixture
 def busy(daemon: Daemon) -> Iterator[Any]:
     """A session that has done something."""
+    yield from at_work(daemon)
+
+
+def at_work(daemon: Daemon) -> Iterator[Any]:
     with daemon.connect() as connected:
         session: Any = connected  # it keeps what it has done
         session.weights = session.asarray(np.ones((64, 64), np.float32))
@@ -72,6 +80,18 @@ def work_until(session: Any, done: Any) -> None:
 
 @pytest.mark.usefixtures("busy")
 class TestTables:
+    """They only look, so they share a daemon."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def daemon(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+        yield from running_in(tmp_path_factory.mktemp("tables"))
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def busy(cls, daemon: Daemon) -> Iterator[Any]:
+        yield from at_work(daemon)
+
     @pytest.mark.parametrize(
         "command",
         [
