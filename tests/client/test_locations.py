@@ -7,6 +7,7 @@ import asyncio
 import collections
 import json
 import operator
+import os
 import subprocess
 import sys
 import threading
@@ -86,8 +87,15 @@ def test_at_the_top_level_of_a_script(make_session, tmp_path):
     text, line = program(listed, "    ")
     before = SCRIPT[: SCRIPT.index("{")].count("\n")
     (tmp_path / "job.py").write_text(SCRIPT.format(program=text))
+    paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
-        [sys.executable, "job.py"], check=False, cwd=tmp_path, capture_output=True, text=True, timeout=WAIT
+        [sys.executable, "job.py"],
+        check=False,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        timeout=WAIT,
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
