@@ -58,9 +58,9 @@ def run_and_compare(program: Program, seed: int) -> list[str]:
     limits, certain = tight_limits(program)
     expected = Expected(program)
     machine = Machine(program, seed, limits, strict=True)
-    faulty = bool(program.world.faults) or not certain
     try:
         machine.run(program.steps)
+        faulty = bool(program.world.faults) or (not certain and lacked_memory(machine))
         problems = compare_answers(expected, machine, faulty=faulty)
         problems += compare_effects(expected, machine, faulty=faulty)
         machine.wind_up()
@@ -87,8 +87,12 @@ def tight_limits(program: Program) -> tuple[dict[str, int], bool]:
         less = {name: int(peak * program.world.tight) for name, peak in full.items()}
         tighter = Machine(program, 0, less)
         tighter.run(program.steps, serially=True)
-    fits = not any(type(error).__name__ == "DeviceMemoryError" for error in tighter.errors)
-    return (less if fits else full), not serial.errors
+    return (full if lacked_memory(tighter) else less), not serial.errors
+
+
+def lacked_memory(machine: Machine) -> bool:
+    """Has an instruction failed since its memory was not there?"""
+    return any(type(error).__name__ == "DeviceMemoryError" for error in machine.errors)
 
 
 def is_next(device: DeviceState, instruction: Instruction, _nbytes: int) -> bool:
