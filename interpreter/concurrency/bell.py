@@ -10,8 +10,6 @@ from __future__ import annotations
 import threading
 from contextlib import suppress
 
-SLICE = 0.5  # seconds after which a sleeper looks for signals
-
 
 class Bell:
     """Wakes a thread that does nothing but sleep."""
@@ -28,13 +26,5 @@ class Bell:
             self._lock.release()
 
     def sleep(self, timeout: float | None) -> bool:
-        """Sleep until rung; False after `timeout` seconds.
-
-        Without a timeout it sleeps in slices: a signal that arrives between Python's check for signals and the sleep in
-        the kernel wakes nothing, and Ctrl-C would then wait for a ring.
-        """
-        if timeout is not None:
-            return self._lock.acquire(timeout=max(timeout, 0.0))
-        while not self._lock.acquire(timeout=SLICE):
-            pass
-        return True
+        """Sleep until rung; False after `timeout` seconds."""
+        return self._lock.acquire(timeout=-1 if timeout is None else max(timeout, 0.0))

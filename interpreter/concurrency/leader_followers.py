@@ -17,6 +17,8 @@ Guarantees.
 - A wait ends when its predicate holds, at its timeout, on Ctrl-C (in the main thread), or with ConnectionLost when
   `close` is called.
 - Ctrl-C is raised in the sleeps and nowhere else (see `interrupts`), so the role is never left taken.
+- A wait looks for signals twice a second at least. One that arrives between Python's check for signals and the sleep in
+  the kernel, or at another thread, interrupts no sleep; its handler would have to wait for the work.
 - A signal handler on the leading thread may wait: it leads on top of the wait below, which looks again afterwards.
 
 Threads. The leader owns the state that `Duty.serve` touches, for as long as the duty says; the class owns no thread.
@@ -42,6 +44,8 @@ from .bell import Bell
 from .interrupts import SHIELD
 
 Predicate = Callable[[], bool]
+
+SLICE = 0.5  # seconds after which a waiting thread looks for signals
 
 
 class Duty(Protocol):
@@ -95,9 +99,11 @@ class LeaderFollowers:
                 while not predicate():
                     if self.closed:
                         raise ConnectionLost(self._over)
-                    rest = None if deadline is None else deadline - time.monotonic()
-                    if rest is not None and rest <= 0:
-                        return False
+                    rest = SLICE
+                    if deadline is not None:
+                        rest = min(deadline - time.monotonic(), SLICE)
+                        if rest <= 0:
+                            return False
                     if leads or self.role.acquire(blocking=False):
                         leads = True
                         self.leader = mine  # before `serve` looks: a thread that makes the predicate true later rings
@@ -152,7 +158,7 @@ class LeaderFollowers:
         for follower in list(self.followers):
             follower.bell.ring()
 
-    def _follow(self, predicate: Predicate, timeout: float | None) -> None:
+    def _follow(self, predicate: Predicate, timeout: float) -> None:
         follower = Follower(predicate)
         self.followers.append(follower)
         try:

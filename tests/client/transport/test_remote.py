@@ -291,8 +291,9 @@ def test_ctrl_c_anywhere_leaves_the_session_usable(daemon, observer):
         assert client.do("(x * 2.0).numpy().tolist()") == [2.0 * value for value in values]
 
 
-def test_a_signal_handler_may_cancel(session, daemon):
-    """While the main thread waits: the wait ends with the cancellation."""
+@pytest.mark.parametrize("wakes", [True, False], ids=["which wakes", "which wakes nobody"])
+def test_a_signal_handler_may_cancel(session, daemon, wakes):
+    """While the main thread waits: the wait ends with the cancellation, also if the signal interrupts no sleep."""
     x = session.asarray(np.ones(4))
     x.wait()
     before = signal.signal(signal.SIGUSR1, lambda *_: session.cancel())
@@ -304,7 +305,8 @@ def test_a_signal_handler_may_cancel(session, daemon):
 
             def interrupt() -> None:
                 eventually(is_waited_for(session))
-                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+                thread = threading.main_thread() if wakes else threading.current_thread()
+                signal.pthread_kill(thread.ident or 0, signal.SIGUSR1)
                 eventually(lambda: session._transport._generation == 1 and not session._transport._cancel_due)
                 daemon.signal(signal.SIGCONT)
 

@@ -378,6 +378,29 @@ def test_a_signal_handler_on_the_thread_that_leads_may_wait(post: Letters) -> No
     assert told == [True]
 
 
+@pytest.mark.parametrize("timeout", [None, 1e12])
+@pytest.mark.parametrize("leads", [True, False])
+def test_a_signal_that_interrupts_no_sleep_is_handled_soon(post: Letters, leads: bool, timeout: float | None) -> None:
+    """It comes to a thread that cannot run the handler, as if it had come just before the sleep in the kernel."""
+    leader = None if leads else leader_of(post, "another")
+
+    def interrupt() -> None:
+        assert leader or post.asleep.acquire(timeout=WAIT)
+        while leader and not post.waiting.followers:
+            pass
+        signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
+
+    thread = threading.Thread(target=interrupt)
+    before = signal.signal(signal.SIGUSR1, lambda *_: post.bring("mine", "another"))
+    try:
+        thread.start()
+        assert post.waiting.wait(post.has("mine"), timeout)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        thread.join(WAIT)
+    assert leader is None or leader.end() is True
+
+
 def test_a_signal_handler_that_does_the_work_wakes_the_leader_below_it(post: Letters) -> None:
     """It waits for nothing itself: what it waited for was there."""
     rung: list[bool] = []
