@@ -26,12 +26,31 @@ def add_releases(batch: list[list[Any]], released: set[int], scalars: Mapping[in
         kind = message[0]
         if kind == CALL:
             _, number, inputs, outputs, _, _ = message
-            if not (released.isdisjoint(inputs) and released.isdisjoint(outputs)):
-                behind = ride(message, inputs, outputs, released, scalars[number])
-                if behind:
-                    batch[position + 1 : position + 1] = releases(behind)
-                if not released:
-                    return
+            if len(inputs) == 2 and len(outputs) == 1:  # most calls, without a set of their ids
+                first, second = inputs
+                (result,) = outputs
+                bits = 0
+                if first in released and not scalars[number][0]:
+                    released.remove(first)
+                    bits = 1
+                if second in released and not scalars[number][1]:
+                    released.remove(second)
+                    bits |= 2
+                if result in released:
+                    released.remove(result)
+                    bits |= 4
+                if bits:
+                    mark_released(message, bits)
+                    if not released:
+                        return
+                continue
+            if released.isdisjoint(inputs) and released.isdisjoint(outputs):
+                continue
+            behind = ride(message, inputs, outputs, released, scalars[number])
+            if behind:
+                batch[position + 1 : position + 1] = releases(behind)
+            if not released:
+                return
         elif kind != SIGNATURE:
             used = released.intersection(own_ids(message))
             if used:
@@ -54,10 +73,18 @@ def ride(
 
     Returns the ids that the call has no bit for, which are to be released behind it.
     """
-    behind, bits = set(), 0
-    for position, id_ in enumerate((*inputs, *outputs)):
-        if id_ in released and not (position < len(inputs) and scalars[position]):
-            released.discard(id_)
+    behind: set[int] = set()
+    bits = 0
+    for position, id_ in enumerate(inputs):
+        if id_ in released and not scalars[position]:
+            released.remove(id_)
+            if position < RIDERS:
+                bits |= 1 << position
+            else:
+                behind.add(id_)
+    for position, id_ in enumerate(outputs, len(inputs)):
+        if id_ in released:
+            released.remove(id_)
             if position < RIDERS:
                 bits |= 1 << position
             else:
