@@ -33,9 +33,7 @@ from ...interpreter.types.meta import Meta
 from ...interpreter.wire.messages import Upload
 from ...streams.device import Buffer
 from ..memory.binding import bind
-from ..memory.forwarding import is_free_for
 from ..memory.ledger import has_spare
-from ..memory.overwriting import owns_memory
 from ..memory.release import release
 from ..memory.replicas import touch
 from ..model.account import charge, credit
@@ -76,35 +74,68 @@ class Inline:
         if plan is None or session.cancelled is not None:
             return False
         device = plan.device
-        if not device.compute[0].inline or len(inputs) != plan.count or len(outputs) != 1:
-            return False
-        if type(inputs) is not tuple or type(outputs) is not tuple:
+        if not device.compute[0].inline or type(inputs) is not tuple or type(outputs) is not tuple:
             return False  # lists take the long way; a dict has a length and keys, too, and bytes hold numbers
-        output = outputs[0]
+        if len(inputs) != plan.count or len(outputs) != 1:
+            return False
+        (output,) = outputs
         if type(number) is not int or type(output) is not int or type(released) is not int or type(location) is not int:
             return False  # a bool or a float may equal one
         if (output | released | location) >> 63:
             return False  # negative, or too large
         tensors = session.tensors
-        bound = (bind_two if plan.two else bind_operands)(device, tensors, inputs, plan.metas)
-        if bound is None:
-            return False
-        arguments, traced = bound
+        if plan.two:  # as `bind_operands`, without loop and lists
+            first, second = inputs
+            if type(first) is not int or type(second) is not int:
+                return False
+            m, n = plan.metas
+            x, y = tensors.get(first), tensors.get(second)
+            if x is None or y is None or x.meta is not m or y.meta is not n:
+                return False
+            a, b = x.storage.copies.get(device), y.storage.copies.get(device)
+            if a is None or b is None or a.writer is not None or b.writer is not None:
+                return False
+            p, q = a.buffer, b.buffer
+            if p is None or q is None or a.poison is not None or b.poison is not None:
+                return False
+            arguments: Any = (
+                p.array if p.meta is m and x.strides is None else bind_operand(device, p, x, m),
+                q.array if q.meta is n and y.strides is None else bind_operand(device, q, y, n),
+            )
+            traced: Any = (a.id, a.version, b.id, b.version)
+        else:
+            bound = bind_operands(device, tensors, inputs, plan.metas)
+            if bound is None:
+                return False
+            arguments, traced = bound
         if device.replicas:
             for value, meta in zip(inputs, plan.metas, strict=True):
                 if type(meta) is Meta:
                     touch(tensors[value].storage.copies[device])
+        meta = plan.outputs[0]
         inherited = 0
         if plan.in_place:
-            if not bind_target(plan, session, output, arguments, traced):
+            copy = find_target(plan, session, output)
+            if copy is None:
                 return False
         else:
-            if released and plan.forward:
-                inherited = self.inherit(plan, session, inputs, output, released, location, arguments, traced)
-            if not inherited and not self.make_result(
-                session, device, plan.outputs[0], output, plan.label, location, arguments, traced
-            ):
+            if meta is None or output <= session.newest:
                 return False
+            copy = None
+            dying = released & plan.heirs
+            if dying:
+                for position, value in enumerate(inputs):
+                    if dying >> position & 1 and inputs.count(value) == 1:
+                        copy = self.inherit(session, device, meta, value, output, plan.label, location)
+                        if copy is not None:
+                            inherited = 1 << position
+                            break
+            if copy is None:
+                copy = self.make_result(session, device, meta, output, plan.label, location)
+                if copy is None:
+                    return False
+        buffer = copy.buffer
+        target = buffer.array if buffer.meta is meta else device.backend.bind(buffer, meta)
         scheduler = self.scheduler
         clock = scheduler.clock
         scheduler.ids = id_ = scheduler.ids + 1
@@ -112,99 +143,81 @@ class Inline:
         scheduler.retired += 1
         started = clock()
         try:
-            plan.kernel(*arguments)
+            plan.kernel(*arguments, target)
         except BaseException as error:
             self.keep_failure(plan, session, message, id_, error, started)
         else:
             scheduler.latest = finished = clock()
             ring = scheduler.ring
             if ring.enabled:
+                copies = (*traced, copy.id, copy.version)
                 used = device.backend.allocated
-                ring.append((id_, plan.traits, tuple(traced), tick, scheduler.now, started, finished, location, used))
+                ring.append((id_, plan.traits, copies, tick, scheduler.now, started, finished, location, used))
         if released != inherited:
             self.names.release_operands(session, plan, inputs, outputs, released & ~inherited)
         return True
 
     def inherit(
         self,
-        plan: Plan,
-        session: VmSession,
-        inputs: Sequence[Any],
-        output: int,
-        released: int,
-        location: int,
-        arguments: list[Any],
-        traced: list[int],
-    ) -> int:
-        """Forwarding: give the result an input that dies here. Returns that input's release bit, 0 for none."""
-        tensors, account, device = session.tensors, session.account, plan.device
-        meta = plan.outputs[0]
-        if meta is None or output <= session.newest:
-            return 0
-        for position in plan.forward:
-            if not released >> position & 1:
-                continue
-            tensor = tensors[inputs[position]]
-            storage = tensor.storage
-            copy = storage.copies[device]
-            buffer = copy.buffer
-            if (
-                tensor.holders != 1  # `dies_with_call`, without its call
-                or not owns_memory(tensor)
-                or buffer is None
-                or not is_free_for(copy, meta.nbytes, copy.uses)
-                or copy.readers
-                or len(storage.copies) != 1  # the copy is handed on as it is, so it must be all that there is
-                or storage.views
-                or (device.replicas and copy in device.replicas)
-                or inputs.count(inputs[position]) != 1
-                or (storage.account is not account and account.bytes + storage.nbytes > account.limit)
-            ):
-                continue
-            del tensors[inputs[position]]
-            residency = self.residency
-            residency.copies = copy.id = residency.copies + 1
-            copy.version = storage.version = 1
-            if storage.account is not account:
-                credit(storage)
-                charge(session, storage)
-            if tensor.bound:  # an instruction may still read an older copy, by this tensor's meta
-                residency.let_go(tensor)
-                storage.copies = {}
-                tensor = Tensor(meta, Storage(meta.nbytes, device, copy, storage.account), device)
-            tensor.storage.maker, tensor.storage.location = plan.label, location
-            tensor.meta = meta
-            tensor.home = device
-            tensors[output] = tensor
-            session.newest = output
-            arguments.append(buffer.array if buffer.meta is meta else device.backend.bind(buffer, meta))
-            traced.append(copy.id)
-            traced.append(1)
-            return 1 << position
-        return 0
-
-    def make_result(
-        self,
         session: VmSession,
         device: DeviceState,
-        meta: Meta | None,
+        meta: Meta,
+        input_: int,
         output: int,
         maker: str,
         location: int,
-        arguments: list[Any],
-        traced: list[int],
-    ) -> bool:
-        """A new tensor with fresh memory."""
-        if meta is None or output <= session.newest:
-            return False
+    ) -> Copy | None:
+        """Forwarding: give the result the copy of an input that dies here, if the input has it for itself."""
+        tensors, account = session.tensors, session.account
+        tensor = tensors[input_]
+        storage = tensor.storage
+        copy = storage.copies[device]
+        if (
+            tensor.holders != 1  # `dies_with_call` and `is_free_for`, without their calls
+            or storage.sharers != 1
+            or tensor.strides is not None
+            or copy.uses
+            or copy.exposed
+            or copy.readers
+            or copy.buffer.nbytes != meta.nbytes  # type: ignore[union-attr]  # it was bound
+            or len(storage.copies) != 1  # the copy is handed on as it is, so it must be all that there is
+            or storage.views
+            or (device.replicas and copy in device.replicas)
+            or (storage.account is not account and account.bytes + storage.nbytes > account.limit)
+        ):
+            return None
+        del tensors[input_]
+        residency = self.residency
+        residency.copies = copy.id = residency.copies + 1
+        copy.version = storage.version = 1
+        if storage.account is not account:
+            credit(storage)
+            charge(session, storage)
+        if tensor.bound:  # an instruction may still read an older copy, by this tensor's meta
+            residency.let_go(tensor)
+            storage.copies = {}
+            storage = Storage(meta.nbytes, device, copy, storage.account)
+            tensor = Tensor(meta, storage, device)
+        storage.maker = maker
+        storage.location = location
+        tensor.meta = meta
+        tensor.home = device
+        tensors[output] = tensor
+        session.newest = output
+        return copy
+
+    def make_result(
+        self, session: VmSession, device: DeviceState, meta: Meta, output: int, maker: str, location: int
+    ) -> Copy | None:
+        """A new tensor with fresh memory; its copy."""
         nbytes, backend, account = meta.nbytes, device.backend, session.account
         if account.bytes + nbytes > account.limit or len(session.tensors) >= account.tensors:
-            return False
+            return None
         if device.unreserved and not has_spare(device, nbytes):
-            return False
+            return None
         buffer = backend.allocate(nbytes)
         if buffer is None:
-            return False
+            return None
         residency = self.residency
         residency.copies = number = residency.copies + 1
         copy = Copy(number, device, nbytes, 1)
@@ -213,10 +226,7 @@ class Inline:
         account.bytes += nbytes
         session.tensors[output] = Tensor(meta, Storage(nbytes, device, copy, account, maker, location), device)
         session.newest = output
-        arguments.append(buffer.array if buffer.meta is meta else backend.bind(buffer, meta))
-        traced.append(number)
-        traced.append(1)
-        return True
+        return copy
 
     def keep_failure(
         self,
@@ -253,14 +263,15 @@ class Inline:
         """Take a small upload now: a copy into memory that is bound already is quicker than adopting the payload's."""
         if meta.nbytes > COPIED_BYTES or not device.backend.host or not device.inline():
             return False
-        target: list[Any] = []
-        traced: list[int] = []
-        if not self.make_result(session, device, meta, message.output, "upload", message.location, target, traced):
+        if message.output <= session.newest:
+            return False
+        copy = self.make_result(session, device, meta, message.output, "upload", message.location)
+        if copy is None:
             return False
         started = self.scheduler.clock()
-        target[0][...] = message.payload
+        device.backend.bind(copy.buffer, meta)[...] = message.payload
         traits = (session.id, ACCESS, "upload", device.name, "w", meta.plain)
-        self.scheduler.keep_record(traits, tuple(traced), started, message.location, meta.nbytes)
+        self.scheduler.keep_record(traits, (copy.id, copy.version), started, message.location, meta.nbytes)
         return True
 
     def fetch(self, session: VmSession, source: Binding, request: int, location: int) -> bool:
@@ -319,28 +330,6 @@ def bind_operands(
     return arguments, traced
 
 
-def bind_two(
-    device: DeviceState, tensors: Mapping[int, Tensor], inputs: Sequence[Any], metas: Sequence[Any]
-) -> Bound | None:
-    """`bind_operands` for two tensors, which most calls have: without loop and growing lists."""
-    first, second = inputs
-    if type(first) is not int or type(second) is not int:
-        return None
-    m, n = metas
-    x, y = tensors.get(first), tensors.get(second)
-    if x is None or y is None or x.meta is not m or y.meta is not n:
-        return None
-    a, b = x.storage.copies.get(device), y.storage.copies.get(device)
-    if a is None or b is None or a.writer is not None or b.writer is not None:
-        return None
-    p, q = a.buffer, b.buffer
-    if p is None or q is None or a.poison is not None or b.poison is not None:
-        return None
-    left = p.array if p.meta is m and x.strides is None else bind_operand(device, p, x, m)
-    right = q.array if q.meta is n and y.strides is None else bind_operand(device, q, y, n)
-    return [left, right], [a.id, a.version, b.id, b.version]
-
-
 def bind_operand(device: DeviceState, buffer: Buffer, tensor: Tensor, meta: Any) -> Any:
     """The array of an operand that is bound differently than last time."""
     if tensor.strides is not None:
@@ -348,22 +337,18 @@ def bind_operand(device: DeviceState, buffer: Buffer, tensor: Tensor, meta: Any)
     return device.backend.bind(buffer, meta)
 
 
-def bind_target(plan: Plan, session: VmSession, output: int, arguments: list[Any], traced: list[int]) -> bool:
-    """Bind the `out=` tensor if it is the only one of its storage, and its only copy is here and unused."""
-    device, meta = plan.device, plan.outputs[0]
+def find_target(plan: Plan, session: VmSession, output: int) -> Copy | None:
+    """The copy of the `out=` tensor, with its next version, if the tensor's memory is its own, all here, and unused."""
     tensor = session.tensors.get(output)
-    if tensor is None or meta is None or tensor.meta is not meta:
-        return False
+    if tensor is None or tensor.meta is None or tensor.meta is not plan.outputs[0]:
+        return None
     storage = tensor.storage
-    copy = storage.copies.get(device)
+    copy = storage.copies.get(plan.device)
     if copy is None or len(storage.copies) != 1 or storage.views:
-        return False
+        return None
     if storage.sharers != 1 or tensor.strides is not None or copy.exposed:  # `may_overwrite`, without its call
-        return False
-    buffer = copy.buffer
-    if copy.uses or copy.readers or copy.poison is not None or buffer is None:
-        return False
+        return None
+    if copy.uses or copy.readers or copy.poison is not None or copy.buffer is None:
+        return None
     storage.version = copy.version = storage.version + 1
-    arguments.append(buffer.array if buffer.meta is meta else device.backend.bind(buffer, meta))
-    traced += (copy.id, copy.version)
-    return True
+    return copy

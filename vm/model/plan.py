@@ -29,6 +29,7 @@ class Plan:
         "count",
         "device",
         "forward",
+        "heirs",
         "immediate",
         "in_place",
         "kernel",
@@ -86,6 +87,7 @@ class Plan:
         # An upper bound of its results' bytes, if their size depends on data.
         self.most = op.most(tuple(known)) if op.most is not None and not self.pending else 0
         self.forward = forwardable(op, metas, self.outputs)
+        self.heirs = sum(1 << position for position in self.forward if position < 63)  # their bits in `released`
         self.immediate = (
             op.bounded
             and op.outputs == 1  # one of several results may fail alone, which the fast path cannot report
