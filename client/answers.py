@@ -63,10 +63,16 @@ class Answers:
         reply = self._outbox.ask(lambda request, _: Query(what, arguments, request), located=False)
         return self._outbox.await_reply(reply)
 
-    def catch_up(self, timeout: float | None = None) -> None:
-        """Take the answers that are ready: a daemon answers this question at once, after them. TimeoutError if not."""
+    def look_at(self, tensor: Tensor, timeout: float) -> dict[str, Any]:
+        """State, error and meta of a tensor, as they are now. Moves nothing; TimeoutError if there is no answer."""
+        reply = self._outbox.ask(lambda request, _: Query("state", (tensor._id,), request), located=False)
+        found: dict[str, Any] = self._outbox.await_reply(reply, timeout)
+        return found
+
+    def catch_up(self) -> None:
+        """Take the answers that are ready: a daemon answers this question at once, after them."""
         reply = self._outbox.ask(lambda request, _: Query("names", (0,), request), located=False)
-        self._outbox.await_reply(reply, timeout)
+        self._outbox.await_reply(reply)
 
     def sync(self, timeout: float | None) -> int:
         """Wait until everything issued before has ended; how many instructions have failed since the last sync."""

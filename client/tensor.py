@@ -150,19 +150,16 @@ class Tensor(Operators):
         reply = self._poll()
         return reply.error if reply.done else None
 
-    def _poll(self, patience: float | None = None) -> Reply:
-        """The open question whether the tensor is ready; asked again once answered, since a write may follow.
-
-        TimeoutError if a daemon does not say within `patience` seconds which answers are ready.
-        """
+    def _poll(self) -> Reply:
+        """The open question whether the tensor is ready; asked again once answered, since a write may follow."""
         probe = getattr(self, "_probe", None)
         if probe is None or probe.done:
             probe = self._session._answers.ask_ready(self._own())
             self._probe = probe
         else:
-            self._session._outbox.flush(patient=patience is None)
+            self._session._outbox.flush()
         if not probe.done and self._session._transport.eager:
-            self._session._answers.catch_up(patience)
+            self._session._answers.catch_up()
         return probe
 
     def __await__(self) -> Generator[Any, None, Self]:

@@ -16,9 +16,8 @@ from ..streams.stream import Sink
 from .engine import INLINE_WORK, Engine
 from .failures import Failures
 from .log import log
-from .model.device_state import DeviceState
 from .model.session import VmSession
-from .reporting.holdings import largest_on
+from .reporting.holdings import Largest
 from .reporting.live_trace import trace_parts
 from .reporting.locations import Places
 from .reporting.questions import About, answer
@@ -59,7 +58,7 @@ class Runtime:
         self.engine.scheduler.report = self.report
         self.engine.admission.answer = self.answer
         self.places = Places(self.engine)
-        self.engine.scheduler.dispatcher.holders = self.name_holders
+        self.engine.scheduler.dispatcher.holders = Largest(self.engine.directory, self.places).on
         self.about = About(self.places, hung=self.list_hung, errors=lambda: self.recent_errors)
 
     def answer(self, session: VmSession, what: str, arguments: Sequence[Any]) -> Any:
@@ -69,10 +68,6 @@ class Runtime:
     def trace(self) -> Trace:
         """The ring and the live instructions."""
         return Trace.from_parts(trace_parts(self.engine, self.places))
-
-    def name_holders(self, device: DeviceState) -> str:
-        """What has the memory of a device, for an error."""
-        return largest_on(device, self.engine.directory, self.places)
 
     def list_hung(self) -> Iterable[Mapping[str, Any]]:
         """The kernels that hang now."""

@@ -329,10 +329,22 @@ def count_read(done: Instruction) -> None:
 
 
 def has_room(device: DeviceState, tensor: Tensor) -> bool:
-    """Does a copy of the tensor's bytes fit on a device that works, next to all that is planned there?"""
+    """Does a copy of the tensor's bytes fit on a device that works, next to all that is planned there?
+
+    While its meta is pending, that is so if as much fits as its maker makes at the most.
+    """
     backend = device.backend
-    nbytes = 0 if tensor.meta is None else min(tensor.meta.nbytes, tensor.storage.nbytes)
+    if tensor.meta is not None:
+        nbytes = min(tensor.meta.nbytes, tensor.storage.nbytes)
+    else:
+        nbytes = max((most_made(copy) for copy in tensor.storage.copies.values()), default=0) or backend.limit + 1
     return backend.lost is None and device.planned + nbytes <= backend.limit
+
+
+def most_made(copy: Copy) -> int:
+    """An upper bound of what the instruction that makes the copy makes; 0 if it is not known."""
+    writer = copy.writer
+    return 0 if writer is None or writer.plan is None else writer.plan.most
 
 
 def bytes_of(tensor: Tensor) -> int:

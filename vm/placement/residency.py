@@ -28,7 +28,7 @@ from ..model.session import VmSession
 from ..model.tensor import Copy, Moved, Storage, Tensor
 from ..scheduler.scheduler import Scheduler
 
-VIEWS = 64  # copies of single views that a storage has, at the most: programs that look at every row never end
+VIEWS = 64  # copies of single views that a storage has beyond its tensors: programs that look at every row never end
 
 
 class Export(NamedTuple):
@@ -124,7 +124,7 @@ class Residency:
             touch(copy)
             self.scheduler.bound.append(copy)
             return copy
-        limit_views(storage)
+        self.limit_views(storage)
         source = self.source(storage, device)
         origin = Binding(source, tensor, tensor.offset, tensor.strides)
         hop = self.stopover(source.device, device)
@@ -137,6 +137,18 @@ class Residency:
         self.scheduler.bound.append(copy)
         self.transfer(origin, Binding(copy, tensor, 0, None), storage, session, location)
         return copy
+
+    def limit_views(self, storage: Storage) -> None:
+        """Forget the oldest copy of a single view, if there are more than the storage's tensors can use.
+
+        Not one that the message being admitted reads.
+        """
+        views = storage.views or {}
+        if len(views) >= VIEWS + storage.sharers * len(self.scheduler.devices):
+            bound = set(self.scheduler.bound)
+            oldest = next((c for c in views.values() if c not in bound and may_forget(c, storage)), None)
+            if oldest is not None:
+                forget(oldest, storage)
 
     def source(self, storage: Storage, device: DeviceState) -> Copy:
         """The copy to transfer from: preferably one that reaches the device directly, then a valid one."""
@@ -319,19 +331,12 @@ def is_small(tensor: Tensor) -> bool:
 def refuse_transfer(tensor: Tensor, device: DeviceState) -> None:
     """MetadataError unless a copy of the tensor, or of this view, is on the device."""
     storage = tensor.storage
+    if type(tensor) is Moved and tensor.home is device:
+        return  # the copy was dropped since, to make room
     small = is_small(tensor) and storage.views and (device, tensor.view_key()) in storage.views
     if device not in storage.copies and not small:
         homes = ", ".join(at.name for at in storage.copies)
         raise MetadataError(f"placement is strict: the tensor is on {homes}, not on {device.name}; use to_device")
-
-
-def limit_views(storage: Storage) -> None:
-    """Forget the oldest copy of a single view, if there are too many."""
-    views = storage.views or {}
-    if len(views) >= VIEWS:
-        oldest = next((copy for copy in views.values() if may_forget(copy, storage)), None)
-        if oldest is not None:
-            forget(oldest, storage)
 
 
 def arrived(instruction: Instruction, carrier: DeviceState, kind: StreamKind, storage: Storage) -> None:

@@ -7,7 +7,8 @@ tensors, so the search is sliced like that for tensors, and the error looks at a
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 LOOKED_AT = 512  # tensors per slice
 IN_A_TRACE = 4096  # holdings of one trace
 IN_AN_ERROR = 5
-SEARCHED = 20_000  # tensors, for an error: some 10 ms
+SEARCHED = 5_000  # tensors, for an error: some milliseconds
+SHARE = 20  # of the time goes to such searches, one part in so many: failing allocations must not hold others up
 
 
 class Held(NamedTuple):
@@ -47,6 +49,26 @@ def slices(engine: Engine, where: Where, limit: int = IN_A_TRACE) -> Iterator[li
     largest.sort(reverse=True)
     for start in range(0, len(largest), LOOKED_AT):
         yield [row(one, names, where) for one in largest[start : start + LOOKED_AT] if one.copy.buffer is not None]
+
+
+class Largest:
+    """The largest holdings of each device, for errors: searched for again once the last search has paid off."""
+
+    def __init__(self, directory: Directory, where: Where, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._directory = directory
+        self._where = where
+        self._clock = clock
+        self._found: dict[str, tuple[float, str]] = {}  # device -> (until when it is good enough, sentence)
+
+    def on(self, device: DeviceState) -> str:
+        """`largest_on`, or what it said some moments ago."""
+        before = self._clock()
+        until, found = self._found.get(device.name, (before, ""))
+        if before >= until:
+            found = largest_on(device, self._directory, self._where)
+            after = self._clock()
+            self._found[device.name] = (after + (after - before) * SHARE, found)
+        return found
 
 
 def largest_on(device: DeviceState, directory: Directory, where: Where) -> str:

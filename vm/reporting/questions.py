@@ -29,8 +29,8 @@ from .answering import (
 from .device_rows import cached, describe, lost, plain, transfers
 from .invariants import CHECKS, violations
 from .live_trace import trace_parts
-from .statistics import residency_of, statistics
-from .tensor_rows import shape_of, tensor_slices
+from .statistics import residency, statistics, tensor_asked
+from .tensor_rows import shape_of, state_row, tensor_slices
 
 if TYPE_CHECKING:
     from ..engine import Engine
@@ -79,7 +79,11 @@ def _stats(engine: Engine, session: VmSession, about: About) -> dict[str, Any]:
 
 
 def _residency(_engine: Engine, session: VmSession, _about: About, id_: object) -> dict[str, str]:
-    return residency_of(session, natural("id", id_))
+    return residency(tensor_asked(session, natural("id", id_)))
+
+
+def _state(_engine: Engine, session: VmSession, _about: About, id_: object) -> dict[str, Any]:
+    return state_row(tensor_asked(session, natural("id", id_)))
 
 
 def _trace(engine: Engine, _session: VmSession, about: About, since: object = 0, live: object = True) -> Any:
@@ -191,6 +195,7 @@ def _clients(engine: Engine, about: About) -> Iterator[Client]:
 _ANSWERS: dict[str, Callable[..., Any]] = {
     "stats": _stats,
     "residency": _residency,
+    "state": _state,
     "trace": _trace,
     "status": _status,
     "sessions": _sessions,

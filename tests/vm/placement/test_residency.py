@@ -392,15 +392,28 @@ class TestMoving:
 
 class TestManyViews:
     def test_a_storage_keeps_the_newest_copies_of_its_views(self, parts: Parts) -> None:
-        base = parts.tensor(VIEWS + 2)
-        views = [share(base, Meta.of((1,), "float64"), 8 * row, (8,), base.home) for row in range(VIEWS + 2)]
-        for view in views:
+        """As many as its tensors can use, and some more: here it has two at a time."""
+        kept = VIEWS + 2 * len(parts.backends)
+        base = parts.tensor(kept + 2)
+        for row in range(kept + 2):
+            view = share(base, Meta.of((1,), "float64"), 8 * row, (8,), base.home)
             bring(parts, view, "sim:0")
             parts.drain()
             parts.residency.unshare(view)
         assert base.storage.views is not None
-        assert [offset for _, (offset, _, _) in base.storage.views] == [8 * row for row in range(2, VIEWS + 2)]
-        assert parts.at("sim:0").planned == parts.backends["sim:0"].allocated == 8 * VIEWS
+        assert [offset for _, (offset, _, _) in base.storage.views] == [8 * row for row in range(2, kept + 2)]
+        assert parts.at("sim:0").planned == parts.backends["sim:0"].allocated == 8 * kept
+
+    def test_what_the_message_reads_is_kept(self, parts: Parts) -> None:
+        """An instruction may read any number of views of one storage."""
+        count = 2 * VIEWS
+        base = parts.tensor(count)
+        copies = []
+        for row in range(count):
+            view = share(base, Meta.of((1,), "float64"), 8 * row, (8,), base.home)
+            copies.append(parts.residency.bring(view, parts.at("sim:0"), parts.session, 0).copy)
+            base.storage.sharers = 1  # as of handles that were dropped meanwhile
+        assert all(copy.current for copy in copies)
 
 
 class TestLeaving:

@@ -90,3 +90,25 @@ def test_only_the_largest_are_listed_and_a_storage_once(small, machine_of):
     everything = [row for part in holdings.slices(machine.engine, machine.places) for row in part]
     assert len(everything) == 6
     assert view.shape == (50,)
+
+
+def test_the_search_for_an_error_is_repeated_only_once_it_has_paid_off(small, machine_of, monkeypatch):
+    """Failing allocations must not take the time of those that succeed."""
+    machine = machine_of(small)
+    device = machine.engine.devices["sim:0"]
+    time = [0.0]
+    searches = []
+
+    def search(*_arguments):
+        searches.append(time[0])
+        time[0] += 1.0
+        return str(len(searches))
+
+    monkeypatch.setattr(holdings, "largest_on", search)
+    largest = holdings.Largest(machine.engine.directory, machine.places, clock=lambda: time[0])
+    told = []
+    for _ in range(2 * holdings.SHARE):
+        told.append(largest.on(device))
+        time[0] += 1.0
+    assert searches == [0.0, 1.0 + holdings.SHARE]
+    assert told == ["1"] * holdings.SHARE + ["2"] * holdings.SHARE
