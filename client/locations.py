@@ -45,7 +45,7 @@ class Locations:
     def __init__(self, lock: AbstractContextManager[bool], frames: int | None = None) -> None:
         self.lock = lock
         self.sites: Callers = {}
-        self.size = 0  # keys in the tree, at most
+        self.size = 0  # keys in the tree, or somewhat more
         self._codes: dict[int, CodeType] = {}
         self.newest = 0
         self.unsent: list[NamedMessage] = []
@@ -98,11 +98,14 @@ class Locations:
         callers = self.sites
         *nearer, last = [None if frame is None else self._key(frame) for frame in path]
         for key in nearer:
-            callers = callers.setdefault(key, {})
+            if key not in callers:
+                callers[key] = {}
+                self.size += 1
+            callers = callers[key]
             if type(callers) is int:  # another thread has been here
                 return
+        self.size += last not in callers
         callers[last] = self.newest
-        self.size += len(path)
 
     def _key(self, frame: FrameType) -> tuple[int, int]:
         code = frame.f_code

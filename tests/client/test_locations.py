@@ -176,12 +176,33 @@ class TestCallers:
         without_a_frame(names["f1"])
         assert lines_of(session, "add") == ["fitting/models.py:2 in f0 <- fitting/models.py:2 in f1"]
 
-    def test_deep_recursion_in_a_library_costs_no_more_than_a_look_at_its_nearest_frames(self, session, monkeypatch):
-        monkeypatch.setattr(frames, "FURTHEST", 20)
+    def test_deep_recursion_in_a_library_costs_no_more_than_a_look_at_its_nearest_frames(self, session):
+        """However deep it is: one location, sent once, and found again by as many lookups as it has lines."""
         names = {"x": session.asarray([1.0])}
         nested(names, 40, LIBRARY)
-        names["f40"]()
-        assert lines_of(session, "add") == [" <- ".join(f"fitting/models.py:2 in f{level}" for level in range(4))]
+        for depth in (20, 30, 40):
+            names[f"f{depth}"]()
+        nearest = " <- ".join(f"fitting/models.py:2 in f{level}" for level in range(4))
+        assert lines_of(session, "add") == [nearest] * 3
+        assert session._outbox.locations.size == 4 + 2  # and the two of `asarray` and `lines_of`
+
+    def test_paths_of_a_library_share_their_beginnings(self, session):
+        """A recursion that branches has many paths to one line: all of them are remembered."""
+        names = {"x": session.asarray([1.0])}
+        choose = "def go(k, n):\n    return x + 1 if n == 0 else (a if k & 1 else b)(k >> 1, n - 1)\n"
+        run(f"{choose}def a(k, n):\n    return go(k, n)\ndef b(k, n):\n    return go(k, n)\n", LIBRARY, names)
+        run("def main():\n    for k in range(64): go(k, 6)\nmain()", "/home/me/job.py", names)
+        known = session._outbox.locations
+        before, keys = known.newest, known.size
+        run("main()", "/home/me/job.py", names)
+        assert (known.newest, known.size) == (before, keys)
+        assert keys < 64 * 6
+
+    def test_a_file_whose_name_is_no_text(self, session):
+        names = {"x": session.asarray([1.0])}
+        run("x + 1", os.fsdecode(b"/home/me/caf\xe9.py"), names)
+        (text,) = lines_of(session, "add")
+        assert text == "/home/me/caf\\udce9.py:1 in <module>"
 
     @pytest.mark.parametrize(("count", "levels"), [(1, 1), (2, 2), (3, 3), (16, 4)])
     def test_a_number_that_is_set_holds_for_every_call(self, make_session, count, levels):
