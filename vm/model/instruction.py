@@ -119,6 +119,7 @@ class Instruction:
         "received",
         "results",
         "revoked",
+        "scratch",
         "session",
         "soft",
         "started",
@@ -174,6 +175,7 @@ class Instruction:
         self.failures: dict[Copy, TensordError] | None = None  # results that failed alone
         self.on_retire: Callable[[Instruction], None] | None = None
         self.on_doom: Callable[[Instruction], None] | None = None
+        self.scratch = 0  # bytes set aside for its kernel's temporaries, from its dispatch until it was executed
         self.bytes_moved = 0
         self.used = 0  # bytes of its device's memory in use once its results had theirs
         self.event_sources: Sequence[Task] = ()
