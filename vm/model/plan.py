@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ...interpreter.errors import MetadataError
 from ...interpreter.opcodes import Opcode
 from ...interpreter.schema.infer import InferCache
 from ...interpreter.schema.opdef import BoundKernel, FrozenAttributes, OpDef, OutputMetas
+from ...interpreter.schema.pieces import in_pieces
 from ...interpreter.schema.promotion import check_scalars
 from ...interpreter.schema.targets import check_targets
 from ...interpreter.types.meta import Meta, OperandMeta
@@ -90,6 +93,8 @@ class Plan:
         self.scratch = 0
         if not self.pending:
             self.scratch = op.temporaries(tuple(known), self.outputs, dict(attributes), aliased=self.in_place)
+        if self.scratch and op.pointwise and device.backend.xp is np:
+            self.kernel, self.scratch = in_pieces(self.kernel), 0
         self.forward = forwardable(op, metas, self.outputs)
         self.immediate = (
             op.bounded

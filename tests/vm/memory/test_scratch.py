@@ -30,6 +30,10 @@ def twice(_xp: Any, inputs: Any, outputs: Any, attributes: Any) -> Any:
     return None
 
 
+def boom(*_: Any) -> None:
+    raise ValueError("boom")
+
+
 def same(metas: Any, _attributes: Any) -> tuple[Meta]:
     return (metas[0],)
 
@@ -40,7 +44,7 @@ def scratch(_metas: Any, _outputs: Any, _attributes: Any) -> int:
 
 OPS = (
     OpDef("hungry", 1, same, "Twice x.", kernel=twice, elementwise=True, scratch=scratch),
-    OpDef("hungry_boom", 1, same, "Fails.", kernel=lambda *_: 1 // 0, scratch=scratch),
+    OpDef("hungry_boom", 1, same, "Fails.", kernel=boom, scratch=scratch),
     OpDef(
         "hungry_dynamic",
         1,
