@@ -87,6 +87,8 @@ def solve_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array
     """Both as stacks of matrices, of one shape where the array module may differ in its rules for broadcasting."""
     (x1, x2), (out,) = inputs, outputs
     if out.size == 0:
+        if x1.size and 0 not in out.shape[:-2]:  # no right-hand sides: a singular matrix is one all the same
+            xp.linalg.solve(x1, xp.empty((*x1.shape[:-1], 0), x1.dtype))
         return
     vector = x2.ndim == 1
     columns = x2[:, None] if vector else x2
@@ -108,8 +110,10 @@ def solve_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attribu
 def solve_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
     """One factorisation for each matrix of the result, and as many substitutions as it has columns."""
     left, right, out = metas[0], metas[-1], outputs[0]
-    if not isinstance(left, Meta) or not isinstance(right, Meta) or out is None or out.size == 0:
+    if not isinstance(left, Meta) or not isinstance(right, Meta) or out is None:
         return 0
+    if out.size == 0:
+        return 0 if 0 in out.shape[:-2] else lapack_work(left, 4)
     columns = right.shape[-1] if right.ndim > 1 else 1
     return lapack_work(left, 4, out.size // columns * left.shape[-1] + out.size)
 
@@ -304,6 +308,7 @@ define(
         operands=("x1", "x2"),
         dtypes=(LAPACK,),
         kernel=solve_kernel,
+        judges=True,
         scratch=solve_scratch,
         work=solve_work,
         needs=("linalg.solve",),

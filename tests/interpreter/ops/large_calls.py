@@ -163,17 +163,17 @@ def of_networks(dtype: str) -> Iterator[Case]:
 
 def of_matrices(dtype: str) -> Iterator[Case]:
     """LAPACK's own work is invisible here."""
-    x, tall = well(dtype, 256), some(dtype, 1024, 64)
+    x, tall = well(dtype, 128), some(dtype, 1024, 48)
     stack = np.stack([well(dtype, 48)] * 64)
     for each in (x, stack):
         yield from calls("cholesky", spd(each), upper=True, traced=False)
         yield from calls("qr svd svdvals det slogdet inv eigh eigvalsh pinv matrix_rank", each, traced=False)
-    yield from calls("eig eigvals", well(dtype, 160), traced=False)
+    yield from calls("eig eigvals", well(dtype, 96), traced=False)
     yield from calls("qr", tall, mode="complete", traced=False)
     yield from calls("svd", tall, full_matrices=False, traced=False)
-    yield from calls("solve", x, some(dtype, 16, 256, 8), traced=False)
+    yield from calls("solve", x, some(dtype, 64, 128, 8), traced=False)
     yield from calls("lstsq", tall, some(dtype, 1024, 32), traced=False)
-    yield from calls("lstsq_residuals", tall, some(dtype, 1024, 128), some(dtype, 64, 128), np.array(64))
+    yield from calls("lstsq_residuals", tall, some(dtype, 1024, 128), some(dtype, 48, 128), np.array(48))
     for n in (5, -3):
         yield from calls("matrix_power", x, n=n, traced=False)
     yield from calls("matrix_norm", x, ord="nuc", traced=False)
