@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import NDArray
 
+from ..interpreter.errors import MetadataError, MetadataTypeError
 from ..interpreter.types.meta import Meta
 from ..interpreter.wire.messages import Fetch, Query, Sync, Wait
 from ..interpreter.wire.segments import SHARED_FROM
+from .locations import located
 from .outbox.outbox import Build, Outbox
 from .transport.interface import Reply
 
@@ -56,7 +60,8 @@ class Answers:
 
     def await_ready(self, tensor: Tensor, timeout: float | None) -> Any:
         """Wait until the tensor is ready; returns its meta and home in wire form."""
-        return self._outbox.await_reply(self.ask_ready(tensor), timeout)
+        limit = seconds("wait", timeout)
+        return self._outbox.await_reply(self.ask_ready(tensor), limit)
 
     def query(self, what: str, *arguments: Any) -> Any:
         """The machine's answer to a question about itself; waits."""
@@ -76,4 +81,20 @@ class Answers:
 
     def sync(self, timeout: float | None) -> int:
         """Wait until everything issued before has ended; how many instructions have failed since the last sync."""
-        return int(self._outbox.await_reply(self._outbox.ask(Sync), timeout))
+        limit = seconds("sync", timeout)
+        return int(self._outbox.await_reply(self._outbox.ask(Sync), limit))
+
+
+def seconds(what: str, timeout: Any) -> float | None:
+    """A timeout in seconds, None for no limit; what is over already is 0. MetadataError unless it is a real number."""
+    if timeout is None:
+        return None
+    if isinstance(timeout, (bool, np.bool_)) or not isinstance(timeout, (int, float, np.integer, np.floating)):
+        kind = type(timeout).__name__
+        raise located(MetadataTypeError(f"{what}: a timeout is a number of seconds or None, not a {kind}"))
+    if isinstance(timeout, (float, np.floating)) and math.isnan(timeout):
+        raise located(MetadataError(f"{what}: the timeout is not a number (NaN)"))
+    return float(min(max(timeout, 0), LONGEST))
+
+
+LONGEST = 1e9  # seconds: some thirty years

@@ -20,10 +20,15 @@ class Effects:
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
         self._chains: set[int] = set()
-        self._default = self.new_chain()
+        self._default = self._add_chain()  # it travels with the session's first message
 
     def new_chain(self) -> int:
         """A new chain."""
+        id_ = self._add_chain()
+        self._outbox.appended()
+        return id_
+
+    def _add_chain(self) -> int:
         with self._outbox.lock:
             id_ = self._outbox.new_id()
             self._outbox.messages.append(encode_message(Chain(id_)))

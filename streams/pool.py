@@ -160,6 +160,14 @@ class PooledDevice(Device):
         self.allocated = total
         return buffer
 
+    def set_aside(self, nbytes: int) -> bool:
+        """As for any device; freed memory that is kept makes room, since temporaries come from elsewhere."""
+        if not super().set_aside(nbytes):
+            return False
+        if self.allocated + self.pool.cached > self.limit:
+            self.pool.trim(self.limit - self.allocated)
+        return True
+
     def account(self, buffer: Buffer) -> Buffer | None:
         """Count memory that came from elsewhere; None if it does not fit."""
         total = self.allocated + buffer.nbytes

@@ -185,8 +185,9 @@ def call_back(effect: SideEffect, arrays: Any) -> TensordError | None:
     try:
         effect.callback(*[one if isinstance(one, TensordError) else np.array(one) for one in arrays or ()])
     except TensordError as error:
-        error.op, error.location = error.op or "effect", error.location or effect.location
-        return without_frames(error)
+        mine = error.reraisable()  # it may be a tensor's error, which others have, too
+        mine.op, mine.location = error.op or "effect", error.location or effect.location
+        return without_frames(mine)
     except BaseException as error:  # also KeyboardInterrupt: the callback itself has raised it
         failure = KernelError(
             f"effect: {type(error).__name__}: {text_of(error)}", op="effect", location=effect.location

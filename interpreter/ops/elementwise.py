@@ -11,6 +11,7 @@ from ..schema.attributes import DTYPE
 from ..schema.indexing import INT64
 from ..schema.opdef import Array, ArrayModule, Attributes, Infer, OpDef, OutputMetas, ScalarCheck, Work, cost_of, define
 from ..schema.promotion import DType, accepts_any, accepts_promoted, broadcast, check_mixing, describe, promote
+from ..schema.scratch import scratch
 from ..types import kinds
 from ..types.axes import tensor
 from ..types.kinds import DTypes
@@ -132,6 +133,19 @@ CORRECTED: dict[str, tuple[str, corrections.Correction]] = {
 }
 
 
+def corrected_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+    """What replaces special values, and masks of these. Real numbers have few."""
+    (out,) = outputs
+    if out is None or out.dtype.kind in "biu" or (out.dtype.kind == "f" and len(metas) == 1):
+        return 0
+    return 3 * out.size + (out.nbytes if out.dtype.kind == "c" else 0)
+
+
+def floor_divide_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
+    """The sums that show whether an operand is infinite, or the quotients if one is."""
+    return corrected_scratch(metas, outputs, attributes) + sum(m.nbytes for m in outputs if m and m.dtype.kind == "f")
+
+
 def _define_corrected(name: str, ufunc: str, correction: corrections.Correction) -> None:
     of_numpy: np.ufunc = getattr(np, ufunc)
     define(
@@ -145,6 +159,8 @@ def _define_corrected(name: str, ufunc: str, correction: corrections.Correction)
             ufunc=ufunc,
             correction=correction,
             elementwise=True,
+            pointwise=True,
+            scratch=floor_divide_scratch if name == "floor_divide" else corrected_scratch,
             work=_CORRECTED_WORK.get(name, slow_work),
         )
     )
@@ -298,6 +314,8 @@ define(
         dtypes=(kinds.BOOLEAN, kinds.ANY),
         kernel=where_kernel,
         elementwise=True,
+        pointwise=True,
+        scratch=scratch(results=1),
         scalars=accepts_chosen,
     )
 )

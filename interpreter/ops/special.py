@@ -14,6 +14,7 @@ import numpy as np
 
 from ..schema.opdef import Array, ArrayModule, Attributes, OpDef, OutputMetas, define
 from ..schema.promotion import accepts_any, broadcast, check_mixing
+from ..schema.scratch import scratch
 from ..types.kinds import REAL
 from ..types.meta import Meta, OperandMeta
 from .elementwise import OPERANDS, SLOW
@@ -233,6 +234,8 @@ def _define_special(name: str, function: Function, summary: str, inputs: int = 1
             dtypes=(REAL,),
             kernel=kernel,
             elementwise=True,
+            pointwise=True,
+            scratch=scratch(elements=90),
             work=special_work,
             scalars=accepts_any,
         )

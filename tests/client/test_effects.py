@@ -12,6 +12,8 @@ import pytest
 import tensord as td
 from tensord.client import printing
 
+from ..behaviours.looking_inside import WAIT
+
 
 def test_a_callback_may_cancel_and_the_effects_behind_it_do_not_run(session):
     """The effect that cancels has run; what the session issued before and has not run is cancelled."""
@@ -171,3 +173,15 @@ def test_prints_are_written_before_a_script_ends(request, where):
     )
     assert sorted(done.stdout.splitlines()) == ["last line [3.]", "of a session that was dropped [2.]"]
     assert not done.stderr
+
+
+def test_an_op_right_behind_a_new_chain_is_on_its_way_although_nobody_asks(session):
+    """The chain's message is the first one of the batch, so the op's is not, and wakes nobody."""
+    x = session.asarray(np.ones(4))
+    (x + 1.0).wait()
+    background = session._transport.machine.background
+    assert session._transport.machine.wait_until(lambda: not background.awake, WAIT)
+    session.chain()
+    keep = x + 1.0
+    assert background.awake
+    assert keep.numpy().tolist() == [2.0] * 4

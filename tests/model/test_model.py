@@ -12,11 +12,13 @@ import pytest
 from tensord.interpreter.types.meta import Meta
 
 from .check import check
+from .ops import hungry_ops
 from .run import REPLAY, failures
 from .steps import Program, Step, World
 
 PROGRAMS = 600
 CHUNK = 100
+HUNGRY = 200
 
 
 @pytest.mark.parametrize("first", range(0, PROGRAMS, CHUNK))
@@ -25,6 +27,14 @@ def test_random_programs_give_what_serial_execution_gives(first: int) -> None:
     wrong = failures(first, CHUNK)
     text = "\n".join(f"{REPLAY.format(seed=seed)}\n    {problems[0]}" for seed, problems in wrong)
     assert not wrong, f"{len(wrong)} programs went wrong; to run them again:\n{text}"
+
+
+@pytest.mark.parametrize("first", range(0, HUNGRY, CHUNK))
+def test_temporaries_of_kernels_are_planned_like_results(first: int) -> None:
+    """Behaviour 43: they fit wherever they fit when run serially, and never beside what they would not fit with."""
+    with hungry_ops():
+        wrong = failures(first, CHUNK)
+    assert not wrong, [(seed, problems[0]) for seed, problems in wrong]
 
 
 @pytest.mark.parametrize(

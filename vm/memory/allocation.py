@@ -1,4 +1,8 @@
-"""Allocation: from the stream's own reusable buffers, from the device, or by dropping idle replicas."""
+"""Allocation: from the stream's own reusable buffers, from the device, or by dropping idle replicas.
+
+A kernel's temporaries are allocated by its array module, while the kernel runs. Their bytes (`Plan.scratch`) are set
+aside for that time, so that they are there.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +36,23 @@ def adopt(instruction: Instruction, array: Any) -> Buffer | None:
     while buffer is None and may_drop(instruction) and drop_idle(device):
         buffer = backend.adopt(array)
     return buffer
+
+
+def set_aside(instruction: Instruction, nbytes: int) -> bool:
+    """Set memory aside for a kernel's temporaries, after dropping idle replicas if it may; False if it does not fit."""
+    device = instruction.device
+    backend = device.backend
+    while not backend.set_aside(nbytes):
+        if not (may_drop(instruction) and drop_idle(device)):
+            return False
+    instruction.scratch = nbytes
+    return True
+
+
+def give_back(instruction: Instruction) -> None:
+    """The instruction's temporaries are gone, or were never made."""
+    nbytes, instruction.scratch = instruction.scratch, 0
+    instruction.device.backend.give_back(nbytes)
 
 
 def may_drop(instruction: Instruction) -> bool:

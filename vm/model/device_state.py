@@ -95,7 +95,7 @@ class DeviceState:
     def refuse_vast(self, nbytes: int, what: str) -> None:
         """DeviceMemoryError for a value of more bytes than the device has, which a view of one element may have.
 
-        Views cost no memory. The temporaries of kernels that read them, and copies for clients, are not counted.
+        Views cost no memory. Copies for clients are not counted.
         """
         limit = self.backend.limit
         if nbytes > max(limit, UNCOUNTED):

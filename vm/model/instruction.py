@@ -119,6 +119,7 @@ class Instruction:
         "received",
         "results",
         "revoked",
+        "scratch",
         "session",
         "soft",
         "started",
@@ -174,6 +175,7 @@ class Instruction:
         self.failures: dict[Copy, TensordError] | None = None  # results that failed alone
         self.on_retire: Callable[[Instruction], None] | None = None
         self.on_doom: Callable[[Instruction], None] | None = None
+        self.scratch = 0  # bytes set aside for its kernel's temporaries, from its dispatch until it was executed
         self.bytes_moved = 0
         self.used = 0  # bytes of its device's memory in use once its results had theirs
         self.event_sources: Sequence[Task] = ()
@@ -278,13 +280,17 @@ class Instruction:
             self.settle_poison()
 
     def describe(self, error: BaseException) -> TensordError:
-        """The error with op, location and instruction id, fit to be kept."""
+        """The error with op, location and instruction id, fit to be kept.
+
+        A copy of an error that lacks any of them: the error of a lost device is one for all that fail with it.
+        """
         location = self.author.where(self.location)
         if isinstance(error, TensordError):
-            error.op = error.op or self.label
-            error.location = error.location or location
-            error.instruction = error.instruction or self.id
-            return without_frames(error)
+            mine = error if error.op and error.location and error.instruction else error.reraisable()
+            mine.op = error.op or self.label
+            mine.location = error.location or location
+            mine.instruction = error.instruction or self.id
+            return without_frames(mine)
         attributes = "" if self.plan is None or not self.plan.attributes else f" {dict(self.plan.attributes)}"
         message = f"{self.label}{attributes}: {type(error).__name__}: {text_of(error)}"
         described = kernel_error(error, message, op=self.label, location=location, instruction=self.id)

@@ -21,9 +21,10 @@ from typing import Any
 from ...interpreter.errors import TensordError
 from ...interpreter.opcodes import Opcode
 from ...interpreter.schema.infer import InferCache
+from ..memory.allocation import give_back
 from ..memory.ledger import expect, settle, wait_for_memory
 from ..memory.making_room import make_room
-from ..memory.reservation import most_of
+from ..memory.reservation import most_of, scratch_of
 from ..model.device_state import DeviceState
 from ..model.instruction import PENDING, Instruction, Status
 from ..model.operand import Binding
@@ -149,12 +150,13 @@ class Scheduler:
     def _expect_memory(self, instruction: Instruction) -> None:
         """Tell the ledger what the instruction will reserve, and plan room for it."""
         new = [b.copy for b in instruction.outputs if b.copy.buffer is None and edges.is_maker(instruction, b.copy)]
-        if new:
+        scratch = scratch_of(instruction)
+        if new or scratch or (instruction.pending and may_need_scratch(instruction)):
             device = instruction.device
-            need = None if instruction.pending else sum(max(copy.nbytes, 0) for copy in new) + most_of(instruction)
-            expect(device, instruction, need)
+            need = sum(max(copy.nbytes, 0) for copy in new) + most_of(instruction) + scratch
+            expect(device, instruction, None if instruction.pending else need)
             spare = {*instruction.reads, *instruction.writes, *self.bound}
-            make_room(device, spare, self.retry)
+            make_room(device, spare, self.retry, scratch)
 
     def keep_record(
         self, traits: tuple[Any, ...], copies: tuple[int, ...], started: int, location: int, nbytes: int
@@ -186,6 +188,8 @@ class Scheduler:
             self._completing = False
 
     def _complete_one(self, instruction: Instruction) -> None:
+        if instruction.scratch:
+            give_back(instruction)
         if not instruction.soft:
             if self._finish(instruction):
                 return
@@ -295,6 +299,12 @@ class Scheduler:
             self.failed += 1
             session.errors += 1
             self.report(session, error)
+
+
+def may_need_scratch(instruction: Instruction) -> bool:
+    """Will its kernel perhaps have temporaries that count? Their size depends on metas that are pending."""
+    plan = instruction.plan
+    return plan is not None and (plan.op.scratch is not None or (plan.in_place and not plan.op.elementwise))
 
 
 def tell_doomed(instruction: Instruction) -> None:
