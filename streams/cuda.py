@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import Annotated, Any, Final
 
@@ -24,13 +24,18 @@ from numpy.typing import NDArray
 from ..interpreter.errors import KernelError, MetadataError
 from ..interpreter.schema.opdef import Array
 from ..interpreter.types.meta import Meta
-from .cuda_stream import CudaStream, Launcher
+from .cuda_launcher import Launcher
+from .cuda_stream import Burst, CudaStream
 from .device import Buffer, Device
-from .options import CACHE, COMPUTE_STREAMS, MEMORY, MISSING_OPS, PEER
+from .host import GIB, physical_memory
+from .options import CACHE, COMPUTE_STREAMS, MEMORY, MISSING_OPS, PEER, Option, parse_size
+from .pinned import PinnedPool, is_pinned
 from .pool import PooledBuffer, PooledDevice
 from .stream import Sink, StreamKind
 
 _STAGED_AT_MOST: Final = 256 << 20
+
+PINNED: Final = Option("bytes", parse_size, "page-locked host memory for copies, at most; beyond it copies are slower")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,9 @@ class CudaOptions:
     compute_streams: Annotated[int, COMPUTE_STREAMS] = 1
     missing: Annotated[frozenset[str], MISSING_OPS] = frozenset()
     peer: Annotated[bool, PEER] = True
+    pinned: Annotated[int, PINNED, "4 GiB, but at most a quarter of the machine's memory"] = field(
+        default_factory=lambda: min(4 * GIB, physical_memory() // 4)
+    )
 
 
 def available(ordinal: int = 0) -> str | None:
@@ -75,6 +83,7 @@ class CudaDevice(PooledDevice):
             # The rest is for rounding (CuPy's blocks are multiples of 512 bytes) and for the kernels' temporaries.
             self._memory.set_limit(size=limit + limit // 16 + (64 << 20))
         super().__init__(name, cupy, limit, options.missing, options.cache)
+        self.pinned = PinnedPool(options.pinned, self._new_pinned)
         self._launcher = Launcher(self, lambda: cupy.cuda.Event(block=True, disable_timing=True))
         self._compute = tuple(self._stream(StreamKind.COMPUTE, i, sink) for i in range(options.compute_streams))
         kinds = (StreamKind.H2D, StreamKind.D2H, StreamKind.P2P)
@@ -149,8 +158,12 @@ class CudaDevice(PooledDevice):
     def host_array(self, meta: Meta) -> NDArray[np.generic]:
         if meta.nbytes == 0:
             return np.empty(meta.shape, meta.dtype)
-        memory = self._cupy.cuda.alloc_pinned_memory(meta.nbytes)
-        return np.frombuffer(memory, meta.dtype, meta.size).reshape(meta.shape)
+        array = self.pinned.array(meta)
+        return np.empty(meta.shape, meta.dtype) if array is None else array
+
+    def _new_pinned(self, nbytes: int) -> Any:
+        with self._cupy.cuda.Device(self.ordinal):
+            return self._cupy.cuda.PinnedMemory(nbytes, self._cupy.cuda.runtime.hostAllocPortable)
 
     # -- copies: on the launcher's thread, with the task's stream current --------------------------------------
 
@@ -165,7 +178,7 @@ class CudaDevice(PooledDevice):
         staged = source if self._direct(source) else self._staging(source)
         if staged is not source:
             np.copyto(staged, source, casting="no")
-        self._launcher.keep.append(staged)
+        self._burst.keep.append(staged)
         self._copy(target.data.ptr, staged.ctypes.data, target.nbytes, "memcpyHostToDevice")
 
     def copy_out(self, source: Array, target: NDArray[np.generic]) -> None:
@@ -173,27 +186,36 @@ class CudaDevice(PooledDevice):
             return
         packed = self._cupy.ascontiguousarray(source)
         staged = target if self._direct(target) else self._staging(target)
-        self._launcher.keep += (packed, staged)
+        self._burst.keep += (packed, staged)
         self._copy(staged.ctypes.data, packed.data.ptr, packed.nbytes, "memcpyDeviceToHost")
         if staged is not target:
-            self._launcher.finish.append(lambda: np.copyto(target, staged, casting="no"))
+            self._burst.finish.append(lambda: np.copyto(target, staged, casting="no"))
 
     def peer_copy(self, target: Array, source: Array) -> None:
         if target.flags.c_contiguous and source.flags.c_contiguous:
-            stream = self._launcher.stream
-            assert stream is not None  # noqa: S101 - only called while launching
             runtime = self._cupy.cuda.runtime
             runtime.memcpyPeerAsync(
-                target.data.ptr, self.ordinal, source.data.ptr, source.device.id, target.nbytes, stream.raw.ptr
+                target.data.ptr, self.ordinal, source.data.ptr, source.device.id, target.nbytes, self._raw.ptr
             )
         else:
             target[...] = source  # an elementwise kernel on this device reads the peer's memory
 
     def _copy(self, to: int, origin: int, nbytes: int, direction: str) -> None:
-        stream = self._launcher.stream
-        assert stream is not None  # noqa: S101 - only called while launching
         runtime = self._cupy.cuda.runtime
-        runtime.memcpyAsync(to, origin, nbytes, getattr(runtime, direction), stream.raw.ptr)
+        runtime.memcpyAsync(to, origin, nbytes, getattr(runtime, direction), self._raw.ptr)
+
+    @property
+    def _burst(self) -> Burst:
+        """The one that this thread is launching."""
+        burst = self._launcher.launching.burst
+        assert burst is not None  # noqa: S101 - only called while launching
+        return burst
+
+    @property
+    def _raw(self) -> Any:
+        stream = self._launcher.launching.stream
+        assert stream is not None  # noqa: S101 - only called while launching
+        return stream.raw
 
     def _staging(self, like: NDArray[np.generic]) -> NDArray[np.generic]:
         if like.nbytes > _STAGED_AT_MOST:
@@ -204,15 +226,7 @@ class CudaDevice(PooledDevice):
         """Can the array be copied as it is? It must be packed, and pinned unless it is too large to stage."""
         if not array.flags.c_contiguous:
             return False
-        return array.nbytes > _STAGED_AT_MOST or self._is_pinned(array)
-
-    def _is_pinned(self, array: NDArray[np.generic]) -> bool:
-        base: Any = array
-        while isinstance(base, np.ndarray):
-            base = base.base
-        if isinstance(base, memoryview):
-            base = base.obj
-        return isinstance(base, self._cupy.cuda.PinnedMemoryPointer)
+        return array.nbytes > _STAGED_AT_MOST or is_pinned(array)
 
     # -- what the launcher needs, and the end ------------------------------------------------------------------
 
