@@ -204,5 +204,5 @@ def run_to_the_end(owner: Owner, who: str, work: Callable[[], None]) -> None:
 
 def lost_error(owner: Owner, task: Task) -> KernelError:
     """The error of a task that may have been hit by, or came after, the loss of its device."""
-    message = f"device {owner.name} is lost, with or before {task.label}: {owner.lost}"
+    message = f"{owner.lost} (with {task.label}, or before)"
     return KernelError(message, op=task.label, instruction=task.id)

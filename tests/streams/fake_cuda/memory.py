@@ -68,15 +68,41 @@ class Memory:
             self.gpu.free[self.device_id] += self.size
 
 
-class Chunk:
-    """What `MemoryPool.malloc` hands out: goes back to its stream's free chunks."""
+class Piece:
+    """A part of a block."""
 
-    def __init__(self, pool: MemoryPool, memory: Memory, queue: Queue) -> None:
-        self.pool, self.memory, self.queue = pool, memory, queue
-        self.ptr, self.device_id, self.block = memory.ptr, memory.device_id, memory.block
+    def __init__(self, memory: Memory, offset: int, size: int) -> None:
+        self.memory, self.offset, self.size = memory, offset, size
+
+    @property
+    def split(self) -> bool:
+        return self.size < self.memory.size
+
+    def cut(self, size: int) -> tuple[Piece, Piece | None]:
+        """The first bytes, and the rest if there is one."""
+        if size == self.size:
+            return self, None
+        return Piece(self.memory, self.offset, size), Piece(self.memory, self.offset + size, self.size - size)
+
+    def joined(self, other: Piece) -> Piece | None:
+        """Both as one, if they are neighbours."""
+        first, second = sorted((self, other), key=lambda piece: piece.offset)
+        if first.memory is not second.memory or first.offset + first.size != second.offset:
+            return None
+        return Piece(first.memory, first.offset, first.size + second.size)
+
+
+class Chunk:
+    """What `MemoryPool.malloc` hands out: goes back to its stream's free pieces."""
+
+    def __init__(self, pool: MemoryPool, piece: Piece, queue: Queue) -> None:
+        self.pool, self.piece, self.queue = pool, piece, queue
+        memory = piece.memory
+        self.ptr, self.device_id = memory.ptr + piece.offset, memory.device_id
+        self.block = memory.block[piece.offset : piece.offset + piece.size]
 
     def __del__(self) -> None:
-        self.pool.free(self.memory, self.queue)
+        self.pool.free(self.piece, self.block, self.queue)
 
 
 class MemoryPointer:
@@ -99,11 +125,11 @@ class MemoryPointer:
 
 
 class MemoryPool:
-    """`cupy.cuda.MemoryPool`: free chunks of exact sizes, per device and stream; sizes are multiples of 512 bytes."""
+    """`cupy.cuda.MemoryPool`: free pieces per device and stream, split as needed; sizes are multiples of 512 bytes."""
 
     def __init__(self, gpu: Gpu) -> None:
         self.gpu = gpu
-        self._free: dict[tuple[int, int, int], list[Memory]] = defaultdict(list)  # device, stream, size
+        self._free: dict[tuple[int, int], list[Piece]] = defaultdict(list)  # by device and stream
         self._total: dict[int, int] = defaultdict(int)
         self._limit: dict[int, int] = {}
         self._lock = threading.RLock()
@@ -118,9 +144,16 @@ class MemoryPool:
         size = max(1, -(-nbytes // 512)) * 512
         queue = current_queue(self.gpu)
         with self._lock:
-            free = self._free[self.gpu.device, queue.ptr, size]
-            memory = free.pop() if free else self._fresh(size)
-        return MemoryPointer(Chunk(self, memory, queue), 0)
+            free = self._free[self.gpu.device, queue.ptr]
+            best = min((piece for piece in free if piece.size >= size), key=lambda piece: piece.size, default=None)
+            if best is None:
+                best = Piece(self._fresh(size), 0, size)
+            else:
+                free.remove(best)
+            piece, rest = best.cut(size)
+            if rest is not None:
+                free.append(rest)
+        return MemoryPointer(Chunk(self, piece, queue), 0)
 
     def _fresh(self, size: int) -> Memory:
         device = self.gpu.device
@@ -128,41 +161,43 @@ class MemoryPool:
         if limit and self._total[device] + size > limit:
             self.free_all_blocks()
             if self._total[device] + size > limit:
-                raise OutOfMemoryError(f"out of memory allocating {size} bytes (limit set to {limit} bytes)")
+                raise OutOfMemoryError(f"Out of memory allocating {size:,} bytes (limit set to: {limit:,} bytes)")
         try:
-            memory = self._new(size)
+            memory = Memory(self.gpu, size)
         except RuntimeError:
             if self.gpu.broken[device] is not None:
                 raise
             self.free_all_blocks()
             try:
-                memory = self._new(size)
+                memory = Memory(self.gpu, size)
             except RuntimeError as error:
-                raise OutOfMemoryError(f"out of memory allocating {size} bytes") from error
+                raise OutOfMemoryError(f"Out of memory allocating {size:,} bytes") from error
         self._total[device] += size
         return memory
 
-    def _new(self, size: int) -> Memory:
-        return Memory(self.gpu, size)
-
-    def free(self, memory: Memory, queue: Queue) -> None:
-        block = memory.block
-        if self.gpu.broken[memory.device_id] is None:
+    def free(self, piece: Piece, block: Any, queue: Queue) -> None:
+        if self.gpu.broken[piece.memory.device_id] is None:
             self.gpu.enqueue(queue, lambda: block.fill(POISON))
         with self._lock:
-            self._free[memory.device_id, queue.ptr, memory.size].append(memory)
+            free = self._free[piece.memory.device_id, queue.ptr]
+            for other in list(free):
+                if (both := piece.joined(other)) is not None:
+                    free.remove(other)
+                    piece = both
+            free.append(piece)
 
     def free_all_blocks(self) -> None:
-        """Drop the free chunks of this device; the host waits until the device is idle, as with cudaFree."""
+        """Drop what was not split, on this device; the host waits until the device is idle, as with cudaFree."""
+        device = self.gpu.device
         with self._lock:
-            mine = [key for key in self._free if key[0] == self.gpu.device and self._free[key]]
-            if mine and self.gpu.broken[self.gpu.device] is None:
+            mine = [pieces for key, pieces in self._free.items() if key[0] == device]
+            if self.gpu.broken[device] is None and any(not piece.split for pieces in mine for piece in pieces):
                 for queue in list(self.gpu.queues.values()):
-                    if queue.device == self.gpu.device:
+                    if queue.device == device:
                         self.gpu.drain(queue)
-            for key in mine:
-                self._total[key[0]] -= key[2] * len(self._free[key])
-                del self._free[key]
+            for pieces in mine:
+                self._total[device] -= sum(piece.size for piece in pieces if not piece.split)
+                pieces[:] = [piece for piece in pieces if piece.split]
 
 
 class PinnedMemory:

@@ -36,11 +36,49 @@ class Module(ModuleType):
             made: Any = Module(f"{self.__name__}.{name}", self._gpu, found)
         elif isinstance(found, type) or not callable(found):
             made = found
+        elif self.__name__.endswith("fft"):
+            made = Transform(self._gpu, name, found)
+            made.plans = self.config.get_plan_cache()
         else:
             made = arrays.Launch(self._gpu, name, found)
             made.waits = made.waits or self._waits
         setattr(self, name, made)
         return made
+
+
+class Plans:
+    """CuPy's cache of plans: the plans of one shape have one work area, whatever stream they are used on."""
+
+    def __init__(self) -> None:
+        self.size = 16
+        self.areas: dict[int, arrays.Array] = {}
+
+    def set_size(self, size: int) -> None:
+        self.size = size
+
+    def clear(self) -> None:
+        self.areas.clear()
+
+    def area(self, nbytes: int) -> Any:
+        area = self.areas.get(nbytes)
+        if area is None:
+            area = arrays.Array((nbytes,), np.uint8)
+            if self.size:
+                self.areas[nbytes] = area
+        return area
+
+
+class Transform(arrays.Launch):
+    """A function of `cupy.fft`: two steps, through the work area of its plan."""
+
+    plans: Plans
+
+    def launch_into(self, target: Any, place: int | None, args: Any, kwargs: Any) -> None:
+        source = args[0]
+        area = self.plans.area(source.nbytes)
+        between: Any = np.ndarray(source.shape, source.dtype, area.native)
+        self.launch(lambda: np.copyto(between, source))
+        super().launch_into(target, place, (between, *args[1:]), kwargs)
 
 
 class Runtime:
@@ -123,6 +161,10 @@ def make_modules(gpu: Gpu) -> dict[str, Any]:
     stream: Any = type("Stream", (Stream,), {"__init__": lambda self, **given: Stream.__init__(self, gpu, **given)})
     stream.null = Stream(gpu, queue=Queue(-1, 0))
     cupy.ndarray = array
+    plans = Plans()
+    cupy.fft.config = SimpleNamespace(get_plan_cache=lambda: plans)
+    cupy.where = partial(where, cupy.where)
+    cupy.nextafter = arrays.Launch(gpu, "nextafter", rounded_nextafter)
     cupy.asarray = cupy.array = partial(from_host, gpu)
     cupy.ascontiguousarray = partial(packed, gpu)
     cupy.empty = lambda shape, dtype=np.float64, **_: arrays.Array(shape, dtype)
@@ -139,6 +181,18 @@ def make_modules(gpu: Gpu) -> dict[str, Any]:
     cupyx: Any = ModuleType("cupyx")
     cupyx.errstate = lambda **_: nullcontext()
     return {"cupy": cupy, "cupyx": cupyx}
+
+
+def where(launch: Any, condition: Any, *given: Any) -> Any:
+    """`cupy.where` takes an array as its condition, and nothing else."""
+    return launch(condition.astype(bool), *given)  # CuPy's AttributeError for anything else
+
+
+def rounded_nextafter(x: Any, y: Any, **given: Any) -> Any:
+    """`cupy.nextafter`, which computes in float32 what is float16, and rounds to zero what is very small there."""
+    wide = [np.asarray(one, np.float32) if one.dtype == np.float16 else one for one in (x, y)]
+    found = np.nextafter(*wide, **given).astype(np.result_type(x, y))
+    return np.where(np.abs(found) < np.finfo(np.float32).tiny, 0, found) if found.dtype == np.float32 else found
 
 
 def from_host(gpu: Gpu, value: Any, dtype: Any = None, copy: bool | None = None, **given: Any) -> Any:
