@@ -35,7 +35,7 @@ def values(n: int) -> Any:
     return np.random.default_rng(n).random((n, n))
 
 
-def test_a_program_gives_numpys_values_and_a_sound_trace(session: Any) -> None:
+def test_a_program_gives_numpys_values_and_a_sound_trace_and_never_blocks_the_launcher(gpu: Gpu, session: Any) -> None:
     x = session.asarray(values(8), device="cuda:0")
     xp = x.__array_namespace__()
     y = x @ x + 1.0
@@ -49,6 +49,7 @@ def test_a_program_gives_numpys_values_and_a_sound_trace(session: Any) -> None:
     np.testing.assert_array_equal(found.numpy(), np.unique((values(8) * 3).astype(int)))
     np.testing.assert_allclose(picked.numpy(), expected[values(8) > 0.5])
     assert session.trace().verify() == []
+    assert not [name for name in gpu.blocked if "launcher" in name]
 
 
 def test_a_long_chain_of_small_ops_costs_few_events_and_waits(gpu: Gpu, session: Any) -> None:

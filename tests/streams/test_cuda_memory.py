@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from tensord.interpreter.types.meta import Meta
-from tensord.streams.cuda import MOST_AXES, CudaDevice
+from tensord.streams.cuda import MOST_AXES, CudaDevice, _most_of_pool
 from tensord.streams.events import TURNSTILE
+from tensord.streams.pool import size_class
 from tensord.streams.stream import StreamKind
 
 from .conftest import FakeTask
@@ -46,12 +47,12 @@ def test_the_reserve_is_not_more_than_the_memory(gpu, open_device):
     assert gpu.total - gpu.free[0] == device.limit == 64 * MIB
 
 
-def test_the_ledgers_memory_fits_although_blocks_are_larger(open_device):
-    """Sizes just above those of a class take an eighth more."""
-    device = open_device("cuda:0", memory="512MiB", reserve=0)
-    odd = (1 << 20) + 8
-    buffers = [device.allocate(odd) for _ in range(device.limit // odd)]
-    assert None not in buffers
+@pytest.mark.parametrize("limit", [1 << 30, 1 << 36])
+@pytest.mark.parametrize("size", [4096 + 8, MIB + 8, 64 * MIB + 8])
+def test_the_pool_has_room_for_the_ledgers_memory_although_blocks_are_larger(size, limit):
+    """Sizes just above those of a class take an eighth more, and CuPy rounds up to 512 bytes."""
+    block = -(-size_class(size) // 512) * 512
+    assert limit // size * block <= _most_of_pool(limit)
 
 
 def run(device, reports, body, **fields: Any):
