@@ -24,7 +24,7 @@ help:
 	@echo "make docs         the documentation as a site, links checked: $(OUT)/site/index.html"
 	@echo "make viewer       a viewer of timelines (npm), with which the tests look at ours; they need Chromium, too"
 	@echo "make bench        the benchmarks, embedded and through a daemon: tables, $(OUT)/bench.json, $(OUT)/bench-daemon.json"
-	@echo "make model-long   random programs against the serial oracle (SEED=$(SEED) PROGRAMS=$(PROGRAMS))"
+	@echo "make model-long   random programs against the serial oracle (SEED=$(SEED) PROGRAMS=$(PROGRAMS); GPUS=1: on a fake of CUDA)"
 	@echo "make chaos        clients and daemons killed, stopped and cut off at random (SEED=$(SEED) ROUNDS=$(ROUNDS))"
 	@echo "make fuzz         hostile clients against the daemon's receiving path (SECONDS=$(SECONDS))"
 	@echo "make clean        remove the environment, caches and results"
@@ -72,7 +72,7 @@ bench: $(VENV)/.dev
 	@$(RUN) -m bench --daemon --json $(OUT)/bench-daemon.json
 
 model-long: $(VENV)/.dev
-	@$(RUN) -m tests.model.run --seed $(SEED) --programs $(PROGRAMS)
+	@$(RUN) -m tests.model.run --seed $(SEED) --programs $(PROGRAMS) $(if $(GPUS),--gpus)
 
 fuzz: $(VENV)/.dev
 	@$(RUN) -m tests.fuzz.run --seconds $(SECONDS)

@@ -102,8 +102,14 @@ class KernelIndexError(KernelError, IndexError):
 
 def kernel_error(
     cause: BaseException, message: str, *, op: str, location: str | None, instruction: int | None = None
-) -> KernelError:
-    """A KernelError that is also of the cause's type, so that handlers of NumPy's errors catch it."""
+) -> TensordError:
+    """A KernelError that is also of the cause's type, so that handlers of NumPy's errors catch it.
+
+    A kernel without memory for its temporaries fails with a DeviceMemoryError, as one without memory for its result.
+    """
+    if isinstance(cause, MemoryError):
+        message = f"{message}; release tensors, or use smaller ones"
+        return DeviceMemoryError(message, op=op, location=location, instruction=instruction)
     kinds = (kind for kind in (KernelValueError, KernelIndexError) if isinstance(cause, kind.__bases__[1]))
     return next(kinds, KernelError)(message, op=op, location=location, instruction=instruction)
 

@@ -25,7 +25,7 @@ UNARY = (
 )
 UNARY_TRANSCENDENTAL = "exp log log2 log10 sin cos sinh cosh asin:arcsin acos:arccos asinh:arcsinh acosh:arccosh"
 BINARY = (
-    "add subtract multiply copysign nextafter bitwise_and bitwise_or bitwise_xor "
+    "add subtract multiply copysign bitwise_and bitwise_or bitwise_xor "
     "bitwise_left_shift:left_shift bitwise_right_shift:right_shift"
 )
 # Slower by as much as a transcendental function: integer division does not vectorise.
@@ -116,7 +116,12 @@ _define_ufuncs(BINARY_ANY_INT, inputs=2, scalars=accepts_any)
 _define_ufuncs(BINARY_LOGICAL, inputs=2, scalars=accepts_word)
 
 
-_CORRECTED_WORK: dict[str, Work | None] = {"reciprocal": None, "sign": None, "floor_divide": division_work}
+_CORRECTED_WORK: dict[str, Work | None] = {
+    "reciprocal": None,
+    "sign": None,
+    "nextafter": None,
+    "floor_divide": division_work,
+}
 # Name -> NumPy's name, and the correction of its special cases.
 CORRECTED: dict[str, tuple[str, corrections.Correction]] = {
     "atan": ("arctan", corrections.arctan),
@@ -124,6 +129,7 @@ CORRECTED: dict[str, tuple[str, corrections.Correction]] = {
     "expm1": ("expm1", corrections.expm1),
     "floor_divide": ("floor_divide", corrections.floor_divide),
     "log1p": ("log1p", corrections.log1p),
+    "nextafter": ("nextafter", corrections.nextafter),
     "pow": ("power", corrections.power),
     "power": ("power", corrections.power),
     "reciprocal": ("reciprocal", corrections.reciprocal),
@@ -280,7 +286,11 @@ def accepts_chosen(value: int, metas: tuple[OperandMeta, ...], attributes: Attri
 
 def where_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
     """Through a temporary: it costs less than two masked copies, and lets the output be any of the inputs."""
-    outputs[0][...] = xp.where(*inputs)
+    condition, x, y = inputs
+    if isinstance(condition, bool):  # CuPy asks it for its dtype
+        outputs[0][...] = x if condition else y
+    else:
+        outputs[0][...] = xp.where(condition, x, y)
 
 
 def infer_clip(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:

@@ -70,6 +70,7 @@ UNNOTICED = 1 << 19
 # or underflows costs some 100 ns.
 _COSTLY = {np.dtype(np.float16): 16, np.dtype(np.complex64): 8, np.dtype(np.complex128): 8}
 REQUIRED: Any = object()
+_LOOKING = ("linalg.", "histogram", "bincount")  # functions of array modules that look at values on the host
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +124,11 @@ class OpDef:
     compose: Compose | None = None
     scalars: ScalarCheck | None = None
     needs: tuple[str, ...] = ()
+
+    @property
+    def blocking(self) -> bool:
+        """Does the kernel look at values, so that its thread waits for a GPU? At a shape, a bound, a solver's state."""
+        return self.dynamic or self.judges or any(path.startswith(_LOOKING) for path in self.needs)
 
     def least_operands(self) -> int:
         """The smallest number of operands."""

@@ -3,7 +3,8 @@
     python -m tests.model.run --seed 0 --programs 100000
 
 runs the programs of that many seeds from `--seed` on and prints those that went wrong, each with the command that
-runs it again. With `--shrink`, steps are taken away from a failing program for as long as it still fails.
+runs it again. With `--shrink`, steps are taken away from a failing program for as long as it still fails. With
+`--gpus` the programs run on CUDA devices, over the fake of CUDA's runtime.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from ..streams.fake_cuda.gpu import Gpu
+from ..streams.fake_cuda.module import installed
 from .check import check
 from .ops import failing_ops
-from .programs import random_program
+from .programs import GPUS, SIMS, Devices, random_program
 from .steps import Program
 
 REPLAY = "python -m tests.model.run --seed {seed} --programs 1 --shrink"
@@ -30,21 +33,24 @@ SHOWN = 5  # problems of one program
 def problems_of(program: Program) -> list[str]:
     """What is wrong with a run of the program; what it raises is wrong, too."""
     try:
-        return check(program)
+        if program.world.devices == SIMS:
+            return check(program)
+        with installed(Gpu(program.seed, peers=program.world.peer)):
+            return check(program)
     except Exception as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
         return [f"raised {type(error).__name__}: {error} at {last.filename}:{last.lineno}"]
 
 
-def make(seed: int) -> Program:
+def make(seed: int, devices: Devices = SIMS) -> Program:
     """The program of a seed."""
     with failing_ops(), np.errstate(all="ignore"):
-        return random_program(seed)
+        return random_program(seed, devices=devices)
 
 
-def failures(seed: int, programs: int) -> list[tuple[int, list[str]]]:
+def failures(seed: int, programs: int, devices: Devices = SIMS) -> list[tuple[int, list[str]]]:
     """The seeds among that many from `seed` on whose programs go wrong, with their problems."""
-    found = [(number, problems_of(make(number))) for number in range(seed, seed + programs)]
+    found = [(number, problems_of(make(number, devices))) for number in range(seed, seed + programs)]
     return [(number, problems) for number, problems in found if problems]
 
 
@@ -75,7 +81,8 @@ def show(console: Console, program: Program, problems: list[str]) -> None:
     console.print(f"[bold red]seed {program.seed}[/]: {len(program.steps)} steps in {program.world}", highlight=False)
     for problem in problems[:SHOWN]:
         console.print(f"  {problem}", markup=False, highlight=False)
-    console.print(f"  again: {REPLAY.format(seed=program.seed)}", markup=False, highlight=False)
+    gpus = "" if program.world.devices == SIMS else " --gpus"
+    console.print(f"  again: {REPLAY.format(seed=program.seed)}{gpus}", markup=False, highlight=False)
 
 
 def shrink_and_show(console: Console, program: Program) -> None:
@@ -94,14 +101,16 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--programs", type=int, default=1000)
     parser.add_argument("--shrink", action="store_true", help="shorten the programs that fail")
+    parser.add_argument("--gpus", action="store_true", help="on CUDA devices over a fake of CUDA's runtime")
     given = parser.parse_args()
+    devices = GPUS if given.gpus else SIMS
     console = Console()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     failed = 0
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("programs", total=given.programs)
         for seed in range(given.seed, given.seed + given.programs):
-            program = make(seed)
+            program = make(seed, devices)
             if problems := problems_of(program):
                 failed += 1
                 show(console, program, problems)

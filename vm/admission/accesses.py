@@ -55,7 +55,7 @@ class Accesses:
     # -- bytes in and out ------------------------------------------------------------------------------------------
 
     def upload(self, session: VmSession, message: Upload) -> None:
-        """AccessBlobByCallback, writing: bytes from outside, straight to the tensor's home."""
+        """Upload, or AccessBlobByCallback, writing, on the host: bytes from outside, straight to the tensor's home."""
         payload, location = message.payload, message.location
         try:
             refuse_cancelled(session)
@@ -76,7 +76,8 @@ class Accesses:
         tensor, copy = self.residency.new_tensor(meta, device)
         define(session, message.output, tensor)
         note_maker(tensor.storage, "upload", location)
-        instruction = self.scheduler.new_instruction(session, Opcode.ACCESS, "upload", device, location)
+        opcode = Opcode.ACCESS if device.backend.host else Opcode.UPLOAD
+        instruction = self.scheduler.new_instruction(session, opcode, "upload", device, location)
         instruction.outputs = (Binding(copy, tensor, 0, None),)
         instruction.writes = (copy,)
         instruction.bytes_moved = meta.nbytes

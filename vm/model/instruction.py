@@ -239,6 +239,11 @@ class Instruction:
         """Is it certain before execution that its kernel does not run? Called by its stream."""
         return not self.unclaimed or self.error is not None
 
+    @property
+    def blocking(self) -> bool:
+        """Does its kernel wait for the device?"""
+        return self.plan is not None and self.plan.op.blocking
+
     def poisoned_operand(self) -> TensordError | None:
         """The poison of the first poisoned operand."""
         for copy in self.reads:
