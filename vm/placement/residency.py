@@ -112,7 +112,11 @@ class Residency:
         return copy
 
     def view_copy(self, tensor: Tensor, device: DeviceState, session: VmSession, location: int) -> Copy:
-        """Plan a transfer of one view's bytes to a device, or find the one planned before."""
+        """Plan a transfer of one view's bytes to a device, or find the one planned before.
+
+        Found is the copy of this very view. A view of a view moves its own bytes, though a copy of the larger one may
+        be there: they are no more than those, and where a copy holds which bytes is known without a search.
+        """
         storage, key, meta = tensor.storage, tensor.view_key(), tensor.meta
         if key is None or meta is None:
             raise AssertionError("only a view with a known meta has a copy of its own")
@@ -151,7 +155,10 @@ class Residency:
                 forget(oldest, storage)
 
     def source(self, storage: Storage, device: DeviceState) -> Copy:
-        """The copy to transfer from: preferably one that reaches the device directly, then a valid one."""
+        """The copy to transfer from: rather one that reaches the device directly, then a valid one, then the host's.
+
+        All that reach it directly take one transfer. The host's leaves the peer's copy stream and memory alone.
+        """
         best, best_rank = None, (True, True, True)
         for copy in storage.copies.values():
             rank = (
