@@ -15,7 +15,7 @@ from .check import check
 from .run import REPLAY, failures
 from .steps import Program, Step, World
 
-PROGRAMS = 600
+PROGRAMS = 400
 CHUNK = 100
 
 
