@@ -33,28 +33,51 @@ settings.register_profile("tensord", deadline=None, max_examples=30, derandomize
 settings.load_profile("tensord")
 
 JOIN = 5.0  # seconds that a thread may take to end after its test
-SHM = Path("/dev/shm")  # noqa: S108 - looked at, never written to
-DESCRIPTORS = Path("/proc/self/fd")
+SHM = "/dev/shm"  # noqa: S108 - looked at, never written to
+DESCRIPTORS = "/proc/self/fd"
+
+
+def pytest_collection_finish() -> None:
+    """What is there before the first test stays there: the collector does not look at it again in each test."""
+    gc.collect()
+    gc.freeze()
+
+
+def entries(folder: str) -> set[str]:
+    """The names in a folder; none where there is no such folder."""
+    return set(os.listdir(folder)) if os.path.isdir(folder) else set()  # noqa: PTH112, PTH208 - twice in each test
 
 
 def open_descriptors() -> dict[str, str]:
     """Descriptor -> what it is open on; empty where the system does not tell."""
     found = {}
-    for entry in DESCRIPTORS.iterdir() if DESCRIPTORS.exists() else ():
-        with suppress(OSError):
-            found[entry.name] = str(entry.readlink())
+    for descriptor in entries(DESCRIPTORS):
+        with suppress(OSError):  # it is the one that has listed them
+            found[descriptor] = os.readlink(f"{DESCRIPTORS}/{descriptor}")  # noqa: PTH115
     return found
 
 
-def shared_memory() -> set[str]:
-    """Entries of /dev/shm that are ours."""
-    mine = os.getuid()
+def left_in_shared_memory(before: set[str]) -> set[str]:
+    """New entries of /dev/shm that are of this user, but for those that somebody else's process has open."""
     found = set()
-    for entry in SHM.iterdir() if SHM.exists() else ():
+    for name in entries(SHM) - before:
+        with suppress(OSError):  # gone meanwhile
+            if Path(SHM, name).stat().st_uid == os.getuid():
+                found.add(name)
+    return found and found - held_by_others(found)
+
+
+def held_by_others(names: set[str]) -> set[str]:
+    """Which of these entries of /dev/shm other processes than this one and its children have open, or mapped."""
+    held = set()
+    for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if entry.stat().st_uid == mine:
-                found.add(entry.name)
-    return found
+            ancestry = (process / "stat").read_text().rpartition(")")[2].split()[1]
+            if os.getpid() in (int(process.name), int(ancestry)):
+                continue
+            seen = (process / "maps").read_text() + " ".join(map(os.readlink, (process / "fd").iterdir()))
+            held |= {name for name in names if f"{SHM}/{name}" in seen}
+    return held
 
 
 def new_threads(before: set[threading.Thread]) -> list[threading.Thread]:
@@ -76,7 +99,7 @@ def nothing_leaks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         initialise(machine, *args, **kwargs)
 
     monkeypatch.setattr(VirtualMachine, "__init__", note)
-    threads, descriptors, shared = set(threading.enumerate()), open_descriptors(), shared_memory()
+    threads, descriptors, shared = set(threading.enumerate()), open_descriptors(), entries(SHM)
     yield
     left_open = [machine for machine in machines if not getattr(machine, "closed", True)]
     for machine in left_open:
@@ -85,7 +108,7 @@ def nothing_leaks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     machines.clear()
     zero_copy.stop()  # pyzmq's own thread, which it starts again when it needs it
     assert not (left := new_threads(threads)), f"threads were left behind: {left}"
-    assert not (extra := shared_memory() - shared), f"shared memory was left behind: {extra}"
+    assert not (extra := left_in_shared_memory(shared)), f"shared memory was left behind: {extra}"
     if more := new_descriptors(descriptors):
         gc.collect()  # what only a cycle holds open is not leaked
         more = new_descriptors(descriptors)
@@ -93,9 +116,8 @@ def nothing_leaks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def new_descriptors(before: dict[str, str]) -> dict[str, str]:
-    """Descriptors opened since, but for the one that lists them."""
-    now = open_descriptors()
-    return {n: what for n, what in now.items() if n not in before and not what.endswith("/fd") and "/proc/" not in what}
+    """Descriptors opened since."""
+    return {descriptor: what for descriptor, what in open_descriptors().items() if descriptor not in before}
 
 
 def assert_empty(engine: Engine) -> None:

@@ -192,7 +192,9 @@ class RemoteTransport:
             self._send_cancel()
 
     def _send_cancel(self) -> None:
+        """Send CANCEL. What was sent between the call and this one is cancelled here too: it may have its answer."""
         self._cancel_due = False
+        self._incoming.cancel(next(self._numbers))
         if not self._outgoing.away:
             self._link.send([CANCEL, self._generation])
 

@@ -16,7 +16,7 @@ from .ops import hungry_ops
 from .run import REPLAY, failures
 from .steps import Program, Step, World
 
-PROGRAMS = 600
+PROGRAMS = 400
 CHUNK = 100
 HUNGRY = 200
 

@@ -22,6 +22,7 @@ import select
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from math import ceil
 from typing import Any
 
@@ -75,7 +76,7 @@ class Loop:
         self.watched: dict[int, Callable[[], None]] = {}  # descriptor -> its callback when it is readable
         for listener in listeners:
             self.poller.register(listener.socket, zmq.POLLIN)
-            self.watch_socket(listener.monitor, listener.watch)
+            self.watch_socket(listener.monitor, partial(self.watch_connections, listener))
         registry.watch_process = self.watch_process
         registry.before_hello = self.watch_listeners
 
@@ -191,9 +192,18 @@ class Loop:
                 continue
             peer = self.processes.pop(fd, None)
             if peer is not None and peer.pidfd == fd:
-                for _ in range(len(self.registry.peers) + 1):  # its goodbye may be among the messages that wait
-                    self.receive(peer.listener)
+                self.drain(peer.listener)
                 self.registry.end(peer, "its process has died")
+
+    def drain(self, listener: Listener) -> None:
+        """Take the messages that wait: the goodbye of a client that has left since may be among them."""
+        for _ in range(len(self.registry.peers) + 1):
+            self.receive(listener)
+
+    def watch_connections(self, listener: Listener) -> None:
+        """Process the events of a listener's monitor, after what was received before them."""
+        self.drain(listener)
+        listener.watch()
 
     def watch_listeners(self) -> None:
         """Process the events of every listener's monitor now."""
