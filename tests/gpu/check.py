@@ -95,7 +95,7 @@ class Proof:
             "PYTHONPATH": os.pathsep.join(filter(None, path)),
             "PYTHONUNBUFFERED": "1",
             "PYTHONFAULTHANDLER": "1",
-            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONPYCACHEPREFIX": str(self.work / "bytecode"),  # compiled once for all stages, and not in the checkout
             "CUPY_CACHE_DIR": str(self.work / "kernels"),
             "HYPOTHESIS_STORAGE_DIRECTORY": str(self.work / "hypothesis"),
             "XDG_RUNTIME_DIR": str(self.work),

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
-from ..stand_in import VARIABLE
 from .record import Recorder
 
 Item = TypeVar("Item")
@@ -48,6 +47,8 @@ class Given:
 
     def stand_in_for(self, kind: str) -> None:
         """Have the device open in place of those of that kind, also in processes that this one starts."""
+        from ..stand_in import VARIABLE
+
         os.environ[VARIABLE] = f"{kind}={self.device}"
 
 
