@@ -21,6 +21,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
@@ -197,6 +198,7 @@ def unshadow(site: Path) -> None:
             (site / name / "__init__.py").write_text(f"__path__ = [{str(ROOT / name)!r}]\n")
 
 
+@cache
 def commit() -> str:
     """The commit that is checked out, "" where git does not say."""
     with suppress(OSError, subprocess.SubprocessError):
