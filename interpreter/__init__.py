@@ -5,5 +5,5 @@
 - `wire/`: messages, frames, addresses
 - `types/`: metas and dtypes
 - `concurrency/`: how threads wait: leader and followers, the background thread, Ctrl-C
-- `opcodes`: kinds of instructions; `errors`: what is raised
+- `opcodes`: kinds of instructions; `errors`: what is raised; `version`: of the package
 """

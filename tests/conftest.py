@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -24,7 +25,7 @@ from tensord.client.session import Session
 from tensord.vm.engine import Engine
 from tensord.vm.machine import VirtualMachine
 
-from . import on_serial, through_daemon
+from . import on_serial, stand_in, through_daemon
 from .daemon import Daemon
 from .through_daemon import Daemons
 
@@ -116,7 +117,9 @@ def nothing_leaks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def new_descriptors(before: dict[str, str]) -> dict[str, str]:
-    """Descriptors opened since."""
+    """Descriptors opened since. The driver of a GPU opens some whenever it likes."""
+    if stand_in.is_cuda():
+        return {}
     return {descriptor: what for descriptor, what in open_descriptors().items() if descriptor not in before}
 
 
@@ -134,14 +137,57 @@ def assert_empty(engine: Engine) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`pytest --daemon`, `pytest --serial`."""
+    """`pytest --daemon`, `pytest --serial`, `pytest --device cuda:0`."""
     parser.addoption("--daemon", action="store_true", help="run what starts from session fixtures on a daemon")
     parser.addoption("--serial", action="store_true", help="run what starts from session fixtures on the serial engine")
+    parser.addoption(
+        "--device", metavar="NAME", help="this device in place of those that tests name (tests/stand_in.py)"
+    )
+    parser.addoption("--in-place-of", choices=("sim", "cpu"), default="sim", help="the kind of those (default: sim)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tell the processes that tests start which device stands in for others."""
+    if device := config.getoption("--device"):
+        os.environ[stand_in.VARIABLE] = f"{config.getoption('--in-place-of')}={device}"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def the_device() -> Iterator[None]:
+    """With `--device`: it stands in for others. A GPU is opened once before any test looks for what is left behind."""
+    with stand_in.installed(pytest.skip):
+        if stand_in.is_cuda():
+            with tensord.connect("local", devices=["cpu:0", "sim:0"]) as session:
+                session.asarray([1.0], device=session.devices[-1]).wait()
+        yield
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what cannot be shown on the device that stands in."""
+    if reason := stand_in.unfit(item):
+        pytest.skip(reason)
+
+
+CUDA_REASONS: Counter[str] = Counter()
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Remember why tests that need a GPU were skipped."""
+    if report.skipped and "cuda" in report.keywords and isinstance(report.longrepr, tuple):
+        CUDA_REASONS[report.longrepr[2]] += 1
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say that they were, whatever else is shown."""
+    for reason, count in CUDA_REASONS.items():
+        terminalreporter.write_line(f"{count} tests need a GPU and were skipped: {reason.removeprefix('Skipped: ')}")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Some modules run in several ways: here, on a daemon, on the serial engine."""
     if "machines" not in metafunc.fixturenames or metafunc.definition.get_closest_marker("cuda"):
+        return
+    if metafunc.config.getoption("--device"):
         return
     ways = {"daemon": through_daemon.applies(metafunc.definition), "serial": on_serial.applies(metafunc.definition)}
     only = [way for way in ways if metafunc.config.getoption(f"--{way}") and ways[way] is not None]
@@ -205,6 +251,8 @@ def sessions_here() -> Iterator[Callable[..., Session]]:
 
     def make(address: str = "local", *, expect_empty: bool = True, **options: Any) -> Session:
         options.setdefault("devices", ["cpu:0"])
+        if reason := stand_in.too_many(options["devices"]):
+            pytest.skip(reason)
         session = tensord.connect(address, **options)
         opened.append((session, machine_of(session), expect_empty))
         return session

@@ -10,9 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
+from ... import __version__
 from ...interpreter.errors import ConnectionLost, TensordError
 from .ask import Address, Json, ask, print_json
-from .doctor_checks import SYSTEM, Finding, Level, fail, installed, note, ok, warn
+from .doctor_checks import SYSTEM, Finding, Level, fail, note, ok, warn
 from .doctor_gpu import check_gpu
 from .figures import duration, plural
 
@@ -188,7 +189,7 @@ def _status(address: str) -> dict[str, Any]:
 
 def check_status(status: dict[str, Any]) -> Iterator[Finding]:
     """The status that a daemon reports."""
-    ours = installed("tensord")
+    ours = __version__
     if status["version"] != ours:
         message = f"the daemon is {status['version']}, this client {ours}"
         yield warn("versions", message, "restart the daemon, or install the same version on both sides")

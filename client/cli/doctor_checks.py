@@ -10,6 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
+from ... import __version__
 from .figures import count, size
 
 
@@ -53,7 +54,7 @@ def fail(check: str, message: str, advice: str) -> Finding:
 
 # -- Python ------------------------------------------------------------------------------------------------------------
 
-_NEEDED = ("tensord", "numpy", "pyzmq", "msgpack", "structlog", "typer", "rich")
+_NEEDED = ("numpy", "pyzmq", "msgpack", "structlog", "typer", "rich")
 
 
 def check_python() -> Iterator[Finding]:
@@ -72,7 +73,8 @@ def installed(name: str) -> str | None:
 
 
 def check_packages() -> Iterator[Finding]:
-    """The packages that tensord needs, and their versions."""
+    """tensord, the packages that it needs, and their versions. A checkout on the path has no metadata."""
+    yield ok("tensord", __version__ if installed("tensord") else f"{__version__}, a checkout that is not installed")
     for name in _NEEDED:
         found = installed(name)
         if found is None:

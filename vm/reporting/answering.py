@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping
-from functools import cache
-from importlib.metadata import version
 from inspect import signature
 from typing import Any, NamedTuple
 
@@ -87,12 +85,6 @@ def error_row(error: TensordError) -> dict[str, Any]:
         "instruction": error.instruction,
         "location": error.location,
     }
-
-
-@cache
-def tensord_version() -> str:
-    """The version of the package: read once."""
-    return version("tensord")
 
 
 def resident_memory() -> int:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...interpreter.errors import TensordError
+from ...interpreter.version import version
 from ..tracing.flat import Where
 from .answering import (
     MOST,
@@ -24,7 +25,6 @@ from .answering import (
     natural,
     resident_memory,
     session_or_any,
-    tensord_version,
 )
 from .device_rows import cached, describe, lost, plain, transfers
 from .invariants import CHECKS, violations
@@ -93,7 +93,7 @@ def _trace(engine: Engine, _session: VmSession, about: About, since: object = 0,
 def _status(engine: Engine, _session: VmSession, about: About) -> dict[str, Any]:
     ring = engine.ring
     return {
-        "version": tensord_version(),
+        "version": version(),
         "pid": os.getpid(),
         "address": about.address,
         "uptime": max(0.0, time.time() - about.started),

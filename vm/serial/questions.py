@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ...interpreter.errors import ProtocolError, TensordError
+from ...interpreter.version import version
 from ..reporting.answering import (
     MOST,
     Client,
@@ -21,7 +22,6 @@ from ..reporting.answering import (
     natural,
     resident_memory,
     session_or_any,
-    tensord_version,
 )
 from ..reporting.device_rows import plain
 from .values import SerialSession, SerialTensor
@@ -113,7 +113,7 @@ def residency(tensor: SerialTensor) -> dict[str, str]:
 
 def _status(engine: SerialEngine, _session: SerialSession, about: About) -> dict[str, Any]:
     return {
-        "version": tensord_version(),
+        "version": version(),
         "engine": "serial",
         "pid": os.getpid(),
         "address": "local",

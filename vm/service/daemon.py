@@ -20,13 +20,13 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
-from importlib.metadata import version
 from types import FrameType
 from typing import Any
 
 import zmq
 
 from ...interpreter.concurrency.switch_interval import SWITCH_INTERVAL
+from ...interpreter.version import version
 from ...interpreter.wire.descriptors import raise_descriptor_limit
 from ...interpreter.wire.frames import GOODBYE
 from ...interpreter.wire.segments import descriptor_budget
@@ -117,7 +117,7 @@ class Service:
             config.limits,
             time.monotonic,
             lease=config.lease,
-            about={"version": version("tensord"), "pid": os.getpid()},
+            about={"version": version(), "pid": os.getpid()},
         )
         registry.departed = self.runtime.departed
         self.cuts: deque[tuple[float, Listener, int, int]] = deque()
