@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket as sockets
+import struct
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -22,12 +23,14 @@ from ...interpreter.wire.monitor import FAILURES, Event, read_events
 from ...interpreter.wire.names import clean
 
 GREETING = 5.0  # seconds for the daemon to answer HELLO
+PATIENCE = struct.pack("ll", int(GREETING), 0)  # a timeval
 LINGER_MS = 500
 DESCRIPTORS = 24  # for a context, its sockets and threads: a dozen, and some for other threads' sake
 NEVER_MS = 24 * 3600 * 1000
 LONGEST = 1 << 30  # bytes of a header from the daemon: long answers come in slices
 ENDS = frozenset({zmq.EVENT_DISCONNECTED, zmq.EVENT_CLOSED, *FAILURES})
 EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_CONNECT_RETRIED | sum(ENDS)
+HUNG_UP = "has hung up on us: it has too many connections at a time, or it ends; its log says which"
 MISMATCH = zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH
 
 
@@ -90,20 +93,29 @@ class Link:
     def greet(self) -> Welcome:
         """Say HELLO and wait for WELCOME; ConnectionLost with the reason if there is none."""
         self.hello(None, 0)
-        poller = zmq.Poller()
-        poller.register(self.socket, zmq.POLLIN)
-        poller.register(self.monitor, zmq.POLLIN)
         deadline = time.monotonic() + GREETING
         while True:
+            poller = zmq.Poller()
+            poller.register(self.socket, zmq.POLLIN)
+            poller.register(self.monitor, zmq.POLLIN)
             ready = dict(poller.poll(ceil(max(deadline - time.monotonic(), 0) * 1000)))
             if self.socket in ready:
                 return self.read_welcome(self.receive())
             if not ready:
                 raise ConnectionLost(f"what listens at {self.address} does not answer as a tensord daemon does")
-            for event in self.events():
+            events = self.events()
+            for event in events:
                 with suppress(zmq.Again):  # a refusal comes before the end
                     return self.read_welcome(self.receive())
                 self.explain(event)
+            if self.local and any(event.kind == zmq.EVENT_CLOSED for event in events):
+                self.knock_again()
+
+    def knock_again(self) -> None:
+        """Connect anew where the kernel's queue of connections was full; ZeroMQ itself would try in `NEVER_MS`."""
+        check_reachable(self.address)
+        self.reopen()
+        self.hello(None, 0)
 
     def explain(self, event: Event) -> None:
         """Raise ConnectionLost if that event means that there will be no WELCOME."""
@@ -113,11 +125,11 @@ class Link:
 
     def reason_of(self, event: Event) -> str:
         """Why there is no connection, and what to do; "" if the event does not end it."""
-        if event.kind not in ENDS:
+        if event.kind not in ENDS or (self.local and event.kind == zmq.EVENT_CLOSED):
             return ""
         if self.local:
             another = event.kind == zmq.EVENT_HANDSHAKE_FAILED_AUTH
-            return f"the daemon at {self.address} belongs to another user" if another else self.nobody()
+            return f"the daemon at {self.address} {'belongs to another user' if another else HUNG_UP}"
         keyed = zmq.CURVE_SERVERKEY in self.options
         if event.kind == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
             add = "add it with `tensord keygen --allow`" if keyed else "see its log"
@@ -218,14 +230,19 @@ class Link:
 
 
 def check_reachable(address: str) -> None:
-    """Raise ConnectionLost if no daemon listens at the address: ZeroMQ itself would wait for one."""
+    """Raise ConnectionLost if no daemon listens at the address: ZeroMQ itself would wait for one.
+
+    Where too many others connect at the same time, wait for room, but not for longer than `GREETING`.
+    """
     if not address.startswith("ipc://"):
         return
     path = address.removeprefix("ipc://")
-    probe = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM | sockets.SOCK_NONBLOCK)
-    with probe:
+    with sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as probe:
+        probe.setsockopt(sockets.SOL_SOCKET, sockets.SO_SNDTIMEO, PATIENCE)
         try:
             probe.connect(path)
+        except BlockingIOError:
+            raise ConnectionLost(f"the daemon at {address} takes no connections now: too many wait") from None
         except OSError as error:
             raise ConnectionLost(
                 f"no daemon listens at {address} ({error.strerror or error}): start one with "
