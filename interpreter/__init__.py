@@ -5,5 +5,5 @@
 - `wire/`: messages, frames, addresses
 - `types/`: metas and dtypes
 - `concurrency/`: how threads wait: leader and followers, the background thread, Ctrl-C
-- `opcodes`: kinds of instructions; `errors`: what is raised
+- `opcodes`: kinds of instructions; `errors`: what is raised; `whole_file`: files that are there whole or not at all
 """

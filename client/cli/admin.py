@@ -42,7 +42,9 @@ def summary(found: Mapping[str, Any]) -> list[str]:
     done, trace = found["instructions"], found["trace"]
     kept = f"{count(trace['records'])} of {count(trace['capacity'])} records, {count(trace['dropped'])} older ones lost"
     ended = f"{count(done['retired'])} done, {count(done['failed'])} of them failed"
-    process = f"{found['pid']}, up {duration(found['uptime'])}, {size(found['memory'])} of memory"
+    files = found["descriptors"]
+    taken = f"{size(found['memory'])} of memory, {count(files['open'])} of {count(files['limit'])} open files"
+    process = f"{found['pid']}, up {duration(found['uptime'])}, {taken}"
     held = f"{plural(found['tensors'], 'tensor')}; {plural(found['names'], 'published name')}"
     return [
         f"tensord {found['version']} at {found['address']}",

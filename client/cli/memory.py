@@ -70,8 +70,8 @@ def memory(
 
 def draw(found: Sequence[DeviceMemory], output: Path) -> None:
     """Draw memory over time; the name's ending says as what. ProtocolError for one that cannot be drawn."""
+    from ...interpreter.whole_file import write_whole
     from ...vm.tracing.analysis.memory_picture import to_svg
-    from ...vm.tracing.analysis.whole_file import write_whole
 
     if output.suffix == ".svg":
         write_whole(output, to_svg(found))

@@ -8,7 +8,7 @@ import struct
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from math import ceil
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -57,36 +57,47 @@ class Link:
         check_reachable(address)
         require_descriptors(DESCRIPTORS)  # libzmq aborts the process if it runs out of them
         self.context: zmq.Context[Any] = zmq.Context()
-        try:
+        with ExitStack() as undo:
+            undo.callback(self.context.term)
             self.open()
+            undo.callback(self.close_sockets, 0)
             self.welcome = self.greet()
-        except BaseException:
-            self.close(0)
-            raise
+            undo.pop_all()
 
     def open(self) -> None:
-        """Make the sockets and connect.
+        """Make the sockets and connect. OSError if that fails; the sockets are then those that they were.
 
         ZeroMQ must not reconnect by itself: it would send queued messages before HELLO. With reconnecting turned off
         (-1), it would drop messages not yet read when a connection ends; so it reconnects later than any caller waits.
         """
-        self.socket = self.context.socket(zmq.DEALER)
-        self.socket.linger = LINGER_MS
-        self.socket.sndhwm = self.socket.rcvhwm = 0  # credit bounds both; nothing here may block on a queue
-        self.socket.reconnect_ivl = NEVER_MS
+        try:
+            with ExitStack() as undo:
+                socket = undo.enter_context(self.context.socket(zmq.DEALER))
+                self.configure(socket)
+                monitor = undo.enter_context(socket.get_monitor_socket(EVENTS))
+                socket.connect(self.address)
+                undo.pop_all()
+        except zmq.ZMQError as error:
+            raise OSError(error.errno, error.strerror) from None
+        self.socket, self.monitor, self.monitor_fd = socket, monitor, int(monitor.get(zmq.FD))
+
+    def configure(self, socket: Any) -> None:
+        """Set the socket's options."""
+        socket.linger = LINGER_MS
+        socket.sndhwm = socket.rcvhwm = 0  # credit bounds both; nothing here may block on a queue
+        socket.reconnect_ivl = NEVER_MS
         if not self.local:
-            self.socket.ipv6 = True
-            self.socket.heartbeat_ivl, self.socket.heartbeat_timeout = 1_000, 10_000
+            socket.ipv6 = True
+            socket.heartbeat_ivl, socket.heartbeat_timeout = 1_000, 10_000
         for option, value in self.options.items():
-            self.socket.setsockopt(option, value)
-        self.monitor = self.socket.get_monitor_socket(EVENTS)
-        self.monitor_fd = int(self.monitor.get(zmq.FD))
-        self.socket.connect(self.address)
+            socket.setsockopt(option, value)
 
     def reopen(self) -> None:
-        """Connect anew, after the connection was lost."""
-        self.close_sockets(0)
+        """Connect anew, after the connection was lost. As `open` if that fails."""
+        require_descriptors(DESCRIPTORS)
+        socket, monitor = self.socket, self.monitor
         self.open()
+        close_sockets(socket, monitor, 0)
 
     # -- the greeting ----------------------------------------------------------------------------------------------
 
@@ -224,9 +235,14 @@ class Link:
 
     def close_sockets(self, linger: int) -> None:
         """Close the sockets."""
-        self.socket.disable_monitor()
-        self.monitor.close(0)
-        self.socket.close(linger)
+        close_sockets(self.socket, self.monitor, linger)
+
+
+def close_sockets(socket: Any, monitor: Any, linger: int) -> None:
+    """Close a socket and its monitor."""
+    socket.disable_monitor()
+    monitor.close(0)
+    socket.close(linger)
 
 
 def check_reachable(address: str) -> None:

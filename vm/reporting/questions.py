@@ -19,6 +19,7 @@ from .answering import (
     MOST,
     Client,
     answer_with,
+    descriptors,
     device_or_any,
     error_row,
     natural,
@@ -94,6 +95,7 @@ def _status(engine: Engine, _session: VmSession, about: About) -> dict[str, Any]
         "address": about.address,
         "uptime": max(0.0, time.time() - about.started),
         "memory": resident_memory(),
+        "descriptors": descriptors(),
         "devices": {
             name: {
                 "used": device.backend.allocated,

@@ -16,6 +16,7 @@ from ..reporting.answering import (
     MOST,
     Client,
     answer_with,
+    descriptors,
     device_or_any,
     error_row,
     natural,
@@ -109,6 +110,7 @@ def _status(engine: SerialEngine, _session: SerialSession, about: About) -> dict
         "address": "local",
         "uptime": about.age,
         "memory": resident_memory(),
+        "descriptors": descriptors(),
         "devices": {
             name: {"used": nbytes, "limit": 0, "cached": 0, "lost": ""}
             for name, nbytes in memory_by_device(engine).items()

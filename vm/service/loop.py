@@ -76,7 +76,7 @@ class Loop:
         for listener in listeners:
             self.poller.register(listener.socket, zmq.POLLIN)
             self.watch_socket(listener.monitor, listener.watch)
-        registry.watch_process = self.watch_process
+        registry.watch_process, registry.unwatch_process = self.watch_process, self.unwatch_process
         registry.before_hello = self.watch_listeners
 
     # -- other threads ---------------------------------------------------------------------------------------------
@@ -180,6 +180,11 @@ class Loop:
         self.others.register(peer.pidfd, select.EPOLLIN)
         self.processes[peer.pidfd] = peer
 
+    def unwatch_process(self, peer: Peer) -> None:
+        """Forget the process of a peer that has ended, before its descriptor is closed."""
+        if self.processes.pop(peer.pidfd, None) is not None:
+            self.others.unregister(peer.pidfd)
+
     def look_at_others(self) -> None:
         """Handle the eventfd, watched sockets, and processes that have died."""
         for fd, _ in self.others.poll(0):
@@ -189,8 +194,8 @@ class Loop:
             if fd in self.watched:
                 self.watched[fd]()
                 continue
-            peer = self.processes.pop(fd, None)
-            if peer is not None and peer.pidfd == fd:
+            peer = self.processes.get(fd)
+            if peer is not None:
                 for _ in range(len(self.registry.peers) + 1):  # its goodbye may be among the messages that wait
                     self.receive(peer.listener)
                 self.registry.end(peer, "its process has died")
