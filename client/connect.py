@@ -10,7 +10,6 @@ from ..interpreter.wire.addresses import VARIABLE as ADDRESS
 from ..interpreter.wire.addresses import find_daemon, for_client
 from ..interpreter.wire.forms import shown
 from ..interpreter.wire.names import LONGEST, is_name
-from .exits import close_at_exit
 from .locations import check_frames
 from .session import Session
 
@@ -99,6 +98,7 @@ def connect_daemon(
     name: str | None = None,
 ) -> Session:
     """A session on the daemon at that address. ConnectionLost if there is none, or if it refuses us."""
+    from .exits import close_at_exit
     from .keys import curve_options
     from .transport.link import program_name
     from .transport.remote import RemoteTransport
@@ -106,7 +106,8 @@ def connect_daemon(
     options = {} if address.startswith("ipc://") else curve_options(keys)
     try:
         transport = RemoteTransport(address, options, name or program_name(), strict=strict)
-        return close_at_exit(Session(transport, frames))
+        close_at_exit(transport)
+        return Session(transport, frames)
     except TensordError:  # a lost connection is an OSError, too
         raise
     except OSError as error:  # out of descriptors, or no such host

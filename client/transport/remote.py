@@ -394,12 +394,17 @@ class RemoteTransport:
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def close(self, patience: float | None = None) -> None:
-        """End the session. `patience`: seconds to wait for a callback of the user's that runs; None: until it ends."""
+        """End the session. `patience`: seconds to wait for a callback of the user's that runs; None: until it ends.
+
+        With `patience`, at the end of the process, also wait for another thread that is ending the session.
+        """
         if os.getpid() != self._pid:
             return  # the session is the parent's
         self._enter()
         if self.waiting.leads():
             raise ProtocolError("a signal handler on a thread that waits may not close the session")
+        if self.waiting.closed and patience is not None:
+            self.background.join(patience)
         with self.lock:
             if self.waiting.closed:
                 return

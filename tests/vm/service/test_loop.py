@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import zmq
 
 from tensord.interpreter.wire.descriptors import descriptors_open
 from tensord.vm.reporting import locations
 from tensord.vm.service import registry
 from tensord.vm.service.loop import Loop
+from tensord.vm.service.peer import State
 
-from ...fuzz.harness import Harness
+from ...fuzz.harness import FakeFrame, FakeListener, Harness
 
 ROUNDS = 20
 LATER = 60
@@ -82,6 +84,37 @@ def test_the_processes_of_sessions_that_have_ended_are_forgotten(driven: tuple[H
     harness.say(b"me", [5])
     assert not loop.processes
     assert descriptors_open() == before
+    harness.check()
+
+
+class Listener(FakeListener):
+    """A listener with messages that wait, and one end of a connection behind them."""
+
+    def __init__(self, harness: Harness, *headers: list[Any]) -> None:
+        super().__init__(local=False)
+        self.harness = harness
+        self.waiting = [[FakeFrame(b"me", 7), FakeFrame(harness.encoder.encode(header), 7)] for header in headers]
+
+    def receive(self) -> list[FakeFrame]:
+        """As a real one."""
+        if not self.waiting:
+            raise zmq.Again
+        return self.waiting.pop(0)
+
+    def watch(self) -> None:
+        """The monitor says that the connection is gone."""
+        self.harness.registry.disconnected(self.harness.listener, 7)
+
+
+def test_a_goodbye_that_waits_counts_although_its_connection_is_gone(driven: tuple[Harness, Loop]) -> None:
+    """Over tcp its tensors would else stay for the lease."""
+    harness, loop = driven
+    harness.listener = Listener(harness, [3, 1], [5])
+    harness.hello(b"me")
+    (peer,) = harness.registry.sessions.values()
+    loop.watch_listener(harness.listener)
+    assert peer.state is State.CLOSED
+    assert not harness.registry.sessions
     harness.check()
 
 
