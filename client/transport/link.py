@@ -7,18 +7,18 @@ import socket as sockets
 import struct
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from math import ceil
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import zmq
 
-from ...interpreter.errors import ConnectionLost, ProtocolError
+from ...interpreter.errors import ConnectionLost, ProtocolError, TensordError
 from ...interpreter.wire.codec import Encoder, decode
 from ...interpreter.wire.descriptors import require_descriptors
-from ...interpreter.wire.frames import BYE, ERRORS, HELLO, REFUSED, VERSION, WELCOME, host_identity
+from ...interpreter.wire.frames import BYE, ERRORS, GOODBYE, HELLO, REFUSED, VERSION, WELCOME, host_identity
 from ...interpreter.wire.monitor import FAILURES, Event, read_events
 from ...interpreter.wire.names import clean
 
@@ -243,6 +243,26 @@ def close_sockets(socket: Any, monitor: Any, linger: int) -> None:
     socket.disable_monitor()
     monitor.close(0)
     socket.close(linger)
+
+
+def end_of(header: Sequence[Any]) -> TensordError | None:
+    """The error behind a header with which the daemon ends the connection; None for any other."""
+    if header[0] == GOODBYE:
+        return ConnectionLost(f"the daemon has ended: {header[1]}")
+    if header[0] == REFUSED:
+        return ERRORS.get(header[1], ConnectionLost)(f"the daemon ended the connection: {header[2]}")
+    return None
+
+
+@contextmanager
+def connecting(address: str) -> Iterator[None]:
+    """Turn what the system refuses into ConnectionLost: there are no descriptors, or no such host."""
+    try:
+        yield
+    except TensordError:  # a lost connection is an OSError, too
+        raise
+    except OSError as error:
+        raise ConnectionLost(f"cannot connect to {address}: {error.strerror or error}") from None
 
 
 def check_reachable(address: str) -> None:
