@@ -5,23 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from ...interpreter.errors import ConnectionLost
 
 if TYPE_CHECKING:
     from ..session import Session
     from ..transport.questions import Questions
-
-Address = Annotated[
-    str | None,
-    typer.Option(
-        envvar="TENSORD_ADDRESS", help="The daemon's address; by default the one that runs.", show_default=False
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="For programs: JSON on stdout.")]
 
 NAME = "tensord"  # of a command's session
 NOBODY = "no daemon is running here; start one with `tensord serve`, or name one with --address"
@@ -72,4 +62,4 @@ def questions(address: str) -> Questions:
 
 def print_json(value: object) -> None:
     """Print the value as JSON, on one line."""
-    typer.echo(json.dumps(value, default=str))
+    print(json.dumps(value, default=str))  # noqa: T201

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...interpreter.errors import ProtocolError
-from .ask import Address
+from .options import Address
 from .output import Out, write
 from .selection import Location, Op, SessionId, Slowest, SpanName, chosen
 from .source import Source, load

@@ -11,10 +11,11 @@ from typing import Annotated, Any
 import typer
 
 from ...interpreter.errors import ConnectionLost, TensordError
-from .ask import Address, Json, ask, print_json
+from .ask import ask, print_json
 from .doctor_checks import SYSTEM, Finding, Level, fail, installed, note, ok, warn
 from .doctor_gpu import check_gpu
 from .figures import count, duration, plural
+from .options import Address, Json
 
 Deep = Annotated[
     bool, typer.Option("--deep", help="Check a running daemon's invariants, too; it serves no client meanwhile.")

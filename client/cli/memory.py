@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...interpreter.errors import ProtocolError
-from .ask import Address, Json, print_json
+from .ask import print_json
 from .figures import count, size
+from .options import Address, Json
 from .source import Source, about_source, load
 
 if TYPE_CHECKING:
