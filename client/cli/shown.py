@@ -57,7 +57,7 @@ def show_tensors(found: Sequence[Mapping[str, Any]], limit: int, *_which: object
         (*columns, "location", "remark"),
         [_tensor_row(one) for one in found],
         caption=f"the {plural(len(found), 'tensor')} shown are the largest" if len(found) == limit else "",
-        folded=("names", "what", "copies", "location", "remark"),
+        folded=("names", "what", "copies", "made by", "location", "remark"),
         spare=("version>", "held>", "location", "made by"),
     )
 
@@ -146,7 +146,7 @@ def _tensor_row(one: Mapping[str, Any]) -> tuple[str, ...]:
         copies,
         str(one["version"]),
         str(one["holders"]) if one["holders"] > 1 else "",
-        one["op"],
+        f"{one['op']} {one['of']}".rstrip(),
         one["location"],
         ", ".join(filter(None, remarks)),
     )

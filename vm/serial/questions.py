@@ -194,6 +194,7 @@ def _row(session: int, id_: int, tensor: SerialTensor, names: list[str]) -> dict
         "version": 0,
         "error": "" if value.array is not None else f"{type(value.first).__name__}: {value.first}",
         "op": "",  # it keeps no record of what made a value
+        "of": "",
         "location": "",
     }
 
