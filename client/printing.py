@@ -10,7 +10,6 @@ keeps its session alive until it is written. Prints that were cancelled are drop
 
 from __future__ import annotations
 
-import atexit
 import logging
 import sys
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from typing import Any
 from weakref import WeakSet
 
 from ..interpreter.errors import CancelledError, TensordError
+from ..interpreter.process_end import AT_END
 from .effects import Effects
 from .forks import FORKS
 from .outbox.outbox import Outbox
@@ -83,18 +83,16 @@ def text_of_value(value: Any) -> str:
 
 
 class AtExit:
-    """Finishes, at the interpreter's exit, the prints of sessions that are still open."""
+    """Finishes, at the normal end of the process, the prints of sessions that are still open."""
 
     def __init__(self) -> None:
         self._open: WeakSet[Printing] = WeakSet()
-        self._finish = self.finish  # one object, by which the registration is found
 
     def add(self, printing: Printing) -> None:
-        """Finish these, too. Registered after their machine was: the last one registered is called first."""
+        """Finish these, too. Asked for after the machine's end was, and so done before."""
         if printing not in self._open:
             self._open.add(printing)
-            atexit.unregister(self._finish)
-            atexit.register(self._finish)
+            AT_END.do(self.finish)
 
     def finish(self) -> None:
         """Finish all."""

@@ -19,7 +19,6 @@ Rejected: letting the streams' workers drive (a kernel would then wait for the s
 
 from __future__ import annotations
 
-import atexit
 import os
 import threading
 import time
@@ -37,6 +36,7 @@ from ..interpreter.concurrency.interrupts import SHIELD, ShieldedLock
 from ..interpreter.concurrency.leader_followers import LeaderFollowers
 from ..interpreter.concurrency.switch_interval import SWITCH_INTERVAL
 from ..interpreter.errors import ConnectionLost, ProtocolError, TensordError
+from ..interpreter.process_end import AT_END
 from ..streams.stream import Task
 from .log import log
 from .model.session import ReplySink, VmSession
@@ -88,6 +88,8 @@ class VirtualMachine(Runtime):
         SWITCH_INTERVAL.shorten()
         self.closed = False
         self.background.start()
+        if not MACHINES:
+            AT_END.do(close_machines)
         MACHINES.add(self)
 
     # -- sessions --------------------------------------------------------------------------------------------------
@@ -297,7 +299,7 @@ class VirtualMachine(Runtime):
 
 
 def close_machines() -> None:
-    """Close at the interpreter's exit: a thread inside a kernel would hang or crash in libraries already shut down."""
+    """Close at the end of the process: a thread inside a kernel would hang or crash in libraries already shut down."""
     for machine in list(MACHINES):
         machine.close()
 
@@ -308,5 +310,4 @@ def forget_machines() -> None:
 
 
 MACHINES: WeakSet[VirtualMachine] = WeakSet()
-atexit.register(close_machines)
 os.register_at_fork(after_in_child=forget_machines)

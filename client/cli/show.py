@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .ask import Address, Json, print_json
+from .ask import print_json
 from .figures import plural, size
+from .options import Address, Json
 from .selection import Location, Op, SessionId, Slowest, SpanName, chosen
 from .source import Source, about_source, counts_of, load
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .ask import Address, Json, print_json
+from .ask import print_json
 from .figures import count, plural, size
+from .options import Address, Json
 from .selection import Location, Op, SessionId, Slowest, SpanName, chosen
 from .source import Source, about_source, load
 

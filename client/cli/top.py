@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from .admin import doing, moved
-from .ask import Address, Json, connected, print_json
+from .ask import connected, print_json
 from .figures import count, duration, plural, rate, size
+from .options import Address, Json
+from .shown import doing, moved
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -257,23 +257,13 @@ class Outbox:
             located(error)  # unless it has a line: then an earlier call was at fault, not the request
             raise
 
-    def close(self, patience: float | None = None) -> None:
-        """End the session; everything afterwards raises ConnectionLost.
-
-        `patience`: seconds to wait for other threads, at the end of the process; None: until they let go.
-        """
+    def close(self) -> None:
+        """End the session; everything afterwards raises ConnectionLost."""
         transport = self.transport
-        if not self.lock.acquire(timeout=-1 if patience is None else patience):
-            return
-        try:
+        with self.lock:
             self.transport = ClosedTransport(transport.devices)
             self.messages = Closed()
-        finally:
-            self.lock.release()
-        if patience is None:
-            transport.close()
-        else:
-            transport.close(patience)
+        transport.close()
 
     def orphan(self) -> None:
         """Close in a forked child: the session is the parent's, and a lock of another thread would stay locked."""

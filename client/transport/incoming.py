@@ -18,23 +18,19 @@ from ...interpreter.errors import (
     text_of,
     without_frames,
 )
+from ...interpreter.wire.arrays import array_of, dtype_of
 from ...interpreter.wire.codec import decode
 from ...interpreter.wire.frames import (
     ARRAY,
     ARRAYS,
     ERROR,
-    ERRORS,
-    GOODBYE,
     PART,
-    REFUSED,
     REPLIES,
     WELCOME,
-    array_of,
     decode_error,
-    dtype_of,
 )
 from .interface import Reply
-from .link import LONGEST
+from .link import LONGEST, end_of
 from .outgoing import Outgoing, SideEffect
 from .segments import MappedResults
 
@@ -85,10 +81,8 @@ class Incoming:
             self._take_replies(header, frames[1:])
         elif kind == WELCOME:
             self.resumed(header[6])
-        elif kind == GOODBYE:
-            self.lost = ConnectionLost(f"the daemon has ended: {header[1]}")
-        elif kind == REFUSED:
-            self.lost = ERRORS.get(header[1], ConnectionLost)(f"the daemon ended the connection: {header[2]}")
+        else:
+            self.lost = end_of(header) or self.lost
 
     def _take_replies(self, header: Sequence[Any], payloads: Sequence[Any]) -> None:
         _, number, consumed, consumed_bytes, answers, free = header

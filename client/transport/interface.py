@@ -122,7 +122,7 @@ class ClosedTransport:
         self.lost = True
         self.shield = nullcontext()
 
-    def close(self, patience: float | None = None) -> None:
+    def close(self) -> None:
         """Nothing to do: the session has ended."""
 
     def __getattr__(self, name: str) -> Any:

@@ -94,6 +94,7 @@ class RemoteTransport:
         self._away_since = 0.0
         self._retry_at = 0.0
         self._patience = RETRY / 2
+        self._obstacle = ""  # why it could not try to come back
         self.background = Background(
             "tensord-remote",
             look_around=self._look_around,
@@ -296,10 +297,15 @@ class RemoteTransport:
             if now - self._away_since > self._lease:
                 self._outgoing.away = False
                 self._incoming.fail(
-                    ConnectionLost(f"the daemon at {self._link.address} has been out of reach too long")
+                    ConnectionLost(f"the daemon at {self._link.address} has been out of reach too long{self._obstacle}")
                 )
                 return
-            self._link.reopen()
+            try:
+                self._link.reopen()
+            except OSError as error:  # out of descriptors, or the host's name is not known at the moment
+                self._obstacle = f": {error.strerror or error}"
+                return
+            self._obstacle = ""
             self._link.watch(self._bell.fd)
             self._link.hello(self._link.welcome.token, self._incoming.received)
 
@@ -390,12 +396,17 @@ class RemoteTransport:
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def close(self, patience: float | None = None) -> None:
-        """End the session. `patience`: seconds to wait for a callback of the user's that runs; None: until it ends."""
+        """End the session. `patience`: seconds to wait for a callback of the user's that runs; None: until it ends.
+
+        With `patience`, at the end of the process, also wait for another thread that is ending the session.
+        """
         if os.getpid() != self._pid:
             return  # the session is the parent's
         self._enter()
         if self.waiting.leads():
             raise ProtocolError("a signal handler on a thread that waits may not close the session")
+        if self.waiting.closed and patience is not None:
+            self.background.join(patience)
         with self.lock:
             if self.waiting.closed:
                 return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import socket
@@ -21,6 +22,7 @@ import zmq
 
 import tensord as td
 from tensord.client.session import Session
+from tensord.client.transport.link import Link
 from tensord.interpreter.wire.messages import Fetch
 
 from ..daemon import Daemon
@@ -692,6 +694,40 @@ def test_a_lease_that_is_over_ends_the_session(tcp):
             client.do("session_lost = s.sync(30)")
         eventually(lambda: not sessions_of(observer) and used(observer) == 32)
         np.testing.assert_array_equal(observer.lookup("kept").numpy(), np.ones(4))
+    assert daemon.stop() == 0
+
+
+def test_what_keeps_a_client_from_coming_back_is_no_end_while_the_lease_lasts(tcp, monkeypatch):
+    """Its host's name is not known for a moment, or there is no descriptor."""
+    daemon = tcp(30)
+    left = [2]
+    configure = Link.configure
+
+    def refuse(link, socket):
+        if left[0]:
+            left[0] -= 1
+            raise zmq.ZMQError(errno.ENODEV)
+        configure(link, socket)
+
+    with daemon.connect() as session:
+        x = session.asarray(np.ones(4))
+        x.wait()
+        monkeypatch.setattr(Link, "configure", refuse)
+        cut(session)
+        assert (x + 1.0).tolist() == [2.0] * 4
+        assert left == [0]
+    assert daemon.stop() == 0
+
+
+def test_a_session_that_could_not_come_back_says_why(tcp):
+    daemon = tcp(0.5)
+    with Puppet.start(daemon.address) as client:
+        client.do("x = s.asarray(np.ones(4))\nx.wait()")
+        client.do("import errno, zmq\nfrom tensord.client.transport.link import Link")
+        client.do("def refuse(*_): raise zmq.ZMQError(errno.EMFILE)")
+        client.do("Link.configure = refuse\ncut(s)")
+        with pytest.raises(Failed, match="out of reach too long: Too many open files"):
+            client.do("x.numpy()")
     assert daemon.stop() == 0
 
 

@@ -25,6 +25,7 @@ from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
 from ..model.operand import Binding
 from ..model.session import VmSession
+from ..model.signature import UPLOAD
 from ..model.tensor import Copy, Moved, Tensor
 from ..placement.residency import Residency
 from ..scheduler.lost_devices import refuse_lost
@@ -75,7 +76,7 @@ class Accesses:
         session.payload += payload.nbytes
         tensor, copy = self.residency.new_tensor(meta, device)
         define(session, message.output, tensor)
-        note_maker(tensor.storage, "upload", location)
+        note_maker(tensor.storage, UPLOAD, location)
         opcode = Opcode.ACCESS if device.backend.host else Opcode.UPLOAD
         instruction = self.scheduler.new_instruction(session, opcode, "upload", device, location)
         instruction.outputs = (Binding(copy, tensor, 0, None),)

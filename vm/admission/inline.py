@@ -44,7 +44,7 @@ from ..model.instruction import Instruction, Status
 from ..model.operand import Binding
 from ..model.plan import Plan
 from ..model.session import VmSession
-from ..model.signature import NOTHING
+from ..model.signature import NOTHING, UPLOAD, Maker
 from ..model.tensor import Copy, Storage, Tensor
 from ..placement.residency import Residency
 from ..scheduler.dispatch import INLINE_BYTES
@@ -102,7 +102,7 @@ class Inline:
             if released and plan.forward:
                 inherited = self.inherit(plan, session, inputs, output, released, location, arguments, traced)
             if not inherited and not self.make_result(
-                session, device, plan.outputs[0], output, plan.label, location, arguments, traced
+                session, device, plan.outputs[0], output, plan.maker, location, arguments, traced
             ):
                 return False
         scheduler = self.scheduler
@@ -172,7 +172,7 @@ class Inline:
                 residency.let_go(tensor)
                 storage.copies = {}
                 tensor = Tensor(meta, Storage(meta.nbytes, device, copy, storage.account), device)
-            tensor.storage.maker, tensor.storage.location = plan.label, location
+            tensor.storage.maker, tensor.storage.location = plan.maker, location
             tensor.meta = meta
             tensor.home = device
             tensors[output] = tensor
@@ -189,7 +189,7 @@ class Inline:
         device: DeviceState,
         meta: Meta | None,
         output: int,
-        maker: str,
+        maker: Maker,
         location: int,
         arguments: list[Any],
         traced: list[int],
@@ -255,7 +255,7 @@ class Inline:
             return False
         target: list[Any] = []
         traced: list[int] = []
-        if not self.make_result(session, device, meta, message.output, "upload", message.location, target, traced):
+        if not self.make_result(session, device, meta, message.output, UPLOAD, message.location, target, traced):
             return False
         started = self.scheduler.clock()
         target[0][...] = message.payload

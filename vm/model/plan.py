@@ -37,6 +37,7 @@ class Plan:
         "kernel",
         "label",
         "layouts",
+        "maker",
         "metas",
         "most",
         "op",
@@ -111,6 +112,7 @@ class Plan:
         self.layouts: dict[Any, Any] = {}  # of a view op: (offset, strides) of its base -> those of the view, or None
         described = tuple(map(plain, metas)), tuple(map(plain, self.outputs)), attributes_of(op, attributes), self.work
         self.signature = described  # what records say it is of
+        self.maker = (op.name, described)  # of the storages that it makes
         # The common fields of all records of an op that ran at admission: session, opcode, op, device, operand kinds,
         # signature.
         self.traits = (session, Opcode.CALL.value, op.name, device.name, kinds, described)

@@ -19,6 +19,11 @@ Signature: TypeAlias = tuple[tuple[PlainMeta, ...], tuple[PlainMeta, ...], str, 
 UNKNOWN: PlainMeta = (None, "")
 NOTHING: Signature = ((), (), "", 0)
 
+# What made a storage: the label of the instruction, and what it was of.
+Maker: TypeAlias = tuple[str, Signature]
+UNMADE: Maker = ("", NOTHING)
+UPLOAD: Maker = ("upload", NOTHING)
+
 _LONGEST = 200  # characters of all attributes
 _ITEMS, _DEPTH, _TEXT = 8, 3, 40  # of one attribute's value
 

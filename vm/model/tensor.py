@@ -27,6 +27,7 @@ from ...interpreter.errors import TensordError
 from ...interpreter.types.meta import Meta, Shape
 from ...streams.device import Buffer
 from ...streams.stream import Stream
+from .signature import UNMADE, Maker
 
 if TYPE_CHECKING:
     from .account import Account
@@ -92,7 +93,7 @@ class Storage:
     `copies` maps a device state to its whole current copy; `views` (rarely used) maps (device state, view) to a current
     copy of that view's bytes alone. `sharers` counts the live tensors on the storage, in program order. `account` is
     that of the session that made the storage; None if it never had a value, since its maker was refused. `maker` and
-    `location` are the label and the location number of the instruction that made it.
+    `location` are the label of the instruction that made it with what it was of, and its location number.
     """
 
     __slots__ = ("account", "copies", "location", "maker", "nbytes", "sharers", "version", "views")
@@ -103,7 +104,7 @@ class Storage:
         device: DeviceState,
         copy: Copy,
         account: Account | None = None,
-        maker: str = "",
+        maker: Maker = UNMADE,
         location: int = 0,
     ) -> None:
         self.nbytes = nbytes

@@ -11,6 +11,7 @@ from inspect import signature
 from typing import Any, NamedTuple
 
 from ...interpreter.errors import ProtocolError, TensordError
+from ...interpreter.wire.descriptors import descriptor_limit, descriptors_open
 from ...interpreter.wire.fields import LARGEST
 
 MOST = 10_000  # rows of one answer
@@ -85,6 +86,11 @@ def error_row(error: TensordError) -> dict[str, Any]:
         "instruction": error.instruction,
         "location": error.location,
     }
+
+
+def descriptors() -> dict[str, int]:
+    """How many descriptors this process has open, and how many it may have."""
+    return {"open": descriptors_open(), "limit": descriptor_limit()}
 
 
 def resident_memory() -> int:

@@ -135,7 +135,7 @@ def row(one: Held, names: dict[Storage, list[str]], where: Where) -> Holding:
     storage = one.storage
     session, location = maker_of(storage, where)
     named = tuple(sorted(names.get(storage, ())))
-    return Holding(one.copy.id, one.copy.device.name, one.nbytes, storage.maker, session, location, named)
+    return Holding(one.copy.id, one.copy.device.name, one.nbytes, storage.maker[0], session, location, named)
 
 
 def maker_of(storage: Storage, where: Where) -> tuple[int, str]:

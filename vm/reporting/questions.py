@@ -20,6 +20,7 @@ from .answering import (
     MOST,
     Client,
     answer_with,
+    descriptors,
     device_or_any,
     error_row,
     natural,
@@ -98,6 +99,7 @@ def _status(engine: Engine, _session: VmSession, about: About) -> dict[str, Any]
         "address": about.address,
         "uptime": max(0.0, time.time() - about.started),
         "memory": resident_memory(),
+        "descriptors": descriptors(),
         "devices": {
             name: {
                 "used": device.backend.allocated,

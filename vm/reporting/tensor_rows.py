@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..model.device_state import DeviceState
 from ..model.tensor import Moved, Tensor
+from ..tracing.analysis.volume import described
 from ..tracing.flat import Where
 from .holdings import maker_of
 from .statistics import residency
@@ -92,6 +93,7 @@ def _is_on(tensor: Tensor, device: DeviceState) -> bool:
 def _row(session: int, id_: int, tensor: Tensor, names: list[str], where: Where) -> dict[str, Any]:
     storage = tensor.storage
     current = storage.current()
+    op, (inputs, outputs, attributes, _) = storage.maker
     return {
         "session": session,
         "id": max(id_, 0),
@@ -103,7 +105,8 @@ def _row(session: int, id_: int, tensor: Tensor, names: list[str], where: Where)
         "sharers": storage.sharers,
         "version": storage.version,
         "error": _error_of(tensor),
-        "op": storage.maker,
+        "op": op,
+        "of": described(inputs or outputs, attributes),
         "location": maker_of(storage, where)[1],
     }
 

@@ -17,6 +17,7 @@ from ..reporting.answering import (
     MOST,
     Client,
     answer_with,
+    descriptors,
     device_or_any,
     error_row,
     natural,
@@ -119,6 +120,7 @@ def _status(engine: SerialEngine, _session: SerialSession, about: About) -> dict
         "address": "local",
         "uptime": about.age,
         "memory": resident_memory(),
+        "descriptors": descriptors(),
         "devices": {
             name: {"used": nbytes, "limit": 0, "cached": 0, "lost": ""}
             for name, nbytes in memory_by_device(engine).items()
@@ -201,6 +203,7 @@ def _row(session: int, id_: int, tensor: SerialTensor, names: list[str]) -> dict
         "version": 0,
         "error": _error_of(tensor),
         "op": "",  # it keeps no record of what made a value
+        "of": "",
         "location": "",
     }
 

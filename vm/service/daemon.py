@@ -27,7 +27,7 @@ import zmq
 
 from ...interpreter.concurrency.switch_interval import SWITCH_INTERVAL
 from ...interpreter.version import version
-from ...interpreter.wire.descriptors import raise_descriptor_limit
+from ...interpreter.wire.descriptors import descriptor_limit, raise_descriptor_limit
 from ...interpreter.wire.frames import GOODBYE
 from ...interpreter.wire.segments import descriptor_budget
 from ...streams.stream import Task
@@ -107,7 +107,7 @@ class Service:
         self.listeners: list[Listener] = []
         try:
             self.open_listeners(keepers)
-            self.shares = share_out()
+            self.shares = share_out(len(self.listeners))
         except BaseException:
             self.close_sockets()
             self.runtime.close(1.0)
@@ -192,6 +192,9 @@ class Service:
         gc.freeze()
         gc.set_threshold(*COLLECTOR)
         addresses = ", ".join(listener.bound for listener in self.listeners)
+        if self.shares.short:
+            limit = descriptor_limit()
+            log.warning("few open files: a burst of connections could end us", limit=limit, more=self.shares.short)
         log.info("serving", address=addresses, pid=os.getpid(), devices=list(self.runtime.devices))
         self.notifier.ready(f"serving on {addresses}")
         try:

@@ -2,6 +2,10 @@
 
 A peer that fails in the handshake never gets to ask ZAP or to send a message. The monitor says why it failed, and right
 after that which connection has ended.
+
+The monitor also bounds a burst. libzmq's own thread accepts connections, and it waits while `UNREAD` events of the
+monitor are unread. So at most that many connections are open of which the daemon's thread has not heard; further ones
+wait in the kernel's queue, and their clients in `connect` (see `descriptors`).
 """
 
 from __future__ import annotations
@@ -23,12 +27,13 @@ from .peer import Credentials
 from .refusals import Refusals
 
 QUEUE = 64  # messages that libzmq queues for one peer, in each direction
+UNREAD: Final = 1_001  # events of a monitor: 1,000 that libzmq queues at its end, which cannot be set, and one at ours
 MISSED = 10  # heartbeats until a peer counts as lost; libzmq's own thread answers them, even if the client is busy
 LINGER_MS = 500
 HANDSHAKE_MS = 5_000
 WATCHED: Final = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | sum(FAILURES)
 _CREDENTIALS: Final = struct.Struct("3i")  # of SO_PEERCRED: pid, uid, gid
-_numbers = itertools.count(1)  # of connections, at whatever listener, in the order in which they came
+_numbers = itertools.count(1)  # of connections, at whatever listener, in the order in which they came; of monitors
 
 
 class Listener:
@@ -52,7 +57,7 @@ class Listener:
             socket.heartbeat_timeout = socket.heartbeat_ttl = MISSED * int(heartbeat * 1000)
         for option, value in listen_address.options.items():
             socket.setsockopt(option, value)
-        self.monitor = socket.get_monitor_socket(WATCHED)
+        self.monitor = open_monitor(context, socket)
         self.connections: dict[int, int] = {}  # our fd -> the number of the connection, since fds are reused
         self.origins: dict[int, str] = {}  # our fd -> where the peer is, for the log
         self.refusals = Refusals()
@@ -138,10 +143,23 @@ class Listener:
                 connection.shutdown(sockets.SHUT_RDWR)
 
     def close(self) -> None:
-        """Close the socket and its monitor. Messages that were sent have `LINGER_MS` to leave."""
-        self.socket.disable_monitor()
+        """Close the socket and its monitor. Messages that were sent have `LINGER_MS` to leave.
+
+        The monitor ends with its socket. To disable it would be to wait for libzmq's thread, which waits for us while
+        too many events are unread; the end of the context wakes that thread.
+        """
         self.monitor.close(0)
         self.socket.close()
+
+
+def open_monitor(context: zmq.Context[Any], socket: Any) -> Any:
+    """The socket with the events of that socket; `UNREAD` of them at most are queued."""
+    endpoint = f"inproc://monitor-{next(_numbers)}"
+    socket.monitor(endpoint, WATCHED)
+    monitor = context.socket(zmq.PAIR)
+    monitor.rcvhwm = 1
+    monitor.connect(endpoint)
+    return monitor
 
 
 def origin_of(fd: int) -> str:

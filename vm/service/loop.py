@@ -37,6 +37,7 @@ from .listener import Listener
 from .peer import Peer
 
 FAULTS = 20
+LAST_MESSAGES = 3  # of a connection that has ended which are taken before its end: unsent ones, and the goodbye
 STUCK_RETRY = 0.005
 SLEEP = 1.0
 
@@ -62,6 +63,7 @@ class Loop:
         self.listeners = listeners
         self.asleep = False
         self.ended = False
+        self.receiving = False  # are goodbyes being received?
         self.faults = 0  # turns in a row that an exception has left
         self.timers: list[Timer] = []
         self.due = 0.0  # the earliest of them
@@ -76,8 +78,8 @@ class Loop:
         self.watched: dict[int, Callable[[], None]] = {}  # descriptor -> its callback when it is readable
         for listener in listeners:
             self.poller.register(listener.socket, zmq.POLLIN)
-            self.watch_socket(listener.monitor, partial(self.watch_connections, listener))
-        registry.watch_process = self.watch_process
+            self.watch_socket(listener.monitor, partial(self.watch_listener, listener))
+        registry.watch_process, registry.unwatch_process = self.watch_process, self.unwatch_process
         registry.before_hello = self.watch_listeners
 
     # -- other threads ---------------------------------------------------------------------------------------------
@@ -181,6 +183,11 @@ class Loop:
         self.others.register(peer.pidfd, select.EPOLLIN)
         self.processes[peer.pidfd] = peer
 
+    def unwatch_process(self, peer: Peer) -> None:
+        """Forget the process of a peer that has ended, before its descriptor is closed."""
+        if self.processes.pop(peer.pidfd, None) is not None:
+            self.others.unregister(peer.pidfd)
+
     def look_at_others(self) -> None:
         """Handle the eventfd, watched sockets, and processes that have died."""
         for fd, _ in self.others.poll(0):
@@ -190,25 +197,36 @@ class Loop:
             if fd in self.watched:
                 self.watched[fd]()
                 continue
-            peer = self.processes.pop(fd, None)
-            if peer is not None and peer.pidfd == fd:
-                self.drain(peer.listener)
+            peer = self.processes.get(fd)
+            if peer is not None:
+                self.receive_goodbyes(peer.listener)
                 self.registry.end(peer, "its process has died")
-
-    def drain(self, listener: Listener) -> None:
-        """Take the messages that wait: the goodbye of a client that has left since may be among them."""
-        for _ in range(len(self.registry.peers) + 1):
-            self.receive(listener)
-
-    def watch_connections(self, listener: Listener) -> None:
-        """Process the events of a listener's monitor, after what was received before them."""
-        self.drain(listener)
-        listener.watch()
 
     def watch_listeners(self) -> None:
         """Process the events of every listener's monitor now."""
         for listener in self.listeners:
-            listener.watch()
+            self.watch_listener(listener)
+
+    def watch_listener(self, listener: Listener) -> None:
+        """Process the messages of connections that may have ended, then the events of the listener's monitor."""
+        self.receive_goodbyes(listener)
+        listener.watch()
+
+    def receive_goodbyes(self, listener: Listener) -> None:
+        """Take the last messages of connections that have ended, or what else waits: goodbyes are among them.
+
+        A socket gives a message of each connection in turn. A HELLO among them would lead here again.
+        """
+        if self.receiving:
+            return
+        self.receiving = True
+        try:
+            for _ in range(LAST_MESSAGES * (len(self.registry.peers) + 1)):
+                self.front.receive(listener, listener.receive())
+        except zmq.Again:
+            pass
+        finally:
+            self.receiving = False
 
     # -- time ------------------------------------------------------------------------------------------------------
 

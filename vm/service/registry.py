@@ -33,8 +33,8 @@ class ConnectionRegistry:
 
     `about`: further settings for WELCOME. Front and loop set the callbacks: `sink` makes the reply sink of a session,
     `tell` sends a header to a peer, `changed` notes that there is something to send to a peer, `forget` drops what is
-    kept for a peer, `watch_process` watches for the end of a peer's process, and `before_hello` processes the events of
-    the listeners' monitors.
+    kept for a peer, `watch_process` watches for the end of a peer's process until `unwatch_process` is called, and
+    `before_hello` processes the events of the listeners' monitors.
     """
 
     def __init__(
@@ -57,6 +57,7 @@ class ConnectionRegistry:
         self.changed: Callable[[Peer], None]
         self.forget: Callable[[Peer], None]
         self.watch_process: Callable[[Peer], None] = lambda _peer: None
+        self.unwatch_process: Callable[[Peer], None] = lambda _peer: None
         self.before_hello: Callable[[], None] = lambda: None
         self.departed: Callable[[VmSession], None] = lambda _session: None  # a session is about to end
 
@@ -219,6 +220,7 @@ class ConnectionRegistry:
             self.resumable.pop(peer.token, None)
         self.forget(peer)
         if peer.pidfd >= 0:
+            self.unwatch_process(peer)
             os.close(peer.pidfd)
             peer.pidfd = -1
         self.departed(session)

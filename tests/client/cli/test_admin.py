@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -58,6 +59,7 @@ class TestStatus:
         code, out, err = run("status", "--address", address)
         assert (code, err) == (0, "")
         assert "3 tensors; 1 published name" in out
+        assert re.search(r"of memory, \d+ of [\d,]+ open files\n", out)
         assert "0 of them failed" in out
         assert any(line.split()[:1] == ["sim:0"] and "h2d 1 x, 256 KiB" in line for line in out.splitlines())
 

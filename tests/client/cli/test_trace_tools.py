@@ -113,6 +113,13 @@ class TestMemory:
         assert "cpu:0: peak 4 KiB" in out
         assert "weights" in out
 
+    def test_only_what_some_records_made(self, run, saved):
+        (device,) = json.loads(run("trace", "memory", saved, "--op", "mat*", "--location", "train.py:9", "--json")[1])[
+            "devices"
+        ]
+        assert {stay["op"] for stay in device["standing"]} == {"matmul"}
+        assert run("trace", "memory", saved, "--op", "no_such*")[1] == "no such record made a copy in memory\n"
+
     @pytest.mark.parametrize("by", ["op", "location", "session", "name"])
     def test_summed_up(self, run, saved, by):
         (device,) = json.loads(run("trace", "memory", saved, "--by", by, "--json")[1])["devices"]

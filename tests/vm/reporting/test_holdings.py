@@ -61,13 +61,25 @@ def test_a_storage_remembers_what_made_it_however_it_came_about(make_session, ma
     session.call("subtract", [x, x], out=[inline])  # a later write changes nothing
     session.sync()
     tensors = session._transport._session.tensors
-    made = {name: tensors[t._id].storage.maker for name, t in locals().items() if hasattr(t, "_id")}
+    made = {name: tensors[t._id].storage.maker[0] for name, t in locals().items() if hasattr(t, "_id")}
     assert made == {"x": "upload", "inline": "add", "streamed": "add", "handed_on": "multiply"}
     where = machine_of(session).places
     storages = [tensors[t._id].storage for t in (x, inline, streamed, handed_on)]
     lines = {holdings.maker_of(storage, where) for storage in storages}
     assert len(lines) == 4
     assert all("test_holdings.py" in line for _, line in lines)
+
+
+def test_tensors_tell_the_op_that_made_them_and_what_it_was_of(make_session):
+    """On the driving thread and on a stream's."""
+    session = make_session(devices=["cpu:0", {"name": "sim:0", "compute_delay": 0.001}])
+    for device in ("cpu:0", "sim:0"):
+        x = session.asarray(np.ones((4, 2), np.float32), device=device)
+        y = session.xp.sum(x, axis=0)
+        session.sync()
+        rows = {row["id"]: (row["op"], row["of"]) for row in session._query("tensors", 10, 0, "")}
+        assert rows[x._id] == ("upload", "")
+        assert rows[y._id] == ("sum", "(4, 2) float32  axis=0")
 
 
 def test_a_trace_ends_with_the_copies_that_have_memory(small):

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from ....interpreter.opcodes import traits_of
 from ..record import Kind, Record
+from .filter import Filter
 from .trace import Trace
 from .volume import nbytes
 
@@ -77,18 +78,38 @@ HOLDERS: dict[str, Callable[[Stay], str]] = {
 }
 
 
-def memory(trace: Trace) -> list[DeviceMemory]:
-    """Every device with memory in use at some time, by name."""
+def memory(trace: Trace, chosen: Filter | None = None) -> list[DeviceMemory]:
+    """Every device with memory in use at some time, by name. With a filter, only of copies that its records made."""
     stays = list(stays_of(trace))
-    found = [
-        device_memory(trace, device, [stay for stay in stays if stay.device == device]) for device in trace.devices
-    ]
+    if chosen:
+        copies = copies_of(trace, chosen, stays)
+        stays = [stay for stay in stays if stay.copy in copies]
+        found = [with_peak(device, derived(those), those) for device, those in by_device(trace, stays)]
+    else:
+        found = [
+            with_peak(device, measured(trace, device) or derived(those), those)
+            for device, those in by_device(trace, stays)
+        ]
     return [one for one in found if one.peak]
 
 
-def device_memory(trace: Trace, device: str, stays: list[Stay]) -> DeviceMemory:
-    """One device's curve and peak."""
-    curve = measured(trace, device) or derived(stays)
+def by_device(trace: Trace, stays: Iterable[Stay]) -> Iterator[tuple[str, list[Stay]]]:
+    """Each device with the copies in its memory."""
+    for device in trace.devices:
+        yield device, [stay for stay in stays if stay.device == device]
+
+
+def copies_of(trace: Trace, chosen: Filter, stays: Iterable[Stay]) -> set[int]:
+    """The copies that the filter's records made; of those whose records the trace lacks, by what is known of them."""
+    known = {stay.copy for record in trace.records for stay in made(record)}
+    told = {
+        one.copy for one in stays if one.copy not in known and chosen.may_have_made(one.op, one.session, one.location)
+    }
+    return told | {stay.copy for record in chosen.select(trace.records) for stay in made(record)}
+
+
+def with_peak(device: str, curve: list[tuple[int, int]], stays: list[Stay]) -> DeviceMemory:
+    """A device with that curve, and what stood in its memory at the peak."""
     at, peak = max(curve, key=lambda point: point[1], default=(0, 0))
     standing = [stay for stay in stays if stay.begin <= at <= stay.end]
     standing.sort(key=lambda stay: (-stay.nbytes, stay.copy))

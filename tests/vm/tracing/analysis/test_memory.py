@@ -7,6 +7,7 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
+from tensord.vm.tracing.analysis.filter import Filter
 from tensord.vm.tracing.analysis.memory import HOLDERS, derived, memory, stays_of
 from tensord.vm.tracing.analysis.memory_picture import to_svg
 from tensord.vm.tracing.analysis.trace import Memory, Trace
@@ -44,6 +45,16 @@ def test_a_copy_stands_from_its_first_write_to_its_last_mention(trace):
         3: (30, 50),
         4: (60, 80),
     }
+
+
+def test_a_filter_leaves_the_copies_that_its_records_made(trace):
+    (cpu,) = memory(trace, Filter(op="mul"))
+    assert (cpu.peak, cpu.at, [stay.copy for stay in cpu.standing], cpu.other) == (1024, 30, [3], 0)
+    assert cpu.curve == [(30, 1024), (51, 0)]
+    (cpu,) = memory(trace, Filter(location="a.py"))
+    assert (cpu.peak, [stay.copy for stay in cpu.standing]) == (3072, [1, 2, 3])  # of 1 we know the line alone
+    assert memory(trace, Filter(op="matmul")) == []
+    assert memory(trace, Filter()) == memory(trace)
 
 
 def test_the_peak_names_who_stood_in_it_the_largest_first(trace):
