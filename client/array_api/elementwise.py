@@ -25,14 +25,14 @@ Binary: TypeAlias = Callable[[Any, Operand, Operand], Tensor]
 F = TypeVar("F", bound=Callable[..., Tensor])
 
 
-def unary(name: str) -> Unary:
-    """The function for an op of one tensor."""
+def unary(name: str, alias: str | None = None) -> Unary:
+    """The function for an op of one tensor; `alias`: its name, if it is not the op's."""
     op = REGISTRY[name]
 
     def function(self: Functions, x: Tensor, /, *more: Never) -> Tensor:
         try:
             if more:
-                raise refused(name, 1, more)
+                raise refused(alias or name, 1, more)
             session = self._session
             if type(x) is not Tensor or x._session is not session:
                 own(session, x)
@@ -41,7 +41,7 @@ def unary(name: str) -> Unary:
             hide(error)
             raise
 
-    return named(function, op)
+    return named(function, op, alias or name)
 
 
 def binary(name: str) -> Binary:
@@ -62,12 +62,12 @@ def binary(name: str) -> Binary:
             hide(error)
             raise
 
-    return named(function, op)
+    return named(function, op, name)
 
 
-def named(function: F, op: OpDef) -> F:
-    """The function with the op's name and summary, and without `more` in its signature."""
-    function.__name__ = function.__qualname__ = op.name  # the latter is what Python says about wrong arguments
+def named(function: F, op: OpDef, name: str) -> F:
+    """The function with that name and the op's summary, and without `more` in its signature."""
+    function.__name__ = function.__qualname__ = name  # the latter is what Python says about wrong arguments
     function.__doc__ = op.summary
     return hides(signed(function))
 
