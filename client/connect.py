@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from ..interpreter.errors import MetadataError
+from ..interpreter.errors import MetadataError, MetadataTypeError
 from ..interpreter.wire.addresses import VARIABLE as ADDRESS
 from ..interpreter.wire.addresses import find_daemon, for_client, is_local
 from ..interpreter.wire.forms import shown
@@ -35,6 +35,8 @@ def connect(
     if engine is not None:
         check_engine("engine=", engine)
     lines = check_frames(frames)
+    if keys is not None and not isinstance(keys, str | os.PathLike):
+        raise MetadataTypeError(f"keys= names a file or a directory, not {type(keys).__name__}")
     if name is not None and not is_name(name):
         raise MetadataError(f"name= is a printable text of 1 to {LONGEST} characters, not {shown(name)}")
     local = devices is not None or engine is not None

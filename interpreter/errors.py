@@ -80,9 +80,26 @@ class MetadataOverflowError(MetadataError, OverflowError):
     """A Python number that the dtype cannot hold."""
 
 
-def metadata_error(cause: Exception, message: str, op: str) -> MetadataError:
+class MetadataBufferError(MetadataError, BufferError):
+    """Values that cannot be handed over, or taken over, as DLPack was asked to."""
+
+
+class MetadataAttributeError(MetadataError, AttributeError):
+    """An object without the methods of the protocol, DLPack for one, by which its values are taken."""
+
+
+KINDS = (
+    MetadataTypeError,
+    MetadataIndexError,
+    MetadataOverflowError,
+    MetadataBufferError,
+    MetadataAttributeError,
+)
+
+
+def metadata_error(cause: Exception, message: str, op: str | None) -> MetadataError:
     """A MetadataError that is also of the cause's type, so that handlers of NumPy's errors catch it."""
-    for kind in (MetadataTypeError, MetadataIndexError, MetadataOverflowError):
+    for kind in KINDS:
         if isinstance(cause, kind.__bases__[1]):
             return kind(message, op=op)
     return MetadataError(message, op=op)

@@ -18,7 +18,7 @@ How to add an op:
 
 The families:
 
-- `elementwise` (`corrections`: where NumPy departs from the standard), `special` (`normal_cdf`)
+- `elementwise` (`corrections`: where NumPy departs from the standard), `special/`: special functions
 - `reductions`, `cumulative`
 - `quantiles`, `histograms`, `curves`: interpolation and convolution
 - `creation`, `random`

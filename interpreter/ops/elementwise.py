@@ -38,7 +38,7 @@ ROUNDING = "floor ceil trunc round:rint"
 
 SLOW = 8
 _BITWISE = 16  # cost of a remainder of floats, relative to another slow function
-OPERANDS = {1: ("x",), 2: ("x1", "x2")}
+OPERANDS = {1: ("x",), 2: ("x1", "x2"), 3: ("x1", "x2", "x3")}
 
 
 def slow_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
