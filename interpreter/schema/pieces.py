@@ -12,7 +12,7 @@ import numpy as np
 
 from .opdef import BoundKernel
 
-PIECE = 1 << 12  # elements
+PIECE = 1 << 11  # elements
 
 
 def in_pieces(kernel: BoundKernel) -> BoundKernel:

@@ -17,6 +17,8 @@ from ...types.kinds import REAL
 from ...types.meta import Meta, OperandMeta
 from ..elementwise import OPERANDS, SLOW
 
+TEMPORARIES = 256  # bytes per element: some thirty arrays of float64 at the most
+
 # Called as function(xp, *operands), all of them float64 arrays of one shape.
 Function = Callable[..., Array]
 
@@ -56,7 +58,7 @@ def define_special(
             kernel=kernel,
             elementwise=True,
             pointwise=True,
-            scratch=scratch(elements=90),
+            scratch=scratch(elements=TEMPORARIES),
             bounded=bounded,
             work=work,
             scalars=accepts_any,
