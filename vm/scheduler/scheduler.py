@@ -59,6 +59,7 @@ class Scheduler:
         self.finished: deque[Any] = deque()
         self.bound: list[Copy] = []  # operands of the message being admitted, never dropped to make room
         self.report: Report = drop_report  # called once per error, at its origin
+        self.catch_up: Callable[[DeviceState], None] = release_nothing  # set by `admission.cancellation`
         self._executed: deque[Instruction] = deque()  # the work list of `complete`
         self._completing = False  # the loop in `complete` is running
         self.dispatcher = dispatcher = Dispatcher(devices, clock, self.complete, self.fail_waiting)
@@ -153,8 +154,15 @@ class Scheduler:
             device = instruction.device
             need = None if instruction.pending else sum(max(copy.nbytes, 0) for copy in new) + most_of(instruction)
             expect(device, instruction, need)
-            spare = {*instruction.reads, *instruction.writes, *self.bound}
-            make_room(device, spare, self.retry)
+            if device.planned > device.backend.limit:
+                self._make_room(device, instruction)
+
+    def _make_room(self, device: DeviceState, instruction: Instruction) -> None:
+        """Drop replicas, as a serial run would: so first whatever ended sessions still hold has to be released."""
+        if device.leaving:
+            self.catch_up(device)
+        spare = {*instruction.reads, *instruction.writes, *self.bound}
+        make_room(device, spare, self.retry)
 
     def keep_record(
         self, traits: tuple[Any, ...], copies: tuple[int, ...], started: int, location: int, nbytes: int
@@ -307,6 +315,10 @@ def tell_doomed(instruction: Instruction) -> None:
 
 def drop_reply(request: int, value: object, error: TensordError | None) -> None:
     """The reply sink of a session that asks nothing."""
+
+
+def release_nothing(device: DeviceState) -> None:
+    """What ended sessions hold, as long as nobody ends any."""
 
 
 def drop_report(session: VmSession, error: TensordError) -> None:
