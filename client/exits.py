@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 from contextlib import suppress
+from time import monotonic
 from typing import Final
 from weakref import WeakSet
 
@@ -16,7 +17,7 @@ from ..interpreter.errors import TensordError
 from .forks import FORKS
 from .session import Session
 
-PATIENCE: Final = 1.0  # seconds for whatever another thread does with a session
+PATIENCE: Final = 1.0  # seconds for whatever other threads do with the sessions
 
 _open: WeakSet[Session] = WeakSet()
 FORKS.anew.append(_open.clear)  # a child closes no session of its parent
@@ -31,6 +32,7 @@ def close_at_exit(session: Session) -> Session:
 @atexit.register
 def close_sessions() -> None:
     """Close every session that is still open."""
+    deadline = monotonic() + PATIENCE
     for session in list(_open):
         with suppress(TensordError, OSError):
-            session._outbox.close(PATIENCE)
+            session._outbox.close(max(deadline - monotonic(), 0.0))
