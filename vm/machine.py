@@ -84,7 +84,7 @@ class VirtualMachine(Runtime):
         self.losers: dict[int, Callable[[TensordError], None]] = {}  # session id -> fails its open requests
         self._shut = False
         self._watched_at = time.monotonic()
-        super().__init__(devices, self.sink, tracing=tracing, hang_after=hang_after, driving=self.lock)
+        super().__init__(devices, self.sink, tracing=tracing, hang_after=hang_after, driving=self.locked)
         SHIELD.install()
         SWITCH_INTERVAL.shorten()
         self.closed = False
@@ -148,19 +148,25 @@ class VirtualMachine(Runtime):
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Touch the engine without driving it. Completions meanwhile wake no thread, so the end checks for them.
+        """Touch the engine without driving it.
 
         Whatever is raised inside counts as a fault of the engine, so nothing else belongs there.
         """
         self.refuse_driver()
         if self.fault is not None:
             raise self.fault.reraisable()
+        with self.locked():
+            try:
+                yield
+            except Exception as error:
+                raise self.end_broken(error) from error
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the driving thread's lock. Completions meanwhile wake no thread, so the end checks for them."""
         try:
             with self.lock:
-                try:
-                    yield
-                except Exception as error:
-                    raise self.end_broken(error) from error
+                yield
         finally:
             if self.engine.finished or self.cancellations:
                 self.drive()

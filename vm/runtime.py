@@ -7,7 +7,7 @@ called by the driving thread, or while no thread drives; those two take the `dri
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -34,7 +34,7 @@ ERRORS_KEPT = 20
 class Runtime:
     """Opens the devices and makes the engine; reports errors and hangs; answers questions.
 
-    `driving`: the lock of the driving thread, if more than one thread may drive.
+    `driving`: holds the lock of the driving thread, if more than one thread may drive.
     """
 
     def __init__(
@@ -46,9 +46,9 @@ class Runtime:
         trace_capacity: int = CAPACITY,
         hang_after: float = HANG_AFTER,
         inline_work: int = INLINE_WORK,
-        driving: AbstractContextManager[Any] | None = None,
+        driving: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        self.driving = nullcontext() if driving is None else driving
+        self.driving = driving
         self.hang_after = hang_after
         self.watch_period = min(HANG_CHECK, hang_after / 3)
         self.hung: dict[int, dict[str, object]] = {}
@@ -105,7 +105,7 @@ class Runtime:
         Returns whether the set of those kernels has changed.
         """
         changed = self.watch_kernels()
-        with self.driving:
+        with self.driving():
             lines = self.failures.due()
         log_lines(lines)
         return changed
@@ -127,7 +127,7 @@ class Runtime:
 
     def close(self, timeout: float) -> bool:
         """Close the devices; False if a kernel did not end in time."""
-        with self.driving:
+        with self.driving():
             lines = self.failures.close()
         log_lines(lines)
         ended = close_devices(self.devices, timeout)

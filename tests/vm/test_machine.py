@@ -184,6 +184,23 @@ def test_failures_are_looked_at_under_the_lock_whichever_thread_looks(session, m
     assert all(owners)
 
 
+def test_what_finishes_while_failures_are_looked_at_is_noticed(session, machine_of, monkeypatch):
+    """A stream wakes no thread while the lock is held."""
+    machine = machine_of(session)
+    finished = machine.engine.finished
+    driven: list[int] = []
+
+    def drive() -> None:
+        driven.append(len(finished))
+        finished.clear()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(machine, "drive", drive)
+        patch.setattr(Failures, "due", lambda _: machine.sink([None]) or [])
+        machine.watch()
+    assert 1 in driven
+
+
 def test_bookkeeping_that_fails_is_no_fault_of_the_engine(make_session, monkeypatch, caplog):
     session = make_session("local:books", devices=["cpu:0"])
     other = td.connect("local:books")

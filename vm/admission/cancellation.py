@@ -24,7 +24,7 @@ from ..model.instruction import UNDER_WAY, Instruction
 from ..model.reason import Reason
 from ..model.session import VmSession
 from ..model.tensor import Copy, Tensor
-from ..placement.residency import Residency
+from ..placement.residency import Residency, end_moves
 from ..scheduler.scheduler import Scheduler
 from .names import Names
 
@@ -89,12 +89,12 @@ class Cancellation:
         """
         self.cancel(session, "the session was closed")
         self.residency.abandon_exports(session)
+        end_moves(session)
         tensors, session.tensors = session.tensors, {}
         self.directory.leaving.appendleft((session, list(tensors.values())[::-1]))
         self.release_some()
         session.chains.clear()
         session.refused_chains.clear()
-        session.moves.clear()
         self.directory.sessions.pop(session.id, None)
         session.closed = True
         for device in self.scheduler.devices.values():

@@ -182,6 +182,7 @@ class Loop:
 
     def look_at_others(self) -> None:
         """Handle the eventfd, watched sockets, and processes that have died."""
+        dead = []
         for fd, _ in self.others.poll(0):
             if fd == self.wakeup:
                 os.eventfd_read(self.wakeup)
@@ -191,9 +192,20 @@ class Loop:
                 continue
             peer = self.processes.pop(fd, None)
             if peer is not None and peer.pidfd == fd:
-                for _ in range(len(self.registry.peers) + 1):  # its goodbye may be among the messages that wait
-                    self.receive(peer.listener)
-                self.registry.end(peer, "its process has died")
+                dead.append(peer)
+        if dead:
+            self.end_dead(dead)
+
+    def end_dead(self, dead: Sequence[Peer]) -> None:
+        """End sessions whose processes have died; first come the messages that wait, maybe with their goodbyes.
+
+        A process may have many sessions, so the messages are taken once for all of them.
+        """
+        for listener in dict.fromkeys(peer.listener for peer in dead):
+            for _ in range(len(self.registry.peers) + 1):
+                self.receive(listener)
+        for peer in dead:
+            self.registry.end(peer, "its process has died")
 
     def watch_listeners(self) -> None:
         """Process the events of every listener's monitor now."""
