@@ -135,8 +135,7 @@ class Loop:
         front.feed()
         while engine.schedule() and not engine.directory.leaving:  # which takes one piece per turn
             pass
-        if engine.scheduler.dispatcher.batches:
-            engine.scheduler.dispatcher.flush()
+        engine.flush()
         if front.owing:
             front.grant()
         if front.dirty or front.freed:
