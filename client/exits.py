@@ -7,6 +7,7 @@ sessions of a process that is killed still end that way.
 from __future__ import annotations
 
 from contextlib import suppress
+from time import monotonic
 from typing import Final
 from weakref import WeakSet
 
@@ -15,7 +16,7 @@ from ..interpreter.process_end import AT_END
 from .forks import FORKS
 from .transport.remote import RemoteTransport
 
-PATIENCE: Final = 1.0  # seconds for whatever another thread does with a session
+PATIENCE: Final = 1.0  # seconds for whatever other threads do with the sessions
 
 _open: WeakSet[RemoteTransport] = WeakSet()
 FORKS.anew.append(_open.clear)  # a child closes no session of its parent
@@ -33,6 +34,7 @@ def close_at_exit(transport: RemoteTransport) -> None:
 
 def close_sessions() -> None:
     """Close what is still open."""
+    deadline = monotonic() + PATIENCE
     for transport in list(_open):
         with suppress(TensordError, OSError):
-            transport.close(PATIENCE)
+            transport.close(max(deadline - monotonic(), 0.0))

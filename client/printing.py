@@ -4,8 +4,10 @@ A print takes what it can get: where a tensor has failed, its error is written i
 not silence what comes after it. Texts of other objects are made at the call, as of that place in program order.
 
 No line is lost without a word. A session that is closed first waits for its open prints, for `PATIENCE` seconds at
-most, and logs how many it gives up. The interpreter's exit does the same for sessions that are still open; a print
-keeps its session alive until it is written. Prints that were cancelled are dropped, as they were asked to be.
+most, and logs how many it gives up. The interpreter's exit does the same for all sessions that are still open, with
+one deadline; a print keeps its session alive until it is written. Prints that were cancelled are dropped, as they were
+asked to be. Another thread may be inside `atomic()` meanwhile, for as long as it likes: prints that were sent before
+are waited for, and those that were not are given up at the deadline.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from time import monotonic
 from typing import Any
 from weakref import WeakSet
@@ -25,6 +28,7 @@ from .outbox.outbox import Outbox
 from .transport.interface import Reply
 
 PATIENCE = 5.0  # seconds that the end of a session waits for its prints
+PAUSE = 0.05  # seconds between looks whether another thread has let go of the session
 LOG = logging.getLogger("tensord.client")
 
 
@@ -60,13 +64,15 @@ class Printing:
         self._lost += 1
         self._why = self._why or str(error)
 
-    def finish(self) -> None:
-        """Wait until all open prints are written; log how many are not, and why."""
-        deadline = monotonic() + (PATIENCE if self._outbox.answers() else 0.0)
+    def finish(self, deadline: float | None = None) -> None:
+        """Wait until all open prints are written, or until the deadline; log how many are not, and why."""
+        if deadline is None:
+            deadline = monotonic() + PATIENCE
+        if self._outbox.transport.lost or self._outbox.is_inside():
+            deadline = 0.0
         for reply in list(self._open):
             try:
-                self._outbox.flush(patient=False)
-                self._outbox.await_reply(reply, max(deadline - monotonic(), 0.0))
+                self._await(reply, deadline)
             except TimeoutError as error:
                 self._lose(error)
             except TensordError:  # `_settle` has counted it
@@ -75,6 +81,14 @@ class Printing:
             LOG.warning("%d prints were lost with the end of their session: %s", self._lost, self._why)
         self._open.clear()
         self._lost = 0
+
+    def _await(self, reply: Reply, deadline: float) -> None:
+        """Wait for a print; send it as soon as no other thread has the session. Raises its error, or TimeoutError."""
+        while not self._outbox.flush_if_free() and monotonic() + PAUSE < deadline:
+            with suppress(TimeoutError):
+                self._outbox.await_reply(reply, PAUSE)
+                return
+        self._outbox.await_reply(reply, max(deadline - monotonic(), 0.0))
 
 
 def text_of_value(value: Any) -> str:
@@ -95,9 +109,10 @@ class AtExit:
             AT_END.do(self.finish)
 
     def finish(self) -> None:
-        """Finish all."""
+        """Finish all, within one session's time."""
+        deadline = monotonic() + PATIENCE
         for printing in list(self._open):
-            printing.finish()
+            printing.finish(deadline)
 
     def forked(self) -> None:
         """In a forked child the prints are the parent's."""

@@ -38,6 +38,7 @@ from ..interpreter.concurrency.switch_interval import SWITCH_INTERVAL
 from ..interpreter.errors import ConnectionLost, ProtocolError, TensordError
 from ..interpreter.process_end import AT_END
 from ..streams.stream import Task
+from .failures import log_lines
 from .log import log
 from .model.session import ReplySink, VmSession
 from .reporting.questions import whole
@@ -83,7 +84,7 @@ class VirtualMachine(Runtime):
         self.losers: dict[int, Callable[[TensordError], None]] = {}  # session id -> fails its open requests
         self._shut = False
         self._watched_at = time.monotonic()
-        super().__init__(devices, self.sink, tracing=tracing, hang_after=hang_after)
+        super().__init__(devices, self.sink, tracing=tracing, hang_after=hang_after, driving=self.locked)
         SHIELD.install()
         SWITCH_INTERVAL.shorten()
         self.closed = False
@@ -100,7 +101,7 @@ class VirtualMachine(Runtime):
         """Open a new session. `lose` is called if no answers will come, since the machine has a fault."""
         with self.inside():
             session = self.engine.open_session(reply, strict=strict)
-        self.losers[session.id] = lose
+            self.losers[session.id] = lose
         return session
 
     def detach(self, session: VmSession) -> None:
@@ -110,8 +111,9 @@ class VirtualMachine(Runtime):
         if self.fault is not None:
             return
         with self.inside():
-            self.departed(session)
+            lines = self.departing(session)
             self.engine.close(session)
+        log_lines(lines)
         self.drive()
 
     def submit(self, session: VmSession, messages: Sequence[Sequence[Any]]) -> None:
@@ -148,16 +150,25 @@ class VirtualMachine(Runtime):
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Touch the engine without driving it. Completions meanwhile wake no thread, so the end checks for them."""
+        """Touch the engine without driving it.
+
+        Whatever is raised inside counts as a fault of the engine, so nothing else belongs there.
+        """
         self.refuse_driver()
         if self.fault is not None:
             raise self.fault.reraisable()
+        with self.locked():
+            try:
+                yield
+            except Exception as error:
+                raise self.end_broken(error) from error
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the driving thread's lock. Completions meanwhile wake no thread, so the end checks for them."""
         try:
             with self.lock:
-                try:
-                    yield
-                except Exception as error:
-                    raise self.end_broken(error) from error
+                yield
         finally:
             if self.engine.finished or self.cancellations:
                 self.drive()
@@ -258,7 +269,7 @@ class VirtualMachine(Runtime):
     def is_in_use(self) -> bool:
         """Is there a kernel that may hang, a handle that may be dropped, a failure to log? These wake no thread."""
         engine = self.engine
-        return bool(engine.live or self.failures.waiting) or any(
+        return bool(engine.live or self.failures.entries) or any(
             session.tensors for session in list(engine.directory.sessions.values())
         )
 

@@ -124,6 +124,16 @@ class Outbox:
         if sent and patient:
             transport.await_credit()
 
+    def flush_if_free(self) -> bool:
+        """Send all unsent messages; False if another thread has the lock, perhaps for a whole group."""
+        if not self.lock.acquire(blocking=False):
+            return False
+        try:
+            self.send()
+        finally:
+            self.lock.release()
+        return True
+
     def send(self) -> bool:
         """Hand over the unsent messages, but no unfinished group. Were there any? The caller holds the lock.
 
@@ -237,6 +247,15 @@ class Outbox:
     def answers(self) -> bool:
         """Can something be asked now? Not inside an atomic block, and not once the session has ended."""
         return not (self._depth or self.transport.lost)
+
+    def is_inside(self) -> bool:
+        """Is this thread inside an atomic block?"""
+        if not self.lock.acquire(blocking=False):
+            return False
+        try:
+            return bool(self._depth)
+        finally:
+            self.lock.release()
 
     def refuse_inside(self) -> None:
         """Raise ProtocolError at the user's line if inside an atomic block; the caller holds the lock."""

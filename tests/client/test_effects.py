@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from typing import Any
 
 import numpy as np
@@ -185,3 +186,65 @@ def test_an_op_right_behind_a_new_chain_is_on_its_way_although_nobody_asks(sessi
     keep = x + 1.0
     assert background.awake
     assert keep.numpy().tolist() == [2.0] * 4
+
+
+@pytest.fixture
+def inside():
+    """inside(session): another thread enters an atomic block of the session, and leaves it after the test."""
+    leave, threads = threading.Event(), []
+
+    def enter(session, work=lambda: None):
+        entered = threading.Event()
+
+        def block():
+            with session.atomic():
+                work()
+                entered.set()
+                leave.wait(WAIT)
+
+        threads.append(threading.Thread(target=block))
+        threads[-1].start()
+        assert entered.wait(WAIT)
+        return threads[-1]
+
+    yield enter
+    leave.set()
+    for thread in threads:
+        thread.join(WAIT)
+
+
+def test_the_exit_waits_for_prints_although_another_thread_is_inside_atomic(make_session, inside, capsys, caplog):
+    session = make_session(devices=["cpu:0", {"name": "sim:0", "compute_delay": 0.1}])
+    session.print("sent before", session.asarray([1.0], device="sim:0") + 1.0)
+    session.flush()
+    thread = inside(session)
+    printing.EXIT.finish()
+    assert thread.is_alive()
+    assert capsys.readouterr().out == "sent before [2.]\n"
+    assert not caplog.text
+
+
+def test_the_exit_gives_up_prints_that_another_thread_keeps_from_being_sent(
+    make_session, inside, capsys, caplog, monkeypatch
+):
+    monkeypatch.setattr(printing, "PATIENCE", 0.02)
+    session = make_session()
+    thread = inside(session, lambda: session.print("unsent"))
+    printing.EXIT.finish()
+    assert thread.is_alive()
+    assert not capsys.readouterr().out
+    assert "1 prints were lost with the end of their session: no result within" in caplog.text
+
+
+def test_the_exit_has_one_deadline_for_all_sessions(make_session, monkeypatch):
+    sessions = [make_session() for _ in range(2)]
+    deadlines = []
+    for session in sessions:
+        session.print("one")
+        session.check_chain()
+    with monkeypatch.context() as patch:
+        patch.setattr(printing.Printing, "finish", lambda _, deadline=None: deadlines.append(deadline))
+        printing.EXIT.finish()
+    assert len(deadlines) >= 2
+    assert len(set(deadlines)) == 1
+    assert None not in deadlines

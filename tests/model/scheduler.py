@@ -15,6 +15,7 @@ from tensord.streams.cpu import CpuOptions
 from tensord.streams.cuda import CudaOptions
 from tensord.streams.faults import Fault
 from tensord.streams.sim import SimOptions
+from tensord.vm.admission.cancellation import PIECE
 from tensord.vm.engine import Engine
 from tensord.vm.model.session import VmSession
 from tensord.vm.reporting.invariants import violations
@@ -55,7 +56,13 @@ class Machine:
     """An engine on model devices, a scheduler with its seed, and everything that was answered."""
 
     def __init__(
-        self, program: Program, seed: int, limits: dict[str, int] | None = None, *, strict: bool = False
+        self,
+        program: Program,
+        seed: int,
+        limits: dict[str, int] | None = None,
+        *,
+        strict: bool = False,
+        piece: int = PIECE,
     ) -> None:
         world = program.world
         self.gpu = installed_gpu()
@@ -86,6 +93,7 @@ class Machine:
         for name, fault in world.faults:
             self.devices[name].inject(Fault.of(fault))
         self.engine = Engine(self.devices, self.clock)
+        self.engine.admission.cancellation.piece = piece
         self.errors: list[TensordError] = []
         self.engine.scheduler.report = lambda _session, error: self.errors.append(error)
         self.streams: list[ModelStream] = [s for d in self.devices.values() for s in d.streams]
@@ -127,7 +135,7 @@ class Machine:
 
     def busy(self) -> bool:
         engine = self.engine
-        return bool(engine.pending or engine.scheduler.busy)
+        return bool(engine.pending or engine.scheduler.busy or engine.directory.leaving)
 
     def schedule(self) -> None:
         """One pass of the engine, and what is always true between two passes."""

@@ -60,5 +60,6 @@ def may_drop(instruction: Instruction) -> bool:
 
     Only the oldest one on its device may: earlier instructions can free no more memory then. If later instructions
     did, the copy on another device could become the only one, although the plan there counts on dropping that copy.
+    Nor before ended sessions have released what they held.
     """
-    return next(iter(instruction.device.live), instruction) is instruction
+    return not instruction.device.leaving and next(iter(instruction.device.live), instruction) is instruction

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...interpreter.errors import DeviceMemoryError, KernelError, TensordError
+from ...interpreter.opcodes import Opcode
 from ...streams.device import Buffer
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction, Status
@@ -83,18 +84,24 @@ def is_stuck(instruction: Instruction) -> bool:
 
     Its sources and all earlier instructions that touch the device have retired. Nor is a later one under way: that one
     may use a replica or a poisoned copy, which would be dropped but for that use. No copy stands by for an earlier
-    transfer; the end of a later one is not waited for, since it may need the instruction's result.
+    transfer; the end of a later one is not waited for, since it may need the instruction's result. Ended sessions have
+    nothing left to release, not even with an instruction of their own that is about to run.
     """
     device = instruction.device
-    if next(iter(device.live)) is not instruction or instruction.soft or any(device.reusable.values()):
+    if next(iter(device.live)) is not instruction or instruction.soft:
+        return False
+    if device.leaving or any(device.reusable.values()):
         return False
     if any(copy.buffer is not None and transfer.id < instruction.id for copy, transfer in device.standby.items()):
         return False
-    return not any(
-        other.queue is not None and other.status is Status.DISPATCHED
-        for other in device.live
-        if other is not instruction
-    )
+    return not any(frees_memory_soon(other) for other in device.live if other is not instruction)
+
+
+def frees_memory_soon(instruction: Instruction) -> bool:
+    """Does a stream have it, or is it a release that waits for nothing any more?"""
+    if instruction.status is Status.DISPATCHED:
+        return instruction.queue is not None
+    return instruction.status is Status.READY and instruction.opcode is Opcode.RELEASE
 
 
 def out_of_memory(instruction: Instruction, holders: str = "") -> TensordError:

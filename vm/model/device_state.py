@@ -14,6 +14,8 @@ Only `memory` writes the fields of the ledger. Their invariants:
   longer true, so every reader checks;
 - `standby` are stale copies that keep their memory until the transfer has retired; each counts as one of its `uses`;
 - `mapped` counts the exports of each copy that clients read in place;
+- `leaving`: ended sessions have handles that are still to be released, so memory here may become free, and `planned`
+  may count some that no serial run would count (`admission.cancellation` sets this);
 - `reusable` are buffers that no copy owns. Their last users are queued on that stream, so only later instructions of
   the stream may reuse them until the stream is drained.
 """
@@ -43,6 +45,7 @@ class DeviceState:
         "backend",
         "compute",
         "inline_work",
+        "leaving",
         "live",
         "lost",
         "mapped",
@@ -73,6 +76,7 @@ class DeviceState:
         self.moved: dict[str, list[int]] = {}  # kind of transfer -> [count, bytes]
         # The ledger.
         self.planned = 0
+        self.leaving = False
         self.unreserved: dict[Instruction, int] = {}
         self.unreserved_bytes = 0
         self.unknown = 0

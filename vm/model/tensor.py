@@ -171,15 +171,18 @@ class Tensor:
 
 
 class Moved(Tensor):
-    """A tensor that the session `mover` has moved to its home, at that location of its program, or a view of one.
+    """A tensor that a session has moved to its home, at that location of its program, or a view of one.
 
-    While the move is to come, `mover.moves` holds the tensor (`Residency.begin_moves`). To wait for a moved tensor is
-    to wait for its bytes at home.
+    While the move is to come, `mover` is that session and `mover.moves` holds the tensor (`Residency.begin_moves`).
+    Afterwards `mover` is None: the tensor may outlive the session. To wait for a moved tensor is to wait for its bytes
+    at home.
     """
 
     __slots__ = ("location", "mover")
 
-    def __init__(self, meta: Meta | None, storage: Storage, home: DeviceState, mover: VmSession, location: int) -> None:
+    def __init__(
+        self, meta: Meta | None, storage: Storage, home: DeviceState, mover: VmSession | None, location: int
+    ) -> None:
         super().__init__(meta, storage, home)
         self.mover = mover
         self.location = location

@@ -9,7 +9,7 @@ Source: Glow's device-resident tensors; OneFlow's transfers as instructions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -212,8 +212,7 @@ class Residency:
         transfer (docs/decisions/0015); what has been released by then stays where it is. No error is raised: who needs
         the tensor there, or waits for it, is told.
         """
-        moves, session.moves = session.moves, {}
-        for moved in moves:
+        for moved in end_moves(session):
             if moved.home.backend.lost is None:
                 with suppress(MetadataError):  # it was written where no way leads from
                     session.moving.append(self.bring(moved, moved.home, session, moved.location).copy)
@@ -298,8 +297,8 @@ class Residency:
 
     def let_go(self, tensor: Tensor) -> None:
         """End what is kept for a tensor that is gone: the mapping of an export, a move that nobody needed."""
-        if type(tensor) is Moved:
-            tensor.mover.moves.pop(tensor, None)
+        if type(tensor) is Moved and tensor.mover is not None:
+            del tensor.mover.moves[tensor]
         export = self.exports.pop(tensor, None)
         if export is not None:
             fetch = export.fetch
@@ -310,12 +309,9 @@ class Residency:
 
     def abandon_exports(self, session: VmSession) -> None:
         """The session ends. Its client, or a child of that client, may read for ever what was exported to it."""
-        if self.exports:
-            for tensor in session.tensors.values():
-                export = self.exports.get(tensor)
-                if export is not None and export.reader is session:
-                    del self.exports[tensor]
-                    self.unmap(export, unread=False)
+        mine = [tensor for tensor, export in self.exports.items() if export.reader is session]
+        for tensor in mine:
+            self.unmap(self.exports.pop(tensor), unread=False)
 
     def unmap(self, export: Export, *, unread: bool) -> None:
         """End a mapping."""
@@ -327,6 +323,14 @@ class Residency:
         orphans, self.orphans = self.orphans, []
         for storage in orphans:
             drop_copies(storage)
+
+
+def end_moves(session: VmSession) -> Iterable[Moved]:
+    """The moves of the session that are to come; they are to come no longer."""
+    moves, session.moves = session.moves, {}
+    for moved in moves:
+        moved.mover = None
+    return moves
 
 
 def is_small(tensor: Tensor) -> bool:

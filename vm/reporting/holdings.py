@@ -93,13 +93,18 @@ def sentence(one: Holding) -> str:
 
 
 def tensors(directory: Directory) -> Iterator[Tensor]:
-    """Every tensor that a handle or a name holds, as of its session's turn; some more than once."""
+    """Every tensor that a handle or a name holds, as of its session's turn; some more than once.
+
+    Also the handles of ended sessions that are still to be released.
+    """
     for session in list(directory.sessions.values()):
         for id_ in list(session.tensors):
             tensor = session.tensors.get(id_)
             if tensor is not None:
                 yield tensor
     yield from list(directory.names.values())
+    for _, rest in list(directory.leaving):
+        yield from rest
 
 
 def held_by(some: Iterable[Tensor], seen: set[Storage]) -> Iterator[Held]:

@@ -70,7 +70,7 @@ def residency(tensor: Tensor) -> dict[str, str]:
         if view == key:
             copies.setdefault(device, copy)
     found = {device.name: state(copy) for device, copy in copies.items()}
-    if type(tensor) is Moved and tensor in tensor.mover.moves:
+    if type(tensor) is Moved and tensor.mover is not None:
         found.setdefault(tensor.home.name, "planned")
     return found
 

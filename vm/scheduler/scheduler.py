@@ -60,6 +60,7 @@ class Scheduler:
         self.finished: deque[Any] = deque()
         self.bound: list[Copy] = []  # operands of the message being admitted, never dropped to make room
         self.report: Report = drop_report  # called once per error, at its origin
+        self.catch_up: Callable[[DeviceState], None] = release_nothing  # set by `admission.cancellation`
         self._executed: deque[Instruction] = deque()  # the work list of `complete`
         self._completing = False  # the loop in `complete` is running
         self.dispatcher = dispatcher = Dispatcher(devices, clock, self.complete, self.fail_waiting)
@@ -155,8 +156,15 @@ class Scheduler:
             device = instruction.device
             need = sum(max(copy.nbytes, 0) for copy in new) + most_of(instruction) + scratch
             expect(device, instruction, None if instruction.pending else need)
-            spare = {*instruction.reads, *instruction.writes, *self.bound}
-            make_room(device, spare, self.retry, scratch)
+            if device.planned + scratch > device.backend.limit:
+                self._make_room(device, instruction, scratch)
+
+    def _make_room(self, device: DeviceState, instruction: Instruction, scratch: int) -> None:
+        """Drop replicas, as a serial run would: so first whatever ended sessions still hold has to be released."""
+        if device.leaving:
+            self.catch_up(device)
+        spare = {*instruction.reads, *instruction.writes, *self.bound}
+        make_room(device, spare, self.retry, scratch)
 
     def keep_record(
         self, traits: tuple[Any, ...], copies: tuple[int, ...], started: int, location: int, nbytes: int
@@ -317,6 +325,10 @@ def tell_doomed(instruction: Instruction) -> None:
 
 def drop_reply(request: int, value: object, error: TensordError | None) -> None:
     """The reply sink of a session that asks nothing."""
+
+
+def release_nothing(device: DeviceState) -> None:
+    """What ended sessions hold, as long as nobody ends any."""
 
 
 def drop_report(session: VmSession, error: TensordError) -> None:

@@ -11,7 +11,6 @@ wait in the kernel's queue, and their clients in `connect` (see `descriptors`).
 from __future__ import annotations
 
 import itertools
-import os
 import socket as sockets
 import struct
 from collections.abc import Callable
@@ -22,6 +21,7 @@ import zmq
 
 from ...interpreter.wire.limits import Limits
 from ...interpreter.wire.monitor import FAILURES, Event, read_events
+from .guard import connection_of
 from .listen_address import ListenAddress
 from .peer import Credentials
 from .refusals import Refusals
@@ -139,7 +139,7 @@ class Listener:
         """Shut down a connection, unless its fd has been reused. libzmq then drops what it has received of it."""
         if self.connections.get(fd) == number:
             del self.connections[fd]
-            with suppress(OSError), sockets.socket(fileno=os.dup(fd)) as connection:
+            with suppress(OSError), connection_of(fd) as connection:
                 connection.shutdown(sockets.SHUT_RDWR)
 
     def close(self) -> None:
@@ -164,7 +164,7 @@ def open_monitor(context: zmq.Context[Any], socket: Any) -> Any:
 
 def origin_of(fd: int) -> str:
     """Where the peer of a connection is: "HOST:PORT", or its process over ipc; "" if it is gone already."""
-    with suppress(OSError), sockets.socket(fileno=os.dup(fd)) as connection:
+    with suppress(OSError), connection_of(fd) as connection:
         if connection.family == sockets.AF_UNIX:
             found = connection.getsockopt(sockets.SOL_SOCKET, sockets.SO_PEERCRED, _CREDENTIALS.size)
             pid, uid, _ = _CREDENTIALS.unpack(found)

@@ -138,8 +138,7 @@ class Loop:
         front.feed()
         while engine.schedule() and not engine.directory.leaving:  # which takes one piece per turn
             pass
-        if engine.scheduler.dispatcher.batches:
-            engine.scheduler.dispatcher.flush()
+        engine.flush()
         if front.owing:
             front.grant()
         if front.dirty or front.freed:
@@ -190,6 +189,7 @@ class Loop:
 
     def look_at_others(self) -> None:
         """Handle the eventfd, watched sockets, and processes that have died."""
+        dead = []
         for fd, _ in self.others.poll(0):
             if fd == self.wakeup:
                 os.eventfd_read(self.wakeup)
@@ -199,8 +199,19 @@ class Loop:
                 continue
             peer = self.processes.get(fd)
             if peer is not None:
-                self.receive_goodbyes(peer.listener)
-                self.registry.end(peer, "its process has died")
+                dead.append(peer)
+        if dead:
+            self.end_dead(dead)
+
+    def end_dead(self, dead: Sequence[Peer]) -> None:
+        """End sessions whose processes have died; first come the messages that wait, maybe with their goodbyes.
+
+        A process may have many sessions, so the messages are taken once for all of them.
+        """
+        for listener in dict.fromkeys(peer.listener for peer in dead):
+            self.receive_goodbyes(listener)
+        for peer in dead:
+            self.registry.end(peer, "its process has died")
 
     def watch_listeners(self) -> None:
         """Process the events of every listener's monitor now."""

@@ -346,6 +346,20 @@ class TestMoving:
         parts.drain()
         assert copy_of(moved, parts.at("sim:0")).buffer is not None
 
+    def test_a_tensor_whose_move_is_over_does_not_keep_its_session(self, parts: Parts) -> None:
+        """It may outlive the session under a name."""
+        begun, view_of_begun = (move(parts, parts.tensor(4), "sim:0") for _ in range(2))
+        bring(parts, parts.tensor(), "sim:1")
+        late = half(parts, view_of_begun)
+        parts.drain()
+        assert type(late) is Moved
+        assert (begun.mover, late.mover) == (None, None)
+        pending = move(parts, parts.tensor(), "sim:0")
+        assert pending.mover is parts.session
+        parts.engine.close(parts.session)
+        assert pending.mover is None
+        parts.drain()
+
     def test_one_that_was_released_before_never_begins(self, parts: Parts) -> None:
         moved = move(parts, parts.tensor(), "sim:0")
         parts.residency.unshare(moved)

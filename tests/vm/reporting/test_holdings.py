@@ -7,6 +7,7 @@ import pytest
 
 from tensord.interpreter.errors import DeviceMemoryError
 from tensord.vm.reporting import holdings
+from tests.vm.parts import Parts
 
 
 @pytest.fixture
@@ -40,6 +41,14 @@ def test_a_result_whose_size_the_data_decide_names_them_too(small):
     with pytest.raises(DeviceMemoryError, match=r"4000 bytes by upload at .*test_holdings\.py"):
         small.call("nonzero", [x])[0].numpy()
     assert y.shape == (3000,)
+
+
+def test_what_an_ended_session_still_has_to_release_is_held_too():
+    parts = Parts()
+    tensor = parts.tensor()
+    directory = parts.engine.directory
+    directory.leaving.append((parts.session, [parts.session.tensors.popitem()[1]]))
+    assert list(holdings.tensors(directory)) == [tensor]
 
 
 def test_the_search_is_bounded(small, monkeypatch):

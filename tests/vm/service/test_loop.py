@@ -1,9 +1,10 @@
-"""The daemon's loop keeps nothing of sessions that have ended."""
+"""The daemon's loop: it keeps nothing of sessions that have ended, and many that end at once cost little."""
 
 from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -134,3 +135,22 @@ def test_nothing_grows_with_the_number_of_sessions_there_have_been(
     assert not grown
     assert harness.engine.scheduler.retired > LATER
     harness.check()
+
+
+def test_the_messages_that_wait_are_taken_once_for_all_sessions_of_a_dead_process() -> None:
+    """Before the first of them ends, since their goodbyes may be among the messages."""
+    listener, steps = object(), []
+    peers = [SimpleNamespace(listener=listener, pidfd=10 + n) for n in range(5)]
+
+    class Watched(Loop):
+        def __init__(self) -> None:
+            self.wakeup, self.watched = 1, {}
+            self.others: Any = SimpleNamespace(poll=lambda _: [(peer.pidfd, 1) for peer in peers])
+            self.processes: Any = {peer.pidfd: peer for peer in peers}
+            self.registry: Any = SimpleNamespace(end=lambda peer, _why: steps.append(peer.pidfd))
+
+        def receive_goodbyes(self, _: object) -> None:
+            steps.append("receive")
+
+    Watched().look_at_others()
+    assert steps == ["receive", *(peer.pidfd for peer in peers)]
