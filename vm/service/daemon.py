@@ -45,8 +45,9 @@ from .logs import logging_to
 from .loop import Loop
 from .notify import Notifier
 from .outbound import encode, try_send
+from .peer import Credentials
 from .preflight import cannot_listen, open_runtime
-from .registry import ConnectionRegistry
+from .registry import INHERITED, ConnectionRegistry
 from .unauthenticated import PERIOD as UNAUTHENTICATED_PERIOD
 from .unauthenticated import UnauthenticatedPeers
 
@@ -155,6 +156,7 @@ class Service:
         """Start the periodic tasks."""
         self.loop.every(LEASES, self.registry.end_leases)
         self.loop.every(LAST_WORDS, self.cut_connections)
+        self.loop.every(INHERITED, self.registry.end_inherited)
         self.loop.every(UNAUTHENTICATED_PERIOD, self.unauthenticated.look)
         self.loop.every(self.runtime.watch_period, self.watch)
         self.loop.every(PERIOD, self.check_memory)
@@ -217,11 +219,9 @@ class Service:
 
     # -- cutting connections ---------------------------------------------------------------------------------------
 
-    def end_connection(self, listener: Listener, fd: int) -> None:
+    def end_connection(self, listener: Listener, connection: Credentials) -> None:
         """Cut a connection once its last messages have left."""
-        number = listener.connections.get(fd)
-        if number is not None:
-            self.cuts.append((time.monotonic() + LAST_WORDS, listener, fd, number))
+        self.cuts.append((time.monotonic() + LAST_WORDS, listener, connection.fd, connection.number))
 
     def cut_connections(self) -> None:
         """Cut the connections whose last messages had `LAST_WORDS` to leave."""

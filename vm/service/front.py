@@ -25,7 +25,7 @@ from ..model.session import ReplySink
 from .inbound import decode_header, place_uploads, take_segment
 from .listener import Listener
 from .outbound import acknowledge, encode, resend, send, send_answers, send_part, try_send
-from .peer import Answer, Peer, State, fields, session_of
+from .peer import Answer, Credentials, Peer, State, fields, session_of
 from .refusals import Refusals
 from .registry import LEAVES, ConnectionRegistry
 
@@ -40,12 +40,12 @@ class Front:
     """All connections of the daemon."""
 
     def __init__(
-        self, engine: Engine, registry: ConnectionRegistry, end_connection: Callable[[Listener, int], None]
+        self, engine: Engine, registry: ConnectionRegistry, end_connection: Callable[[Listener, Credentials], None]
     ) -> None:
         self.engine = engine
         self.registry = registry
         self.limits = limits = registry.limits
-        self.end_connection = end_connection  # cuts the connection with that fd, once its last messages have left
+        self.end_connection = end_connection  # cuts the connection once its last messages have left
         self.fresh: deque[Peer] = deque()  # peers whose inbox was empty until now
         self.busy: deque[Peer] = deque()  # peers with messages left after their quantum
         self.dirty: dict[Peer, None] = {}  # peers with something to send to
@@ -144,7 +144,7 @@ class Front:
         if peer is not None:
             self.registry.end(peer, error.message)
         self.registry.left(listener, identity)
-        self.end_connection(listener, fd)
+        self.end_connection(listener, addressee.credentials)
 
     def unexpected(self, error: Exception) -> ProtocolError:
         """An unexpected exception is a fault of the daemon: it is logged, and ends only the connection that caused it.
@@ -220,7 +220,7 @@ class Front:
     def bye(self, peer: Peer, _header: Sequence[Any], _payloads: Sequence[Any]) -> None:
         """BYE: the client closes its session, and with it the connection."""
         self.registry.end(peer, LEAVES)
-        self.end_connection(peer.listener, peer.credentials.fd)
+        self.end_connection(peer.listener, peer.credentials)
 
     def segment(self, peer: Peer, header: Sequence[Any], _payloads: Sequence[Any]) -> None:
         """SEGMENT: the client opens or closes an upload segment."""

@@ -84,6 +84,22 @@ def test_what_a_dead_client_had_sent_is_dropped_without_a_word(harness: Harness)
     harness.check()
 
 
+@pytest.mark.parametrize("local", [True, False])
+def test_a_goodbye_that_arrived_before_the_end_is_heard(local: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """The monitor tells of the end first. The descriptor is another's by then, who is not to be cut for the goodbye."""
+    harness = Harness(local=local)
+    harness.listener.connections[7] = 1
+    harness.hello(ME)
+    harness.registry.disconnected(harness.listener, 7)
+    harness.listener.connections[7] = 2
+    with caplog.at_level("INFO", "tensord"):
+        harness.say(ME, [5])
+        harness.see_off()
+    assert "closed by its client" in caplog.text
+    assert [who.number for _, who in harness.cut] == [1]
+    harness.check()
+
+
 def test_who_was_refused_is_told_once(harness: Harness) -> None:
     for _ in range(3):
         harness.send(OTHER, b"noise", fd=8)
@@ -113,8 +129,7 @@ def test_what_a_lost_session_has_sent_goes_on() -> None:
     harness = Harness(local=False)
     token = harness.hello(ME)[3]
     harness.receive(ME, pack(sync(1)))
-    harness.registry.disconnected(harness.listener, 7)
-    harness.turn()
+    harness.disconnect(7)
     assert not harness.front.busy
     assert not harness.front.stuck
     assert harness.hello(OTHER, token=token)[6] == 1
