@@ -54,11 +54,11 @@ class Printing:
 
     def _settle(self, reply: Reply) -> None:
         if self._open.pop(reply, None) is not None and not isinstance(reply.error, CancelledError | None):
-            self._lose(reply.error)
+            self._lose(str(reply.error))
 
-    def _lose(self, error: BaseException) -> None:
+    def _lose(self, why: str) -> None:
         self._lost += 1
-        self._why = self._why or str(error)
+        self._why = self._why or why
 
     def finish(self) -> None:
         """Wait until all open prints are written; log how many are not, and why."""
@@ -67,8 +67,8 @@ class Printing:
             try:
                 self._outbox.flush(patient=False)
                 self._outbox.await_reply(reply, max(deadline - monotonic(), 0.0))
-            except TimeoutError as error:
-                self._lose(error)
+            except TimeoutError:
+                self._lose(f"they were not ready within {PATIENCE:g} s")
             except TensordError:  # `_settle` has counted it
                 continue
         if self._lost:

@@ -1,9 +1,9 @@
 """The daemon: its composition, the order of startup, and the stages of shutdown.
 
 Shutdown has three stages. After SIGTERM or SIGINT the daemon takes no more connections and no more messages, and
-admitted instructions go on. When all are finished, or the grace period is over, or a second signal arrives, the rest is
-cancelled. Then every client gets GOODBYE, and sockets, threads, and locks are closed, in this order. Memory files have
-no names: each is freed with its last mapping.
+admitted instructions go on. When all are finished, or the grace period is over, or a second signal arrives, every
+client gets GOODBYE, and the rest is cancelled. Then sockets, threads, and locks are closed, in this order. Memory files
+have no names: each is freed with its last mapping.
 
 A fault of the daemon itself (an exception that leaves the engine, see `engine`) skips the first two stages: every
 client gets GOODBYE with the reason, the log has the traceback, and the exit status is 1. A service manager starts it
@@ -250,22 +250,17 @@ class Service:
                 try_send(peer, [farewell])
 
     def finish(self) -> None:
-        """Let admitted instructions finish, cancel the rest, send GOODBYE."""
+        """Let admitted instructions finish, send GOODBYE, cancel the rest: a wait hears of the end, not of a cancel."""
         log.info("stopping", why=self.why, grace=self.config.grace)
         self.notifier.stopping(f"asked by {self.why}")
         self.registry.closing = True  # refuses HELLO. The sockets stay bound: unbinding would end every session
         asked = self.asked
         self.turn_until(lambda: self.is_idle() or self.asked > asked, self.config.grace)
-        if not self.is_idle():
-            for peer in list(self.registry.sessions.values()):
-                peer.inbox.clear()
-                if peer.session is not None:
-                    self.runtime.engine.cancel(peer.session)
-            self.turn_until(self.is_idle, CANCELLED)
         self.front.flush()
         for peer in list(self.registry.sessions.values()):
             try_send(peer, [encode([GOODBYE, f"it was stopped by {self.why}"])])
             self.registry.end(peer, "the daemon ends")
+        self.turn_until(self.is_idle, CANCELLED)
 
     def is_idle(self) -> bool:
         """Are all admitted instructions finished, and all answers sent?"""
