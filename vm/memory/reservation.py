@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...interpreter.errors import DeviceMemoryError, KernelError, TensordError
+from ...interpreter.types.sizes import exact_size
 from ...streams.device import Buffer
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction, Status
@@ -80,9 +81,10 @@ def out_of_memory(instruction: Instruction, holders: str = "") -> TensordError:
     if backend.lost is not None:
         return loss_of(device)
     need = sum(b.copy.nbytes for b in instruction.outputs if b.copy.buffer is None and b.copy.nbytes > 0)
+    used = f"{exact_size(backend.allocated)} of {exact_size(backend.limit)}"
     return DeviceMemoryError(
-        f"{instruction.label}: {need} bytes do not fit on {backend.name}, where {backend.allocated} of {backend.limit} "
-        f"bytes are in use{holders}; release tensors, or use smaller ones"
+        f"{instruction.label}: {exact_size(need)} do not fit on {backend.name}, where {used} are in use{holders}; "
+        "release tensors, or use smaller ones"
     )
 
 

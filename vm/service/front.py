@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from ...interpreter.errors import ProtocolError, QuotaError, TensordError
+from ...interpreter.types.sizes import exact_size
 from ...interpreter.wire.fields import is_natural
 from ...interpreter.wire.frames import ACK, BATCH, BYE, CANCEL, PING, PONG, REFUSED, SEGMENT
 from ..engine import Engine
@@ -110,9 +111,9 @@ class Front:
         peer.packed_payload += sum(map(len, frames[1:]))
         limits = self.limits
         if peer.packed_bytes > PACKED * limits.header or len(peer.packed) > PATIENCE * limits.window:
-            raise QuotaError(f"{peer.packed_bytes} bytes of batches unfinished; wait for credit")
+            raise QuotaError(f"{exact_size(peer.packed_bytes)} of batches unfinished; wait for credit")
         if peer.packed_payload > PATIENCE * limits.window_bytes:
-            raise QuotaError(f"{peer.packed_payload} bytes of payloads unfinished; wait for credit")
+            raise QuotaError(f"{exact_size(peer.packed_payload)} of payloads unfinished; wait for credit")
 
     def unpack(self, peer: Peer) -> None:
         """Take the next frames, now that every decoded message is admitted."""
@@ -189,7 +190,8 @@ class Front:
             raise QuotaError(f"{unfinished} messages unfinished; wait for credit beyond {self.limits.window}")
         unread = before - peer.consumed_bytes()  # without the newest batch: one array may be larger than every window
         if unread > PATIENCE * self.limits.window_bytes:
-            raise QuotaError(f"{unread} bytes of uploads unconsumed; wait for credit beyond {self.limits.window_bytes}")
+            allowed = exact_size(self.limits.window_bytes)
+            raise QuotaError(f"{exact_size(unread)} of uploads unconsumed; wait for credit beyond {allowed}")
 
     def cancel(self, peer: Peer, header: Sequence[Any], _payloads: Sequence[Any]) -> None:
         """CANCEL overtakes the messages in the inbox. A RESTART sent before the CANCEL has an older generation."""
