@@ -28,9 +28,10 @@ NOBODY = "no daemon is running here; start one with `tensord serve`, or name one
 @contextmanager
 def connected(address: str | None) -> Iterator[Session]:
     """A session with the daemon, closed at the end. ConnectionLost, saying what to do, if no daemon runs."""
+    from ...interpreter.wire.names import LOOK
     from ..connect import connect
 
-    with connect(address or running(), name="tensord") as session:
+    with connect(address or running(), name=LOOK) as session:
         yield session
 
 

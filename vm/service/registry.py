@@ -14,7 +14,7 @@ from ...interpreter.wire.fields import is_natural, is_text
 from ...interpreter.wire.forms import shown
 from ...interpreter.wire.frames import HELLO, VERSION, WELCOME, host_identity
 from ...interpreter.wire.limits import Limits
-from ...interpreter.wire.names import clean
+from ...interpreter.wire.names import LOOK, clean
 from ..engine import Engine
 from ..log import log
 from ..model.session import ReplySink, VmSession
@@ -108,7 +108,7 @@ class ConnectionRegistry:
         peer.session = session = self.engine.open_session(self.sink(peer), strict=strict, limits=self.limits)
         peer.on(Event.GREETED)
         self.peers[listener, identity] = self.sessions[session.id] = peer
-        log.info("session opened", session=session.id, name=peer.name, pid=peer.credentials.pid)
+        tell(peer, "session opened", pid=peer.credentials.pid)
         self.welcome(peer)
 
     def refuse_crowd(self, listener: Listener) -> None:
@@ -138,7 +138,7 @@ class ConnectionRegistry:
         peer.on(Event.RESUMED)
         peer.identity, peer.credentials = identity, credentials._replace(pid=peer.credentials.pid)
         self.peers[listener, identity] = peer
-        log.info("session resumed", session=session_of(peer).id)
+        tell(peer, "session resumed")
         self.welcome(peer)
         acknowledge(peer, received)
         for _, frames in tuple(peer.unacknowledged):
@@ -197,7 +197,7 @@ class ConnectionRegistry:
         del self.peers[peer.listener, peer.identity]
         self.left(peer.listener, peer.identity)
         peer.away_since = self.clock()
-        log.info("connection lost", session=session_of(peer).id, lease=self.lease)
+        tell(peer, "connection lost", lease=self.lease)
 
     def left(self, listener: Listener, identity: bytes) -> None:
         """Remember that the connection is over, though libzmq may still have messages from it."""
@@ -243,4 +243,12 @@ class ConnectionRegistry:
             peer.pidfd = -1
         self.departed(session)
         self.engine.close(session)
-        log.info("session closed", session=session.id, name=peer.name, why=why)
+        tell(peer, "session closed", why=why)
+
+
+def tell(peer: Peer, event: str, **about: Any) -> None:
+    """Log what happens to a session, and whose it is; a look of the command line is worth a line for debugging only."""
+    write = log.debug if peer.name == LOOK else log.info
+    credentials = peer.credentials
+    who = {"uid": credentials.uid} if credentials.uid >= 0 else {"key": credentials.key} if credentials.key else {}
+    write(event, session=session_of(peer).id, name=peer.name, **who, **about)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
 
 from tensord.interpreter.errors import TensordError
-from tensord.interpreter.wire.frames import REFUSED, WELCOME
+from tensord.interpreter.wire.frames import REFUSED, VERSION, WELCOME
+from tensord.interpreter.wire.names import LOOK
 
 from ...fuzz.harness import Harness
 from ...fuzz.programs import pack
@@ -207,4 +209,22 @@ def test_fetches_on_their_way_hold_up_their_client() -> None:
     assert peer.session.answering <= 2 << 20
     harness.turn()
     assert list(harness.answers(ME)) == [1, 2, 3, 4, 5]
+    harness.check()
+
+
+def test_the_log_says_whose_a_session_is(caplog: pytest.LogCaptureFixture) -> None:
+    harness = Harness()
+    with caplog.at_level("INFO", "tensord"):
+        harness.hello(ME)
+    assert f"uid={os.getuid()}" in caplog.text
+    assert "name='fuzz'" in caplog.text
+    harness.check()
+
+
+def test_a_look_of_the_command_line_is_no_news(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+    look = harness.encoder.encode([0, VERSION, LOOK, 1, "", False, None, 0])
+    with caplog.at_level("INFO", "tensord"):
+        harness.send(OTHER, look, fd=8)
+        harness.say(OTHER, [5])
+    assert caplog.text == ""
     harness.check()
