@@ -8,6 +8,7 @@ from ..interpreter.errors import MetadataError, ProtocolError
 from ..interpreter.wire.forms import shown
 from ..interpreter.wire.messages import Chain, Effect, encode_message
 from .locations import located
+from .outbox.callbacks import refusing
 from .outbox.outbox import Outbox
 from .transport.interface import Reply
 
@@ -39,10 +40,10 @@ class Effects:
         """Call back with the values of the tensors with these ids, after the effects already on the chain."""
         if not callable(callback):
             raise located(MetadataError(f"effect: a callback is a function, not {type(callback).__name__}"))
-        known = self._known(chain)
+        known, guarded = self._known(chain), refusing(self._outbox, callback)
         with self._outbox.lock:
             location = self._outbox.locations.here(2)
-            self._outbox.messages.append(encode_message(Effect(ids, known, callback, 0, location)))
+            self._outbox.messages.append(encode_message(Effect(ids, known, guarded, 0, location)))
         self._outbox.appended()
 
     def issue_tolerant(self, callback: Callable[..., None], ids: tuple[int, ...], chain: int | None) -> Reply:

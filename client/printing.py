@@ -58,11 +58,11 @@ class Printing:
 
     def _settle(self, reply: Reply) -> None:
         if self._open.pop(reply, None) is not None and not isinstance(reply.error, CancelledError | None):
-            self._lose(reply.error)
+            self._lose(str(reply.error))
 
-    def _lose(self, error: BaseException) -> None:
+    def _lose(self, why: str) -> None:
         self._lost += 1
-        self._why = self._why or str(error)
+        self._why = self._why or why
 
     def finish(self, deadline: float | None = None) -> None:
         """Wait until all open prints are written, or until the deadline; log how many are not, and why."""
@@ -73,8 +73,8 @@ class Printing:
         for reply in list(self._open):
             try:
                 self._await(reply, deadline)
-            except TimeoutError as error:
-                self._lose(error)
+            except TimeoutError:
+                self._lose(f"they were not ready within {PATIENCE:g} s")
             except TensordError:  # `_settle` has counted it
                 continue
         if self._lost:

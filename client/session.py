@@ -17,7 +17,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 from numpy.typing import ArrayLike, NDArray
 
@@ -302,6 +302,9 @@ class Session:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a session cannot be pickled: connect again there, and share tensors by name (publish)")
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else ", ".join(self._transport.devices)

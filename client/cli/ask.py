@@ -20,9 +20,10 @@ NOBODY = "no daemon is running here; start one with `tensord serve`, or name one
 @contextmanager
 def connected(address: str | None) -> Iterator[Session]:
     """A session with the daemon, closed at the end. ConnectionLost, saying what to do, if no daemon runs."""
+    from ...interpreter.wire.names import LOOK
     from ..connect import connect
 
-    with connect(address or running(), name=NAME) as session:
+    with connect(address or running(), name=LOOK) as session:
         yield session
 
 

@@ -77,7 +77,9 @@ def _explained(error: Exception) -> str:
     # Usage errors come from click, which newer versions of typer bundle under another name.
     usage = getattr(error, "format_message", None)
     if usage is not None:
-        message = f"{_without_echo(usage()).rstrip('.')}. Try --help."
+        said = _without_echo(usage()).rstrip(".")
+        said = said.removesuffix("?.") + "?" if said.endswith("?.") else said
+        message = f"{said}{'' if said.endswith('?') else '.'} Try --help."
     elif isinstance(error, TensordError):
         message = error.message  # the location would be a line of this package
     elif isinstance(error, OSError) and error.strerror is not None:

@@ -23,12 +23,13 @@ from queue import SimpleQueue
 from time import monotonic
 from typing import Any, TypeAlias
 
-from ...interpreter.errors import ConnectionLost, ProtocolError, TensordError
+from ...interpreter.errors import ConnectionLost, ProtocolError, TensordError, without_frames
 from ...interpreter.wire.messages import RELEASE, Atomic, NamedMessage, encode_message
 from ..forks import FORKS
 from ..locations import Locations, located, user_line
 from ..transport.interface import FORKED, ClosedTransport, Reply
 from .batches import Closed, Group
+from .callbacks import Lock
 from .releases import add_releases, releases
 
 BATCH = 256
@@ -68,15 +69,16 @@ class Outbox:
 
     def __init__(self, transport: Any, frames: int | None = None) -> None:
         self.transport = transport
-        self.lock = threading.RLock()
+        self.lock: Lock = (lock := threading.RLock())
         self.messages: list[list[Any]] = []  # lists, since a release may still be marked on a call
         self.scalars: dict[int, Sequence[bool]] = {}
-        self.locations = Locations(self.lock, frames)
+        self.locations = Locations(lock, frames)
         self.ids = 0  # the newest id: they rise and are never reused
         self.heavy = False
         self._released: SimpleQueue[int] = SimpleQueue()  # ids of handles that were dropped
         self.release = self._released.put
         transport.release_exports_with(self.release)
+        transport.tell_loss_to(self.lost)
         self._first = 1 if transport.eager else BATCH
         self.limit = self._first  # messages at which the next batch leaves
         self._expects = False  # a question is expected before a batch leaves
@@ -142,7 +144,7 @@ class Outbox:
         if self._depth:
             return False
         with self.transport.shield:
-            batch, self.messages = self.messages, Closed(self.messages.why) if type(self.messages) is Closed else []
+            batch, self.messages = self.messages, Closed(self.messages.error) if type(self.messages) is Closed else []
             self.heavy = self._expects = False
             self._flushes += 1
             if not self._released.empty():
@@ -155,6 +157,9 @@ class Outbox:
                     self.transport.send(batch)
                 except ProtocolError:  # the machine runs further up this stack: nothing is lost
                     self.messages[:0] = batch
+                    raise
+                except ConnectionLost as error:
+                    self.lost(error)
                     raise
         return bool(batch)
 
@@ -269,7 +274,7 @@ class Outbox:
     def await_reply(self, reply: Reply, timeout: float | None = None) -> Any:
         """The reply's value; raises its error, or TimeoutError."""
         if not reply.done and not self.transport.wait(reply, timeout):
-            raise TimeoutError(f"no result within {timeout} s")
+            raise TimeoutError(f"no result within {timeout:g} s")
         try:
             return reply.result()
         except TensordError as error:
@@ -284,8 +289,13 @@ class Outbox:
             self.messages = Closed()
         transport.close()
 
+    def lost(self, error: TensordError) -> None:
+        """Take no more messages: the machine is gone. Called inside any lock, so a message may slip in meanwhile."""
+        if type(self.messages) is not Closed:
+            self.messages = Closed(without_frames(error))
+
     def orphan(self) -> None:
         """Close in a forked child: the session is the parent's, and a lock of another thread would stay locked."""
         self.lock = self.locations.lock = threading.RLock()
         self.transport = ClosedTransport(self.transport.devices, FORKED)
-        self.messages = Closed(FORKED)
+        self.messages = Closed(ConnectionLost(FORKED))

@@ -57,6 +57,7 @@ class Incoming:
         self._release = release
         self._freed = freed
         self.resumed: Callable[[int], None] = lambda _received: None  # the daemon has resumed the session
+        self.tell_loss: Callable[[TensordError], None] = lambda _error: None
         self.replies: dict[int, Reply] = {}
         self.parts: dict[int, list[Any]] = {}
         self.received = 0
@@ -169,6 +170,7 @@ class Incoming:
     def fail(self, error: TensordError) -> None:
         """Fail all open replies: no more answers will come."""
         self.lost = self.lost or without_frames(error)
+        self.tell_loss(self.lost)
         replies, self.replies = self.replies, {}
         for reply in replies.values():
             reply.set(None, self.lost)

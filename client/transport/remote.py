@@ -341,6 +341,12 @@ class RemoteTransport:
         """Set the function to call with an export's id once the array over the exported value is unused."""
         self._release_with = release
 
+    def tell_loss_to(self, tell: Callable[[TensordError], None]) -> None:
+        """Set the function to call when the daemon has ended, or the session there."""
+        self._incoming.tell_loss = tell
+        if self._incoming.lost is not None:
+            tell(self._incoming.lost)
+
     def _background_failed(self, error: Exception) -> None:
         """End the session on an unexpected error, and tell the threads that wait."""
         with self.lock:

@@ -16,6 +16,7 @@ from ..schema.scratch import total
 from ..types.axes import normal_axis, tensor, tensors
 from ..types.kinds import ANY, INTEGER
 from ..types.meta import LARGEST, Meta, OperandMeta, Shape
+from ..types.sizes import exact_size
 
 _AXIS_OR_NONE = Attribute("axis", optional(check_int), None)
 # Overhead of copying one block of a roll, in element operations.
@@ -155,7 +156,9 @@ def infer_repeat_each(metas: tuple[OperandMeta, ...], attributes: Attributes) ->
 def _check_room(nbytes: int, room: int) -> None:
     """Called before anything is allocated: counts are data, and may ask for any size."""
     if nbytes > room:
-        raise DeviceMemoryError(f"the result would take {nbytes} bytes to make, the device has {room}")
+        raise DeviceMemoryError(
+            f"the result would take {exact_size(nbytes)} to make, the device has {exact_size(room)}"
+        )
 
 
 def repeat_each_kernel(

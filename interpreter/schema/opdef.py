@@ -273,7 +273,7 @@ def find(name: str) -> OpDef:
     if op is None:
         from difflib import get_close_matches
 
-        near = get_close_matches(name[:80], REGISTRY, n=3) if isinstance(name, str) else []
+        near = get_close_matches(name[:80], REGISTRY, n=3, cutoff=0.7) if isinstance(name, str) else []
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
         raise MetadataError(f"there is no op {shown(name)}{hint}", op=name if isinstance(name, str) else shown(name))
     return op

@@ -429,19 +429,23 @@ def test_sigterm_lets_what_is_pending_finish(slow):
         daemon.connect()
 
 
-def test_sigterm_cancels_what_does_not_finish_in_time(slow):
-    """Behaviour 37: the grace is over: who waits is told that it was cancelled."""
+def test_sigterm_cancels_what_does_not_finish_in_time(slow, caplog):
+    """Behaviour 37: the grace is over: who waits is told that the daemon has ended, and open prints are counted."""
     daemon = slow(0.1, grace=0.3)
     with daemon.connect() as session, daemon.connect() as observer:
         x = session.asarray(np.zeros(4), device="sim:0")
         for _ in range(1000):
             x = x + 1.0
+        for _ in range(3):
+            session.print("late", x)
         reply = session._outbox.ask(lambda request, at: Fetch(x._id, request, at, 0))
         eventually(lambda: has_arrived(session, observer))
         daemon.signal(signal.SIGTERM)
-        with pytest.raises(td.CancelledError):
+        with pytest.raises(td.ConnectionLost, match="it was stopped by SIGTERM"):
             session._outbox.await_reply(reply, PATIENCE)
         assert daemon.process.wait(PATIENCE) == 0
+    assert "3 prints were lost with the end of their session: the daemon has ended: it was stopped by" in caplog.text
+    assert "closed by its client" not in daemon.log
     assert left_over(daemon) == []
 
 
@@ -567,6 +571,19 @@ def test_a_killed_daemon_ends_every_await_at_once(slow):
 
     with daemon.connect() as session:
         asyncio.run(main())
+
+
+def test_after_a_killed_daemon_every_op_is_refused(start):
+    """Behaviour 38: at its line, as soon as the session knows of it, although an op waits for nothing."""
+    daemon = start()
+    with daemon.connect() as session:
+        x = session.asarray([1.0])
+        x.wait()
+        daemon.kill()
+        eventually(lambda: session.closed)
+        for issue in (lambda: x + 1.0, lambda: session.asarray([2.0]), lambda: session.print(x)):
+            with pytest.raises(td.ConnectionLost, match=f"the daemon at {daemon.address} is gone"):
+                issue()
 
 
 def test_a_killed_daemon_ends_the_wait_for_credit(start):

@@ -12,6 +12,7 @@ import pytest
 
 import tensord as td
 from tensord.client import printing
+from tensord.client.outbox.callbacks import refusing
 
 from ..behaviours.looking_inside import WAIT
 
@@ -53,6 +54,44 @@ def test_a_callback_that_cancels_and_raises_breaks_no_chain_for_good(session):
     session.effect(lambda: seen.append("afterwards"))
     session.check_chain()
     assert seen == ["afterwards"]
+
+
+@pytest.mark.parametrize("unsent", [False, True])
+@pytest.mark.parametrize(
+    "issue",
+    [
+        lambda _, x: x + 1.0,
+        lambda _, x: x.__iadd__(1.0),
+        lambda session, x: session.call("sum", [x]),
+        lambda session, _: session.asarray([1.0]),
+        lambda session, _: session.print("inside"),
+        lambda session, _: session.chain(),
+    ],
+)
+def test_a_callback_may_not_issue(session, capsys, issue, unsent):
+    """The first message is refused, whether or not others wait to be sent; nothing of it is left."""
+    x = session.asarray(np.ones(4))
+    (x + 1.0).wait()
+    before = x + 1.0 if unsent else None
+    session.effect(lambda _: issue(session, x), x)
+    with pytest.raises(td.ProtocolError, match="may neither submit nor wait"):
+        session.check_chain()
+    assert x.tolist() == [1.0] * 4
+    assert before is None or before.tolist() == [2.0] * 4
+    assert capsys.readouterr().out == ""
+
+
+def test_while_a_callback_runs_other_threads_issue(session):
+    x = session.asarray(np.ones(4))
+    made: list[Any] = []
+
+    def wait() -> None:
+        thread = threading.Thread(target=lambda: made.append(x + 1.0))
+        thread.start()
+        thread.join(10.0)
+
+    refusing(session._outbox, wait)()
+    assert [one.tolist() for one in made] == [[2.0] * 4]
 
 
 def test_a_callback_may_not_restart(session):
@@ -148,7 +187,7 @@ def test_prints_that_are_not_ready_in_time_are_counted(make_session, capsys, cap
         session.print("late", session.asarray([1.0], device="sim:0") + 1.0)
     session.close()
     if "lost" in caplog.text:  # the serial engine is never late
-        assert "3 prints were lost with the end of their session: no result within" in caplog.text
+        assert "3 prints were lost with the end of their session: they were not ready within 0.02 s" in caplog.text
         assert not capsys.readouterr().out
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...interpreter.errors import DeviceMemoryError, KernelError, TensordError
 from ...interpreter.opcodes import Opcode
+from ...interpreter.types.sizes import exact_size
 from ...streams.device import Buffer
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction, Status
@@ -112,10 +113,11 @@ def out_of_memory(instruction: Instruction, holders: str = "") -> TensordError:
         return loss_of(device)
     need = sum(b.copy.nbytes for b in instruction.outputs if b.copy.buffer is None and b.copy.nbytes > 0)
     scratch = scratch_of(instruction)
-    what = f"{need} bytes and {scratch} bytes of temporaries do" if scratch else f"{need} bytes do"
+    what = exact_size(need) + (f" and {exact_size(scratch)} of temporaries" if scratch else "")
+    used = f"{exact_size(backend.allocated)} of {exact_size(backend.limit)}"
     return DeviceMemoryError(
-        f"{instruction.label}: {what} not fit on {backend.name}, where {backend.allocated} of {backend.limit} "
-        f"bytes are in use{holders}; release tensors, or use smaller ones"
+        f"{instruction.label}: {what} do not fit on {backend.name}, where {used} are in use{holders}; "
+        "release tensors, or use smaller ones"
     )
 
 

@@ -25,6 +25,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...interpreter.errors import DeviceMemoryError, TensordError
+from ...interpreter.types.sizes import exact_size
 from ...streams.device import Buffer, Device
 from ...streams.stream import Stream
 
@@ -104,7 +105,8 @@ class DeviceState:
         limit = self.backend.limit
         if nbytes > max(limit, UNCOUNTED):
             raise DeviceMemoryError(
-                f"{what} of {nbytes} bytes is more than all the memory of {self.name} ({limit} bytes): use a part of it"
+                f"{what} of {exact_size(nbytes)} is more than all the memory of {self.name}, {exact_size(limit)}: "
+                "use a part of it"
             )
 
     def __repr__(self) -> str:

@@ -26,6 +26,7 @@ from ...interpreter.opcodes import TRAITS, Opcode
 from ...interpreter.types.meta import Scalar
 from ...streams.stream import Stream, Task
 from .reason import Reason
+from .signature import call_text
 
 if TYPE_CHECKING:
     from .device_state import DeviceState
@@ -296,8 +297,8 @@ class Instruction:
             mine.location = error.location or location
             mine.instruction = error.instruction or self.id
             return without_frames(mine)
-        attributes = "" if self.plan is None or not self.plan.attributes else f" {dict(self.plan.attributes)}"
-        message = f"{self.label}{attributes}: {type(error).__name__}: {text_of(error)}"
+        called = self.label if self.plan is None else call_text(self.plan.op, self.plan.attributes)
+        message = f"{called}: {type(error).__name__}: {text_of(error)}"
         described = kernel_error(error, message, op=self.label, location=location, instruction=self.id)
         described.__cause__ = without_frames(error)
         return described

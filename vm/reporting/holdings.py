@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...interpreter.types.sizes import exact_size
 from ..model.device_state import DeviceState
 from ..model.directory import Directory
 from ..model.tensor import Copy, Storage, Tensor
@@ -86,10 +87,10 @@ def largest_on(device: DeviceState, directory: Directory, where: Where) -> str:
 
 
 def sentence(one: Holding) -> str:
-    """`4096 bytes by matmul at a.py:3 in f (session 1, named 'w')`."""
+    """`4 KiB (4096 bytes) by matmul at a.py:3 in f (session 1, named 'w')`."""
     at = f" at {one.location}" if one.location else ""
     named = f", named {', '.join(map(repr, one.names[:2]))}" if one.names else ""
-    return f"{one.nbytes} bytes by {one.op or 'an unknown op'}{at} (session {one.session}{named})"
+    return f"{exact_size(one.nbytes)} by {one.op or 'an unknown op'}{at} (session {one.session}{named})"
 
 
 def tensors(directory: Directory) -> Iterator[Tensor]:

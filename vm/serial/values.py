@@ -153,7 +153,7 @@ def settle(made: Any, errors: Errors) -> Value:
 
 
 def describe(
-    session: SerialSession, error: BaseException, op: str, attributes: FrozenAttributes, location: int, number: int
+    session: SerialSession, error: BaseException, op: str, called: str, location: int, number: int
 ) -> TensordError:
     """The exception of a kernel or a callback as an error with op, location and number."""
     where = session.where(location)
@@ -162,7 +162,7 @@ def describe(
         mine.op, mine.location = error.op or op, error.location or where
         mine.instruction = error.instruction or number
         return without_frames(mine)
-    message = f"{op}{f' {dict(attributes)}' if attributes else ''}: {type(error).__name__}: {text_of(error)}"
+    message = f"{called}: {type(error).__name__}: {text_of(error)}"
     if isinstance(error, MemoryError):
         described: TensordError = DeviceMemoryError(message, op=op, location=where, instruction=number)
     else:

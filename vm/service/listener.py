@@ -78,7 +78,8 @@ class Listener:
         if self.local:
             _, uid_text, _, pid_text = str(frame.get("Peer-Address")).rsplit(":", 3)
             uid, pid = int(uid_text), int(pid_text)
-        return Credentials(uid, pid, fd)
+        key = str(frame.get("User-Id")).removeprefix("key:") if self.keyed else ""
+        return Credentials(uid, pid, fd, self.connections.get(fd, 0), key)
 
     def receive(self) -> list[Any]:
         """A message's frames, without those beyond `most`; zmq.Again if there is no message."""

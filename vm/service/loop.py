@@ -21,8 +21,6 @@ import os
 import select
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from functools import partial
 from math import ceil
 from typing import Any
 
@@ -33,7 +31,7 @@ from ...streams.stream import Task
 from ..engine import Engine
 from ..log import log
 from .front import Front
-from .listener import Listener
+from .listener import QUEUE, Listener
 from .peer import Peer
 
 FAULTS = 20
@@ -63,7 +61,6 @@ class Loop:
         self.listeners = listeners
         self.asleep = False
         self.ended = False
-        self.receiving = False  # are goodbyes being received?
         self.faults = 0  # turns in a row that an exception has left
         self.timers: list[Timer] = []
         self.due = 0.0  # the earliest of them
@@ -78,7 +75,7 @@ class Loop:
         self.watched: dict[int, Callable[[], None]] = {}  # descriptor -> its callback when it is readable
         for listener in listeners:
             self.poller.register(listener.socket, zmq.POLLIN)
-            self.watch_socket(listener.monitor, partial(self.watch_listener, listener))
+            self.watch_socket(listener.monitor, listener.watch)
         registry.watch_process, registry.unwatch_process = self.watch_process, self.unwatch_process
         registry.before_hello = self.watch_listeners
 
@@ -135,6 +132,8 @@ class Loop:
             self.look(socket)
         engine, front = self.engine, self.front
         self.run_timers()
+        if self.registry.gone:
+            self.see_off()
         front.feed()
         while engine.schedule() and not engine.directory.leaving:  # which takes one piece per turn
             pass
@@ -164,10 +163,34 @@ class Loop:
                 return
         self.look_at_others()
 
-    def receive(self, listener: Listener) -> None:
-        """Take one message. The next poll finds further ones, at a lower cost than a second receive here."""
-        with suppress(zmq.Again):
-            self.front.receive(listener, listener.receive())
+    def receive(self, listener: Listener) -> bool:
+        """Take one message, if there is one. The next poll finds further ones, cheaper than a second receive here."""
+        try:
+            frames = listener.receive()
+        except zmq.Again:
+            return False
+        self.front.receive(listener, frames)
+        return True
+
+    def see_off(self) -> None:
+        """End the sessions whose connections have ended, behind everything that had arrived from them.
+
+        A monitor's event overtakes the messages in the socket, and a goodbye may be among them.
+        """
+        registry = self.registry
+        while registry.gone:
+            ended = list(registry.gone)
+            for listener in {peer.listener for peer in ended}:
+                self.drain(listener)
+            for peer in ended:
+                if peer in registry.gone:  # else it has said goodbye, or has come back
+                    registry.see_off(peer)
+
+    def drain(self, listener: Listener) -> None:
+        """Take what lies in the socket. Not for ever, since others go on sending: ZeroMQ queues so much and no more."""
+        for _ in range((QUEUE + 1) * (len(self.registry.peers) + 1)):
+            if not self.receive(listener):
+                return
 
     # -- processes -------------------------------------------------------------------------------------------------
 
@@ -189,7 +212,6 @@ class Loop:
 
     def look_at_others(self) -> None:
         """Handle the eventfd, watched sockets, and processes that have died."""
-        dead = []
         for fd, _ in self.others.poll(0):
             if fd == self.wakeup:
                 os.eventfd_read(self.wakeup)
@@ -199,45 +221,13 @@ class Loop:
                 continue
             peer = self.processes.get(fd)
             if peer is not None:
-                dead.append(peer)
-        if dead:
-            self.end_dead(dead)
-
-    def end_dead(self, dead: Sequence[Peer]) -> None:
-        """End sessions whose processes have died; first come the messages that wait, maybe with their goodbyes.
-
-        A process may have many sessions, so the messages are taken once for all of them.
-        """
-        for listener in dict.fromkeys(peer.listener for peer in dead):
-            self.receive_goodbyes(listener)
-        for peer in dead:
-            self.registry.end(peer, "its process has died")
+                self.unwatch_process(peer)  # readable from now on
+                self.registry.died(peer)
 
     def watch_listeners(self) -> None:
         """Process the events of every listener's monitor now."""
         for listener in self.listeners:
-            self.watch_listener(listener)
-
-    def watch_listener(self, listener: Listener) -> None:
-        """Process the messages of connections that may have ended, then the events of the listener's monitor."""
-        self.receive_goodbyes(listener)
-        listener.watch()
-
-    def receive_goodbyes(self, listener: Listener) -> None:
-        """Take the last messages of connections that have ended, or what else waits: goodbyes are among them.
-
-        A socket gives a message of each connection in turn. A HELLO among them would lead here again.
-        """
-        if self.receiving:
-            return
-        self.receiving = True
-        try:
-            for _ in range(LAST_MESSAGES * (len(self.registry.peers) + 1)):
-                self.front.receive(listener, listener.receive())
-        except zmq.Again:
-            pass
-        finally:
-            self.receiving = False
+            listener.watch()
 
     # -- time ------------------------------------------------------------------------------------------------------
 

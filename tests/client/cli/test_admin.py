@@ -253,3 +253,7 @@ class TestFigures:
             "int64[]",
             "?",
         )
+
+
+def test_a_mistyped_command_is_a_question(run):
+    assert run("stauts")[2] == "tensord: No such command 'stauts'. Did you mean 'status'? Try --help.\n"

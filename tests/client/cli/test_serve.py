@@ -73,6 +73,11 @@ def test_wrong_options_are_one_line(command, options, told):
         command(f"serve {options}")
 
 
+def test_json_goes_with_the_check(command):
+    with pytest.raises(typer.BadParameter, match="--json is for --check-config"):
+        command("serve --json")
+
+
 def test_serve_runs_the_daemon_and_leaves_with_its_status(command, monkeypatch):
     seen: list[Config] = []
     daemon: Any = types.ModuleType("tensord.vm.service.daemon")

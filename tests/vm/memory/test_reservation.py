@@ -140,7 +140,7 @@ class TestStuck:
         parts.device.allocate(24)
         error = out_of_memory(making(parts, 4, 5))
         assert type(error) is DeviceMemoryError
-        assert error.message.startswith("op: 72 bytes do not fit on cpu:0, where 24 of 64 bytes are in use")
+        assert error.message.startswith("op: 72 bytes do not fit on cpu:0, where 24 bytes of 64 bytes are in use")
 
     def test_on_a_lost_device_the_loss_is_the_error(self, parts: Parts) -> None:
         parts.device.lost = RuntimeError("gone")

@@ -38,7 +38,7 @@ def test_an_error_for_want_of_memory_names_the_five_largest_with_op_and_line(sma
 def test_a_result_whose_size_the_data_decide_names_them_too(small):
     x = ones(small, 4000)
     y = ones(small, 3000)
-    with pytest.raises(DeviceMemoryError, match=r"4000 bytes by upload at .*test_holdings\.py"):
+    with pytest.raises(DeviceMemoryError, match=r"3.91 KiB \(4000 bytes\) by upload at .*test_holdings\.py"):
         small.call("nonzero", [x])[0].numpy()
     assert y.shape == (3000,)
 

@@ -1,9 +1,11 @@
-"""The daemon's loop: it keeps nothing of sessions that have ended, and many that end at once cost little."""
+"""The daemon's loop: what it does first when several things have happened; it keeps nothing of ended sessions."""
 
 from __future__ import annotations
 
+import select
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,17 +13,120 @@ import numpy as np
 import pytest
 import zmq
 
+from tensord.interpreter.wire.codec import Encoder, decode
 from tensord.interpreter.wire.descriptors import descriptors_open
+from tensord.interpreter.wire.frames import BYE, HELLO, VERSION, WELCOME
 from tensord.vm.reporting import locations
 from tensord.vm.service import registry
+from tensord.vm.service.listen_address import ListenAddress
+from tensord.vm.service.listener import Listener
 from tensord.vm.service.loop import Loop
-from tensord.vm.service.peer import State
 
-from ...fuzz.harness import FakeFrame, FakeListener, Harness
+from ...fuzz.harness import Harness
 
+WAIT_MS = 10_000
+encode = Encoder().encode
 ROUNDS = 20
 LATER = 60
 CONTAINERS = (Mapping, list, set, deque)
+
+
+class Scene:
+    """A loop over one tcp listener, whose sessions may be resumed, and clients made of bare sockets."""
+
+    def __init__(self) -> None:
+        self.harness = harness = Harness(local=False)
+        self.context: zmq.Context[Any] = zmq.Context()
+        address = "tcp://127.0.0.1:*"
+        self.listener = Listener(self.context, ListenAddress(address, address), harness.limits, heartbeat=1.0)
+        self.listener.disconnected.append(partial(harness.registry.disconnected, self.listener))
+        self.loop = Loop(harness.engine, harness.front, [self.listener])
+        self.listener.watch()  # a socket signals its descriptor only once it was found empty
+
+    def connect(self) -> zmq.Socket[bytes]:
+        """A client with a session."""
+        client: zmq.Socket[bytes] = self.context.socket(zmq.DEALER)
+        client.connect(self.listener.bound)
+        client.send(encode([HELLO, VERSION, "scene", 1, "", False, None, 0]))
+        while not client.poll(1):
+            self.loop.turn()
+        assert decode(client.recv(), 1 << 20)[0] == WELCOME
+        return client
+
+    def await_both(self) -> None:
+        """Wait until the monitor has told of an end and the socket has a message, before the loop looks at either."""
+        descriptor = int(self.listener.monitor.get(zmq.FD))  # asking the monitor itself would take its signal
+        assert select.select([descriptor], [], [], WAIT_MS / 1000)[0]
+        assert self.listener.socket.poll(WAIT_MS)
+
+    def close(self) -> None:
+        """End everything."""
+        self.listener.close()
+        self.context.destroy(0)
+        self.loop.close()
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    scene = Scene()
+    yield scene
+    scene.close()
+
+
+def test_the_end_of_a_connection_overtakes_nothing_that_had_arrived(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A session that could be resumed would stay for its lease, although its client has said goodbye."""
+    client, other = scene.connect(), scene.connect()
+    for number in range(1, 9):
+        client.send(encode([1, number, [], []]))
+    client.send(encode([BYE]))
+    other.send(encode([1, 1, [], []]))
+    client.close()
+    scene.await_both()
+    with caplog.at_level("INFO", "tensord"):
+        scene.loop.turn()
+    assert len(scene.harness.registry.sessions) == 1
+    assert "closed by its client" in caplog.text
+    assert "connection lost" not in caplog.text
+    other.close()
+
+
+def test_a_connection_that_ends_without_a_goodbye_is_lost(scene: Scene) -> None:
+    client = scene.connect()
+    client.send(encode([1, 1, [], []]))
+    client.close()
+    scene.await_both()
+    scene.loop.turn()
+    (peer,) = scene.harness.registry.sessions.values()
+    assert peer.state.value == "away"
+    assert peer.batch == 1
+
+
+def test_the_messages_that_wait_are_taken_once_for_all_connections_that_have_ended() -> None:
+    """Before the first of their sessions ends, since their goodbyes may be among the messages."""
+    steps: list[Any] = []
+    peers = [Ended() for _ in range(5)]
+
+    class Watched(Loop):
+        def __init__(self) -> None:
+            self.registry: Any = SimpleNamespace(gone=dict.fromkeys(peers), see_off=self.ends)
+
+        def ends(self, peer: Any) -> None:
+            del self.registry.gone[peer]
+            steps.append(peer)
+
+        def drain(self, listener: Any) -> None:
+            steps.append(listener)
+
+    Watched().see_off()
+    assert steps == ["the listener", *peers]
+
+
+class Ended:
+    """A peer whose connection has ended."""
+
+    listener = "the listener"
 
 
 @pytest.fixture
@@ -88,37 +193,6 @@ def test_the_processes_of_sessions_that_have_ended_are_forgotten(driven: tuple[H
     harness.check()
 
 
-class Listener(FakeListener):
-    """A listener with messages that wait, and one end of a connection behind them."""
-
-    def __init__(self, harness: Harness, *headers: list[Any]) -> None:
-        super().__init__(local=False)
-        self.harness = harness
-        self.waiting = [[FakeFrame(b"me", 7), FakeFrame(harness.encoder.encode(header), 7)] for header in headers]
-
-    def receive(self) -> list[FakeFrame]:
-        """As a real one."""
-        if not self.waiting:
-            raise zmq.Again
-        return self.waiting.pop(0)
-
-    def watch(self) -> None:
-        """The monitor says that the connection is gone."""
-        self.harness.registry.disconnected(self.harness.listener, 7)
-
-
-def test_a_goodbye_that_waits_counts_although_its_connection_is_gone(driven: tuple[Harness, Loop]) -> None:
-    """Over tcp its tensors would else stay for the lease."""
-    harness, loop = driven
-    harness.listener = Listener(harness, [3, 1], [5])
-    harness.hello(b"me")
-    (peer,) = harness.registry.sessions.values()
-    loop.watch_listener(harness.listener)
-    assert peer.state is State.CLOSED
-    assert not harness.registry.sessions
-    harness.check()
-
-
 def test_nothing_grows_with_the_number_of_sessions_there_have_been(
     driven: tuple[Harness, Loop], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,22 +209,3 @@ def test_nothing_grows_with_the_number_of_sessions_there_have_been(
     assert not grown
     assert harness.engine.scheduler.retired > LATER
     harness.check()
-
-
-def test_the_messages_that_wait_are_taken_once_for_all_sessions_of_a_dead_process() -> None:
-    """Before the first of them ends, since their goodbyes may be among the messages."""
-    listener, steps = object(), []
-    peers = [SimpleNamespace(listener=listener, pidfd=10 + n) for n in range(5)]
-
-    class Watched(Loop):
-        def __init__(self) -> None:
-            self.wakeup, self.watched = 1, {}
-            self.others: Any = SimpleNamespace(poll=lambda _: [(peer.pidfd, 1) for peer in peers])
-            self.processes: Any = {peer.pidfd: peer for peer in peers}
-            self.registry: Any = SimpleNamespace(end=lambda peer, _why: steps.append(peer.pidfd))
-
-        def receive_goodbyes(self, _: object) -> None:
-            steps.append("receive")
-
-    Watched().look_at_others()
-    assert steps == ["receive", *(peer.pidfd for peer in peers)]
