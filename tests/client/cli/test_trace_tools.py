@@ -120,11 +120,15 @@ class TestMemory:
         assert {stay["op"] for stay in device["standing"]} == {"matmul"}
         assert run("trace", "memory", saved, "--op", "no_such*")[1] == "no such record made a copy in memory\n"
 
-    @pytest.mark.parametrize("by", ["op", "location", "session", "name"])
+    @pytest.mark.parametrize("by", ["op", "location", "span", "session", "name"])
     def test_summed_up(self, run, saved, by):
         (device,) = json.loads(run("trace", "memory", saved, "--by", by, "--json")[1])["devices"]
         assert (device["peak"], device["holders"][0]["nbytes"]) == (4096, 4096)
         assert run("trace", "memory", saved, "--by", by)[0] == 0
+
+    def test_a_span_and_when_the_names_were_those(self, run, saved):
+        assert "step 1" in run("trace", "memory", saved, "--by", "span")[1]
+        assert "when the trace was taken" in run("trace", "memory", saved, "--by", "name")[1].splitlines()[-1]
 
     def test_pictures(self, run, saved, tmp_path, monkeypatch):
         assert run("trace", "memory", saved, "-o", tmp_path / "m.svg")[0] == 0
