@@ -137,17 +137,16 @@ def in_use(trace: Trace, device: str, stays: Sequence[Stay]) -> list[tuple[int, 
     changes = deque(changes_of(stays))
     curve: list[tuple[int, int]] = []
     explained = 0  # the sum over the copies
-    for sample, after in pairwise((*samples, None)):
+    for sample, after in pairwise(samples):
         while changes and changes[0][0] <= sample.time:
             explained += changes.popleft()[1]
         curve.append((sample.time, sample.used))
         between = []
-        while after is not None and changes and changes[0][0] < after.time:
+        while changes and changes[0][0] < after.time:
             between.append(changes.popleft())
-        if after is not None:
-            curve += worked_out(sample, after, between, max(0, explained - sample.used))
+        curve += worked_out(sample, after, between, max(0, explained - sample.used))
         explained += sum(change for _, change in between)
-    return curve
+    return curve + [(last.time, last.used) for last in samples[-1:]]
 
 
 def worked_out(
