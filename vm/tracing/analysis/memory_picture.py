@@ -73,7 +73,7 @@ def _standing(device: DeviceMemory) -> list[str]:
 def _size(nbytes: int) -> str:
     """Bytes in the unit that leaves few digits."""
     amount, units = float(nbytes), ["TiB", "GiB", "MiB", "KiB", "B"]
-    while amount >= 1024 and len(units) > 1:
+    while amount >= 999.5 and len(units) > 1:
         amount /= 1024
         units.pop()
     return f"{amount:.3g} {units[-1]}"
