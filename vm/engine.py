@@ -129,6 +129,7 @@ class Engine:
         if dispatcher.batches:
             dispatcher.flush()
         if self._leaving:
+            scheduler.stamp(scheduler.clock())  # kernels may have run in this pass
             self.admission.cancellation.release_some()
 
     def handle_pending(self) -> None:
@@ -158,7 +159,7 @@ class Engine:
 
     def cancel(self, session: VmSession) -> None:
         """Cancel what the session has pending, and what it sends until a restart that knows of this."""
-        with self._guarded():
+        with self._step():
             self.admission.cancellation.cancel(session)
 
     def begin_cancel(self, session: VmSession) -> None:
@@ -168,17 +169,19 @@ class Engine:
 
     def finish_cancel(self, session: VmSession) -> None:
         """The rest of `cancel`."""
-        with self._guarded():
+        with self._step():
             self.admission.cancellation.finish(session)
 
     def close(self, session: VmSession) -> None:
         """End a session: cancel it, release every handle. What others hold stays."""
-        with self._guarded():
+        with self._step():
             self.admission.cancellation.close(session)
 
     @contextmanager
-    def _guarded(self) -> Iterator[None]:
+    def _step(self) -> Iterator[None]:
+        """A step outside of the passes. What it makes is received now, not when the last pass began."""
         try:
+            self.scheduler.stamp(self.scheduler.clock())
             yield
         except Exception as error:
             self.fault = error

@@ -9,6 +9,8 @@ import typer
 from .options import Address, Json
 from .shown import tell
 
+MOST = 10_000  # rows of one answer
+
 
 def add(app: typer.Typer) -> None:
     """Register the commands."""
@@ -36,7 +38,7 @@ def sessions(address: Address = None, as_json: Json = False) -> None:
 
 def tensors(
     address: Address = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Only this many, the largest ones.")] = 20,
+    limit: Annotated[int, typer.Option(min=0, max=MOST, help="Only this many, the largest ones; 0 for all.")] = 20,
     session: Annotated[int, typer.Option(min=0, help="Only those of this session; 0 for all.")] = 0,
     device: Annotated[str, typer.Option(help="Only those with their home or a copy there.")] = "",
     as_json: Json = False,
@@ -45,7 +47,7 @@ def tensors(
 
     Example: tensord tensors --device cuda:0 --limit 10
     """
-    tell("tensors", address, (limit, session, device), as_json=as_json)
+    tell("tensors", address, (limit or MOST, session, device), as_json=as_json)
 
 
 def devices(address: Address = None, as_json: Json = False) -> None:

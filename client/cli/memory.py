@@ -26,6 +26,7 @@ class By(StrEnum):
     COPY = "copy"
     OP = "op"
     LOCATION = "location"
+    SPAN = "span"
     SESSION = "session"
     NAME = "name"
 
@@ -153,7 +154,8 @@ def _show_holders(one: DeviceMemory, by: By, limit: int) -> None:
         )
         for holder in (holders[:limit] if limit else holders)
     ]
-    print_table((by.value, "copies>", "bytes>", "of the peak>"), rows, folded=(by.value,))
+    caption = "names are those that tensors had when the trace was taken" if by is By.NAME else ""
+    print_table((by.value, "copies>", "bytes>", "of the peak>"), rows, caption=caption, folded=(by.value,))
 
 
 def _plain(one: DeviceMemory, by: By) -> dict[str, object]:

@@ -48,7 +48,7 @@ def show_sessions(found: Sequence[Mapping[str, Any]]) -> None:
     )
 
 
-def show_tensors(found: Sequence[Mapping[str, Any]], limit: int, *_which: object) -> None:
+def show_tensors(found: Sequence[Mapping[str, Any]], limit: int, session: int = 0, device: str = "") -> None:
     """Show a table of tensors, `limit` at the most."""
     from .terminal import print_table
 
@@ -59,6 +59,7 @@ def show_tensors(found: Sequence[Mapping[str, Any]], limit: int, *_which: object
         caption=f"the {plural(len(found), 'tensor')} shown are the largest" if len(found) == limit else "",
         folded=("names", "what", "copies", "made by", "location", "remark"),
         spare=("version>", "held>", "location", "made by"),
+        empty=f"no tensors{f' of session {session}' if session else ''}{f' on {device}' if device else ''}",
     )
 
 

@@ -253,6 +253,7 @@ def _sessions(now: Look, found: Rates) -> Part:
             count(one["errors"]) if one["errors"] else "",
         )
         for one in _busiest(now.sessions, found)
+        if not one["asks"]
     ]
     columns = ("session>", "name", "pid>", "messages>", "live>", "pending>", "tensors>", "bytes>", "errors>")
     return Part("session", columns, rows, ("pid>", "live>", "pending>", "errors>", "tensors>"), "name")

@@ -12,7 +12,7 @@ import time
 import numpy as np
 import pytest
 
-from tensord.client.cli import figures, terminal
+from tensord.client.cli import figures, shown, terminal
 from tensord.client.cli import top as cli_top
 from tensord.streams.faults import Fault, FaultKind
 
@@ -108,6 +108,15 @@ class TestTables:
         code, _, err = run("tensors", "--address", address, "--session", 99)
         assert code == 1
         assert "there is no session 99" in err
+
+    def test_a_limit_of_0_means_all(self, run, address):
+        everything = json.loads(run("tensors", "--address", address, "--json")[1])
+        assert json.loads(run("tensors", "--address", address, "--json", "--limit", 0)[1]) == everything
+        assert len(everything) > 1
+
+    def test_no_tensors_are_a_sentence(self, capsys):
+        shown.show_tensors([], 20, 7, "sim:0")
+        assert capsys.readouterr().out == "no tensors of session 7 on sim:0\n"
 
     def test_devices(self, run, address):
         out = run("devices", "--address", address)[1]

@@ -8,11 +8,12 @@ import pytest
 
 from tensord.interpreter.errors import CancelledError, DeviceMemoryError
 from tensord.interpreter.wire.limits import Limits
-from tensord.interpreter.wire.messages import Chain, Effect, Lookup, Publish, Unpublish, Wait
+from tensord.interpreter.wire.messages import Call, Chain, Effect, Lookup, Publish, Unpublish, Wait
 from tensord.vm.admission.cancellation import PIECE
 from tensord.vm.reporting.invariants import violations
+from tensord.vm.tracing.flat import Place
 
-from ..bare_engine import Bare, Client, array_of
+from ..bare_engine import ONE, Bare, Client, array_of
 from ..parts import Parts
 
 
@@ -155,6 +156,49 @@ def test_what_a_large_session_held_is_released_in_pieces(bare: Bare) -> None:
     bare.engine.close(other.session)
     bare.drain()
     assert bare.device.allocated == 0
+
+
+@pytest.mark.parametrize("pieces", [1, 2])
+def test_the_releases_of_a_session_that_ends_are_received_when_it_ends(bare: Bare, pieces: int) -> None:
+    """Not when the engine last had something to do, which may be minutes ago."""
+    client = bare.client()
+    for n in range(PIECE * pieces):
+        client.upload([n])
+    bare.drain()
+    before = len(bare.engine.ring.entries)
+    ended = bare.now = bare.now + 1_000_000_000
+    bare.engine.close(client.session)
+    bare.drain()
+    records = bare.engine.ring.records(lambda *_: Place())[before:]
+    assert len(records) == PIECE * pieces
+    assert all(ended <= one.received <= one.started for one in records)
+
+
+def test_what_a_cancellation_reports_is_stamped_when_it_is_cancelled(bare: Bare) -> None:
+    client = bare.client()
+    x = client.upload([1.0])
+    bare.drain()
+    client.call("negative", x)
+    cancelled = bare.now = bare.now + 1_000_000_000
+    bare.engine.cancel(client.session)
+    assert bare.engine.scheduler.now >= cancelled
+
+
+def test_kernels_that_run_in_the_pass_do_not_age_the_releases_behind_them() -> None:
+    bare = Bare(inline=True)
+    client, other = bare.client(), bare.client()
+    for n in range(PIECE + 1):
+        client.upload([n])
+    x = other.upload([1.0])
+    negative = other.signature("negative", [ONE])
+    bare.drain()
+    bare.engine.close(client.session)
+    assert bare.engine.directory.leaving
+    before = bare.now
+    other.send(Call(negative, (x,), (other.new(),), 0, 1))
+    *_, call, last = bare.engine.ring.records(lambda *_: Place())
+    assert (call.op, last.opcode) == ("negative", "ReleaseTensor")
+    assert before < call.finished <= last.received
 
 
 # -- memory of sessions that have ended --------------------------------------------------------------------------------

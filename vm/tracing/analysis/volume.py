@@ -120,5 +120,8 @@ _PRODUCTS: dict[str, Callable[[Sequence[MetaRecord], MetaRecord], int]] = {
 
 
 def rate(amount: int, ns: int) -> str:
-    """An amount per nanosecond is a number of G per second: `12.3`; empty if either is unknown."""
-    return f"{amount / ns:.3g}" if amount and ns > 0 else ""
+    """An amount per nanosecond is a number of G per second: `12.3`, `<0.001`; empty if either is unknown."""
+    if not amount or ns <= 0:
+        return ""
+    found = amount / ns
+    return "<0.001" if found < 0.001 else f"{found:.3g}" if found < 999.5 else f"{found:,.0f}"
