@@ -180,8 +180,14 @@ class Engine:
     @contextmanager
     def _step(self) -> Iterator[None]:
         """A step outside of the passes. What it makes is received now, not when the last pass began."""
-        try:
+        with self._guarded():
             self.scheduler.stamp(self.scheduler.clock())
+            yield
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """An exception that leaves the block is a fault of the engine."""
+        try:
             yield
         except Exception as error:
             self.fault = error

@@ -235,7 +235,7 @@ def test_what_does_not_fit_even_then_fails_once_all_is_released() -> None:
     parts.engine.receive(other.session, [array_of(other.upload_message([7.0] * (PIECE * 3 + 1)))])
     parts.drain()
     assert [type(error) for error in parts.errors] == [DeviceMemoryError]
-    assert ", where 0 of" in parts.errors[0].message
+    assert ", where 0 bytes of" in parts.errors[0].message
 
 
 def test_no_replica_is_dropped_for_memory_that_an_ended_session_will_release() -> None:
