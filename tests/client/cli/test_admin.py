@@ -135,6 +135,7 @@ class TestTables:
         while " add for " not in out:
             out = run("devices", "--address", address)[1]
         assert "test_admin.py" in out
+        assert device.faults.hanging.wait(10.0)
         device.release_hangs()
         assert late.numpy()[0] == 2
 
