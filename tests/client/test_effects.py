@@ -272,7 +272,7 @@ def test_the_exit_gives_up_prints_that_another_thread_keeps_from_being_sent(
     printing.EXIT.finish()
     assert thread.is_alive()
     assert not capsys.readouterr().out
-    assert "1 prints were lost with the end of their session: no result within" in caplog.text
+    assert "1 prints were lost with the end of their session: they were not ready within" in caplog.text
 
 
 def test_the_exit_has_one_deadline_for_all_sessions(make_session, monkeypatch):

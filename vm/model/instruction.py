@@ -288,11 +288,13 @@ class Instruction:
     def describe(self, error: BaseException) -> TensordError:
         """The error with op, location and instruction id, fit to be kept.
 
-        A copy of an error that lacks any of them: the error of a lost device is one for all that fail with it.
+        A copy of an error that lacks any of them, unless it names this very instruction: the error of a lost device is
+        one for all that fail with it.
         """
         location = self.author.where(self.location)
         if isinstance(error, TensordError):
-            mine = error if error.op and error.location and error.instruction else error.reraisable()
+            whole = error.op and error.location and error.instruction
+            mine = error if whole or error.instruction == self.id else error.reraisable()
             mine.op = error.op or self.label
             mine.location = error.location or location
             mine.instruction = error.instruction or self.id
