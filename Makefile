@@ -13,8 +13,13 @@ SEED ?= 0
 PROGRAMS ?= 100000
 ROUNDS ?= 100
 SECONDS ?= 300
+DEVICE ?= cuda:0
+BUDGET ?= 450
+GPU_PYTHON_VERSION ?= 3.12
+# The proof runs with whatever Python is there, since CuPy comes with it; this checkout's own environment if it was made.
+GPU_PYTHON ?= $(if $(wildcard $(RUN)),$(RUN),$(PYTHON))
 
-.PHONY: demo test lint types imports tests format docs viewer bench model-long fuzz chaos clean help
+.PHONY: demo test lint types imports tests format docs viewer bench model-long fuzz chaos gpu-bundle gpu-check clean help
 .DEFAULT_GOAL := help
 
 help:
@@ -24,9 +29,11 @@ help:
 	@echo "make docs         the documentation as a site, links checked: $(OUT)/site/index.html"
 	@echo "make viewer       a viewer of timelines (npm), with which the tests look at ours; they need Chromium, too"
 	@echo "make bench        the benchmarks, embedded and through a daemon: tables, $(OUT)/bench.json, $(OUT)/bench-daemon.json"
-	@echo "make model-long   random programs against the serial oracle (SEED=$(SEED) PROGRAMS=$(PROGRAMS))"
+	@echo "make model-long   random programs against the serial oracle (SEED=$(SEED) PROGRAMS=$(PROGRAMS); GPUS=1: on a fake of CUDA)"
 	@echo "make chaos        clients and daemons killed, stopped and cut off at random (SEED=$(SEED) ROUNDS=$(ROUNDS))"
 	@echo "make fuzz         hostile clients against the daemon's receiving path (SECONDS=$(SECONDS))"
+	@echo "make gpu-bundle   fetch the wheels that a GPU machine without network lacks, for Python $(GPU_PYTHON_VERSION), into .gpu-bundle/"
+	@echo "make gpu-check    prove DEVICE=$(DEVICE) within BUDGET=$(BUDGET) seconds: $(OUT)/gpu/report.md; installs and fetches nothing"
 	@echo "make clean        remove the environment, caches and results"
 
 demo: $(VENV)/.examples
@@ -50,9 +57,10 @@ imports: $(VENV)/.dev
 	@echo "== import-linter"
 	@$(VENV)/bin/lint-imports
 
+# The tests start hundreds of processes: compiling the package anew took half the time of each.
 tests: $(VENV)/.dev
 	@echo "== pytest"
-	@$(RUN) -m pytest -n 2 --dist loadfile
+	@PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest -n 2 --dist worksteal
 
 format: $(VENV)/.dev
 	@$(RUN) -m ruff check --fix .
@@ -72,7 +80,7 @@ bench: $(VENV)/.dev
 	@$(RUN) -m bench --daemon --json $(OUT)/bench-daemon.json
 
 model-long: $(VENV)/.dev
-	@$(RUN) -m tests.model.run --seed $(SEED) --programs $(PROGRAMS)
+	@$(RUN) -m tests.model.run --seed $(SEED) --programs $(PROGRAMS) $(if $(GPUS),--gpus)
 
 fuzz: $(VENV)/.dev
 	@$(RUN) -m tests.fuzz.run --seconds $(SECONDS)
@@ -80,8 +88,14 @@ fuzz: $(VENV)/.dev
 chaos: $(VENV)/.dev
 	@$(RUN) -m tests.chaos.run --seed $(SEED) --rounds $(ROUNDS)
 
+gpu-bundle:
+	@$(GPU_PYTHON) tests/gpu/bundle.py --python $(GPU_PYTHON_VERSION)
+
+gpu-check:
+	@OUT=$(OUT) $(GPU_PYTHON) tests/gpu --device $(DEVICE) --budget $(BUDGET)
+
 clean:
-	@rm -rf $(VENV) out build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@rm -rf $(VENV) out .gpu-bundle build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps make a second run start at once; a changed pyproject.toml installs again.

@@ -17,37 +17,37 @@ RATE = learning_rate(1, 40)
 Floats: TypeAlias = NDArray[np.float32]
 
 
-def cross_entropy(logits: Floats, labels: NDArray[np.int64]) -> np.float32:
-    """Mean over the batch."""
+def cross_entropy(logits: Floats, labels: NDArray[np.int64], xp: Any = np) -> np.float32:
+    """Mean over the batch. `xp` is the array module of the arrays, as in the other functions: NumPy, or CuPy."""
     shifted = logits - logits.max(axis=1, keepdims=True)
-    chosen = shifted[np.arange(len(labels)), labels]
-    loss: np.float32 = (np.log(np.exp(shifted).sum(axis=1)) - chosen).mean()
+    chosen = shifted[xp.arange(len(labels)), labels]
+    loss: np.float32 = (xp.log(xp.exp(shifted).sum(axis=1)) - chosen).mean()
     return loss
 
 
-def cross_entropy_grad(logits: Floats, labels: NDArray[np.int64]) -> Floats:
+def cross_entropy_grad(logits: Floats, labels: NDArray[np.int64], xp: Any = np) -> Floats:
     """Gradient of the mean with respect to the logits."""
-    exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
+    exponentials = xp.exp(logits - logits.max(axis=1, keepdims=True))
     gradient: Floats = exponentials / exponentials.sum(axis=1, keepdims=True)
-    gradient[np.arange(len(labels)), labels] -= 1
+    gradient[xp.arange(len(labels)), labels] -= 1
     mean: Floats = gradient / np.float32(len(labels))
     return mean
 
 
-def forward(layers: Parameters, images: Floats) -> tuple[list[Floats], Floats]:
+def forward(layers: Parameters, images: Floats, xp: Any = np) -> tuple[list[Floats], Floats]:
     """What enters each layer, and the logits."""
     activations = [images]
     for weight, bias in layers[:-1]:
-        activations.append(np.maximum(activations[-1] @ weight + bias, 0))
+        activations.append(xp.maximum(activations[-1] @ weight + bias, 0))
     weight, bias = layers[-1]
     return activations, activations[-1] @ weight + bias
 
 
-def numpy_step(layers: Parameters, images: Floats, labels: NDArray[np.int64], rate: float) -> np.float32:
+def numpy_step(layers: Parameters, images: Floats, labels: NDArray[np.int64], rate: float, xp: Any = np) -> np.float32:
     """What `examples.train_digits.Network.step` does, op for op."""
-    activations, logits = forward(layers, images)
-    loss = cross_entropy(logits, labels)
-    gradient = cross_entropy_grad(logits, labels)
+    activations, logits = forward(layers, images, xp)
+    loss = cross_entropy(logits, labels, xp)
+    gradient = cross_entropy_grad(logits, labels, xp)
     for index in reversed(range(len(layers))):
         (weight, bias), inputs = layers[index], activations[index]
         weight_gradient = inputs.T @ gradient
@@ -93,9 +93,9 @@ def measure(settings: Settings) -> list[Row]:
     return [Row("training step", "ms", *medians, *limits, "ratio", "NumPy", runs=runs)]
 
 
-def train_on_vm(session: Any, batches: list[tuple[Any, Any]], steps: int) -> float:
+def train_on_vm(session: Any, batches: list[tuple[Any, Any]], steps: int, device: str = "cpu:0") -> float:
     """Seconds per step on the virtual machine, until the last one is done."""
-    network = Network(session, "cpu:0", initial_parameters(np.random.default_rng(0)))
+    network = Network(session, device, initial_parameters(np.random.default_rng(0)))
     session.sync()
 
     def work() -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import NDArray
 
+from ..interpreter.errors import MetadataError, MetadataTypeError
 from ..interpreter.types.meta import Meta
 from ..interpreter.wire.messages import Fetch, Query, Sync, Wait
 from ..interpreter.wire.segments import SHARED_FROM
+from .locations import located
 from .outbox.outbox import Build, Outbox
 from .transport.interface import Reply
 
@@ -56,18 +60,41 @@ class Answers:
 
     def await_ready(self, tensor: Tensor, timeout: float | None) -> Any:
         """Wait until the tensor is ready; returns its meta and home in wire form."""
-        return self._outbox.await_reply(self.ask_ready(tensor), timeout)
+        limit = seconds("wait", timeout)
+        return self._outbox.await_reply(self.ask_ready(tensor), limit)
 
     def query(self, what: str, *arguments: Any) -> Any:
         """The machine's answer to a question about itself; waits."""
         reply = self._outbox.ask(lambda request, _: Query(what, arguments, request), located=False)
         return self._outbox.await_reply(reply)
 
-    def catch_up(self, timeout: float | None = None) -> None:
-        """Take the answers that are ready: a daemon answers this question at once, after them. TimeoutError if not."""
+    def look_at(self, tensor: Tensor, timeout: float) -> dict[str, Any]:
+        """State, error and meta of a tensor, as they are now. Moves nothing; TimeoutError if there is no answer."""
+        reply = self._outbox.ask(lambda request, _: Query("state", (tensor._id,), request), located=False)
+        found: dict[str, Any] = self._outbox.await_reply(reply, timeout)
+        return found
+
+    def catch_up(self) -> None:
+        """Take the answers that are ready: a daemon answers this question at once, after them."""
         reply = self._outbox.ask(lambda request, _: Query("names", (0,), request), located=False)
-        self._outbox.await_reply(reply, timeout)
+        self._outbox.await_reply(reply)
 
     def sync(self, timeout: float | None) -> int:
         """Wait until everything issued before has ended; how many instructions have failed since the last sync."""
-        return int(self._outbox.await_reply(self._outbox.ask(Sync), timeout))
+        limit = seconds("sync", timeout)
+        return int(self._outbox.await_reply(self._outbox.ask(Sync), limit))
+
+
+def seconds(what: str, timeout: Any) -> float | None:
+    """A timeout in seconds, None for no limit; what is over already is 0. MetadataError unless it is a real number."""
+    if timeout is None:
+        return None
+    if isinstance(timeout, (bool, np.bool_)) or not isinstance(timeout, (int, float, np.integer, np.floating)):
+        kind = type(timeout).__name__
+        raise located(MetadataTypeError(f"{what}: a timeout is a number of seconds or None, not a {kind}"))
+    if isinstance(timeout, (float, np.floating)) and math.isnan(timeout):
+        raise located(MetadataError(f"{what}: the timeout is not a number (NaN)"))
+    return float(min(max(timeout, 0), LONGEST))
+
+
+LONGEST = 1e9  # seconds: some thirty years

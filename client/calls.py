@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 
@@ -27,13 +27,13 @@ from ..interpreter.types.meta import Meta, OperandMeta, Scalar
 from ..interpreter.wire.messages import CALL, ToDevice, encode_message
 from .checks import device_of, own
 from .handlers import DEFAULT_HANDLER, Handler, Invocation
-from .locations import located
+from .locations import HANDLED, located
 from .operators import SCALARS
 from .outbox.outbox import Outbox
 from .reading import forget
 from .signatures import Entry, SignatureKey, Signatures
 from .tensor import Tensor
-from .tracebacks import MEANT, hide, hides
+from .tracebacks import MEANT, hide, hides, signed, too_many
 
 if TYPE_CHECKING:
     from .session import Session
@@ -69,7 +69,8 @@ class Calls:
     @handler.setter
     def handler(self, handler: Handler) -> None:
         if not callable(handler):
-            raise TypeError(f"a handler is called with an Invocation; {type(handler).__name__} cannot be called")
+            message = f"a handler is called with an Invocation; {type(handler).__name__} cannot be called"
+            raise located(MetadataTypeError(message))
         self._handler: Handler = handler
         self.native = handler is DEFAULT_HANDLER
         self._known: dict[Any, Entry] = self._signatures.entries if self.native else {}
@@ -187,7 +188,12 @@ class Calls:
         """
         if self.native and self.supports(invocation.op, self.place(invocation)):
             return self.execute(invocation, key)
-        return self._handler(invocation)
+        outer = HANDLED.frame
+        HANDLED.frame = outer or sys._getframe()
+        try:
+            return self._handler(invocation)
+        finally:
+            HANDLED.frame = outer
 
     def supports(self, op: OpDef, device: str) -> bool:
         """Does the device have a kernel for the op?"""
@@ -205,7 +211,7 @@ class Calls:
     def execute(self, invocation: Invocation, alias: Any = None) -> list[Tensor]:
         """Send an op as it is to its device: what the innermost handler does. `alias`: another key for its entry."""
         key = signature_of(invocation, self.place(invocation))
-        location = self._outbox.locations.here()
+        location = self._outbox.locations.issued()
         while True:
             with self._outbox.lock:
                 entry = self._signatures.entries.get(key) or self._signatures.add(key)
@@ -227,19 +233,20 @@ class Calls:
         own(session, tensor)
         outbox = self._outbox
         with outbox.lock:
-            id_, location = outbox.new_id(), outbox.locations.here()
+            id_, location = outbox.new_id(), outbox.locations.issued()
             outbox.messages.append(encode_message(ToDevice(tensor._id, id_, home, location)))
         outbox.appended()
         return Tensor(session, id_, tensor._meta, home)
 
 
 @hides
+@signed
 def call(
     session: Session,
     name: str,
     inputs: Sequence[Tensor | Scalar] = (),
     attributes: Mapping[str, Any] | None = None,
-    *,
+    *more: Never,
     out: Sequence[Tensor] | None = None,
     device: str | None = None,
 ) -> list[Tensor]:
@@ -249,6 +256,8 @@ def call(
     first device. MetadataError, at this line, for wrong shapes, dtypes, attributes, devices and names.
     """
     try:
+        if more:
+            raise located(MetadataTypeError(too_many("call", 1, 3, 3 + len(more))))
         calls = session._calls
         key = call_key(session, name, inputs, attributes, out, device) if calls.native else None
         entry = None if key is None else calls._known.get(key)

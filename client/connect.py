@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from ..interpreter.errors import ConnectionLost, MetadataError, TensordError
+from ..interpreter.errors import MetadataError, MetadataTypeError
 from ..interpreter.wire.addresses import VARIABLE as ADDRESS
-from ..interpreter.wire.addresses import find_daemon, for_client
+from ..interpreter.wire.addresses import find_daemon, for_client, is_local
 from ..interpreter.wire.forms import shown
 from ..interpreter.wire.names import LONGEST, is_name
-from .exits import close_at_exit
 from .locations import check_frames
 from .session import Session
 
@@ -36,6 +35,8 @@ def connect(
     if engine is not None:
         check_engine("engine=", engine)
     lines = check_frames(frames)
+    if keys is not None and not isinstance(keys, str | os.PathLike):
+        raise MetadataTypeError(f"keys= names a file or a directory, not {type(keys).__name__}")
     if name is not None and not is_name(name):
         raise MetadataError(f"name= is a printable text of 1 to {LONGEST} characters, not {shown(name)}")
     local = devices is not None or engine is not None
@@ -85,11 +86,6 @@ def check_engine(where: str, engine: object) -> None:
         raise MetadataError(f"{where} is {known}, not {shown(engine)}")
 
 
-def is_local(address: str) -> bool:
-    """Is it the address of a machine in this process?"""
-    return address.partition(":")[0] == "local"
-
-
 def connect_daemon(
     address: str,
     *,
@@ -99,15 +95,12 @@ def connect_daemon(
     name: str | None = None,
 ) -> Session:
     """A session on the daemon at that address. ConnectionLost if there is none, or if it refuses us."""
-    from .keys import curve_options
-    from .transport.link import program_name
+    from .exits import close_at_exit
+    from .keys import socket_options
+    from .transport.link import connecting, program_name
     from .transport.remote import RemoteTransport
 
-    options = {} if address.startswith("ipc://") else curve_options(keys)
-    try:
-        transport = RemoteTransport(address, options, name or program_name(), strict=strict)
-        return close_at_exit(Session(transport, frames))
-    except TensordError:  # a lost connection is an OSError, too
-        raise
-    except OSError as error:  # out of descriptors, or no such host
-        raise ConnectionLost(f"cannot connect to {address}: {error.strerror or error}") from None
+    with connecting(address):
+        transport = RemoteTransport(address, socket_options(address, keys), name or program_name(), strict=strict)
+        close_at_exit(transport)
+        return Session(transport, frames)

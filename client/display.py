@@ -67,22 +67,19 @@ def state_of(tensor: Tensor) -> tuple[str, Meta | None]:
         return "pending", meta
     lock.release()
     try:
-        reply = tensor._poll(PATIENCE)
+        found = session._answers.look_at(tensor._own(), PATIENCE)
     except TimeoutError:
         return "unknown: the machine does not answer", meta
     except TensordError:  # inside an atomic block, or in a signal handler: nothing can be asked
         return "pending", meta
-    if reply.error is not None:
-        return f"failed: {error_text(reply.error)}", meta
-    if not reply.done:
-        return "pending", meta
-    (wire, _home), *_ = reply.value
-    return "ready", Meta.of(*wire)
+    if found["shape"] is not None:
+        meta = Meta.of(tuple(found["shape"]), found["dtype"])
+    return f"failed: {shortened(found['error'])}" if found["error"] else found["state"], meta
 
 
-def error_text(error: TensordError) -> str:
-    """The error in one line of bounded length."""
-    text = " ".join(f"{type(error).__name__}: {error}".split())
+def shortened(error: str) -> str:
+    """The text of an error in one line of bounded length."""
+    text = " ".join(error.split())
     return text if len(text) <= LONGEST_ERROR else f"{text[:LONGEST_ERROR]}..."
 
 

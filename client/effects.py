@@ -8,6 +8,7 @@ from ..interpreter.errors import MetadataError, ProtocolError
 from ..interpreter.wire.forms import shown
 from ..interpreter.wire.messages import Chain, Effect, encode_message
 from .locations import located
+from .outbox.callbacks import refusing
 from .outbox.outbox import Outbox
 from .transport.interface import Reply
 
@@ -20,10 +21,15 @@ class Effects:
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
         self._chains: set[int] = set()
-        self._default = self.new_chain()
+        self._default = self._add_chain()  # it travels with the session's first message
 
     def new_chain(self) -> int:
         """A new chain."""
+        id_ = self._add_chain()
+        self._outbox.appended()
+        return id_
+
+    def _add_chain(self) -> int:
         with self._outbox.lock:
             id_ = self._outbox.new_id()
             self._outbox.messages.append(encode_message(Chain(id_)))
@@ -34,10 +40,10 @@ class Effects:
         """Call back with the values of the tensors with these ids, after the effects already on the chain."""
         if not callable(callback):
             raise located(MetadataError(f"effect: a callback is a function, not {type(callback).__name__}"))
-        known = self._known(chain)
+        known, guarded = self._known(chain), refusing(self._outbox, callback)
         with self._outbox.lock:
             location = self._outbox.locations.here(2)
-            self._outbox.messages.append(encode_message(Effect(ids, known, callback, 0, location)))
+            self._outbox.messages.append(encode_message(Effect(ids, known, guarded, 0, location)))
         self._outbox.appended()
 
     def issue_tolerant(self, callback: Callable[..., None], ids: tuple[int, ...], chain: int | None) -> Reply:

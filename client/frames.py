@@ -21,7 +21,7 @@ from ..interpreter.wire.limits import Limits
 
 ARROW = " <- "  # from a line to the line that called it
 LONGEST = Limits().text  # characters of a location
-FURTHEST = 100  # frames that are looked at for a line of the program
+FURTHEST = 16  # frames outside the package that are looked at: each costs a lookup at each call
 FILES = 1 << 14  # whose owners are remembered: each cell of a notebook is a file
 
 _HERE = "client" + os.sep + "frames.py"
@@ -71,26 +71,30 @@ def shorter(file: str) -> str:
 def lines_from(frame: FrameType | None, count: int, *, every: bool) -> tuple[list[FrameType], list[FrameType | None]]:
     """Up to `count` frames, the nearest first, of which the last is the program's, if the program has any.
 
-    They end at the program's nearest frame, or with `every` go on from there. Also returns all frames that were looked
-    at, with None behind the last one of the stack.
+    They end at the program's nearest frame, or with `every` go on from there. Also returns the path to them: all frames
+    up to the last one, or the whole stack, with None behind it, if that had to be looked at.
     """
     found: list[FrameType] = []
     path: list[FrameType | None] = []
     reached = count == 1  # the program
-    while len(path) < FURTHEST:
+    left = FURTHEST
+    while left:
         path.append(frame)
         if frame is None:
-            break
+            return found, path
         owner = OWNERS[frame.f_code.co_filename]
         if owner is not PACKAGE:
+            left -= 1
             reached = reached or owner is Owner.PROGRAM
             if len(found) < count:
                 found.append(frame)
             elif reached:
                 found[-1] = frame
             if reached and (not every or len(found) == count):
-                break
+                return found, path
         frame = frame.f_back
+    if not reached:  # the nearest lines alone say where it was
+        del path[path.index(found[-1]) + 1 :]
     return found, path
 
 
@@ -110,7 +114,12 @@ def warn(text: str, category: type[Warning]) -> None:
 def describe(frames: list[FrameType]) -> str:
     """ "file:line in function" of each frame, the nearest first; "" for no frames."""
     room = (LONGEST + len(ARROW)) // max(1, len(frames)) - len(ARROW)
-    return ARROW.join(describe_one(frame)[-room:] for frame in frames)
+    return ARROW.join(printable(describe_one(frame))[-room:] for frame in frames)
+
+
+def printable(text: str) -> str:
+    """The text as UTF-8 has it: names of files may hold bytes that are not."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def describe_one(frame: FrameType) -> str:

@@ -38,6 +38,11 @@ def curve_options(keys: str | os.PathLike[str] | None = None) -> dict[int, bytes
     }
 
 
+def socket_options(address: str, keys: str | os.PathLike[str] | None = None) -> dict[int, bytes]:
+    """The options for a daemon at that address: over ipc none, for the kernel tells the daemon who we are."""
+    return {} if address.startswith("ipc://") else curve_options(keys)
+
+
 def _secret_file(path: Path) -> Path:
     if not path.is_dir():
         return path

@@ -5,6 +5,8 @@ by its offset, and only a site never seen before is resolved, named and sent. A 
 itself: one lookup. A line of installed code is a site together with its callers, up to the program's line (`frames`):
 one lookup each. `frames=` gives every site that many callers.
 
+What a handler issues counts as issued where the op was called that it handles (`Handled`), not in the handler.
+
 A location number is that of the line, and above it that of the open spans (`spans`).
 """
 
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from contextlib import AbstractContextManager
 from types import CodeType, FrameType
 from typing import Any, TypeAlias, TypeVar
@@ -30,6 +33,13 @@ FRAMES = 4  # lines of a location, unless another number is set
 MOST = 16
 
 
+class Handled(threading.local):
+    """The frame of this package around which each thread's handlers were called, if they are at work."""
+
+    frame: FrameType | None = None
+
+
+HANDLED = Handled()
 Callers: TypeAlias = dict[Any, Any]  # (id of code, instruction offset) -> a number, or the callers of that line
 
 
@@ -45,7 +55,7 @@ class Locations:
     def __init__(self, lock: AbstractContextManager[bool], frames: int | None = None) -> None:
         self.lock = lock
         self.sites: Callers = {}
-        self.size = 0  # keys in the tree, at most
+        self.size = 0  # keys in the tree, or somewhat more
         self._codes: dict[int, CodeType] = {}
         self.newest = 0
         self.unsent: list[NamedMessage] = []
@@ -65,6 +75,12 @@ class Locations:
         line = self.site(frame)
         span = self.spans.get()
         return line if span is None else line | (span.bits or self.spans.number(span))
+
+    def issued(self) -> int:
+        """The number of the place where the program has called the op that is issued now."""
+        if HANDLED.frame is None:
+            return self.here(2)
+        return self.site(HANDLED.frame) | self.spans.bits()
 
     def site(self, frame: FrameType | None) -> int:
         """The number of the line where that frame is now, or the nearest frame around it outside this package."""
@@ -98,11 +114,14 @@ class Locations:
         callers = self.sites
         *nearer, last = [None if frame is None else self._key(frame) for frame in path]
         for key in nearer:
-            callers = callers.setdefault(key, {})
+            if key not in callers:
+                callers[key] = {}
+                self.size += 1
+            callers = callers[key]
             if type(callers) is int:  # another thread has been here
                 return
+        self.size += last not in callers
         callers[last] = self.newest
-        self.size += len(path)
 
     def _key(self, frame: FrameType) -> tuple[int, int]:
         code = frame.f_code
@@ -112,7 +131,7 @@ class Locations:
 
 def user_line() -> str | None:
     """The line from which the program has come to this function's caller; None if there is none."""
-    return describe(lines_from(sys._getframe(1), FRAMES, every=False)[0]) or None
+    return describe(lines_from(HANDLED.frame or sys._getframe(1), FRAMES, every=False)[0]) or None
 
 
 def located(error: Raised) -> Raised:

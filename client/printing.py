@@ -4,27 +4,31 @@ A print takes what it can get: where a tensor has failed, its error is written i
 not silence what comes after it. Texts of other objects are made at the call, as of that place in program order.
 
 No line is lost without a word. A session that is closed first waits for its open prints, for `PATIENCE` seconds at
-most, and logs how many it gives up. The interpreter's exit does the same for sessions that are still open; a print
-keeps its session alive until it is written. Prints that were cancelled are dropped, as they were asked to be.
+most, and logs how many it gives up. The interpreter's exit does the same for all sessions that are still open, with
+one deadline; a print keeps its session alive until it is written. Prints that were cancelled are dropped, as they were
+asked to be. Another thread may be inside `atomic()` meanwhile, for as long as it likes: prints that were sent before
+are waited for, and those that were not are given up at the deadline.
 """
 
 from __future__ import annotations
 
-import atexit
 import logging
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from time import monotonic
 from typing import Any
 from weakref import WeakSet
 
 from ..interpreter.errors import CancelledError, TensordError
+from ..interpreter.process_end import AT_END
 from .effects import Effects
 from .forks import FORKS
 from .outbox.outbox import Outbox
 from .transport.interface import Reply
 
 PATIENCE = 5.0  # seconds that the end of a session waits for its prints
+PAUSE = 0.05  # seconds between looks whether another thread has let go of the session
 LOG = logging.getLogger("tensord.client")
 
 
@@ -54,27 +58,37 @@ class Printing:
 
     def _settle(self, reply: Reply) -> None:
         if self._open.pop(reply, None) is not None and not isinstance(reply.error, CancelledError | None):
-            self._lose(reply.error)
+            self._lose(str(reply.error))
 
-    def _lose(self, error: BaseException) -> None:
+    def _lose(self, why: str) -> None:
         self._lost += 1
-        self._why = self._why or str(error)
+        self._why = self._why or why
 
-    def finish(self) -> None:
-        """Wait until all open prints are written; log how many are not, and why."""
-        deadline = monotonic() + (PATIENCE if self._outbox.answers() else 0.0)
+    def finish(self, deadline: float | None = None) -> None:
+        """Wait until all open prints are written, or until the deadline; log how many are not, and why."""
+        if deadline is None:
+            deadline = monotonic() + PATIENCE
+        if self._outbox.transport.lost or self._outbox.is_inside():
+            deadline = 0.0
         for reply in list(self._open):
             try:
-                self._outbox.flush(patient=False)
-                self._outbox.await_reply(reply, max(deadline - monotonic(), 0.0))
-            except TimeoutError as error:
-                self._lose(error)
+                self._await(reply, deadline)
+            except TimeoutError:
+                self._lose(f"they were not ready within {PATIENCE:g} s")
             except TensordError:  # `_settle` has counted it
                 continue
         if self._lost:
             LOG.warning("%d prints were lost with the end of their session: %s", self._lost, self._why)
         self._open.clear()
         self._lost = 0
+
+    def _await(self, reply: Reply, deadline: float) -> None:
+        """Wait for a print; send it as soon as no other thread has the session. Raises its error, or TimeoutError."""
+        while not self._outbox.flush_if_free() and monotonic() + PAUSE < deadline:
+            with suppress(TimeoutError):
+                self._outbox.await_reply(reply, PAUSE)
+                return
+        self._outbox.await_reply(reply, max(deadline - monotonic(), 0.0))
 
 
 def text_of_value(value: Any) -> str:
@@ -83,23 +97,22 @@ def text_of_value(value: Any) -> str:
 
 
 class AtExit:
-    """Finishes, at the interpreter's exit, the prints of sessions that are still open."""
+    """Finishes, at the normal end of the process, the prints of sessions that are still open."""
 
     def __init__(self) -> None:
         self._open: WeakSet[Printing] = WeakSet()
-        self._finish = self.finish  # one object, by which the registration is found
 
     def add(self, printing: Printing) -> None:
-        """Finish these, too. Registered after their machine was: the last one registered is called first."""
+        """Finish these, too. Asked for after the machine's end was, and so done before."""
         if printing not in self._open:
             self._open.add(printing)
-            atexit.unregister(self._finish)
-            atexit.register(self._finish)
+            AT_END.do(self.finish)
 
     def finish(self) -> None:
-        """Finish all."""
+        """Finish all, within one session's time."""
+        deadline = monotonic() + PATIENCE
         for printing in list(self._open):
-            printing.finish()
+            printing.finish(deadline)
 
     def forked(self) -> None:
         """In a forked child the prints are the parent's."""

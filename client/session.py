@@ -17,7 +17,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 from numpy.typing import ArrayLike, NDArray
 
@@ -46,6 +46,9 @@ from .uploads import upload
 if TYPE_CHECKING:
     from .array_api.namespace import Namespace
     from .nn import Nn
+
+
+Kind = TypeVar("Kind")
 
 
 class Session:
@@ -125,6 +128,8 @@ class Session:
 
         Waits for all of them; raises the error of the first that has one, with the line of the call that failed.
         """
+        if not isinstance(tensors, Iterable):
+            raise located(MetadataTypeError(f"fetch: takes a list of tensors, not {type(tensors).__name__}"))
         return self._answers.fetch_all([own(self, tensor) for tensor in tensors])
 
     def _query(self, what: str, *arguments: Any) -> Any:
@@ -253,15 +258,15 @@ class Session:
 
     def supports(self, op: OpDef, device: str) -> bool:
         """Does the device have a kernel for the op? For handlers."""
-        return self._calls.supports(op, device)
+        return self._calls.supports(checked(op, OpDef), device_of(self, device))
 
     def place(self, invocation: Invocation) -> str:
         """The device that an invocation is to run on. For handlers."""
-        return self._calls.place(invocation)
+        return self._calls.place(checked(invocation, Invocation))
 
     def execute(self, invocation: Invocation) -> list[Tensor]:
         """Send an op as it is to its device: what the innermost handler does."""
-        return self._calls.execute(invocation)
+        return self._calls.execute(checked(invocation, Invocation))
 
     def cancel(self) -> None:
         """Turn everything pending into cancellation errors, and everything issued later until `restart`."""
@@ -298,12 +303,22 @@ class Session:
     ) -> None:
         self.close()
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a session cannot be pickled: connect again there, and share tensors by name (publish)")
+
     def __repr__(self) -> str:
         state = "closed" if self.closed else ", ".join(self._transport.devices)
         return f"<tensord.Session {state}>"
 
 
 make_public(Session)
+
+
+def checked(given: Any, kind: type[Kind]) -> Kind:
+    """What a handler has given, if it is of that kind; MetadataTypeError if not."""
+    if not isinstance(given, kind):
+        raise located(MetadataTypeError(f"expected an {kind.__name__}, got {type(given).__name__}"))
+    return given
 
 
 def no_namespace() -> None:

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from html import escape
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..interpreter.errors import MetadataError, ProtocolError, TensordError
+from ..interpreter.errors import (
+    MetadataBufferError,
+    MetadataError,
+    MetadataTypeError,
+    ProtocolError,
+    TensordError,
+    metadata_error,
+)
 from ..interpreter.schema.opdef import REGISTRY, FrozenAttributes
 from ..interpreter.types.meta import Meta, Scalar
 from . import display, reading
 from .array_api.hints import ABSENT
 from .locations import located
 from .operators import SCALARS, Operand, Operators, about_meta, add_operators, as_number, operator_of
-from .tracebacks import MEANT, hide, hides, make_public
+from .tracebacks import MEANT, hide, hides, make_public, refusing
 
 if TYPE_CHECKING:
     from .array_api.namespace import Namespace
@@ -27,8 +34,9 @@ if TYPE_CHECKING:
     from .transport.interface import Reply
 
 Axes: TypeAlias = int | tuple[int, ...] | None
+Converted = TypeVar("Converted")
 _GETITEM = REGISTRY["getitem"]
-_ASKED = "setitem len iter contains bool float int complex index format array_namespace dlpack array_ufunc deepcopy"
+_ASKED = "setitem len iter contains bool float int complex index format array_namespace dlpack deepcopy str repr"
 _GONE: Any = object()  # the meta of a released handle: no signature has it
 
 
@@ -127,7 +135,8 @@ class Tensor(Operators):
         """The value of a tensor with one element, as a Python scalar; ValueError for any other."""
         array = self.numpy()
         if array.size != 1:
-            raise ValueError(f"item() is for tensors of one element (size 1), not of shape {array.shape}")
+            message = f"item() is for tensors of one element (size 1), not of shape {array.shape}"
+            raise located(MetadataError(message))
         value: Scalar = array.item()
         return value
 
@@ -150,19 +159,16 @@ class Tensor(Operators):
         reply = self._poll()
         return reply.error if reply.done else None
 
-    def _poll(self, patience: float | None = None) -> Reply:
-        """The open question whether the tensor is ready; asked again once answered, since a write may follow.
-
-        TimeoutError if a daemon does not say within `patience` seconds which answers are ready.
-        """
+    def _poll(self) -> Reply:
+        """The open question whether the tensor is ready; asked again once answered, since a write may follow."""
         probe = getattr(self, "_probe", None)
         if probe is None or probe.done:
             probe = self._session._answers.ask_ready(self._own())
             self._probe = probe
         else:
-            self._session._outbox.flush(patient=patience is None)
+            self._session._outbox.flush()
         if not probe.done and self._session._transport.eager:
-            self._session._answers.catch_up(patience)
+            self._session._answers.catch_up()
         return probe
 
     def __await__(self) -> Generator[Any, None, Self]:
@@ -212,6 +218,7 @@ class Tensor(Operators):
     def __deepcopy__(self, _memo: object) -> Tensor:
         return self.copy()
 
+    @refusing
     def __reduce__(self) -> NoReturn:
         raise TypeError("a tensor cannot be pickled: publish it by name (session.publish), or take .numpy()")
 
@@ -353,13 +360,13 @@ class Tensor(Operators):
 
     def __len__(self) -> int:
         if not self.shape:
-            raise TypeError("len() of a 0-d tensor")
+            raise located(MetadataTypeError("len() of a 0-d tensor"))
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Tensor]:
         """Its rows."""
         if not self.shape:
-            raise TypeError("iteration over a 0-d tensor")
+            raise located(MetadataTypeError("iteration over a 0-d tensor"))
         return map(self.__getitem__, range(len(self)))
 
     def __contains__(self, item: Operand) -> bool:
@@ -369,32 +376,35 @@ class Tensor(Operators):
 
     def __bool__(self) -> bool:
         if self.size != 1:
-            raise ValueError(f"a tensor of shape {self.shape} has no one truth value: use .any() or .all()")
+            message = f"a tensor of shape {self.shape} has no one truth value: use .any() or .all()"
+            raise located(MetadataError(message))
         return bool(self.item())
 
-    def _one(self, what: str) -> Any:
+    def _one(self, what: str, convert: Callable[[Any], Converted]) -> Converted:
         if self.size != 1:
-            raise TypeError(f"{what} is for tensors of one element, not of shape {self.shape}")
-        return self.item()
+            raise located(MetadataTypeError(f"{what} is for tensors of one element, not of shape {self.shape}"))
+        value = self.item()
+        try:
+            return convert(value)
+        except (TypeError, ValueError, OverflowError) as error:  # of NaN, of complex numbers; a wrong format
+            raise located(metadata_error(error, f"{what}: {error}", None)) from None
 
     def __float__(self) -> float:
-        return float(self._one("float()"))
+        return self._one("float()", float)
 
     def __int__(self) -> int:
-        return int(self._one("int()"))
+        return self._one("int()", int)
 
     def __complex__(self) -> complex:
-        value = self._one("complex()")
-        nan = isinstance(value, float) and math.isnan(value)
-        return complex(math.nan, math.nan) if nan else complex(value)  # as the standard's text says
+        return self._one("complex()", as_complex)
 
     def __index__(self) -> int:
         if self.dtype.kind not in "iu":
-            raise TypeError(f"a tensor of {self.dtype.name} is no index")
-        return int(self._one("an index"))
+            raise located(MetadataTypeError(f"a tensor of {self.dtype.name} is no index"))
+        return self._one("an index", int)
 
     def __format__(self, spec: str) -> str:
-        return format(self._one(f"the format {spec!r}"), spec) if spec else str(self)
+        return self._one(f"the format {spec!r}", lambda value: format(value, spec)) if spec else str(self)
 
     def __array_namespace__(self, /, *, api_version: str | None = None) -> Namespace:
         """The namespace of the array API standard that takes this tensor: its session's `xp`."""
@@ -421,13 +431,14 @@ class Tensor(Operators):
         Source: DLPack, https://dmlc.github.io/dlpack/
         """
         if stream is not None:
-            raise BufferError("a tensor is handed over in host memory, which has no streams")
+            raise located(MetadataBufferError("a tensor is handed over in host memory, which has no streams"))
         if dl_device is not None and tuple(map(int, dl_device)) != self.__dlpack_device__():
-            raise BufferError("a tensor is handed over in host memory: ask for the device (1, 0)")
+            raise located(MetadataBufferError("a tensor is handed over in host memory: ask for the device (1, 0)"))
         array = self.numpy()
         read_only, says_so = not array.flags.writeable, max_version is not None and max_version >= (1, 0)
         if read_only and copy is False and not says_so:
-            raise BufferError("the value is mapped read-only, which DLPack before 1.0 cannot say: allow a copy")
+            message = "the value is mapped read-only, which DLPack before 1.0 cannot say: allow a copy"
+            raise located(MetadataBufferError(message))
         copied = copy or (read_only and copy is None)
         return array.__dlpack__(max_version=max_version, copy=copied or None)
 
@@ -435,14 +446,17 @@ class Tensor(Operators):
         """The host: kDLCPU, 0."""
         return (1, 0)
 
+    @refusing
     def __array__(self, *_: Any, **__: Any) -> NDArray[Any]:
         raise TypeError("a tensor is not an array in this process: call .numpy(), which waits for its value")
 
+    @refusing
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Tensor:
         """An operator with a NumPy scalar on its left; TypeError for any other NumPy function."""
         op, left = operator_of(ufunc, method, inputs, options, self)
         return self._session.call(op, [left, self])[0]
 
+    @refusing
     def __array_function__(self, function: Any, _types: Any, arguments: Any, named: Any, /) -> Any:
         """Answer `numpy.shape` and the like; TypeError for any other NumPy function."""
         return about_meta(function, arguments, named)
@@ -464,6 +478,12 @@ class Tensor(Operators):
         return escape(repr(self)) if self._released else display.html(self)
 
     __hash__ = object.__hash__
+
+
+def as_complex(value: Scalar) -> complex:
+    """The number as a complex one; NaN in both parts for NaN, as the standard's text says."""
+    nan = isinstance(value, float) and math.isnan(value)
+    return complex(math.nan, math.nan) if nan else complex(value)
 
 
 def frozen_index(key: Any) -> FrozenAttributes:

@@ -14,8 +14,9 @@ import os
 import re
 from collections.abc import Callable
 from functools import wraps
+from inspect import signature
 from types import FunctionType, TracebackType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from ..interpreter.errors import TensordError
 from .frames import OWNERS, PACKAGE
@@ -24,6 +25,7 @@ C = TypeVar("C", bound=Callable[..., Any])
 VARIABLE: Final = "TENSORD_TRACEBACK"
 DEBUG: Final = "TENSORD_DEBUG"  # of the command line, which then shows tracebacks
 _COUNTED: Final = re.compile(r"takes (?:from (\d+) to )?(\d+) positional arguments? but (\d+) ")
+Kinds: TypeAlias = type[BaseException] | tuple[type[BaseException], ...]
 MEANT: Final = (TensordError, TimeoutError)  # for users, who need their own line alone
 
 
@@ -46,14 +48,14 @@ def foreign(traceback: TracebackType | None) -> TracebackType | None:
     return found
 
 
-def public(function: C) -> C:
-    """The function as an entry from users' code."""
+def public(function: C, meant: Kinds = MEANT) -> C:
+    """The function as an entry from users' code; errors of the kinds `meant` are for users."""
 
     @wraps(function)
     def entry(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
-        except MEANT as error:
+        except meant as error:
             hide(error)
             raise
         except Exception as error:
@@ -67,19 +69,29 @@ def public(function: C) -> C:
     return entry  # type: ignore[return-value]
 
 
+def refusing(function: C) -> C:
+    """An entry from users' code that raises for what there is not: any error of it is for users."""
+    return public(function, Exception)
+
+
 def as_called(function: Callable[..., Any], message: str) -> str:
     """Python's message about wrong arguments as the caller sees them: without the class, and the object itself."""
     message = message.replace(f"{function.__qualname__}()", f"{function.__name__}()")
     counted = _COUNTED.search(message)
     if counted is None or next(iter(function.__code__.co_varnames), "") != "self":
         return message
-    least, most, given = (None if number is None else int(number) - 1 for number in counted.groups())
-    wanted = f"{most}" if least is None else f"{least} to {most}"
-    return f"{function.__name__}() takes {wanted} positional argument{'' if wanted == '1' else 's'}, not {given}"
+    least, most, given = (int(number or counted[2]) - 1 for number in counted.groups())
+    return too_many(function.__name__, least, most, given)
+
+
+def too_many(name: str, least: int, most: int, given: int) -> str:
+    """What the caller is told of `given` positional arguments of a function that takes `least` to `most`."""
+    wanted = f"{most}" if least == most else f"{least} to {most}"
+    return f"{name}() takes {wanted} positional argument{'' if wanted == '1' else 's'}, not {given}"
 
 
 def public_property(found: property) -> property:
-    """The property as an entry from users' code; errors of a setter keep their entries."""
+    """The property as an entry from users' code."""
     get: Any = found.fget
 
     def entry(self: Any) -> Any:  # `public`, with fewer arguments to pass on
@@ -89,12 +101,23 @@ def public_property(found: property) -> property:
             hide(error)
             raise
 
-    return property(wraps(get)(entry), found.fset, found.fdel, found.__doc__)
+    return property(wraps(get)(entry), found.fset and public(found.fset), found.fdel, found.__doc__)
 
 
 def hides(function: C) -> C:
     """Mark a function that has a clause of its own."""
     function.hides = True  # type: ignore[attr-defined]
+    return function
+
+
+def signed(function: C) -> C:
+    """Leave `*more` out of a function's signature: it catches arguments too many, which Python would count with self.
+
+    `public` could mend Python's message, but costs a call; this costs some 30 ns.
+    """
+    found = signature(function)
+    kept = [each for each in found.parameters.values() if each.kind is not each.VAR_POSITIONAL]
+    function.__signature__ = found.replace(parameters=kept)  # type: ignore[attr-defined]
     return function
 
 

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..interpreter.errors import metadata_error
 from ..interpreter.types.meta import Meta
-from ..interpreter.wire.frames import name_of
+from ..interpreter.wire.arrays import name_of
 from ..interpreter.wire.messages import Upload, encode_message
 from .locations import located
 from .operators import SCALARS

@@ -30,6 +30,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 import tensord as td
+from tensord.interpreter.whole_file import write_whole
 from tensord.vm.tracing.analysis.graph_export import to_dot, to_mermaid
 from tensord.vm.tracing.analysis.timeline import to_chrome
 
@@ -195,9 +196,9 @@ def save_trace(session: td.Session, step: set[int], out: Path) -> int:
     trace = session.trace()
     shown = {r.id for r in trace.records if r.id in step and r.opcode not in HOUSEKEEPING}
     graph = trace.graph().restrict(shown)
-    (out / "step.dot").write_text(to_dot(graph))
-    (out / "step.mmd").write_text(to_mermaid(graph))
-    (out / "timeline.json").write_text(to_chrome(trace))
+    write_whole(out / "step.dot", to_dot(graph))
+    write_whole(out / "step.mmd", to_mermaid(graph))
+    write_whole(out / "timeline.json", to_chrome(trace))
     trace.save(out / "trace.jsonl")
     last: int = max(shown)
     return last

@@ -5,5 +5,6 @@
 - `wire/`: messages, frames, addresses
 - `types/`: metas and dtypes
 - `concurrency/`: how threads wait: leader and followers, the background thread, Ctrl-C
-- `opcodes`: kinds of instructions; `errors`: what is raised
+- `opcodes`: kinds of instructions; `errors`: what is raised; `version`: of the package
+- `whole_file`: files that are there whole or not at all; `process_end`: what is done at the normal end of this process
 """

@@ -80,9 +80,26 @@ class MetadataOverflowError(MetadataError, OverflowError):
     """A Python number that the dtype cannot hold."""
 
 
-def metadata_error(cause: Exception, message: str, op: str) -> MetadataError:
+class MetadataBufferError(MetadataError, BufferError):
+    """Values that cannot be handed over, or taken over, as DLPack was asked to."""
+
+
+class MetadataAttributeError(MetadataError, AttributeError):
+    """An object without the methods of the protocol, DLPack for one, by which its values are taken."""
+
+
+KINDS = (
+    MetadataTypeError,
+    MetadataIndexError,
+    MetadataOverflowError,
+    MetadataBufferError,
+    MetadataAttributeError,
+)
+
+
+def metadata_error(cause: Exception, message: str, op: str | None) -> MetadataError:
     """A MetadataError that is also of the cause's type, so that handlers of NumPy's errors catch it."""
-    for kind in (MetadataTypeError, MetadataIndexError, MetadataOverflowError):
+    for kind in KINDS:
         if isinstance(cause, kind.__bases__[1]):
             return kind(message, op=op)
     return MetadataError(message, op=op)
@@ -102,8 +119,14 @@ class KernelIndexError(KernelError, IndexError):
 
 def kernel_error(
     cause: BaseException, message: str, *, op: str, location: str | None, instruction: int | None = None
-) -> KernelError:
-    """A KernelError that is also of the cause's type, so that handlers of NumPy's errors catch it."""
+) -> TensordError:
+    """A KernelError that is also of the cause's type, so that handlers of NumPy's errors catch it.
+
+    A kernel without memory for its temporaries fails with a DeviceMemoryError, as one without memory for its result.
+    """
+    if isinstance(cause, MemoryError):
+        message = f"{message}; release tensors, or use smaller ones"
+        return DeviceMemoryError(message, op=op, location=location, instruction=instruction)
     kinds = (kind for kind in (KernelValueError, KernelIndexError) if isinstance(cause, kind.__bases__[1]))
     return next(kinds, KernelError)(message, op=op, location=location, instruction=instruction)
 

@@ -12,12 +12,17 @@ from typing import NamedTuple
 
 
 class Opcode(StrEnum):
-    """Kinds of instructions. The names are OneFlow's where OneFlow has the instruction."""
+    """Kinds of instructions. The names are OneFlow's where OneFlow has the instruction.
+
+    An UPLOAD reads bytes of the host that nobody changes, and a device alone sees its effect, so events order others
+    behind it.
+    """
 
     CALL = "LocalCallOpKernel"
     TRANSFER = "Transfer"
     COPY = "Copy"
     ACCESS = "AccessBlobByCallback"
+    UPLOAD = "Upload"
     RELEASE = "ReleaseTensor"
     BARRIER = "Barrier"
     WAIT = "Wait"
@@ -49,6 +54,7 @@ TRAITS: dict[Opcode, Traits] = {
     Opcode.TRANSFER: Traits("transfer", copies=True),
     Opcode.COPY: Traits("copy"),
     Opcode.ACCESS: Traits("access", host_visible=True),
+    Opcode.UPLOAD: Traits("access"),
     Opcode.RELEASE: Traits(
         "release", on_control=True, host_visible=True, holds_memory=False, needs_device=False, cancellable=False
     ),

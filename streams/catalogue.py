@@ -8,11 +8,11 @@ checked here, before the first device is opened.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import monotonic
 from typing import Any, Final, NamedTuple
 
-from ..interpreter.errors import MetadataError, TensordError
+from ..interpreter.errors import MetadataError, MetadataTypeError, TensordError
 from .cpu import CpuDevice, CpuOptions
 from .cuda import CudaDevice, CudaOptions, available
 from .device import Device
@@ -66,6 +66,8 @@ def check_devices(specs: Sequence[str | Mapping[str, object]]) -> dict[str, tupl
     """Check devices without opening them: name -> (kind, checked options). MetadataError as from `open_devices`."""
     if isinstance(specs, str):
         raise MetadataError(f'devices are given as a list, such as ["{specs}"]')
+    if not isinstance(specs, Iterable):
+        raise MetadataTypeError(f'devices are given as a list, such as ["cpu:0"], not {type(specs).__name__}')
     planned: dict[str, tuple[str, Any]] = {}
     for spec in specs or DEFAULT:
         name, kind, options = _parse(spec)

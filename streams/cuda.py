@@ -2,19 +2,23 @@
 
 Memory comes from a CuPy memory pool of the device's own, in two layers: `Pool` keeps freed buffers with their arrays,
 CuPy's pool keeps the blocks of temporaries that kernels make, per CUDA stream, so that reuse is in stream order. If a
-block does not fit, the free memory of both layers is dropped before the allocation fails.
+block does not fit, the free memory of both layers is dropped before the allocation fails; a kernel's temporary, too.
 
-Host copies go through pinned memory. Pageable host arrays are staged, in one block from CuPy's pinned pool that lives
-until the copy is done: on the launcher's thread on the way in, on the stream's waiter on the way out. Arrays from
-`host_array` are pinned and are copied directly. Arrays above 256 MiB are copied directly, too, and staged by the
-driver: pinning a second block of that size costs more than it saves.
+The ledger counts the bytes that were asked for; blocks are up to an eighth larger, and 512 bytes at the least. CuPy's
+pool may take that much more, and a little for temporaries (`_most_of_pool`). `reserve` is taken when the device is
+opened, so that allocations out of it cost the scheduler's thread no call of the driver.
+
+Host copies go through pinned memory (`pinned`). Pageable host arrays are staged, in a block that lives until the copy
+is done. Arrays from `host_array` are pinned, unless the limit of pinned memory is reached, and are copied directly.
+Arrays above 256 MiB are copied directly, too, and staged by the driver: pinning a second block of that size costs more
+than it saves. Which thread stages: `cuda_stream`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import Annotated, Any, Final
 
@@ -24,24 +28,43 @@ from numpy.typing import NDArray
 from ..interpreter.errors import KernelError, MetadataError
 from ..interpreter.schema.opdef import Array
 from ..interpreter.types.meta import Meta
-from .cuda_stream import CudaStream, Launcher
+from .cuda_launcher import Launcher
+from .cuda_stream import Burst, CudaStream
 from .device import Buffer, Device
-from .options import CACHE, COMPUTE_STREAMS, MEMORY, MISSING_OPS, PEER
+from .host import GIB, physical_memory
+from .options import CACHE, COMPUTE_STREAMS, MEMORY, MISSING_OPS, PEER, Option, parse_size
+from .pinned import PinnedPool, is_pinned
 from .pool import PooledBuffer, PooledDevice
 from .stream import Sink, StreamKind
 
 _STAGED_AT_MOST: Final = 256 << 20
 
+MOST_AXES: Final = 32  # of CuPy's arrays
+
+RESERVE: Final = Option(
+    "bytes", parse_size, "taken from the GPU when it is opened; what fits costs no call of the driver"
+)
+PINNED: Final = Option("bytes", parse_size, "page-locked host memory for copies, at most; beyond it copies are slower")
+
 
 @dataclass(frozen=True, slots=True)
 class CudaOptions:
-    """Options of a cuda device. `memory`: 0 is nine tenths of the memory free when the device is opened."""
+    """Options of a cuda device. `memory`: 0 is five sixths of the memory free when the device is opened."""
 
-    memory: Annotated[int, MEMORY, "9/10 of what is free when it is opened"] = 0
+    memory: Annotated[int, MEMORY, "5/6 of what is free when it is opened"] = 0
     cache: Annotated[int, CACHE] = 2 << 30
     compute_streams: Annotated[int, COMPUTE_STREAMS] = 1
     missing: Annotated[frozenset[str], MISSING_OPS] = frozenset()
     peer: Annotated[bool, PEER] = True
+    reserve: Annotated[int, RESERVE, "1 GiB, but at most `memory`"] = GIB
+    pinned: Annotated[int, PINNED, "4 GiB, but at most a quarter of the machine's memory"] = field(
+        default_factory=lambda: min(4 * GIB, physical_memory() // 4)
+    )
+
+
+def _most_of_pool(limit: int) -> int:
+    """Bytes that CuPy's pool may take from the driver for that many bytes in the ledger."""
+    return limit + limit // 8 + (256 << 20)
 
 
 def available(ordinal: int = 0) -> str | None:
@@ -71,10 +94,11 @@ class CudaDevice(PooledDevice):
         self._memory = cupy.cuda.MemoryPool()
         with cupy.cuda.Device(self.ordinal):
             free, _ = cupy.cuda.runtime.memGetInfo()
-            limit = options.memory or free * 9 // 10
-            # The rest is for rounding (CuPy's blocks are multiples of 512 bytes) and for the kernels' temporaries.
-            self._memory.set_limit(size=limit + limit // 16 + (64 << 20))
+            limit = options.memory or free * 5 // 6
+            self._memory.set_limit(size=_most_of_pool(limit))
+            self._reserve(min(options.reserve, limit))
         super().__init__(name, cupy, limit, options.missing, options.cache)
+        self.pinned = PinnedPool(options.pinned, self._new_pinned)
         self._launcher = Launcher(self, lambda: cupy.cuda.Event(block=True, disable_timing=True))
         self._compute = tuple(self._stream(StreamKind.COMPUTE, i, sink) for i in range(options.compute_streams))
         kinds = (StreamKind.H2D, StreamKind.D2H, StreamKind.P2P)
@@ -129,6 +153,21 @@ class CudaDevice(PooledDevice):
                 self._memory.free_all_blocks()
                 return self._memory.malloc(nbytes)
 
+    def _reserve(self, nbytes: int) -> None:
+        """Have CuPy's pool hold one free block of that size, which it splits as it needs."""
+        with suppress(MemoryError):  # then each allocation finds out what is there
+            self._memory.malloc(nbytes)
+
+    def _new_temporary(self, nbytes: int) -> Any:
+        """A block for a kernel, on the thread that launches it: in the order of its stream."""
+        try:
+            return self._memory.malloc(nbytes)
+        except MemoryError:
+            self.pool.spill()
+            self._cupy.fft.config.get_plan_cache().clear()
+            self._memory.free_all_blocks()
+            return self._memory.malloc(nbytes)
+
     def adopt(self, array: Array) -> Buffer | None:
         if not array.flags.c_contiguous:
             raise ValueError(f"{self.name}: only a packed array can be adopted")
@@ -139,18 +178,28 @@ class CudaDevice(PooledDevice):
     def bind(self, buffer: Buffer, meta: Meta) -> Array:
         if buffer.meta is meta:
             return buffer.array
+        self._check_axes(meta)
         array = self._cupy.ndarray(meta.shape, meta.dtype, memptr=buffer.raw)
         buffer.array, buffer.meta = array, meta
         return array
 
     def bind_view(self, buffer: Buffer, meta: Meta, offset: int, strides: tuple[int, ...]) -> Array:
+        self._check_axes(meta)
         return self._cupy.ndarray(meta.shape, meta.dtype, memptr=buffer.raw + offset, strides=strides)
+
+    def _check_axes(self, meta: Meta) -> None:
+        if len(meta.shape) > MOST_AXES:
+            raise ValueError(f"{self.name}: an array of {len(meta.shape)} axes, but CuPy has {MOST_AXES} at the most")
 
     def host_array(self, meta: Meta) -> NDArray[np.generic]:
         if meta.nbytes == 0:
             return np.empty(meta.shape, meta.dtype)
-        memory = self._cupy.cuda.alloc_pinned_memory(meta.nbytes)
-        return np.frombuffer(memory, meta.dtype, meta.size).reshape(meta.shape)
+        array = self.pinned.array(meta)
+        return np.empty(meta.shape, meta.dtype) if array is None else array
+
+    def _new_pinned(self, nbytes: int) -> Any:
+        with self._cupy.cuda.Device(self.ordinal):
+            return self._cupy.cuda.PinnedMemory(nbytes, self._cupy.cuda.runtime.hostAllocPortable)
 
     # -- copies: on the launcher's thread, with the task's stream current --------------------------------------
 
@@ -165,7 +214,7 @@ class CudaDevice(PooledDevice):
         staged = source if self._direct(source) else self._staging(source)
         if staged is not source:
             np.copyto(staged, source, casting="no")
-        self._launcher.keep.append(staged)
+        self._burst.keep.append(staged)
         self._copy(target.data.ptr, staged.ctypes.data, target.nbytes, "memcpyHostToDevice")
 
     def copy_out(self, source: Array, target: NDArray[np.generic]) -> None:
@@ -173,27 +222,36 @@ class CudaDevice(PooledDevice):
             return
         packed = self._cupy.ascontiguousarray(source)
         staged = target if self._direct(target) else self._staging(target)
-        self._launcher.keep += (packed, staged)
+        self._burst.keep += (packed, staged)
         self._copy(staged.ctypes.data, packed.data.ptr, packed.nbytes, "memcpyDeviceToHost")
         if staged is not target:
-            self._launcher.finish.append(lambda: np.copyto(target, staged, casting="no"))
+            self._burst.finish.append(lambda: np.copyto(target, staged, casting="no"))
 
     def peer_copy(self, target: Array, source: Array) -> None:
         if target.flags.c_contiguous and source.flags.c_contiguous:
-            stream = self._launcher.stream
-            assert stream is not None  # noqa: S101 - only called while launching
             runtime = self._cupy.cuda.runtime
             runtime.memcpyPeerAsync(
-                target.data.ptr, self.ordinal, source.data.ptr, source.device.id, target.nbytes, stream.raw.ptr
+                target.data.ptr, self.ordinal, source.data.ptr, source.device.id, target.nbytes, self._raw.ptr
             )
         else:
             target[...] = source  # an elementwise kernel on this device reads the peer's memory
 
     def _copy(self, to: int, origin: int, nbytes: int, direction: str) -> None:
-        stream = self._launcher.stream
-        assert stream is not None  # noqa: S101 - only called while launching
         runtime = self._cupy.cuda.runtime
-        runtime.memcpyAsync(to, origin, nbytes, getattr(runtime, direction), stream.raw.ptr)
+        runtime.memcpyAsync(to, origin, nbytes, getattr(runtime, direction), self._raw.ptr)
+
+    @property
+    def _burst(self) -> Burst:
+        """The one that this thread is launching."""
+        burst = self._launcher.launching.burst
+        assert burst is not None  # noqa: S101 - only called while launching
+        return burst
+
+    @property
+    def _raw(self) -> Any:
+        stream = self._launcher.launching.stream
+        assert stream is not None  # noqa: S101 - only called while launching
+        return stream.raw
 
     def _staging(self, like: NDArray[np.generic]) -> NDArray[np.generic]:
         if like.nbytes > _STAGED_AT_MOST:
@@ -204,15 +262,7 @@ class CudaDevice(PooledDevice):
         """Can the array be copied as it is? It must be packed, and pinned unless it is too large to stage."""
         if not array.flags.c_contiguous:
             return False
-        return array.nbytes > _STAGED_AT_MOST or self._is_pinned(array)
-
-    def _is_pinned(self, array: NDArray[np.generic]) -> bool:
-        base: Any = array
-        while isinstance(base, np.ndarray):
-            base = base.base
-        if isinstance(base, memoryview):
-            base = base.obj
-        return isinstance(base, self._cupy.cuda.PinnedMemoryPointer)
+        return array.nbytes > _STAGED_AT_MOST or is_pinned(array)
 
     # -- what the launcher needs, and the end ------------------------------------------------------------------
 
@@ -220,26 +270,31 @@ class CudaDevice(PooledDevice):
     def current(self) -> Iterator[None]:
         """Make the device current on this thread and its memory pool the source of arrays, within a `with` block.
 
-        Singular matrices raise, as with NumPy; CuPy would go on with the undefined result of its solver.
+        Singular matrices raise, as with NumPy; CuPy would go on with the undefined result of its solver. A cached plan
+        of an FFT has one work area, so plans are cached only where one stream alone uses them.
         """
         from cupyx import errstate
 
         with (
             self._cupy.cuda.Device(self.ordinal),
-            self._cupy.cuda.using_allocator(self._memory.malloc),
+            self._cupy.cuda.using_allocator(self._new_temporary),
             errstate(linalg="raise"),
         ):
+            if len(self._compute) > 1:
+                self._cupy.fft.config.get_plan_cache().set_size(0)
             yield
 
     def lose(self, error: BaseException) -> None:
         """Mark the device as lost after an asynchronous error: such errors are sticky, so the device stops working."""
         if self.lost is None:
-            self.lost = KernelError(f"{type(error).__name__}: {error}")
+            self.lost = KernelError(f"device {self.name} is lost: {type(error).__name__}: {error}")
             self.refusing = True
 
     def close(self, timeout: float) -> bool:
         deadline = monotonic() + timeout
         ended = [self._launcher.close(deadline), *(stream.join(deadline) for stream in self._streams)]
         self.pool.trim(0)
-        self._memory.free_all_blocks()
+        self.pinned.trim()
+        with suppress(Exception), self._cupy.cuda.Device(self.ordinal):  # on a lost device every call fails
+            self._memory.free_all_blocks()
         return all(ended)

@@ -1,32 +1,36 @@
 """Streams of a CUDA device: one thread launches for all of them, one thread per stream waits for completions.
 
 Theory of operation
-    `submit` puts (stream, batch) into the launcher's inbox. The launcher, one thread per device, appends the batch to
-    the stream's backlog and launches from every backlog whose head is free: each event source has been launched, on
-    any device. The launcher makes the CUDA stream wait for the sources' events, runs `task.execute()` with that stream
-    current, records an event behind it and passes the task on to the stream's waiter, which sleeps in the event
-    (blocking, GIL released), finishes the host's part (a staged copy) and reports.
+    `submit` puts (stream, batch) into the launcher's inbox. The launcher (`cuda_launcher`), one thread per device,
+    launches bursts of tasks: it makes the CUDA stream wait for the tasks' sources, runs the kernels, and records one
+    event behind the burst, its mark. The burst goes to the stream's own thread, which waits for the mark and reports.
+    A task that would make the launcher wait goes to that thread unlaunched, and is launched there, after all before it
+    are done: a kernel whose result's shape depends on data, a copy that the host has to stage, a copy of pageable
+    memory. Meanwhile nothing behind the task is launched on that stream, and all other streams go on.
 
 Guarantees
     - Tasks of one stream are launched, and reported, in the order of submission, each exactly once.
-    - The launcher never waits for a task of its own device: a blocked head only stops its own backlog. When no head is
-      free, the launcher sleeps in its inbox; a launch on any other device wakes it (`events`).
+    - A burst has several tasks only while all are `quick`, so no thread waits for a slow successor of its task. A task
+      that waits for another stream begins a burst.
+    - The memory that a launch needs (pinned staging, host arrays) is kept until its mark has passed.
     - An exception on one of these threads outside of a task is logged and counts as the loss of the device: what the
       device has, and what it is given later, fails.
-    - The memory that a launch needs (pinned staging, host arrays) is kept until its event is done.
     - An asynchronous error is sticky in CUDA: the device is lost. Every task launched and not yet reported fails, and
       so does every later one. Errors surface late: a task reported before may have been hit as well.
+    - Times: a burst began when its stream was free and its sources had ended, at the earliest, and ended when the host
+      knew of it. Its tasks share that time evenly: only the device knows better.
 
 Who owns what
-    The launcher owns the backlogs and all calls of kernels; it appends to `flying`, and the stream's waiter removes
-    from it. `device.lost` is set once, by the first thread that sees the error.
+    The launcher owns the backlogs; a stream's thread owns its reports. A task is launched by one of both. `aside` is
+    set by the launcher and cleared by the stream's thread. `device.lost` is set once, by the first thread that sees
+    the error.
 
 Rejected
+    - An event, a wait and a report for each task: they cost more than most launches.
     - Waiting in launch order in one thread: a copy's completion would stand behind a long kernel's.
     - cudaLaunchHostFunc: the callback needs the GIL on the driver's thread, and may call nothing of CUDA.
     - Polling `event.done`: spins, or adds the polling period to each completion.
-    - Reusing events: a stream that has not waited yet would wait for the later recording.
-    - One launching thread per stream: as many more threads that want the GIL for nothing but short launches.
+    - One launching thread per stream: chains that cross streams would switch threads at each crossing.
 """
 
 from __future__ import annotations
@@ -36,16 +40,20 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from queue import SimpleQueue
-from time import monotonic, perf_counter_ns
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..interpreter.errors import KernelError
-from .events import EXECUTED, TURNSTILE
+from .cuda_marks import Mark
+from .events import EXECUTED
 from .stream import LOG, Sink, Stream, StreamKind, Task
+
+if TYPE_CHECKING:
+    from .cuda_launcher import Launcher
 
 
 class Owner(Protocol):
-    """The launcher's view of its device."""
+    """The streams' view of their device."""
 
     name: str
     lost: BaseException | None
@@ -57,13 +65,17 @@ class Owner(Protocol):
         """Mark the device as lost after an asynchronous error."""
 
 
-class Launched(NamedTuple):
-    """A launched task; `event` is None if that failed. `keep` lives until the task is done; then `finish` runs."""
+class Burst:
+    """Tasks with one mark behind them; no mark if the launch failed. `keep` lives until the mark has passed."""
 
-    task: Task
-    event: Any
-    keep: list[Any]
-    finish: list[Callable[[], None]]
+    __slots__ = ("aside", "finish", "keep", "mark", "tasks")
+
+    def __init__(self, *, aside: bool = False) -> None:
+        self.tasks: list[Task] = []
+        self.aside = aside  # not launched yet: the stream's thread does that
+        self.mark: Mark | None = None
+        self.keep: list[Any] = []
+        self.finish: list[Callable[[], None]] = []
 
 
 class CudaStream(Stream):
@@ -75,17 +87,20 @@ class CudaStream(Stream):
         self.late_errors = True
         self.raw = raw
         self.backlog: deque[Task] = deque()
-        self.launched: SimpleQueue[Launched | None] = SimpleQueue()
+        self.aside = False  # its thread is to launch a task: nothing else may be launched
+        self.launched: SimpleQueue[Burst | None] = SimpleQueue()
+        self.flying: deque[Task] = deque()  # being launched, or launched and not yet done, in order
+        self.last: Mark | None = None
         self._sink = sink
         self._launcher = launcher
-        self.flying: deque[Task] = deque()  # being launched, or launched and not yet done, in order
-        self._waiter: threading.Thread | None = None
+        self._thread: threading.Thread | None = None
         self._done: list[Task] = []  # not yet reported
+        self._freed = 0  # the time when the burst before was done
 
     def submit(self, tasks: Sequence[Task]) -> None:
-        if self._waiter is None:
-            self._waiter = threading.Thread(target=self._wait, name=f"tensord {self.name}", daemon=True)
-            self._waiter.start()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=f"tensord {self.name}", daemon=True)
+            self._thread.start()
         self._launcher.submit(self, tasks)
 
     def running(self) -> tuple[Task, int] | None:
@@ -103,172 +118,70 @@ class CudaStream(Stream):
         return self.join(deadline) and ended
 
     def join(self, deadline: float) -> bool:
-        """Wait for the waiter, which ends after the launcher; False if the waiter did not end in time."""
-        if self._waiter is not None:
-            self._waiter.join(max(0.0, deadline - monotonic()))
-        return self._waiter is None or not self._waiter.is_alive()
+        """Wait for the thread, which ends after the launcher; False if it did not end in time."""
+        if self._thread is not None:
+            self._thread.join(max(0.0, deadline - monotonic()))
+        return self._thread is None or not self._thread.is_alive()
 
-    # -- the waiter's thread -----------------------------------------------------------------------------------
+    # -- the stream's thread -----------------------------------------------------------------------------------
 
-    def _wait(self) -> None:
-        run_to_the_end(self._launcher.owner, self.name, self._report_done)
+    def _run(self) -> None:
+        run_to_the_end(self._launcher.owner, self.name, self._follow_all)
 
-    def _report_done(self) -> None:
-        freed = 0  # the time when the task before was done
-        while (item := self.launched.get()) is not None:
-            if self._done and not _is_done(item.event):
-                self._report()
-            freed = self._complete(item, freed)
-            self._done.append(item.task)
-            del item
+    def _follow_all(self) -> None:
+        while (burst := self.launched.get()) is not None:
+            self.follow(burst)
+            del burst
             if self.launched.empty():
-                self._report()
-        self._report()
+                self.report()
+        self.report()
 
-    def _report(self) -> None:
+    def report(self) -> None:
+        """Report what is done."""
         done, self._done = self._done, []
         if done:
             self._sink(done)
 
-    def _complete(self, item: Launched, freed: int) -> int:
-        """Wait until the task is done; returns the time."""
-        task, owner = item.task, self._launcher.owner
-        task.started = max(task.started, freed)
+    def follow(self, burst: Burst) -> None:
+        """Launch the burst if it came aside, and wait until it is done. Before a wait the done tasks are reported."""
+        if burst.aside:
+            self.report()
+            self._launcher.launch_aside(self, burst)
+        self._await(burst)
+        self._complete(burst)
+
+    def _await(self, burst: Burst) -> None:
+        mark, owner = burst.mark, self._launcher.owner
+        if mark is None or owner.lost is not None:
+            return
         try:
-            if item.event is not None and owner.lost is None:
-                item.event.synchronize()
-                for finish in item.finish:
-                    finish()
+            if self._done and not mark.passed():
+                self.report()
+            mark.synchronize()
         except BaseException as error:
             owner.lose(error)
-        if owner.lost is not None:
-            task.fail(lost_error(owner, task))
-        task.finished = perf_counter_ns()
-        self.flying.popleft()
-        return task.finished
+
+    def _complete(self, burst: Burst) -> None:
+        """Stamp and fail the tasks of a burst that is done; they are reported with the next report."""
+        owner, mark, tasks = self._launcher.owner, burst.mark, burst.tasks
+        end = self._launcher.clock() if mark is None or not mark.time else mark.time
+        time = max(self._freed, *(began_after(source) for source in tasks[0].event_sources), 0)
+        left = len(tasks)
+        for task in tasks:
+            if owner.lost is not None:
+                task.fail(lost_error(owner, task))
+            task.started = max(time, task.started)
+            task.finished = time = task.started + max(0, end - task.started) // left
+            left -= 1
+            self.flying.popleft()
+        self._freed = time
+        self._done += tasks
 
 
-Batch: TypeAlias = tuple[CudaStream, Sequence[Task]]
-
-
-class Launcher:
-    """The thread that launches for all streams of one device. `new_event` makes an event that the host can sleep on."""
-
-    def __init__(self, owner: Owner, new_event: Callable[[], Any]) -> None:
-        self.owner = owner
-        self._new_event = new_event
-        self.keep: list[Any] = []  # of the task being launched: objects that must live until it is done,
-        self.finish: list[Callable[[], None]] = []  # and the host's work afterwards
-        self.stream: CudaStream | None = None  # the one that is current on the thread
-        self._streams: tuple[CudaStream, ...] = ()
-        self._inbox: SimpleQueue[Batch | None] = SimpleQueue()
-        self._thread: threading.Thread | None = None
-        self._closing = False
-        self._abandoned = False
-
-    def serve(self, streams: tuple[CudaStream, ...]) -> None:
-        """Set the device's streams; called once."""
-        self._streams = streams
-
-    def submit(self, stream: CudaStream, tasks: Sequence[Task]) -> None:
-        """Append tasks to a stream. RuntimeError if the device is closed."""
-        if self._closing:
-            raise RuntimeError(f"{stream.name} is closed")
-        self._inbox.put((stream, tasks))
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._loop, name=f"tensord {self.owner.name} launcher", daemon=True)
-            self._thread.start()
-
-    def close(self, deadline: float) -> bool:
-        """Launch the queued tasks, then end. False if `deadline` passes first: then the remaining tasks fail."""
-        self._closing = True
-        self._inbox.put(None)
-        if self._thread is None:
-            return True
-        self._thread.join(max(0.0, deadline - monotonic()))
-        self._abandoned = True
-        self._inbox.put(None)
-        return not self._thread.is_alive()
-
-    # -- the launcher's thread ---------------------------------------------------------------------------------
-
-    def _loop(self) -> None:
-        run_to_the_end(self.owner, "the launcher", self._launch_all)
-        for stream in self._streams:
-            stream.launched.put(None)
-
-    def _launch_all(self) -> None:
-        while not (self._closing and self._inbox.empty() and self._drained()):
-            self._accept(self._next())
-            while not self._inbox.empty():
-                self._accept(self._inbox.get())
-            while any(self._launch_ready(stream) for stream in self._streams):
-                pass
-
-    def _drained(self) -> bool:
-        return not any(stream.backlog for stream in self._streams)
-
-    def _next(self) -> Batch | None:
-        """Sleep until a batch arrives; None is a wake-up, for which a blocked launcher registers first."""
-        if self._drained():
-            return self._inbox.get()
-        with TURNSTILE.awaited(self._nudge):
-            if any(stream.backlog and self._is_free(stream.backlog[0]) for stream in self._streams):
-                return None  # launched between the check and the registration
-            return self._inbox.get()
-
-    def _nudge(self) -> None:
-        self._inbox.put(None)
-
-    def _accept(self, batch: Batch | None) -> None:
-        if batch is not None:
-            stream, tasks = batch
-            stream.backlog.extend(tasks)
-
-    def _is_free(self, task: Task) -> bool:
-        return self._abandoned or all(source.event is not None for source in task.event_sources)
-
-    def _launch_ready(self, stream: CudaStream) -> bool:
-        """Launch from one backlog until its head is blocked; returns whether any task was launched."""
-        backlog = stream.backlog
-        if not backlog or not self._is_free(backlog[0]):
-            return False
-        while backlog and self._is_free(backlog[0]):
-            self._launch(stream, backlog.popleft())
-        return True
-
-    def _launch(self, stream: CudaStream, task: Task) -> None:
-        task.started = perf_counter_ns()
-        stream.flying.append(task)
-        self.keep, self.finish = [], []
-        event = self._execute(stream, task)
-        stream.launched.put(Launched(task, event, self.keep, self.finish))
-        task.event = EXECUTED if event is None else event
-        if TURNSTILE.waiting:
-            TURNSTILE.notify()
-
-    def _execute(self, stream: CudaStream, task: Task) -> Any:
-        """Execute the task and return the event behind it; None if it was not launched."""
-        owner = self.owner
-        if self._abandoned:
-            task.fail(KernelError(f"{stream.name} was closed before {task.label} ran", op=task.label))
-            return None
-        if owner.lost is not None:
-            return None  # the waiter fails the task
-        try:
-            if self.stream is not stream:
-                stream.raw.use()
-                self.stream = stream
-            for source in task.event_sources:
-                if source.event is not EXECUTED:
-                    stream.raw.wait_event(source.event)
-            task.execute()
-            event = self._new_event()
-            event.record(stream.raw)
-        except BaseException as error:  # a kernel's own errors stay in `execute`: these are the device's
-            owner.lose(error)
-            return None
-        return event
+def began_after(source: Task) -> int:
+    """The time when the source was done, as far as that is known."""
+    event = source.event
+    return 0 if event is EXECUTED or event is None else int(event.time)
 
 
 def run_to_the_end(owner: Owner, who: str, work: Callable[[], None]) -> None:
@@ -291,12 +204,5 @@ def run_to_the_end(owner: Owner, who: str, work: Callable[[], None]) -> None:
 
 def lost_error(owner: Owner, task: Task) -> KernelError:
     """The error of a task that may have been hit by, or came after, the loss of its device."""
-    message = f"device {owner.name} is lost, with or before {task.label}: {owner.lost}"
+    message = f"{owner.lost} (with {task.label}, or before)"
     return KernelError(message, op=task.label, instruction=task.id)
-
-
-def _is_done(event: Any) -> bool:
-    try:
-        return event is None or bool(event.done)
-    except Exception:  # `synchronize` reports it
-        return True

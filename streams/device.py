@@ -1,8 +1,8 @@
 """The interface of a device: its memory, its streams, its array module.
 
 Only the thread that drives the virtual machine reserves and frees memory; kernels run on the streams' threads and only
-see arrays bound to buffers. `allocated` counts the bytes of buffers in use, exactly; free memory that a pool keeps for
-reuse is not counted.
+see arrays bound to buffers. `allocated` counts the bytes of buffers in use, exactly, and those set aside for kernels'
+temporaries, which the array module allocates by itself; free memory that a pool keeps for reuse is not counted.
 """
 
 from __future__ import annotations
@@ -70,6 +70,17 @@ class Device(ABC):
     @abstractmethod
     def allocate(self, nbytes: int) -> Buffer | None:
         """A buffer of that many bytes, contents undefined, or None if it does not fit now."""
+
+    def set_aside(self, nbytes: int) -> bool:
+        """Count so many bytes of temporaries as allocated; False, and nothing is counted, if they do not fit now."""
+        if self.allocated + nbytes > self.limit:
+            return False
+        self.allocated += nbytes
+        return True
+
+    def give_back(self, nbytes: int) -> None:
+        """The temporaries are gone."""
+        self.allocated -= nbytes
 
     @abstractmethod
     def adopt(self, array: Array) -> Buffer | None:

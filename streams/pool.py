@@ -11,13 +11,16 @@ different size finds a block. The last freed block of a class, which is still in
 `keep` bounds the free memory; when that is full, classes are emptied in the order in which they were made until half is
 free, so that a changed workload does not keep the sizes of the old one.
 
-Used by the driving thread alone; no locks.
+Used by the driving thread alone, without locks. Only `spill` may be called from elsewhere, by a kernel that lacks
+memory for its temporaries: it takes buffers as `take` does, one by one.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 from .device import Buffer, Device
@@ -52,6 +55,7 @@ class Pool:
         self.keep = keep
         self.cached = 0
         self._new = new
+        self._spilt: deque[int] = deque()  # capacities of buffers that another thread has dropped
         self._shelves: dict[int, Shelf] = {}  # by capacity
         self.by_size: dict[int, Shelf] = {}  # by requested size
 
@@ -60,12 +64,13 @@ class Pool:
         shelf = self.by_size.get(nbytes)
         if shelf is None:
             shelf = self._find_shelf(nbytes)
-        if shelf.buffers:
+        try:
             buffer = shelf.buffers.pop()
-            self.cached -= shelf.capacity
-            buffer.nbytes = nbytes
-            return buffer
-        return PooledBuffer(nbytes, self._new(shelf.capacity), shelf)
+        except IndexError:
+            return PooledBuffer(nbytes, self._new(shelf.capacity), shelf)
+        self.cached -= shelf.capacity
+        buffer.nbytes = nbytes
+        return buffer
 
     def give(self, buffer: PooledBuffer) -> None:
         """Take a buffer back. ValueError if it is free already."""
@@ -87,10 +92,24 @@ class Pool:
 
     def trim(self, target: int) -> None:
         """Drop free buffers until at most `target` bytes are kept."""
+        self._count_spilt()
         for shelf in self._shelves.values():
             while shelf.buffers and self.cached > target:
-                shelf.buffers.pop()
-                self.cached -= shelf.capacity
+                with suppress(IndexError):
+                    shelf.buffers.pop()
+                    self.cached -= shelf.capacity
+
+    def spill(self) -> None:
+        """Drop all free buffers. Any thread may do that: `cached` is right again with the next `trim`."""
+        for shelf in list(self._shelves.values()):
+            with suppress(IndexError):
+                while True:
+                    shelf.buffers.pop()
+                    self._spilt.append(shelf.capacity)
+
+    def _count_spilt(self) -> None:
+        while self._spilt:
+            self.cached -= self._spilt.popleft()
 
     def _make_room(self, buffer: PooledBuffer, shelf: Shelf) -> None:
         if shelf.capacity > self.keep // 2:
@@ -143,7 +162,10 @@ class PooledDevice(Device):
         shelf = self.pool.by_size.get(nbytes)
         if shelf is None or not shelf.buffers:
             return self._allocate_fresh(nbytes, total)
-        buffer = shelf.buffers.pop()  # `Pool.take` inlined: this is on the path of every op, and a call costs 60 ns
+        try:
+            buffer = shelf.buffers.pop()  # `Pool.take` inlined: this is on the path of every op, and a call costs 60 ns
+        except IndexError:  # spilt meanwhile
+            return self._allocate_fresh(nbytes, total)
         buffer.nbytes = nbytes
         self.pool.cached -= shelf.capacity
         self.allocated = total
@@ -159,6 +181,14 @@ class PooledDevice(Device):
             return None
         self.allocated = total
         return buffer
+
+    def set_aside(self, nbytes: int) -> bool:
+        """As for any device; freed memory that is kept makes room, since temporaries come from elsewhere."""
+        if not super().set_aside(nbytes):
+            return False
+        if self.allocated + self.pool.cached > self.limit:
+            self.pool.trim(self.limit - self.allocated)
+        return True
 
     def account(self, buffer: Buffer) -> Buffer | None:
         """Count memory that came from elsewhere; None if it does not fit."""

@@ -49,6 +49,10 @@ class Task(Protocol):
     finished: int
 
     @property
+    def blocking(self) -> bool:
+        """Does its kernel wait for the device, such as for a shape that depends on data?"""
+
+    @property
     def cancelled(self) -> bool:
         """Is it certain before execution that the kernel does not run? The task keeps its place, but takes no time."""
 

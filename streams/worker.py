@@ -100,8 +100,24 @@ class WorkerStream(Stream):
             raise RuntimeError(f"{self.name} is closed")
         self._inbox.put(tasks)
         if self._thread is None:
-            self._thread = threading.Thread(target=self._loop, name=f"tensord {self.name}", daemon=True)
-            self._thread.start()
+            self._start()
+
+    def _start(self) -> None:
+        """Start the thread, with the first tasks. A process that is ending gets no new threads: then run them here."""
+        thread = threading.Thread(target=self._loop, name=f"tensord {self.name}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            self._drain()
+        else:
+            self._thread = thread
+
+    def _drain(self) -> None:
+        with np.errstate(all="ignore"):
+            while not self._inbox.empty():
+                batch = self._inbox.get()
+                if batch is not None:
+                    self._take(batch)
 
     def running(self) -> tuple[Task, int] | None:
         """The task now executing and since when, or None; a task that waits for an event or is held does not count."""
@@ -152,16 +168,19 @@ class WorkerStream(Stream):
     def _loop(self) -> None:
         np.seterr(all="ignore")  # per thread; the array API wants infinities and NaNs, not warnings
         while (batch := self._inbox.get()) is not None:
-            if not self._done:
-                self._reported = perf_counter_ns()
-            try:
-                self._run(batch)
-                if self._inbox.empty():
-                    self._report(drained=True)
-            except BaseException as error:
-                self._rescue(batch, error)
+            self._take(batch)
             del batch
         self._report(drained=True)
+
+    def _take(self, batch: Sequence[Task]) -> None:
+        if not self._done:
+            self._reported = perf_counter_ns()
+        try:
+            self._run(batch)
+            if self._inbox.empty():
+                self._report(drained=True)
+        except BaseException as error:
+            self._rescue(batch, error)
 
     def _rescue(self, batch: Sequence[Task], error: BaseException) -> None:
         """The last resort: an exception outside of a task fails what is left of the batch, and the thread goes on."""

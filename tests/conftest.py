@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -24,7 +25,7 @@ from tensord.client.session import Session
 from tensord.vm.engine import Engine
 from tensord.vm.machine import VirtualMachine
 
-from . import on_serial, through_daemon
+from . import on_serial, stand_in, through_daemon
 from .daemon import Daemon
 from .through_daemon import Daemons
 
@@ -33,28 +34,51 @@ settings.register_profile("tensord", deadline=None, max_examples=30, derandomize
 settings.load_profile("tensord")
 
 JOIN = 5.0  # seconds that a thread may take to end after its test
-SHM = Path("/dev/shm")  # noqa: S108 - looked at, never written to
-DESCRIPTORS = Path("/proc/self/fd")
+SHM = "/dev/shm"  # noqa: S108 - looked at, never written to
+DESCRIPTORS = "/proc/self/fd"
+
+
+def pytest_collection_finish() -> None:
+    """What is there before the first test stays there: the collector does not look at it again in each test."""
+    gc.collect()
+    gc.freeze()
+
+
+def entries(folder: str) -> set[str]:
+    """The names in a folder; none where there is no such folder."""
+    return set(os.listdir(folder)) if os.path.isdir(folder) else set()  # noqa: PTH112, PTH208 - twice in each test
 
 
 def open_descriptors() -> dict[str, str]:
     """Descriptor -> what it is open on; empty where the system does not tell."""
     found = {}
-    for entry in DESCRIPTORS.iterdir() if DESCRIPTORS.exists() else ():
-        with suppress(OSError):
-            found[entry.name] = str(entry.readlink())
+    for descriptor in entries(DESCRIPTORS):
+        with suppress(OSError):  # it is the one that has listed them
+            found[descriptor] = os.readlink(f"{DESCRIPTORS}/{descriptor}")  # noqa: PTH115
     return found
 
 
-def shared_memory() -> set[str]:
-    """Entries of /dev/shm that are ours."""
-    mine = os.getuid()
+def left_in_shared_memory(before: set[str]) -> set[str]:
+    """New entries of /dev/shm that are of this user, but for those that somebody else's process has open."""
     found = set()
-    for entry in SHM.iterdir() if SHM.exists() else ():
+    for name in entries(SHM) - before:
+        with suppress(OSError):  # gone meanwhile
+            if Path(SHM, name).stat().st_uid == os.getuid():
+                found.add(name)
+    return found and found - held_by_others(found)
+
+
+def held_by_others(names: set[str]) -> set[str]:
+    """Which of these entries of /dev/shm other processes than this one and its children have open, or mapped."""
+    held = set()
+    for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if entry.stat().st_uid == mine:
-                found.add(entry.name)
-    return found
+            ancestry = (process / "stat").read_text().rpartition(")")[2].split()[1]
+            if os.getpid() in (int(process.name), int(ancestry)):
+                continue
+            seen = (process / "maps").read_text() + " ".join(map(os.readlink, (process / "fd").iterdir()))
+            held |= {name for name in names if f"{SHM}/{name}" in seen}
+    return held
 
 
 def new_threads(before: set[threading.Thread]) -> list[threading.Thread]:
@@ -76,7 +100,7 @@ def nothing_leaks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         initialise(machine, *args, **kwargs)
 
     monkeypatch.setattr(VirtualMachine, "__init__", note)
-    threads, descriptors, shared = set(threading.enumerate()), open_descriptors(), shared_memory()
+    threads, descriptors, shared = set(threading.enumerate()), open_descriptors(), entries(SHM)
     yield
     left_open = [machine for machine in machines if not getattr(machine, "closed", True)]
     for machine in left_open:
@@ -85,7 +109,7 @@ def nothing_leaks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     machines.clear()
     zero_copy.stop()  # pyzmq's own thread, which it starts again when it needs it
     assert not (left := new_threads(threads)), f"threads were left behind: {left}"
-    assert not (extra := shared_memory() - shared), f"shared memory was left behind: {extra}"
+    assert not (extra := left_in_shared_memory(shared)), f"shared memory was left behind: {extra}"
     if more := new_descriptors(descriptors):
         gc.collect()  # what only a cycle holds open is not leaked
         more = new_descriptors(descriptors)
@@ -93,9 +117,10 @@ def nothing_leaks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def new_descriptors(before: dict[str, str]) -> dict[str, str]:
-    """Descriptors opened since, but for the one that lists them."""
-    now = open_descriptors()
-    return {n: what for n, what in now.items() if n not in before and not what.endswith("/fd") and "/proc/" not in what}
+    """Descriptors opened since. The driver of a GPU opens some whenever it likes."""
+    if stand_in.is_cuda():
+        return {}
+    return {descriptor: what for descriptor, what in open_descriptors().items() if descriptor not in before}
 
 
 def assert_empty(engine: Engine) -> None:
@@ -112,14 +137,57 @@ def assert_empty(engine: Engine) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`pytest --daemon`, `pytest --serial`."""
+    """`pytest --daemon`, `pytest --serial`, `pytest --device cuda:0`."""
     parser.addoption("--daemon", action="store_true", help="run what starts from session fixtures on a daemon")
     parser.addoption("--serial", action="store_true", help="run what starts from session fixtures on the serial engine")
+    parser.addoption(
+        "--device", metavar="NAME", help="this device in place of those that tests name (tests/stand_in.py)"
+    )
+    parser.addoption("--in-place-of", choices=("sim", "cpu"), default="sim", help="the kind of those (default: sim)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tell the processes that tests start which device stands in for others."""
+    if device := config.getoption("--device"):
+        os.environ[stand_in.VARIABLE] = f"{config.getoption('--in-place-of')}={device}"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def the_device() -> Iterator[None]:
+    """With `--device`: it stands in for others. A GPU is opened once before any test looks for what is left behind."""
+    with stand_in.installed(pytest.skip):
+        if stand_in.is_cuda():
+            with tensord.connect("local", devices=["cpu:0", "sim:0"]) as session:
+                session.asarray([1.0], device=session.devices[-1]).wait()
+        yield
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what cannot be shown on the device that stands in."""
+    if reason := stand_in.unfit(item):
+        pytest.skip(reason)
+
+
+CUDA_REASONS: Counter[str] = Counter()
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Remember why tests that need a GPU were skipped."""
+    if report.skipped and "cuda" in report.keywords and isinstance(report.longrepr, tuple):
+        CUDA_REASONS[report.longrepr[2]] += 1
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say that they were, whatever else is shown."""
+    for reason, count in CUDA_REASONS.items():
+        terminalreporter.write_line(f"{count} tests need a GPU and were skipped: {reason.removeprefix('Skipped: ')}")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Some modules run in several ways: here, on a daemon, on the serial engine."""
     if "machines" not in metafunc.fixturenames or metafunc.definition.get_closest_marker("cuda"):
+        return
+    if metafunc.config.getoption("--device"):
         return
     ways = {"daemon": through_daemon.applies(metafunc.definition), "serial": on_serial.applies(metafunc.definition)}
     only = [way for way in ways if metafunc.config.getoption(f"--{way}") and ways[way] is not None]
@@ -183,6 +251,8 @@ def sessions_here() -> Iterator[Callable[..., Session]]:
 
     def make(address: str = "local", *, expect_empty: bool = True, **options: Any) -> Session:
         options.setdefault("devices", ["cpu:0"])
+        if reason := stand_in.too_many(options["devices"]):
+            pytest.skip(reason)
         session = tensord.connect(address, **options)
         opened.append((session, machine_of(session), expect_empty))
         return session

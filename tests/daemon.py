@@ -17,6 +17,8 @@ from typing import Any, Self
 
 import tensord as td
 
+from . import stand_in
+
 READY = 30.0  # seconds; a start takes about half of one
 
 
@@ -35,15 +37,17 @@ class Daemon:
         directory: Path,
         *options: str,
         address: str | None = None,
-        program: Sequence[str] = ("-m", "tensord.client.cli"),
+        program: Sequence[str] = (),
         descriptors: int | None = None,
         **environment: str,
     ) -> Self:
         """Start `tensord serve` with these options and wait until it is ready. `program`: what Python runs.
 
         Its socket lies in a short path, since a socket's path may have 107 bytes. `environment` is added to ours.
+        By default the program is `tensord`, with the device that stands in for others, if one does.
         `descriptors`: its limit of open files.
         """
+        program = program or ("-m", "tests.stand_in" if stand_in.chosen() else "tensord.client.cli")
         limited = [] if descriptors is None else ["sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh"]
         home = Path(tempfile.mkdtemp(prefix="td-", dir="/tmp"))
         home.chmod(0o700)

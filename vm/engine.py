@@ -17,7 +17,7 @@ admission or placement left with it tells whoever asked.
 Every method is called by one thread at a time: the one that drives the virtual machine. Streams report to `finished`,
 a deque, from their own threads.
 
-An exception that leaves `schedule`, `take`, `cancel` or `close` is a fault of the engine, kept in `fault`. No message
+An exception that leaves a public method is a fault of the engine, kept in `fault`. No message
 of a client, no kernel and no device makes one: those errors become errors of instructions. A fault stops a step in its
 middle. Accesses, edges, uses and memory may then disagree, so the engine is not called again, and its driver ends: it
 logs the fault, and tells everybody who waits.
@@ -129,6 +129,7 @@ class Engine:
         if dispatcher.batches:
             dispatcher.flush()
         if self._leaving:
+            scheduler.stamp(scheduler.clock())  # kernels may have run in this pass
             self.admission.cancellation.release_some()
 
     def handle_pending(self) -> None:
@@ -150,27 +151,42 @@ class Engine:
             self.fault = error
             raise
 
+    def flush(self) -> None:
+        """Hand the streams what was dispatched outside of a pass."""
+        if self.scheduler.dispatcher.batches:
+            with self._guarded():
+                self.scheduler.dispatcher.flush()
+
     def cancel(self, session: VmSession) -> None:
         """Cancel what the session has pending, and what it sends until a restart that knows of this."""
-        with self._guarded():
+        with self._step():
             self.admission.cancellation.cancel(session)
 
     def begin_cancel(self, session: VmSession) -> None:
         """The part of `cancel` that may be done in the middle of a pass, on the driving thread."""
-        self.admission.cancellation.begin(session)
+        with self._guarded():
+            self.admission.cancellation.begin(session)
 
     def finish_cancel(self, session: VmSession) -> None:
         """The rest of `cancel`."""
-        with self._guarded():
+        with self._step():
             self.admission.cancellation.finish(session)
 
     def close(self, session: VmSession) -> None:
         """End a session: cancel it, release every handle. What others hold stays."""
-        with self._guarded():
+        with self._step():
             self.admission.cancellation.close(session)
 
     @contextmanager
+    def _step(self) -> Iterator[None]:
+        """A step outside of the passes. What it makes is received now, not when the last pass began."""
+        with self._guarded():
+            self.scheduler.stamp(self.scheduler.clock())
+            yield
+
+    @contextmanager
     def _guarded(self) -> Iterator[None]:
+        """An exception that leaves the block is a fault of the engine."""
         try:
             yield
         except Exception as error:

@@ -2,87 +2,135 @@
 
 An error is raised where a client waits for what failed. If no client does, nobody would hear of it. So each error waits
 here for `GRACE` seconds after it arose, or until its session ends. An error that went to no client by then (`heard`)
-is logged as a warning. At most `LINES` lines in `WINDOW` seconds: a loop that fails must not fill the disk. The number
-of those left out follows in a line of its own.
+is logged as a warning.
 
-The driving thread calls everything here.
+A loop that fails must not fill the disk, nor hide the failures of others. So each session has at most `LINES` lines in
+`WINDOW` seconds, and all of them together `LINES_IN_ALL`. The number of those left out follows in a line of its own.
+What is kept for a session goes with the session, or with the window in which the session was last heard of.
+
+Nothing here locks or logs: the methods are called by the driving thread, or under its lock, and return the lines for
+their caller to log once the lock is released (`log_lines`). A handler of the log may take its time, or raise.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from ..interpreter.errors import TensordError
-from .log import log
+from .log import log, unhindered
 
 GRACE = 1.0
 WINDOW = 10.0
-LINES = 10
-KEPT = 1000  # errors that may wait; further ones count as left out
+LINES = 10  # of one session in a window
+LINES_IN_ALL = 100
+KEPT = 1000  # errors of one session that may wait; further ones count as left out
+
+
+class Line(NamedTuple):
+    """A warning for the log."""
+
+    event: str
+    fields: dict[str, object]
+
+
+class Entry:
+    """The failures of one session. `waiting`: (since when, error)."""
+
+    __slots__ = ("began", "left_out", "lines", "waiting")
+
+    def __init__(self, now: float) -> None:
+        self.waiting: deque[tuple[float, TensordError]] = deque()
+        self.began = now  # the present window
+        self.lines = 0
+        self.left_out = 0
 
 
 class Failures:
-    """The errors whose clients may still hear of them."""
+    """The errors whose clients may still hear of them, by session."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self.waiting: deque[tuple[float, int, TensordError]] = deque()  # (since, session, error)
-        self._began = clock()  # the present window
+        self.entries: dict[int, Entry] = {}
+        self._began = clock()  # the window of all sessions together
         self._lines = 0
-        self._left_out = 0
 
     def add(self, session: int, error: TensordError) -> None:
         """An error has arisen."""
-        if len(self.waiting) < KEPT:
-            self.waiting.append((self._clock(), session, error))
+        now = self._clock()
+        entry = self.entries.get(session)
+        if entry is None:
+            entry = self.entries[session] = Entry(now)
+        if len(entry.waiting) < KEPT:
+            entry.waiting.append((now, error))
         else:
-            self._left_out += 1
+            entry.left_out += 1
 
-    def look(self) -> None:
-        """Log the errors that have waited long enough. Called about once per second."""
+    def due(self) -> list[Line]:
+        """The lines about errors that have waited long enough. Asked for about once per second."""
+        now = self._clock()
+        lines: list[Line] = []
+        for session, entry in list(self.entries.items()):
+            while entry.waiting and now - entry.waiting[0][0] >= GRACE:
+                lines += self._line(session, entry, entry.waiting.popleft()[1])
+            if now - entry.began >= WINDOW:
+                lines += sum_up(session, entry)
+                entry.began, entry.lines = now, 0
+                if not entry.waiting:
+                    del self.entries[session]
+        return lines
+
+    def end(self, session: int) -> list[Line]:
+        """A session ends, so no client of its own will hear of its errors any more: the lines about them."""
+        entry = self.entries.pop(session, None)
+        if entry is None:
+            return []
+        lines = [line for _, error in entry.waiting for line in self._line(session, entry, error)]
+        return lines + sum_up(session, entry)
+
+    def close(self) -> list[Line]:
+        """The lines about whatever is left."""
+        return [line for session in list(self.entries) for line in self.end(session)]
+
+    def _line(self, session: int, entry: Entry, error: TensordError) -> list[Line]:
+        if error.heard:
+            return []
+        if entry.lines >= LINES or not self._may_add_one():
+            entry.left_out += 1
+            return []
+        entry.lines += 1
+        return [Line("a failure that nobody has waited for", describe(session, error))]
+
+    def _may_add_one(self) -> bool:
+        """Count a line, unless the sessions together have had as many as they may."""
         now = self._clock()
         if now - self._began >= WINDOW:
-            self._sum_up()
             self._began, self._lines = now, 0
-        while self.waiting and now - self.waiting[0][0] >= GRACE:
-            _, session, error = self.waiting.popleft()
-            self._log(session, error)
-
-    def end(self, session: int) -> None:
-        """A session ends, so no client of its own will hear of its errors any more."""
-        if any(one == session for _, one, _ in self.waiting):
-            entries, self.waiting = self.waiting, deque()
-            for entry in entries:
-                if entry[1] == session:
-                    self._log(session, entry[2])
-                else:
-                    self.waiting.append(entry)
-
-    def close(self) -> None:
-        """Log what is left."""
-        while self.waiting:
-            _, session, error = self.waiting.popleft()
-            self._log(session, error)
-        self._sum_up()
-
-    def _log(self, session: int, error: TensordError) -> None:
-        if error.heard:
-            return
-        if self._lines >= LINES:
-            self._left_out += 1
-            return
         self._lines += 1
-        log.warning(
-            "a failure that nobody has waited for",
-            session=session,
-            op=error.op,
-            location=error.location,
-            instruction=error.instruction,
-            error=f"{type(error).__name__}: {error.message}",
-        )
+        return self._lines <= LINES_IN_ALL
 
-    def _sum_up(self) -> None:
-        if self._left_out:
-            log.warning("further failures that nobody has waited for were left out", count=self._left_out)
-            self._left_out = 0
+
+def describe(session: int, error: TensordError) -> dict[str, object]:
+    """What the log says of a failure."""
+    return {
+        "session": session,
+        "op": error.op,
+        "location": error.location,
+        "instruction": error.instruction,
+        "error": f"{type(error).__name__}: {error.message}",
+    }
+
+
+def sum_up(session: int, entry: Entry) -> list[Line]:
+    """The line about failures that were left out, if any were."""
+    count, entry.left_out = entry.left_out, 0
+    what = "further failures that nobody has waited for were left out"
+    return [Line(what, {"session": session, "count": count})] if count else []
+
+
+def log_lines(lines: Iterable[Line]) -> None:
+    """Log the lines. A log that fails stops nothing."""
+    for event, fields in lines:
+        with unhindered():
+            log.warning(event, **fields)

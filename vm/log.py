@@ -7,6 +7,8 @@ logging. The daemon exchanges the processors in place (vm/service/logs.py), also
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import structlog
@@ -29,3 +31,14 @@ log: Any = structlog.wrap_logger(
     wrapper_class=structlog.stdlib.BoundLogger,
     cache_logger_on_first_use=True,
 )
+
+
+@contextmanager
+def unhindered() -> Iterator[None]:
+    """Around bookkeeping and log lines, on which nothing depends: what they raise is logged, if that works, and stops
+    nothing."""
+    try:
+        yield
+    except Exception:
+        with suppress(Exception):
+            log.exception("bookkeeping has failed, and the machine goes on")

@@ -19,7 +19,6 @@ Rejected: letting the streams' workers drive (a kernel would then wait for the s
 
 from __future__ import annotations
 
-import atexit
 import os
 import threading
 import time
@@ -37,7 +36,9 @@ from ..interpreter.concurrency.interrupts import SHIELD, ShieldedLock
 from ..interpreter.concurrency.leader_followers import LeaderFollowers
 from ..interpreter.concurrency.switch_interval import SWITCH_INTERVAL
 from ..interpreter.errors import ConnectionLost, ProtocolError, TensordError
+from ..interpreter.process_end import AT_END
 from ..streams.stream import Task
+from .failures import log_lines
 from .log import log
 from .model.session import ReplySink, VmSession
 from .reporting.questions import whole
@@ -83,11 +84,13 @@ class VirtualMachine(Runtime):
         self.losers: dict[int, Callable[[TensordError], None]] = {}  # session id -> fails its open requests
         self._shut = False
         self._watched_at = time.monotonic()
-        super().__init__(devices, self.sink, tracing=tracing, hang_after=hang_after)
+        super().__init__(devices, self.sink, tracing=tracing, hang_after=hang_after, driving=self.locked)
         SHIELD.install()
         SWITCH_INTERVAL.shorten()
         self.closed = False
         self.background.start()
+        if not MACHINES:
+            AT_END.do(close_machines)
         MACHINES.add(self)
 
     # -- sessions --------------------------------------------------------------------------------------------------
@@ -98,7 +101,7 @@ class VirtualMachine(Runtime):
         """Open a new session. `lose` is called if no answers will come, since the machine has a fault."""
         with self.inside():
             session = self.engine.open_session(reply, strict=strict)
-        self.losers[session.id] = lose
+            self.losers[session.id] = lose
         return session
 
     def detach(self, session: VmSession) -> None:
@@ -108,8 +111,9 @@ class VirtualMachine(Runtime):
         if self.fault is not None:
             return
         with self.inside():
-            self.departed(session)
+            lines = self.departing(session)
             self.engine.close(session)
+        log_lines(lines)
         self.drive()
 
     def submit(self, session: VmSession, messages: Sequence[Sequence[Any]]) -> None:
@@ -146,16 +150,25 @@ class VirtualMachine(Runtime):
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Touch the engine without driving it. Completions meanwhile wake no thread, so the end checks for them."""
+        """Touch the engine without driving it.
+
+        Whatever is raised inside counts as a fault of the engine, so nothing else belongs there.
+        """
         self.refuse_driver()
         if self.fault is not None:
             raise self.fault.reraisable()
+        with self.locked():
+            try:
+                yield
+            except Exception as error:
+                raise self.end_broken(error) from error
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the driving thread's lock. Completions meanwhile wake no thread, so the end checks for them."""
         try:
             with self.lock:
-                try:
-                    yield
-                except Exception as error:
-                    raise self.end_broken(error) from error
+                yield
         finally:
             if self.engine.finished or self.cancellations:
                 self.drive()
@@ -256,7 +269,7 @@ class VirtualMachine(Runtime):
     def is_in_use(self) -> bool:
         """Is there a kernel that may hang, a handle that may be dropped, a failure to log? These wake no thread."""
         engine = self.engine
-        return bool(engine.live or self.failures.waiting) or any(
+        return bool(engine.live or self.failures.entries) or any(
             session.tensors for session in list(engine.directory.sessions.values())
         )
 
@@ -297,7 +310,7 @@ class VirtualMachine(Runtime):
 
 
 def close_machines() -> None:
-    """Close at the interpreter's exit: a thread inside a kernel would hang or crash in libraries already shut down."""
+    """Close at the end of the process: a thread inside a kernel would hang or crash in libraries already shut down."""
     for machine in list(MACHINES):
         machine.close()
 
@@ -308,5 +321,4 @@ def forget_machines() -> None:
 
 
 MACHINES: WeakSet[VirtualMachine] = WeakSet()
-atexit.register(close_machines)
 os.register_at_fork(after_in_child=forget_machines)

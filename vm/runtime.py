@@ -1,24 +1,24 @@
 """An engine with its devices, and the watch over them: what the embedded machine and the daemon have in common.
 
-`machine` and `service.loop` decide which thread drives the engine. Every method here except `watch` is called by the
-driving thread, or while no thread drives.
+`machine` and `service.loop` decide which thread drives the engine. Every method here except `watch` and `close` is
+called by the driving thread, or while no thread drives; those two take the `driving` lock where they need it.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from ..interpreter.errors import TensordError
 from ..streams.catalogue import close_devices, open_devices
 from ..streams.stream import Sink
 from .engine import INLINE_WORK, Engine
-from .failures import Failures
-from .log import log
-from .model.device_state import DeviceState
+from .failures import Failures, Line, log_lines
+from .log import log, unhindered
 from .model.session import VmSession
-from .reporting.holdings import largest_on
+from .reporting.holdings import Largest
 from .reporting.live_trace import trace_parts
 from .reporting.locations import Places
 from .reporting.questions import About, answer
@@ -31,7 +31,10 @@ ERRORS_KEPT = 20
 
 
 class Runtime:
-    """Opens the devices and makes the engine; reports errors and hangs; answers questions."""
+    """Opens the devices and makes the engine; reports errors and hangs; answers questions.
+
+    `driving`: holds the lock of the driving thread, if more than one thread may drive.
+    """
 
     def __init__(
         self,
@@ -42,7 +45,9 @@ class Runtime:
         trace_capacity: int = CAPACITY,
         hang_after: float = HANG_AFTER,
         inline_work: int = INLINE_WORK,
+        driving: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
+        self.driving = driving
         self.hang_after = hang_after
         self.watch_period = min(HANG_CHECK, hang_after / 3)
         self.hung: dict[int, dict[str, object]] = {}
@@ -59,7 +64,7 @@ class Runtime:
         self.engine.scheduler.report = self.report
         self.engine.admission.answer = self.answer
         self.places = Places(self.engine)
-        self.engine.scheduler.dispatcher.holders = self.name_holders
+        self.engine.scheduler.dispatcher.holders = Largest(self.engine.directory, self.places).on
         self.about = About(self.places, hung=self.list_hung, errors=lambda: self.recent_errors)
 
     def answer(self, session: VmSession, what: str, arguments: Sequence[Any]) -> Any:
@@ -70,10 +75,6 @@ class Runtime:
         """The ring and the live instructions."""
         return Trace.from_parts(trace_parts(self.engine, self.places))
 
-    def name_holders(self, device: DeviceState) -> str:
-        """What has the memory of a device, for an error."""
-        return largest_on(device, self.engine.directory, self.places)
-
     def list_hung(self) -> Iterable[Mapping[str, Any]]:
         """The kernels that hang now."""
         return self.hung.values()
@@ -83,17 +84,29 @@ class Runtime:
         self.recent_errors = [*self.recent_errors[1 - ERRORS_KEPT :], error]
         self.failures.add(session.id, error)
 
+    def departing(self, session: VmSession) -> list[Line]:
+        """A session is about to end: keep what traces need of it; the lines about failures that nobody has heard of."""
+        with unhindered():
+            self.places.ended(session)
+        return self.failures.end(session.id)
+
     def departed(self, session: VmSession) -> None:
-        """A session is about to end: keep what traces need of it, and log its failures of which nobody has heard."""
-        self.places.ended(session)
-        self.failures.end(session.id)
+        """As `departing`, and log the lines: for a driver without a lock."""
+        log_lines(self.departing(session))
 
     def watch(self) -> bool:
-        """Log failures that nobody waits for, and kernels that have been running for suspiciously long, once each.
+        """Log kernels that have been running for suspiciously long, and failures that nobody waits for, once each.
 
         Returns whether the set of those kernels has changed.
         """
-        self.failures.look()
+        changed = self.watch_kernels()
+        with self.driving():
+            lines = self.failures.due()
+        log_lines(lines)
+        return changed
+
+    def watch_kernels(self) -> bool:
+        """Log kernels that have been running for suspiciously long; whether their set has changed."""
         now = time.perf_counter_ns()
         hung = {}
         for device in self.devices.values():
@@ -109,7 +122,9 @@ class Runtime:
 
     def close(self, timeout: float) -> bool:
         """Close the devices; False if a kernel did not end in time."""
-        self.failures.close()
+        with self.driving():
+            lines = self.failures.close()
+        log_lines(lines)
         ended = close_devices(self.devices, timeout)
         if not ended:
             log.warning("closed with a kernel that does not end; its thread is given up", hung=list(self.hung.values()))

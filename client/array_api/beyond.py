@@ -67,8 +67,8 @@ class Beyond(Functions):
         """How many elements of `a` lie in each bin: int64, or sums of `weights`, or a density, whose integral is 1.
 
         `bins`: a number of bins of equal width within `range` (by default from the smallest to the largest element), or
-        their edges in ascending order. A bin contains its left edge, the last one both. Reading the result raises if
-        elements or edges are not fit for bins: for NaN without a `range`, and for edges that descend.
+        their edges in ascending order, and no `range` then. A bin contains its left edge, the last one both. Reading
+        the result raises if elements or edges are not fit for bins: for NaN without a `range`, for edges that descend.
         """
         x, given = own(self._session, a), []
         number = bins if isinstance(bins, int) else None
@@ -76,7 +76,8 @@ class Beyond(Functions):
             given.append(self._placed(bins, x, "histogram"))
         if weights is not None:
             given.append(own(self._session, weights))
-        options = {"bins": number, "range": range, "density": bool(density), "weighted": weights is not None}
+        limits = None if number is None else range  # as NumPy does, which does not even look at it
+        options = {"bins": number, "range": limits, "density": bool(density), "weighted": weights is not None}
         return HistogramResult(*self._call_all("histogram", x, *given, **options))
 
     def interp(

@@ -6,7 +6,7 @@ They take the same operands as the operators, on the same fast path: `xp.add(x, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Never, TypeAlias, TypeVar
 
 from ...interpreter import ops as _ops  # noqa: F401 - fills the registry
 from ...interpreter.errors import MetadataTypeError
@@ -16,7 +16,7 @@ from ..checks import own
 from ..locations import located
 from ..operators import SCALARS, as_number
 from ..tensor import Tensor
-from ..tracebacks import MEANT, hide, hides
+from ..tracebacks import MEANT, hide, hides, signed, too_many
 from .functions import Functions
 
 Operand: TypeAlias = Any  # a Tensor or a Python scalar
@@ -25,12 +25,14 @@ Binary: TypeAlias = Callable[[Any, Operand, Operand], Tensor]
 F = TypeVar("F", bound=Callable[..., Tensor])
 
 
-def unary(name: str) -> Unary:
-    """The function for an op of one tensor."""
+def unary(name: str, alias: str | None = None) -> Unary:
+    """The function for an op of one tensor; `alias`: its name, if it is not the op's."""
     op = REGISTRY[name]
 
-    def function(self: Functions, x: Tensor, /) -> Tensor:
+    def function(self: Functions, x: Tensor, /, *more: Never) -> Tensor:
         try:
+            if more:
+                raise refused(alias or name, 1, more)
             session = self._session
             if type(x) is not Tensor or x._session is not session:
                 own(session, x)
@@ -39,15 +41,17 @@ def unary(name: str) -> Unary:
             hide(error)
             raise
 
-    return named(function, op)
+    return named(function, op, alias or name)
 
 
 def binary(name: str) -> Binary:
     """The function for an op of two operands, one of which may be a Python scalar."""
     op = REGISTRY[name]
 
-    def function(self: Functions, x1: Operand, x2: Operand, /) -> Tensor:
+    def function(self: Functions, x1: Operand, x2: Operand, /, *more: Never) -> Tensor:
         try:
+            if more:
+                raise refused(name, 2, more)
             if type(x2) is not Tensor and type(x2) not in SCALARS:
                 x2 = operand(x2, name)
             session = self._session
@@ -58,13 +62,19 @@ def binary(name: str) -> Binary:
             hide(error)
             raise
 
-    return named(function, op)
+    return named(function, op, name)
 
 
-def named(function: F, op: OpDef) -> F:
-    """The function with the op's name and summary."""
-    function.__name__, function.__qualname__, function.__doc__ = op.name, f"Elementwise.{op.name}", op.summary
-    return hides(function)
+def named(function: F, op: OpDef, name: str) -> F:
+    """The function with that name and the op's summary, and without `more` in its signature."""
+    function.__name__ = function.__qualname__ = name  # the latter is what Python says about wrong arguments
+    function.__doc__ = op.summary
+    return hides(signed(function))
+
+
+def refused(name: str, takes: int, more: tuple[object, ...]) -> MetadataTypeError:
+    """The error for more positional arguments than a function takes."""
+    return located(MetadataTypeError(too_many(name, takes, takes, takes + len(more)), op=name))
 
 
 def operand(value: Any, name: str) -> Any:

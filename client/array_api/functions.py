@@ -11,7 +11,7 @@ from ...interpreter.schema.attributes import check_dtype
 from ...interpreter.types.kinds import REAL
 from ..frames import warn
 from ..tensor import Tensor
-from ..tracebacks import make_public
+from ..tracebacks import make_public, refusing
 from .hints import EXTENSIONS, missing
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ class Functions:
     def __deepcopy__(self, _memo: object) -> Self:
         return self
 
+    @refusing
     def __reduce__(self) -> Any:
         raise TypeError("functions of a session cannot be pickled; those of the module tensord.array_api can")
 
@@ -69,6 +70,7 @@ class Functions:
 class Extension(Functions):
     """The functions of one of the standard's extensions."""
 
+    @refusing
     def __getattr__(self, name: str) -> NoReturn:
         extension = type(self).__name__.lower()
         raise missing(f"the extension {extension!r}", name, EXTENSIONS.get(extension, {}), type(self))

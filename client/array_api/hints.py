@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NoReturn
 
+from ..tracebacks import refusing
+
 # Functions and constants of NumPy's main namespace, and what a namespace has in their place.
 FUNCTIONS: Final[Mapping[str, str]] = {
     "absolute": "abs",
@@ -153,6 +155,7 @@ class Absent:
         note = " (xp is session.xp)" if "xp." in instead else ""
         self._message = f"a tensor has no attribute {name!r}; did you mean {instead}?{note}"
 
+    @refusing
     def __get__(self, instance: object, owner: type | None = None) -> NoReturn:
         raise AttributeError(self._message)
 

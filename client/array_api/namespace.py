@@ -12,8 +12,11 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from ...interpreter.errors import TensordError
 from ..connect import connect, find_address
 from ..forks import ProcessLock
+from ..locations import located
+from ..tracebacks import hide, refusing
 from .beyond import Beyond
 from .constants import Constants
 from .creation import Creation
@@ -98,6 +101,7 @@ class DefaultNamespace(Namespace):
     the same place, or raises ConnectionLost if no daemon is there any more. The tensors of the old session are lost.
     """
 
+    @refusing
     def __getattr__(self, name: str) -> Any:
         if name != "_session":  # `_session` is not there before it is needed
             absent(name)
@@ -112,7 +116,10 @@ class DefaultNamespace(Namespace):
             session: Session | None = self.__dict__.get("_session")
             if session is None or session.closed:  # else another thread has been here
                 address = find_address() or self.__dict__.get("_address")
-                session = connect(address)  # a lost daemon is not replaced by a machine in this process
+                try:
+                    session = connect(address)  # a lost daemon is not replaced by a machine in this process
+                except TensordError as error:
+                    raise located(error) from None
                 self._address = address
                 session._namespace = lambda: self
                 self._session = session
@@ -134,9 +141,13 @@ class Following:
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
-        if name != "_session":
+        if name == "_session":
+            return self._namespace._session
+        try:
             raise missing(f"'{NAME}.{self._name}'", name, EXTENSIONS.get(self._name, {}), type(self))
-        return self._namespace._session
+        except AttributeError as error:
+            hide(error)
+            raise
 
     def _maker(self) -> Session:
         return self._namespace._maker()
@@ -157,6 +168,7 @@ class DefaultSpecial(Following, Special):
     """`tensord.array_api.special`."""
 
 
+@refusing
 def absent(name: str) -> NoReturn:
     """Raise AttributeError for a name that no namespace has."""
     raise missing(f"module {NAME!r}", name, FUNCTIONS, Main)

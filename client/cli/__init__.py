@@ -1,10 +1,12 @@
 """The command line: `tensord`.
 
-- `main`: errors and exit codes; `application`: all commands together
+- `main`: errors and exit codes; `commands`: which there are, and what is answered without a parser; `application`: the
+  parser with them; `options`: those of many
 - `terminal`, `figures`: readable tables and numbers
-- `ask`: a session for one question; `source`: the trace that a command reads
-- `serve`, `keygen`, `doctor` (with `doctor_checks`, `doctor_gpu`), `top` (with `keyboard`), `ops`, `completion`
-- `admin`: status, sessions, tensors, devices
+- `ask`: one question to a daemon; `source`: the trace that a command reads
+- `serve`, `keygen`, `top` (with `keyboard`), `ops`, `completion`
+- `doctor`, with `doctor_checks`, `doctor_gpu`, `doctor_cuda`
+- `admin`: status, sessions, tensors, devices, and how they are `shown`
 - `trace`, with `record`, `show`, `stats`, `memory` and `dag`; `selection`: the options that select records; `output`:
   what a command writes
 """

@@ -5,32 +5,25 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from ...interpreter.errors import ConnectionLost
 
 if TYPE_CHECKING:
     from ..session import Session
+    from ..transport.questions import Questions
 
-Address = Annotated[
-    str | None,
-    typer.Option(
-        envvar="TENSORD_ADDRESS", help="The daemon's address; by default the one that runs.", show_default=False
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="For programs: JSON on stdout.")]
-
+NAME = "tensord"  # of a command's session
 NOBODY = "no daemon is running here; start one with `tensord serve`, or name one with --address"
 
 
 @contextmanager
 def connected(address: str | None) -> Iterator[Session]:
     """A session with the daemon, closed at the end. ConnectionLost, saying what to do, if no daemon runs."""
+    from ...interpreter.wire.names import LOOK
     from ..connect import connect
 
-    with connect(address or running(), name="tensord") as session:
+    with connect(address or running(), name=LOOK) as session:
         yield session
 
 
@@ -45,11 +38,29 @@ def running() -> str:
 
 
 def ask(address: str | None, what: str, *arguments: Any) -> Any:
-    """The daemon's answer to one question."""
-    with connected(address) as session:
-        return session._query(what, *arguments)
+    """The daemon's answer to one question. Takes no session, whose import takes longer than most answers."""
+    from ...interpreter.wire.addresses import is_local
+
+    where = address or running()
+    if is_local(where):
+        with connected(where) as session:
+            return session._query(what, *arguments)
+    with questions(where) as asking:
+        return asking.ask(what, *arguments)
+
+
+def questions(address: str) -> Questions:
+    """A connection that only asks. ConnectionLost if there is no daemon at the address, or if it refuses us."""
+    from ...interpreter.wire.addresses import for_client
+    from ..keys import socket_options
+    from ..transport.link import connecting
+    from ..transport.questions import Questions
+
+    text = for_client(address).text
+    with connecting(text):
+        return Questions(text, socket_options(text), NAME)
 
 
 def print_json(value: object) -> None:
     """Print the value as JSON, on one line."""
-    typer.echo(json.dumps(value, default=str))
+    print(json.dumps(value, default=str))  # noqa: T201

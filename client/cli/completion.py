@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from .main import COMPLETION
+
 
 class Shell(StrEnum):
     """The shells that the parser has a script for."""
@@ -31,4 +33,4 @@ def completion(shell: Annotated[Shell, typer.Argument(help="The shell.", show_de
     """
     from typer.completion import get_completion_script  # type: ignore[attr-defined]  # imported there
 
-    typer.echo(get_completion_script(prog_name="tensord", complete_var="_TENSORD_COMPLETE", shell=shell.value))
+    typer.echo(get_completion_script(prog_name="tensord", complete_var=COMPLETION, shell=shell.value))

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import subprocess
 from enum import StrEnum
+from pathlib import Path
 from shutil import which
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ...interpreter.errors import ProtocolError
-from .ask import Address
+from .options import Address
 from .output import Out, write
 from .selection import Location, Op, SessionId, Slowest, SpanName, chosen
 from .source import Source, load
 
 if TYPE_CHECKING:
+    from ...vm.tracing.analysis.filter import Filter
     from ...vm.tracing.analysis.fold import Picture
+    from ...vm.tracing.analysis.graph import Graph
+    from ...vm.tracing.analysis.trace import Trace
 
 _PATIENCE = 120  # seconds that Graphviz may take
 
@@ -75,32 +79,39 @@ def dag(
 
     Example: tensord trace dag run.trace --upstream 4711 --depth 3 --format html -o dag.html
     """
-    from ...vm.tracing.analysis.graph_export import to_json
-    from ...vm.tracing.analysis.pictures import CROWDED, WRITERS, picture_of
-
+    wanted = DagFormat.JSON if as_json else output_format
     if first is not None and last is not None:
         raise typer.BadParameter("--first and --last exclude each other: give one of them")
-    if output_format in RENDERED and not as_json:
-        program = graphviz(output_format)
+    if wanted in RENDERED:
+        graphviz(wanted)  # which is missing before the trace is loaded, too
     trace = load(file, address)
-    chooses = chosen(op, location, span, session, slowest)
-    graph = trace.graph()
-    if chooses:
-        named = {id_ for id_ in (*(ids or ()), around, upstream, downstream) if id_ is not None}
-        graph = graph.restrict({record.id for record in chooses.select(trace.records)} | named)
-    graph = graph.select(
+    named = {id_ for id_ in (*(ids or ()), around, upstream, downstream) if id_ is not None}
+    graph = _chosen_part(trace, chosen(op, location, span, session, slowest), named).select(
         ids=ids or (), around=around, upstream=upstream, downstream=downstream,
         depth=depth, first=first, last=last, releases=releases,
     )  # fmt: skip
-    if as_json or output_format is DagFormat.JSON:
+    _write(graph, wanted, output, fold=fold, legend=not no_legend)
+
+
+def _chosen_part(trace: Trace, chooses: Filter, named: set[int]) -> Graph:
+    """The graph of the records that the filter chooses, and of those that options name."""
+    graph = trace.graph()
+    return graph.restrict({record.id for record in chooses.select(trace.records)} | named) if chooses else graph
+
+
+def _write(graph: Graph, wanted: DagFormat, output: Path | None, *, fold: bool | None, legend: bool) -> None:
+    from ...vm.tracing.analysis.graph_export import to_json
+    from ...vm.tracing.analysis.pictures import CROWDED, WRITERS, picture_of
+
+    if wanted is DagFormat.JSON:
         write(to_json(graph), output)
         return
     picture = picture_of(graph, folded=fold)
-    if output_format in RENDERED:
-        write(render(program, WRITERS["dot"](picture, legend=not no_legend), output_format), output)
+    if wanted in RENDERED:
+        write(render(graphviz(wanted), WRITERS["dot"](picture, legend=legend), wanted), output)
     else:
-        write(WRITERS[output_format.value](picture, legend=not no_legend), output)
-    if len(picture.nodes) > CROWDED and output_format is not DagFormat.HTML:
+        write(WRITERS[wanted.value](picture, legend=legend), output)
+    if len(picture.nodes) > CROWDED and wanted is not DagFormat.HTML:
         _hint_crowded(picture)
 
 

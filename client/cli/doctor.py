@@ -10,11 +10,13 @@ from typing import Annotated, Any
 
 import typer
 
+from ... import __version__
 from ...interpreter.errors import ConnectionLost, TensordError
-from .ask import Address, Json, ask, print_json
-from .doctor_checks import SYSTEM, Finding, Level, fail, installed, note, ok, warn
+from .ask import ask, print_json
+from .doctor_checks import SYSTEM, Finding, Level, fail, note, ok, warn
 from .doctor_gpu import check_gpu
-from .figures import duration, plural
+from .figures import count, duration, plural
+from .options import Address, Json
 
 Deep = Annotated[
     bool, typer.Option("--deep", help="Check a running daemon's invariants, too; it serves no client meanwhile.")
@@ -188,12 +190,16 @@ def _status(address: str) -> dict[str, Any]:
 
 def check_status(status: dict[str, Any]) -> Iterator[Finding]:
     """The status that a daemon reports."""
-    ours = installed("tensord")
+    ours = __version__
     if status["version"] != ours:
         message = f"the daemon is {status['version']}, this client {ours}"
         yield warn("versions", message, "restart the daemon, or install the same version on both sides")
     else:
         yield ok("versions", f"daemon and client are both {ours}")
+    files = status["descriptors"]
+    if files["open"] > files["limit"] * 0.75:
+        advice = "close sessions, or raise its limit: LimitNOFILE= in its unit, or ulimit -n"
+        yield warn("open files", f"the daemon has {count(files['open'])} of {count(files['limit'])} open", advice)
     for name, device in status["devices"].items():
         if device["lost"]:
             yield fail(name, f"is lost: {device['lost']}", "restart the daemon")

@@ -10,6 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
+from ... import __version__
 from .figures import count, size
 
 
@@ -53,7 +54,7 @@ def fail(check: str, message: str, advice: str) -> Finding:
 
 # -- Python ------------------------------------------------------------------------------------------------------------
 
-_NEEDED = ("tensord", "numpy", "pyzmq", "msgpack", "structlog", "typer", "rich")
+_NEEDED = ("numpy", "pyzmq", "msgpack", "structlog", "typer", "rich")
 
 
 def check_python() -> Iterator[Finding]:
@@ -72,7 +73,8 @@ def installed(name: str) -> str | None:
 
 
 def check_packages() -> Iterator[Finding]:
-    """The packages that tensord needs, and their versions."""
+    """tensord, the packages that it needs, and their versions. A checkout on the path has no metadata."""
+    yield ok("tensord", __version__ if installed("tensord") else f"{__version__}, a checkout that is not installed")
     for name in _NEEDED:
         found = installed(name)
         if found is None:
@@ -131,15 +133,15 @@ def check_memory_files() -> Iterator[Finding]:
 
 
 def check_limits() -> Iterator[Finding]:
-    """Limits of this process, which a daemon started from here would inherit."""
+    """Limits of this process, which a daemon started from here would inherit. It raises soft ones to hard ones."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if 0 <= soft < _FILES:
-        more = f"ulimit -n {min(hard, 1 << 16) if hard > 0 else 1 << 16}"
-        yield warn(
-            "open files", f"at most {count(soft)}; shared memory takes one per block", f"{more}, before `tensord serve`"
-        )
+    most = f"at most {count(hard)} for a daemon" if hard >= 0 else "no limit for a daemon"
+    here = f"{most}, {count(soft)} for a client" if soft >= 0 else most
+    if 0 <= hard < _FILES:
+        advice = f"LimitNOFILE={1 << 16} in the daemon's unit, or as root ulimit -Hn {1 << 16} before `tensord serve`"
+        yield warn("open files", f"{here}; shared memory takes one per block", advice)
     else:
-        yield ok("open files", f"at most {count(soft)}" if soft >= 0 else "no limit")
+        yield ok("open files", here)
     locked, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     yield ok("locked memory", f"at most {size(locked)}" if locked >= 0 else "no limit")
     space, _ = resource.getrlimit(resource.RLIMIT_AS)

@@ -99,4 +99,9 @@ def check_cupy(driver: int) -> Iterator[Finding]:
     if reason:
         yield warn("cupy", f"{listed} does not work: {reason}", wanted)
     else:
+        import cupy
+
+        from .doctor_cuda import check_cuda
+
         yield ok("cupy", listed)
+        yield from check_cuda(cupy)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from ...interpreter.types import sizes
+
 _SHORT = (("us", 1e-6), ("ms", 1e-3), ("s", 1.0))
 _LONG = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
@@ -20,16 +22,7 @@ def plural(number: int, noun: str) -> str:
 
 def size(nbytes: int | None) -> str:
     """`0`, `512 B`, `1.5 KiB`, `64 MiB`; `?` for a size not known yet."""
-    if nbytes is None:
-        return "?"
-    if abs(nbytes) < 1024:
-        return f"{nbytes} B" if nbytes else "0"
-    value = nbytes / 1024
-    units = ["TiB", "GiB", "MiB", "KiB"]
-    while abs(value) >= 999.5 and len(units) > 1:
-        value /= 1024
-        units.pop()
-    return f"{value:.3g} {units[-1]}" if abs(value) < 999.5 else f"{value:,.0f} {units[-1]}"
+    return "?" if nbytes is None else sizes.size(nbytes)
 
 
 def duration(seconds: float) -> str:

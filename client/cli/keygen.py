@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from ...interpreter.whole_file import write_whole
 
 SERVER = "server"
 
@@ -68,14 +74,25 @@ def _check_list(file: Path, name: str) -> None:
 
 def _append(file: Path, key: str, name: str) -> bool:
     """Append a line to the allow list, which is made with mode 0600; False if the key is there already."""
-    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "r+b") as found:
-        content = found.read()
+    with _alone_in(file.parent):
+        content = file.read_bytes() if file.exists() else b""
         if any(line.split(b" ", 1)[0] == key.encode() for line in content.splitlines()):
             return False
+        mode = stat.S_IMODE(file.stat().st_mode) if file.exists() else 0o600
         begin = b"" if not content or content.endswith(b"\n") else b"\n"
-        found.write(begin + f"{key} {name}\n".encode())
+        write_whole(file, content + begin + f"{key} {name}\n".encode(), mode=mode)
     return True
+
+
+@contextmanager
+def _alone_in(directory: Path) -> Iterator[None]:
+    """Wait until no other command of ours changes a list in the directory, and keep them waiting."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _for_server(public: Path, secret: Path) -> str:

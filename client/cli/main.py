@@ -16,7 +16,9 @@ from typing import NoReturn
 
 from ... import __version__
 from ...interpreter.errors import TensordError
+from .commands import light
 
+COMPLETION = "_TENSORD_COMPLETE"  # set by a shell that wants to complete a line
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -26,18 +28,14 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     if given == ["--version"]:  # needs no parser
         sys.stdout.write(f"tensord {__version__}\n")
         sys.exit(0)
-    import typer
-
-    from .application import application
-
     try:
-        code = application(given)(args=given, prog_name="tensord", standalone_mode=False)
+        code = _run(given)
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader, perhaps `head`, has closed the pipe. Python flushes stdout once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except (KeyboardInterrupt, typer.Abort):
+    except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:
         if os.environ.get("TENSORD_DEBUG"):
@@ -47,12 +45,28 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _tell(message: str, *, as_json: bool) -> None:
-    """Print the error: on stderr, or with `as_json` as an object on stdout."""
+def _run(given: Sequence[str]) -> object:
+    """Do what is asked for, with the parser only if it is needed; returns the exit code, if it is an int."""
+    at_once = light(given) if COMPLETION not in os.environ else None
+    if at_once is not None:
+        return at_once()
     import typer
 
+    from .application import application
+
     try:
-        typer.echo(json.dumps({"error": message}) if as_json else f"tensord: {message}", err=not as_json)
+        return application(given)(args=given, prog_name="tensord", standalone_mode=False)
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+
+
+def _tell(message: str, *, as_json: bool) -> None:
+    """Print the error: on stderr, or with `as_json` as an object on stdout."""
+    try:
+        if as_json:
+            sys.stdout.write(json.dumps({"error": message}) + "\n")
+        else:
+            sys.stderr.write(f"tensord: {message}\n")
         sys.stdout.flush()
     except OSError:  # stdout itself cannot be written
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -63,7 +77,9 @@ def _explained(error: Exception) -> str:
     # Usage errors come from click, which newer versions of typer bundle under another name.
     usage = getattr(error, "format_message", None)
     if usage is not None:
-        message = f"{_without_echo(usage()).rstrip('.')}. Try --help."
+        said = _without_echo(usage()).rstrip(".")
+        said = said.removesuffix("?.") + "?" if said.endswith("?.") else said
+        message = f"{said}{'' if said.endswith('?') else '.'} Try --help."
     elif isinstance(error, TensordError):
         message = error.message  # the location would be a line of this package
     elif isinstance(error, OSError) and error.strerror is not None:

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...interpreter.errors import ProtocolError
-from .ask import Address, Json, print_json
+from .ask import print_json
 from .figures import count, size
+from .options import Address, Json
+from .selection import Location, Op, SessionId, Slowest, SpanName, chosen
 from .source import Source, about_source, load
 
 if TYPE_CHECKING:
     from ...vm.tracing.analysis.memory import DeviceMemory
-    from ...vm.tracing.analysis.trace import Trace
 
 
 class By(StrEnum):
@@ -25,6 +26,7 @@ class By(StrEnum):
     COPY = "copy"
     OP = "op"
     LOCATION = "location"
+    SPAN = "span"
     SESSION = "session"
     NAME = "name"
 
@@ -40,6 +42,11 @@ def memory(
     address: Address = None,
     by: Annotated[By, typer.Option(help="Sum up who stood in the peak by this.")] = By.COPY,
     device: Annotated[str, typer.Option(help="Only this device.", show_default=False)] = "",
+    op: Op = "",
+    location: Location = "",
+    span: SpanName = "",
+    session: SessionId = None,
+    slowest: Slowest = None,
     limit: Annotated[int, typer.Option(min=0, help="Only so many rows of each table; 0 for all.")] = 12,
     output: Annotated[
         Path | None,
@@ -54,7 +61,8 @@ def memory(
     from ...vm.tracing.analysis.memory import memory as over_time
 
     trace = load(file, address, as_json=as_json)
-    found = [one for one in over_time(trace) if device in {"", one.device}]
+    chooses = chosen(op, location, span, session, slowest)
+    found = [one for one in over_time(trace, chooses) if device in {"", one.device}]
     if device and device not in trace.devices:
         raise ProtocolError(f"the trace has no device {device!r}: it has {', '.join(trace.devices) or 'none'}")
     if output is not None:
@@ -63,15 +71,15 @@ def memory(
         print_json({**about_source(file), "taken": trace.taken, "devices": [_plain(one, by) for one in found]})
     else:
         for one in found:
-            _show(trace, one, by, limit)
+            _show(one, by, limit, now=None if chooses else trace.memory.used.get(one.device))
         if not found:
-            typer.echo("no memory was in use")
+            typer.echo("no memory was in use" if not chooses else "no such record made a copy in memory")
 
 
 def draw(found: Sequence[DeviceMemory], output: Path) -> None:
     """Draw memory over time; the name's ending says as what. ProtocolError for one that cannot be drawn."""
+    from ...interpreter.whole_file import write_whole
     from ...vm.tracing.analysis.memory_picture import to_svg
-    from ...vm.tracing.analysis.whole_file import write_whole
 
     if output.suffix == ".svg":
         write_whole(output, to_svg(found))
@@ -102,10 +110,9 @@ def to_png(found: Sequence[DeviceMemory]) -> bytes:
     return drawn.getvalue()
 
 
-def _show(trace: Trace, one: DeviceMemory, by: By, limit: int) -> None:
+def _show(one: DeviceMemory, by: By, limit: int, *, now: int | None) -> None:
     from ...vm.tracing.analysis.text import duration
 
-    now = trace.memory.used.get(one.device)
     rest = f", {size(now)} when the trace was taken" if now is not None else ""
     since = duration(max(0, one.at - one.curve[0][0]))
     typer.echo(f"{one.device}: peak {size(one.peak)}, {since} after the first record{rest}")
@@ -147,7 +154,8 @@ def _show_holders(one: DeviceMemory, by: By, limit: int) -> None:
         )
         for holder in (holders[:limit] if limit else holders)
     ]
-    print_table((by.value, "copies>", "bytes>", "of the peak>"), rows, folded=(by.value,))
+    caption = "names are those that tensors had when the trace was taken" if by is By.NAME else ""
+    print_table((by.value, "copies>", "bytes>", "of the peak>"), rows, caption=caption, folded=(by.value,))
 
 
 def _plain(one: DeviceMemory, by: By) -> dict[str, object]:

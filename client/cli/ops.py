@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .ask import Json, print_json
+from .ask import print_json
 from .figures import plural
+from .options import Json
 
 if TYPE_CHECKING:
     from ...interpreter.schema.opdef import OpDef

@@ -13,7 +13,7 @@ Out = Annotated[Path | None, typer.Option("-o", "--output", help="Write here ins
 
 def write(content: str | bytes, output: Path | None) -> None:
     """Write to the file, or to stdout. OSError if that fails; a file is then as it was before."""
-    from ...vm.tracing.analysis.whole_file import write_whole
+    from ...interpreter.whole_file import write_whole
 
     if output is not None:
         write_whole(output, content)

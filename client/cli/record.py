@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...interpreter.errors import ConnectionLost, ProtocolError, TensordError
-from .ask import Address, Json, connected, print_json
+from .ask import connected, print_json
 from .figures import count, duration, plural, size
+from .options import Address, Json
 from .source import load
 
 if TYPE_CHECKING:

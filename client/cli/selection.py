@@ -25,3 +25,11 @@ def chosen(op: str, location: str, span: str, session: int | None, slowest: int 
     from ...vm.tracing.analysis.filter import Filter
 
     return Filter(op, location, span, session, slowest)
+
+
+def no_records(chooses: Filter) -> str:
+    """A sentence for a table that has no rows: `no records match --span nonsense`."""
+    from dataclasses import asdict
+
+    given = " ".join(f"--{name} {value}" for name, value in asdict(chooses).items() if value not in {"", None})
+    return f"no records match {given}" if given else "no records"

@@ -47,6 +47,8 @@ def serve(
     given: dict[str, Any] = {"addresses": address, "devices": device, "grace": grace}
     given["log"] = {name: value for name, value in log.items() if value is not None}
     given["trace"] = {"on": False} if no_tracing else {}
+    if as_json and not check_config:
+        raise typer.BadParameter("--json is for --check-config: a daemon's log is JSON with --log-format json")
     found = load(config, {name: value for name, value in given.items() if value not in (None, [], {})})
     if check_config:
         from ...vm.service.config_text import to_plain, to_toml

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .ask import Address, Json, print_json
+from .ask import print_json
 from .figures import plural, size
-from .selection import Location, Op, SessionId, Slowest, SpanName, chosen
+from .options import Address, Json
+from .selection import Location, Op, SessionId, Slowest, SpanName, chosen, no_records
 from .source import Source, about_source, counts_of, load
 
 if TYPE_CHECKING:
+    from ...vm.tracing.analysis.filter import Filter
     from ...vm.tracing.analysis.stream_order import StreamOrder
     from ...vm.tracing.analysis.trace import Trace
     from ...vm.tracing.record import Record
@@ -50,22 +52,23 @@ def show(
     found: Sequence[Record] = trace.records
     if ids or around is not None:
         found = trace.graph().select(ids=ids or (), around=around, depth=depth, releases=True).nodes
-    found = chosen(op, location, span, session, slowest).select(found)
+    chooses = chosen(op, location, span, session, slowest)
+    found = chooses.select(found)
     records = found[-limit:] if limit else found
     if as_json:
         fields = [as_dict(record) for record in records]
         about = {"devices": trace.devices, "taken": trace.taken}
         print_json({**about_source(file), **counts_of(trace), **about, "shown": fields})
     else:
-        _show_records(trace, records, cut=len(found) - len(records))
+        _show_records(trace, records, cut=len(found) - len(records), chooses=chooses)
 
 
 _COLUMNS = ("id>", "session>", "op", "of", "status", "where", "waits for", "blocked>", "queued>", "ran>")
 _RATES = ("bytes>", "GB/s>", "GFLOP/s>")
-_FOLDED = ("of", "waits for", "error")
+_FOLDED = ("of", "waits for", "location", "span", "error")
 
 
-def _show_records(trace: Trace, records: Sequence[Record], *, cut: int) -> None:
+def _show_records(trace: Trace, records: Sequence[Record], *, cut: int, chooses: Filter) -> None:
     from ...vm.tracing.analysis.stream_order import StreamOrder
     from .terminal import print_table
 
@@ -74,11 +77,12 @@ def _show_records(trace: Trace, records: Sequence[Record], *, cut: int) -> None:
     lost = f", {trace.dropped} lost before them" if trace.dropped else ""
     all_of_them = "; --limit 0 lists all" if cut else ""
     print_table(
-        (*_COLUMNS, *_RATES, "location", "error"),
+        (*_COLUMNS, *_RATES, "location", "span", "error"),
         [_row(record, order, session=str(record.session or "") if several else "") for record in records],
         caption=f"{len(records)} of {plural(len(trace), 'record')}{lost}{all_of_them}",
         folded=_FOLDED,
-        spare=("GB/s>", "GFLOP/s>", "location", "bytes>", "session>", "blocked>", "queued>", "of", "error"),
+        spare=("span", "GB/s>", "GFLOP/s>", "location", "bytes>", "session>", "blocked>", "queued>", "of", "error"),
+        empty=no_records(chooses),
     )
 
 
@@ -86,7 +90,6 @@ def _row(record: Record, order: StreamOrder, *, session: str) -> tuple[str, ...]
     from ...vm.tracing.analysis.text import duration, is_running, place, status
     from ...vm.tracing.analysis.volume import of, operations, rate, touched
     from ...vm.tracing.analysis.why import Story
-    from ..frames import ARROW
 
     story = Story(record, (), told=False, until=order.until)
     blocked, queued, ran = (duration(ns) if ns else "" for ns in (story.blocked, story.queued, story.ran))
@@ -104,7 +107,8 @@ def _row(record: Record, order: StreamOrder, *, session: str) -> tuple[str, ...]
         size(touched(record)) if touched(record) else "",
         rate(touched(record), story.ran),
         rate(operations(record), story.ran),
-        ARROW.join(line.rpartition("/")[2] for line in record.location.split(ARROW)),
+        record.location,
+        "/".join(record.span),
         record.error,
     )
 

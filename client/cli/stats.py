@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .ask import Address, Json, print_json
+from .ask import print_json
 from .figures import count, plural, size
-from .selection import Location, Op, SessionId, Slowest, SpanName, chosen
+from .options import Address, Json
+from .selection import Location, Op, SessionId, Slowest, SpanName, chosen, no_records
 from .source import Source, about_source, load
 
 if TYPE_CHECKING:
@@ -45,10 +47,14 @@ def stats(
     from ...vm.tracing.analysis.stats import stats as sum_up
 
     trace = load(file, address, as_json=as_json)
-    records = chosen(op, location, span, session, slowest).select(trace.records)
+    chooses = chosen(op, location, span, session, slowest)
+    records = chooses.select(trace.records)
     found = sum_up(trace, records)
     if as_json:
         print_json({**about_source(file), "records": len(records), "dropped": trace.dropped, **asdict(found)})
+        return
+    if not records:
+        typer.echo(no_records(chooses))
         return
     lost = f"; {count(trace.dropped)} were lost" if trace.dropped else ""
     typer.echo(f"{plural(len(records), 'record')} of {count(len(trace))}{lost}")
@@ -130,7 +136,7 @@ def diff(
     limit: Limit = 20,
     as_json: Json = False,
 ) -> None:
-    """Compare two traces, per op and line: what got slower, what moved more.
+    """Compare two traces, per op and line: what got slower, what was called more often.
 
     Example: tensord trace diff before.trace after.trace --op matmul
     """
@@ -140,40 +146,86 @@ def diff(
     traces = [load(file, None, as_json=as_json) for file in (before, after)]
     changes = compare(*(chooses.select(trace.records) for trace in traces))
     if as_json:
-        print_json({"before": str(before), "after": str(after), "changes": [asdict(change) for change in changes]})
+        print_json({"before": str(before), "after": str(after), "changes": [_plain(change) for change in changes]})
         return
-    _show_changes(changes, limit)
+    if not changes:
+        typer.echo(no_records(chooses))
+    _show_speed([change for change in changes if change.before.count and change.after.count], limit)
+    _show_counts([change for change in changes if change.more], limit)
 
 
-def _show_changes(changes: Sequence[Change], limit: int) -> None:
+def _plain(change: Change) -> dict[str, object]:
+    return {**asdict(change), "slower": change.slower, "more": change.more}
+
+
+def _show_speed(changes: Sequence[Change], limit: int) -> None:
+    """What a call takes, before and after."""
+    _show_changes(
+        sorted(changes, key=attrgetter("slower"), reverse=True),
+        ("count>", "mean before>", "mean after>", "times>", "slower by>", "moved>"),
+        _speed_cells,
+        "slower",
+        limit,
+        "what got slower per call, by most in all of its calls first; what got faster, by most last:",
+    )
+
+
+def _show_counts(changes: Sequence[Change], limit: int) -> None:
+    """What was called more or less often."""
+    _show_changes(
+        sorted(changes, key=attrgetter("more"), reverse=True),
+        ("calls before>", "calls after>", "total>", "moved>"),
+        _count_cells,
+        "more",
+        limit,
+        "what was called more often, by most time first; what was called less often, by most last:",
+    )
+
+
+def _show_changes(
+    changes: Sequence[Change],
+    columns: Sequence[str],
+    cells: Callable[[Change], tuple[str, ...]],
+    by: str,
+    limit: int,
+    title: str,
+) -> None:
+    """The changes, in their order; with a limit those that matter most."""
     from .terminal import print_table
 
-    largest = sorted(changes, key=lambda change: abs(change.slower), reverse=True)[: limit or None]
+    largest = sorted(changes, key=lambda change: abs(getattr(change, by)), reverse=True)[: limit or None]
     shown = [change for change in changes if change in largest]
     more = len(changes) - len(shown)
     print_table(
-        ("op", "location", "count>", "mean before>", "mean after>", "times>", "total>", "moved>"),
-        [_change_cells(change) for change in shown],
-        title="what got slower, by most first; what got faster, by most last",
+        ("op", "location", *columns),
+        [(change.op, change.location, *cells(change)) for change in shown],
+        title=title,
         caption=f"and {plural(more, 'row')} that changed less; --limit 0 lists all" if more else "",
         folded=("location",),
         spare=("moved>", "count>"),
     )
 
 
-def _change_cells(change: Change) -> tuple[str, ...]:
+def _speed_cells(change: Change) -> tuple[str, ...]:
     from ...vm.tracing.analysis.text import duration
 
     before, after = change.before, change.after
-    counts = count(after.count) if before.count == after.count else f"{count(before.count)} -> {count(after.count)}"
-    times = f"{after.mean / before.mean:.2f}x" if before.mean and after.mean else ""
-    slower, moved = round(change.slower), change.moved
     return (
-        change.op,
-        change.location,
-        counts,
-        *(duration(round(row.mean)) if row.count else "" for row in (before, after)),
-        times,
-        f"{'-' if slower < 0 else '+'}{duration(abs(slower))}" if slower else "",
-        f"{'-' if moved < 0 else '+'}{size(abs(moved))}" if moved else "",
+        count(after.count),
+        *(duration(round(row.mean)) for row in (before, after)),
+        f"{after.mean / before.mean:.2f}x" if before.mean and after.mean else "",
+        _signed(round(change.slower), duration),
+        _signed(0 if change.more else change.moved, size),
     )
+
+
+def _count_cells(change: Change) -> tuple[str, ...]:
+    from ...vm.tracing.analysis.text import duration
+
+    counts = (count(change.before.count), count(change.after.count))
+    return (*counts, _signed(round(change.more), duration), _signed(change.moved, size))
+
+
+def _signed(amount: int, text: Callable[[int], str]) -> str:
+    """`+3 ms`, `-3 ms`; empty for 0."""
+    return f"{'-' if amount < 0 else '+'}{text(abs(amount))}" if amount else ""

@@ -14,6 +14,7 @@ from rich.text import Text
 # In a file or a pipe, lines are as long as necessary.
 _PIPED_WIDTH = 240
 _WORD = 9
+_LONGEST_WORD = 40  # that is kept whole where there is room: a file and its line
 _GAP = 2
 
 
@@ -25,25 +26,35 @@ def print_table(
     caption: str = "",
     folded: Collection[str] | None = None,
     spare: Sequence[str] = (),
+    empty: str = "",
 ) -> None:
     """Print a table on stdout, between `title` and `caption`. A column whose name ends in `>` is right-aligned.
 
-    Columns in which every cell is empty are left out. On a narrow terminal, cells of the columns `folded` (all by
-    default) take several lines; other columns are never cut or broken. If the folded columns would get less than a
-    word, the columns `spare` are left out, in that order. The strings are shown as they are: neither markup nor
-    control characters have an effect.
+    Without rows, `empty` is all that is printed. Columns in which every cell is empty are left out. On a narrow
+    terminal, cells of the columns `folded` (all by default) take several lines; other columns are never cut or broken.
+    If the folded columns would get less than their longest word, the columns `spare` are left out, in that order, and
+    if that is not enough, words are broken. The strings are shown as they are: neither markup nor control characters
+    have an effect.
     """
     cells = [tuple(map(plain_text, row)) for row in rows]
-    shown = [n for n in range(len(columns)) if not cells or any(row[n] for row in cells)]
+    if not cells:
+        if empty:
+            print(plain_text(empty).plain)  # noqa: T201
+        return
+    shown = [n for n in range(len(columns)) if any(row[n] for row in cells)]
     room = Console(file=sys.stdout).width if sys.stdout.isatty() else _PIPED_WIDTH
     foldable = columns if folded is None else folded
     for column in spare:
-        if _least_width(columns, cells, shown, foldable, 1) > room:
+        if _least_width(columns, cells, shown, foldable, 1, _LONGEST_WORD) > room:
             shown = [n for n in shown if columns[n] != column]
-    gap = _GAP if _least_width(columns, cells, shown, foldable, _GAP) <= room else 1
+    word = _LONGEST_WORD if _least_width(columns, cells, shown, foldable, 1, _LONGEST_WORD) <= room else _WORD
+    gap = _GAP if _least_width(columns, cells, shown, foldable, _GAP, word) <= room else 1
+    room = max(room, _least_width(columns, cells, shown, foldable, gap, word))
+    widths = _shared_out(columns, cells, shown, foldable, gap, word, room)
     # Rich would wrap titles to the width of the table, so they are printed apart from it.
-    lines = _table([columns[n] for n in shown], [[row[n] for n in shown] for row in cells], foldable, gap)
-    console = Console(file=sys.stdout, width=max(room, _least_width(columns, cells, shown, foldable, gap)))
+    picked = [[row[n] for n in shown] for row in cells]
+    lines = _table([columns[n] for n in shown], picked, foldable, gap, widths=widths)
+    console = Console(file=sys.stdout, width=room)
     for part in (title and plain_text(title), lines, caption and plain_text(caption)):
         if part:
             console.print(part)
@@ -85,25 +96,75 @@ def stdout_console() -> Console:
 
 
 def _table(
-    columns: Sequence[str], rows: Iterable[Sequence[Text]], foldable: Collection[str], gap: int, *, fold: bool = True
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Text]],
+    foldable: Collection[str],
+    gap: int,
+    *,
+    fold: bool = True,
+    widths: Sequence[int | None] = (),
 ) -> Table:
     made = Table(box=box.SIMPLE, pad_edge=False, padding=(0, gap - 1, 0, 0))
-    for column in columns:
+    for column, width in zip(columns, widths or (None,) * len(columns), strict=True):
         justify: Literal["left", "right"] = "right" if column.endswith(">") else "left"
         overflow: Literal["fold", "ellipsis"] = "fold" if fold else "ellipsis"
-        made.add_column(column.rstrip(">"), justify=justify, overflow=overflow, no_wrap=column not in foldable)
+        name = column.rstrip(">")
+        made.add_column(name, justify=justify, overflow=overflow, no_wrap=column not in foldable, width=width)
     for row in rows:
         made.add_row(*row)
     return made
 
 
 def _least_width(
-    columns: Sequence[str], cells: Sequence[Sequence[Text]], shown: Sequence[int], folded: Collection[str], gap: int
+    columns: Sequence[str],
+    cells: Sequence[Sequence[Text]],
+    shown: Sequence[int],
+    folded: Collection[str],
+    gap: int,
+    word: int = _WORD,
 ) -> int:
-    """The width that the shown columns need, with at most `_WORD` for each that may be folded."""
-    widths = [max([len(columns[n].rstrip(">")), *(row[n].cell_len for row in cells)]) for n in shown]
-    needed = [min(width, _WORD) if columns[n] in folded else width for n, width in zip(shown, widths, strict=True)]
-    return sum(needed) + gap * (len(needed) - 1) + 2  # rich begins and ends a line with a space
+    """The width that the shown columns need; those that may be folded need their longest word, `word` at the most."""
+    needed = [_least(columns, cells, n, folded, word) for n in shown]
+    return sum(needed) + _around(needed, gap)
+
+
+def _shared_out(
+    columns: Sequence[str],
+    cells: Sequence[Sequence[Text]],
+    shown: Sequence[int],
+    folded: Collection[str],
+    gap: int,
+    word: int,
+    room: int,
+) -> list[int]:
+    """The widths of the shown columns. The widest become narrower, until everything fits."""
+    wanted = [_width(columns, cells, n) for n in shown]
+    least = [_least(columns, cells, n, folded, word) for n in shown]
+    most = max(wanted, default=0)
+    while most > 0 and sum(widths := _at_most(wanted, least, most)) + _around(widths, gap) > room:
+        most -= 1
+    return _at_most(wanted, least, most)
+
+
+def _at_most(wanted: Sequence[int], least: Sequence[int], most: int) -> list[int]:
+    return [min(width, max(needed, most)) for width, needed in zip(wanted, least, strict=True)]
+
+
+def _around(widths: Sequence[int], gap: int) -> int:
+    """Room that is no column's: gaps, and the space with which rich begins and ends a line."""
+    return gap * (len(widths) - 1) + 2
+
+
+def _width(columns: Sequence[str], cells: Sequence[Sequence[Text]], n: int) -> int:
+    return max([len(columns[n].rstrip(">")), *(row[n].cell_len for row in cells)])
+
+
+def _least(columns: Sequence[str], cells: Sequence[Sequence[Text]], n: int, folded: Collection[str], word: int) -> int:
+    width = _width(columns, cells, n)
+    if columns[n] not in folded:
+        return width
+    words = (len(one) for row in cells for one in row[n].plain.split())
+    return min(width, max(_WORD, min(word, max(words, default=0))))
 
 
 def plain_text(text: str) -> Text:

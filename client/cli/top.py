@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from .admin import doing, moved
-from .ask import Address, Json, connected, print_json
+from .ask import connected, print_json
 from .figures import count, duration, plural, rate, size
+from .options import Address, Json
+from .shown import doing, moved
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -252,6 +253,7 @@ def _sessions(now: Look, found: Rates) -> Part:
             count(one["errors"]) if one["errors"] else "",
         )
         for one in _busiest(now.sessions, found)
+        if not one["asks"]
     ]
     columns = ("session>", "name", "pid>", "messages>", "live>", "pending>", "tensors>", "bytes>", "errors>")
     return Part("session", columns, rows, ("pid>", "live>", "pending>", "errors>", "tensors>"), "name")

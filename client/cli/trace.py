@@ -12,8 +12,9 @@ import typer
 
 from . import dag, memory, show, stats
 from . import record as cli_record
-from .ask import Address, Json, print_json
+from .ask import print_json
 from .figures import count, plural
+from .options import Address, Json
 from .output import Out, write
 from .selection import Location, Op, SessionId, Slowest, SpanName, chosen
 from .source import Source, about_source, counts_of, load

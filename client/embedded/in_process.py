@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -25,10 +25,15 @@ class InProcessTransport:
         self.shield = SHIELD
         self._replies: dict[int, Reply] = {}
         self._numbers = itertools.count(1)
+        self._tell_loss: Callable[[TensordError], None] = lambda _error: None
 
     def new_array(self, meta: Meta) -> NDArray[Any]:
         """Plain memory; the machine adopts it."""
         return np.empty(meta.shape, meta.dtype)
+
+    def tell_loss_to(self, tell: Callable[[TensordError], None]) -> None:
+        """Set the function to call when the machine has ended."""
+        self._tell_loss = tell
 
     def request(self) -> tuple[int, Reply]:
         """A new request."""
@@ -44,6 +49,7 @@ class InProcessTransport:
             reply.set(value, error)
 
     def _lose_replies(self, error: TensordError) -> None:
-        """Fail all open replies: no answers will come."""
+        """Fail all open replies, and take no more: no answers will come."""
+        self._tell_loss(error)
         for reply in list(self._replies.values()):
             reply.set(None, error)

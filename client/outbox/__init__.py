@@ -1,5 +1,6 @@
 """Unsent messages.
 
 - `outbox`: the messages of one session until they leave; `batches`: those of a closed session, and of an atomic block
+- `callbacks`: keeps side effects' callbacks from issuing
 - `releases`: where in a batch dropped handles are released
 """

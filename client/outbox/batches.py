@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...interpreter.errors import ProtocolError
+from ...interpreter.errors import ConnectionLost, ProtocolError, TensordError
 from ...interpreter.wire.limits import Limits
-from ..locations import user_line
-from ..transport.interface import CLOSED, session_closed
+from ..locations import located, user_line
+from ..transport.interface import CLOSED
 
 GROUP = Limits().batch  # messages in an atomic group
 
 
 class Closed(list[list[Any]]):
-    """The messages of a closed session, which takes no more."""
+    """The messages of a session that has ended, and takes no more; `error` says how."""
 
-    def __init__(self, why: str = CLOSED) -> None:
+    def __init__(self, error: TensordError | None = None) -> None:
         super().__init__()
-        self.why = why
+        self.error = error or ConnectionLost(CLOSED)
 
     def append(self, _message: list[Any]) -> None:
-        """Raise ConnectionLost at the user's line."""
-        raise session_closed(self.why)
+        """Raise the error at the user's line."""
+        raise located(self.error.reraisable())
 
 
 class Group(list[list[Any]]):

@@ -23,12 +23,13 @@ from queue import SimpleQueue
 from time import monotonic
 from typing import Any, TypeAlias
 
-from ...interpreter.errors import ConnectionLost, ProtocolError, TensordError
+from ...interpreter.errors import ConnectionLost, ProtocolError, TensordError, without_frames
 from ...interpreter.wire.messages import RELEASE, Atomic, NamedMessage, encode_message
 from ..forks import FORKS
 from ..locations import Locations, located, user_line
 from ..transport.interface import FORKED, ClosedTransport, Reply
 from .batches import Closed, Group
+from .callbacks import Lock
 from .releases import add_releases, releases
 
 BATCH = 256
@@ -68,15 +69,16 @@ class Outbox:
 
     def __init__(self, transport: Any, frames: int | None = None) -> None:
         self.transport = transport
-        self.lock = threading.RLock()
+        self.lock: Lock = (lock := threading.RLock())
         self.messages: list[list[Any]] = []  # lists, since a release may still be marked on a call
         self.scalars: dict[int, Sequence[bool]] = {}
-        self.locations = Locations(self.lock, frames)
+        self.locations = Locations(lock, frames)
         self.ids = 0  # the newest id: they rise and are never reused
         self.heavy = False
         self._released: SimpleQueue[int] = SimpleQueue()  # ids of handles that were dropped
         self.release = self._released.put
         transport.release_exports_with(self.release)
+        transport.tell_loss_to(self.lost)
         self._first = 1 if transport.eager else BATCH
         self.limit = self._first  # messages at which the next batch leaves
         self._expects = False  # a question is expected before a batch leaves
@@ -124,6 +126,16 @@ class Outbox:
         if sent and patient:
             transport.await_credit()
 
+    def flush_if_free(self) -> bool:
+        """Send all unsent messages; False if another thread has the lock, perhaps for a whole group."""
+        if not self.lock.acquire(blocking=False):
+            return False
+        try:
+            self.send()
+        finally:
+            self.lock.release()
+        return True
+
     def send(self) -> bool:
         """Hand over the unsent messages, but no unfinished group. Were there any? The caller holds the lock.
 
@@ -132,7 +144,7 @@ class Outbox:
         if self._depth:
             return False
         with self.transport.shield:
-            batch, self.messages = self.messages, Closed(self.messages.why) if type(self.messages) is Closed else []
+            batch, self.messages = self.messages, Closed(self.messages.error) if type(self.messages) is Closed else []
             self.heavy = self._expects = False
             self._flushes += 1
             if not self._released.empty():
@@ -145,6 +157,9 @@ class Outbox:
                     self.transport.send(batch)
                 except ProtocolError:  # the machine runs further up this stack: nothing is lost
                     self.messages[:0] = batch
+                    raise
+                except ConnectionLost as error:
+                    self.lost(error)
                     raise
         return bool(batch)
 
@@ -238,6 +253,15 @@ class Outbox:
         """Can something be asked now? Not inside an atomic block, and not once the session has ended."""
         return not (self._depth or self.transport.lost)
 
+    def is_inside(self) -> bool:
+        """Is this thread inside an atomic block?"""
+        if not self.lock.acquire(blocking=False):
+            return False
+        try:
+            return bool(self._depth)
+        finally:
+            self.lock.release()
+
     def refuse_inside(self) -> None:
         """Raise ProtocolError at the user's line if inside an atomic block; the caller holds the lock."""
         if self._depth:
@@ -250,33 +274,28 @@ class Outbox:
     def await_reply(self, reply: Reply, timeout: float | None = None) -> Any:
         """The reply's value; raises its error, or TimeoutError."""
         if not reply.done and not self.transport.wait(reply, timeout):
-            raise TimeoutError(f"no result within {timeout} s")
+            raise TimeoutError(f"no result within {timeout:g} s")
         try:
             return reply.result()
         except TensordError as error:
             located(error)  # unless it has a line: then an earlier call was at fault, not the request
             raise
 
-    def close(self, patience: float | None = None) -> None:
-        """End the session; everything afterwards raises ConnectionLost.
-
-        `patience`: seconds to wait for other threads, at the end of the process; None: until they let go.
-        """
+    def close(self) -> None:
+        """End the session; everything afterwards raises ConnectionLost."""
         transport = self.transport
-        if not self.lock.acquire(timeout=-1 if patience is None else patience):
-            return
-        try:
+        with self.lock:
             self.transport = ClosedTransport(transport.devices)
             self.messages = Closed()
-        finally:
-            self.lock.release()
-        if patience is None:
-            transport.close()
-        else:
-            transport.close(patience)
+        transport.close()
+
+    def lost(self, error: TensordError) -> None:
+        """Take no more messages: the machine is gone. Called inside any lock, so a message may slip in meanwhile."""
+        if type(self.messages) is not Closed:
+            self.messages = Closed(without_frames(error))
 
     def orphan(self) -> None:
         """Close in a forked child: the session is the parent's, and a lock of another thread would stay locked."""
         self.lock = self.locations.lock = threading.RLock()
         self.transport = ClosedTransport(self.transport.devices, FORKED)
-        self.messages = Closed(FORKED)
+        self.messages = Closed(ConnectionLost(FORKED))

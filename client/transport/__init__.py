@@ -3,5 +3,6 @@
 - `interface`: what a session needs of any transport
 - `remote`: the transport to a daemon; `link`: its socket; `socket_lock`: which thread has it; `outgoing`, `incoming`:
   frames out and in
+- `questions`: a connection that only asks, without NumPy
 - `segments`: memory files for uploads and results
 """

@@ -18,23 +18,19 @@ from ...interpreter.errors import (
     text_of,
     without_frames,
 )
+from ...interpreter.wire.arrays import array_of, dtype_of
 from ...interpreter.wire.codec import decode
 from ...interpreter.wire.frames import (
     ARRAY,
     ARRAYS,
     ERROR,
-    ERRORS,
-    GOODBYE,
     PART,
-    REFUSED,
     REPLIES,
     WELCOME,
-    array_of,
     decode_error,
-    dtype_of,
 )
 from .interface import Reply
-from .link import LONGEST
+from .link import LONGEST, end_of
 from .outgoing import Outgoing, SideEffect
 from .segments import MappedResults
 
@@ -61,6 +57,7 @@ class Incoming:
         self._release = release
         self._freed = freed
         self.resumed: Callable[[int], None] = lambda _received: None  # the daemon has resumed the session
+        self.tell_loss: Callable[[TensordError], None] = lambda _error: None
         self.replies: dict[int, Reply] = {}
         self.parts: dict[int, list[Any]] = {}
         self.received = 0
@@ -85,10 +82,8 @@ class Incoming:
             self._take_replies(header, frames[1:])
         elif kind == WELCOME:
             self.resumed(header[6])
-        elif kind == GOODBYE:
-            self.lost = ConnectionLost(f"the daemon has ended: {header[1]}")
-        elif kind == REFUSED:
-            self.lost = ERRORS.get(header[1], ConnectionLost)(f"the daemon ended the connection: {header[2]}")
+        else:
+            self.lost = end_of(header) or self.lost
 
     def _take_replies(self, header: Sequence[Any], payloads: Sequence[Any]) -> None:
         _, number, consumed, consumed_bytes, answers, free = header
@@ -175,6 +170,7 @@ class Incoming:
     def fail(self, error: TensordError) -> None:
         """Fail all open replies: no more answers will come."""
         self.lost = self.lost or without_frames(error)
+        self.tell_loss(self.lost)
         replies, self.replies = self.replies, {}
         for reply in replies.values():
             reply.set(None, self.lost)
@@ -185,8 +181,9 @@ def call_back(effect: SideEffect, arrays: Any) -> TensordError | None:
     try:
         effect.callback(*[one if isinstance(one, TensordError) else np.array(one) for one in arrays or ()])
     except TensordError as error:
-        error.op, error.location = error.op or "effect", error.location or effect.location
-        return without_frames(error)
+        mine = error.reraisable()  # it may be a tensor's error, which others have, too
+        mine.op, mine.location = error.op or "effect", error.location or effect.location
+        return without_frames(mine)
     except BaseException as error:  # also KeyboardInterrupt: the callback itself has raised it
         failure = KernelError(
             f"effect: {type(error).__name__}: {text_of(error)}", op="effect", location=effect.location

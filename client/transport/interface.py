@@ -83,6 +83,9 @@ class Transport(Protocol):
     def release_exports_with(self, release: Callable[[int], None]) -> None:
         """Set the function to call with an export's id once the array over the exported value is unused."""
 
+    def tell_loss_to(self, tell: Callable[[TensordError], None]) -> None:
+        """Set the function to call, on any thread and inside any lock, when the other side has ended."""
+
     def send(self, messages: Sequence[Message]) -> None:
         """Hand over a batch in program order. Does not wait."""
 
@@ -122,7 +125,7 @@ class ClosedTransport:
         self.lost = True
         self.shield = nullcontext()
 
-    def close(self, patience: float | None = None) -> None:
+    def close(self) -> None:
         """Nothing to do: the session has ended."""
 
     def __getattr__(self, name: str) -> Any:

@@ -4,30 +4,33 @@ from __future__ import annotations
 
 import os
 import socket as sockets
+import struct
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from math import ceil
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import zmq
 
-from ...interpreter.errors import ConnectionLost, ProtocolError
+from ...interpreter.errors import ConnectionLost, ProtocolError, TensordError
 from ...interpreter.wire.codec import Encoder, decode
 from ...interpreter.wire.descriptors import require_descriptors
-from ...interpreter.wire.frames import BYE, ERRORS, HELLO, REFUSED, VERSION, WELCOME, host_identity
+from ...interpreter.wire.frames import BYE, ERRORS, GOODBYE, HELLO, REFUSED, VERSION, WELCOME, host_identity
 from ...interpreter.wire.monitor import FAILURES, Event, read_events
 from ...interpreter.wire.names import clean
 
 GREETING = 5.0  # seconds for the daemon to answer HELLO
+PATIENCE = struct.pack("ll", int(GREETING), 0)  # a timeval
 LINGER_MS = 500
 DESCRIPTORS = 24  # for a context, its sockets and threads: a dozen, and some for other threads' sake
 NEVER_MS = 24 * 3600 * 1000
 LONGEST = 1 << 30  # bytes of a header from the daemon: long answers come in slices
 ENDS = frozenset({zmq.EVENT_DISCONNECTED, zmq.EVENT_CLOSED, *FAILURES})
 EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_CONNECT_RETRIED | sum(ENDS)
+HUNG_UP = "has hung up on us: it has too many connections at a time, or it ends; its log says which"
 MISMATCH = zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH
 
 
@@ -54,56 +57,76 @@ class Link:
         check_reachable(address)
         require_descriptors(DESCRIPTORS)  # libzmq aborts the process if it runs out of them
         self.context: zmq.Context[Any] = zmq.Context()
-        try:
+        with ExitStack() as undo:
+            undo.callback(self.context.term)
             self.open()
+            undo.callback(self.close_sockets, 0)
             self.welcome = self.greet()
-        except BaseException:
-            self.close(0)
-            raise
+            undo.pop_all()
 
     def open(self) -> None:
-        """Make the sockets and connect.
+        """Make the sockets and connect. OSError if that fails; the sockets are then those that they were.
 
         ZeroMQ must not reconnect by itself: it would send queued messages before HELLO. With reconnecting turned off
         (-1), it would drop messages not yet read when a connection ends; so it reconnects later than any caller waits.
         """
-        self.socket = self.context.socket(zmq.DEALER)
-        self.socket.linger = LINGER_MS
-        self.socket.sndhwm = self.socket.rcvhwm = 0  # credit bounds both; nothing here may block on a queue
-        self.socket.reconnect_ivl = NEVER_MS
+        try:
+            with ExitStack() as undo:
+                socket = undo.enter_context(self.context.socket(zmq.DEALER))
+                self.configure(socket)
+                monitor = undo.enter_context(socket.get_monitor_socket(EVENTS))
+                socket.connect(self.address)
+                undo.pop_all()
+        except zmq.ZMQError as error:
+            raise OSError(error.errno, error.strerror) from None
+        self.socket, self.monitor, self.monitor_fd = socket, monitor, int(monitor.get(zmq.FD))
+
+    def configure(self, socket: Any) -> None:
+        """Set the socket's options."""
+        socket.linger = LINGER_MS
+        socket.sndhwm = socket.rcvhwm = 0  # credit bounds both; nothing here may block on a queue
+        socket.reconnect_ivl = NEVER_MS
         if not self.local:
-            self.socket.ipv6 = True
-            self.socket.heartbeat_ivl, self.socket.heartbeat_timeout = 1_000, 10_000
+            socket.ipv6 = True
+            socket.heartbeat_ivl, socket.heartbeat_timeout = 1_000, 10_000
         for option, value in self.options.items():
-            self.socket.setsockopt(option, value)
-        self.monitor = self.socket.get_monitor_socket(EVENTS)
-        self.monitor_fd = int(self.monitor.get(zmq.FD))
-        self.socket.connect(self.address)
+            socket.setsockopt(option, value)
 
     def reopen(self) -> None:
-        """Connect anew, after the connection was lost."""
-        self.close_sockets(0)
+        """Connect anew, after the connection was lost. As `open` if that fails."""
+        require_descriptors(DESCRIPTORS)
+        socket, monitor = self.socket, self.monitor
         self.open()
+        close_sockets(socket, monitor, 0)
 
     # -- the greeting ----------------------------------------------------------------------------------------------
 
     def greet(self) -> Welcome:
         """Say HELLO and wait for WELCOME; ConnectionLost with the reason if there is none."""
         self.hello(None, 0)
-        poller = zmq.Poller()
-        poller.register(self.socket, zmq.POLLIN)
-        poller.register(self.monitor, zmq.POLLIN)
         deadline = time.monotonic() + GREETING
         while True:
+            poller = zmq.Poller()
+            poller.register(self.socket, zmq.POLLIN)
+            poller.register(self.monitor, zmq.POLLIN)
             ready = dict(poller.poll(ceil(max(deadline - time.monotonic(), 0) * 1000)))
             if self.socket in ready:
                 return self.read_welcome(self.receive())
             if not ready:
                 raise ConnectionLost(f"what listens at {self.address} does not answer as a tensord daemon does")
-            for event in self.events():
+            events = self.events()
+            for event in events:
                 with suppress(zmq.Again):  # a refusal comes before the end
                     return self.read_welcome(self.receive())
                 self.explain(event)
+            if self.local and any(event.kind == zmq.EVENT_CLOSED for event in events):
+                self.knock_again()
+
+    def knock_again(self) -> None:
+        """Connect anew where the kernel's queue of connections was full; ZeroMQ itself would try in `NEVER_MS`."""
+        check_reachable(self.address)
+        self.reopen()
+        self.hello(None, 0)
 
     def explain(self, event: Event) -> None:
         """Raise ConnectionLost if that event means that there will be no WELCOME."""
@@ -113,11 +136,11 @@ class Link:
 
     def reason_of(self, event: Event) -> str:
         """Why there is no connection, and what to do; "" if the event does not end it."""
-        if event.kind not in ENDS:
+        if event.kind not in ENDS or (self.local and event.kind == zmq.EVENT_CLOSED):
             return ""
         if self.local:
             another = event.kind == zmq.EVENT_HANDSHAKE_FAILED_AUTH
-            return f"the daemon at {self.address} belongs to another user" if another else self.nobody()
+            return f"the daemon at {self.address} {'belongs to another user' if another else HUNG_UP}"
         keyed = zmq.CURVE_SERVERKEY in self.options
         if event.kind == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
             add = "add it with `tensord keygen --allow`" if keyed else "see its log"
@@ -212,20 +235,50 @@ class Link:
 
     def close_sockets(self, linger: int) -> None:
         """Close the sockets."""
-        self.socket.disable_monitor()
-        self.monitor.close(0)
-        self.socket.close(linger)
+        close_sockets(self.socket, self.monitor, linger)
+
+
+def close_sockets(socket: Any, monitor: Any, linger: int) -> None:
+    """Close a socket and its monitor."""
+    socket.disable_monitor()
+    monitor.close(0)
+    socket.close(linger)
+
+
+def end_of(header: Sequence[Any]) -> TensordError | None:
+    """The error behind a header with which the daemon ends the connection; None for any other."""
+    if header[0] == GOODBYE:
+        return ConnectionLost(f"the daemon has ended: {header[1]}")
+    if header[0] == REFUSED:
+        return ERRORS.get(header[1], ConnectionLost)(f"the daemon ended the connection: {header[2]}")
+    return None
+
+
+@contextmanager
+def connecting(address: str) -> Iterator[None]:
+    """Turn what the system refuses into ConnectionLost: there are no descriptors, or no such host."""
+    try:
+        yield
+    except TensordError:  # a lost connection is an OSError, too
+        raise
+    except OSError as error:
+        raise ConnectionLost(f"cannot connect to {address}: {error.strerror or error}") from None
 
 
 def check_reachable(address: str) -> None:
-    """Raise ConnectionLost if no daemon listens at the address: ZeroMQ itself would wait for one."""
+    """Raise ConnectionLost if no daemon listens at the address: ZeroMQ itself would wait for one.
+
+    Where too many others connect at the same time, wait for room, but not for longer than `GREETING`.
+    """
     if not address.startswith("ipc://"):
         return
     path = address.removeprefix("ipc://")
-    probe = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM | sockets.SOCK_NONBLOCK)
-    with probe:
+    with sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as probe:
+        probe.setsockopt(sockets.SOL_SOCKET, sockets.SO_SNDTIMEO, PATIENCE)
         try:
             probe.connect(path)
+        except BlockingIOError:
+            raise ConnectionLost(f"the daemon at {address} takes no connections now: too many wait") from None
         except OSError as error:
             raise ConnectionLost(
                 f"no daemon listens at {address} ({error.strerror or error}): start one with "

@@ -94,6 +94,7 @@ class RemoteTransport:
         self._away_since = 0.0
         self._retry_at = 0.0
         self._patience = RETRY / 2
+        self._obstacle = ""  # why it could not try to come back
         self.background = Background(
             "tensord-remote",
             look_around=self._look_around,
@@ -192,7 +193,9 @@ class RemoteTransport:
             self._send_cancel()
 
     def _send_cancel(self) -> None:
+        """Send CANCEL. What was sent between the call and this one is cancelled here too: it may have its answer."""
         self._cancel_due = False
+        self._incoming.cancel(next(self._numbers))
         if not self._outgoing.away:
             self._link.send([CANCEL, self._generation])
 
@@ -294,10 +297,15 @@ class RemoteTransport:
             if now - self._away_since > self._lease:
                 self._outgoing.away = False
                 self._incoming.fail(
-                    ConnectionLost(f"the daemon at {self._link.address} has been out of reach too long")
+                    ConnectionLost(f"the daemon at {self._link.address} has been out of reach too long{self._obstacle}")
                 )
                 return
-            self._link.reopen()
+            try:
+                self._link.reopen()
+            except OSError as error:  # out of descriptors, or the host's name is not known at the moment
+                self._obstacle = f": {error.strerror or error}"
+                return
+            self._obstacle = ""
             self._link.watch(self._bell.fd)
             self._link.hello(self._link.welcome.token, self._incoming.received)
 
@@ -332,6 +340,12 @@ class RemoteTransport:
     def release_exports_with(self, release: Callable[[int], None]) -> None:
         """Set the function to call with an export's id once the array over the exported value is unused."""
         self._release_with = release
+
+    def tell_loss_to(self, tell: Callable[[TensordError], None]) -> None:
+        """Set the function to call when the daemon has ended, or the session there."""
+        self._incoming.tell_loss = tell
+        if self._incoming.lost is not None:
+            tell(self._incoming.lost)
 
     def _background_failed(self, error: Exception) -> None:
         """End the session on an unexpected error, and tell the threads that wait."""
@@ -388,12 +402,17 @@ class RemoteTransport:
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def close(self, patience: float | None = None) -> None:
-        """End the session. `patience`: seconds to wait for a callback of the user's that runs; None: until it ends."""
+        """End the session. `patience`: seconds to wait for a callback of the user's that runs; None: until it ends.
+
+        With `patience`, at the end of the process, also wait for another thread that is ending the session.
+        """
         if os.getpid() != self._pid:
             return  # the session is the parent's
         self._enter()
         if self.waiting.leads():
             raise ProtocolError("a signal handler on a thread that waits may not close the session")
+        if self.waiting.closed and patience is not None:
+            self.background.join(patience)
         with self.lock:
             if self.waiting.closed:
                 return

@@ -10,13 +10,15 @@ How to add an op:
    never read an input again once an output is partly written if you want to set `elementwise`. NaN is a value: no
    kernel warns, and floating-point errors are switched off by the thread that runs it. If a ufunc of the array
    module does all of this, `ufunc=` is faster than any kernel.
-4. `define(OpDef(...))`. Name op and attributes as the Python array API standard does. Give `work` where the largest
+4. If its temporaries may take more than half a megabyte, say in `scratch` how much (`schema.scratch` has the parts), or
+   set `pointwise`: the kernel is then called on pieces. tests/interpreter/ops/test_scratch.py measures every op.
+5. `define(OpDef(...))`. Name op and attributes as the Python array API standard does. Give `work` where the largest
    operand's size misleads, and `scalars` where a Python int need not fit the promoted dtype.
-5. Compare it with NumPy in tests/interpreter/ops; the aliasing and registry tests there find it by themselves.
+6. Compare it with NumPy in tests/interpreter/ops; the aliasing and registry tests there find it by themselves.
 
 The families:
 
-- `elementwise` (`corrections`: where NumPy departs from the standard), `special` (`normal_cdf`)
+- `elementwise` (`corrections`: where NumPy departs from the standard), `special/`: special functions
 - `reductions`, `cumulative`
 - `quantiles`, `histograms`, `curves`: interpolation and convolution
 - `creation`, `random`

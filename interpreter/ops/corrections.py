@@ -204,3 +204,31 @@ def tanh(xp: ArrayModule, x: Array, out: Array) -> None:
 def _far(xp: ArrayModule, one: Array, other: Array) -> tuple[Array, Array]:
     """The mask of an infinite part beside a finite one, and zeros with the sign of the other part."""
     return xp.isinf(one) & xp.isfinite(other), xp.copysign(xp.zeros_like(other), other)
+
+
+def nextafter(xp: ArrayModule, x1: Any, x2: Any, out: Array) -> None:
+    """CuPy rounds a float16 back from float32, and flushes small float32 to zero: there the bits are counted."""
+    dtype = out.dtype if xp is np else np.nextafter.resolve_dtypes((_kind(x1), _kind(x2), None))[-1]
+    if xp is np or dtype.itemsize == 8:
+        xp.nextafter(x1, x2, out)
+    else:
+        out[...] = next_by_bits(xp, xp.asarray(x1, dtype=dtype), xp.asarray(x2, dtype=dtype))
+
+
+def _kind(x: Any) -> Any:
+    """What NumPy promotes an operand by."""
+    return getattr(x, "dtype", type(x))
+
+
+def next_by_bits(xp: ArrayModule, x: Array, y: Array) -> Array:
+    """The float after x on the way to y, of their dtype: float16 or float32. IEEE 754 orders magnitudes as integers."""
+    integer = np.dtype(f"i{x.dtype.itemsize}")
+    lowest, most = int(np.iinfo(integer).min), int(np.iinfo(integer).max)
+    infinite = int(np.array(np.inf, x.dtype).view(integer))
+    x, y = x.view(integer), y.view(integer)
+    here, there = (xp.where(bits < 0, lowest - bits, bits) for bits in (x, y))  # in the order of the floats
+    moved = x + xp.where((there > here) == (x >= 0), 1, -1).astype(integer)
+    moved = xp.where(here == 0, xp.where(there > 0, 1, lowest + 1).astype(integer), moved)
+    moved = xp.where(here == there, y, moved)
+    moved = xp.where((y & most) > infinite, y, moved)
+    return xp.where((x & most) > infinite, x, moved).view(np.dtype(f"f{integer.itemsize}"))

@@ -21,6 +21,7 @@ from ..schema.attributes import (
 )
 from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, Kernel, OpDef, OutputMetas, define
 from ..schema.promotion import DType, promote
+from ..schema.scratch import scratch
 from ..types import kinds
 from ..types.axes import tensor
 from ..types.meta import Meta, OperandMeta
@@ -206,6 +207,7 @@ define(
             DTYPE_OR_NONE,
         ),
         kernel=arange_kernel,
+        scratch=scratch(results=1),
     )
 )
 define(
@@ -222,6 +224,7 @@ define(
             Attribute("endpoint", check_bool, default=True),
         ),
         kernel=linspace_kernel,
+        scratch=scratch(results=1, elements=8),
     )
 )
 define(

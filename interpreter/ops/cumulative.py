@@ -54,6 +54,10 @@ def _define_cumulative(name: str, function: str, initial: int) -> None:
         if x.size:
             getattr(xp, function)(x, axis=axis, dtype=out.dtype, out=out)
 
+    def casts(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+        x, out = tensor(metas), outputs[0]
+        return out.nbytes if out is not None and out.dtype != x.dtype else 0
+
     define(
         OpDef(
             name=name,
@@ -68,6 +72,7 @@ def _define_cumulative(name: str, function: str, initial: int) -> None:
                 Attribute("include_initial", check_bool, default=False),
             ),
             kernel=kernel,
+            scratch=casts,
             needs=(function,),
         )
     )
@@ -118,6 +123,13 @@ def _joined(xp: ArrayModule, inputs: Sequence[Any], axis: int, *, prepend: bool)
     return xp.concatenate((ends[0], x, *ends[1:]) if prepend else (x, *ends), axis=axis)
 
 
+def diff_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
+    """The operands joined, the differences of one order and those of the next."""
+    joined = sum(m.size for m in tensors(metas)) * (0 if outputs[0] is None else outputs[0].dtype.itemsize)
+    orders: int = min(max(attributes["n"] - 1, 0), 2)
+    return joined * ((len(metas) > 1) + orders)
+
+
 def diff_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
     """One pass for each order, and one to join."""
     operands = tensors(metas)
@@ -141,6 +153,7 @@ define(
             Attribute("append", check_bool, default=False),
         ),
         kernel=diff_kernel,
+        scratch=diff_scratch,
         work=diff_work,
     )
 )

@@ -10,6 +10,7 @@ import numpy as np
 from ..schema.attributes import check_bool, check_float, optional
 from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
 from ..schema.promotion import promote
+from ..schema.scratch import in_double, total
 from ..types.axes import tensors
 from ..types.kinds import ANY, NUMERIC, REAL
 from ..types.meta import Meta, OperandMeta
@@ -64,6 +65,14 @@ def interp_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Arra
     out[...] = xp.interp(x, points, values, left=left, right=right, period=attributes["period"])
 
 
+def interp_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
+    """The curve before it is stored, x in double precision, and the points with their values and slopes; sorted points
+    and values besides if they are periodic."""
+    x, points, values = tensors(metas[:3])
+    packed = 8 * points.size + in_double(values)
+    return total(outputs) + 8 * x.size + packed * (2 if attributes["period"] is None else 4)
+
+
 def interp_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, _attributes: Attributes) -> int:
     """One search for each element, and one pass over the points."""
     x, points = metas[:2]
@@ -94,6 +103,12 @@ def convolve_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Ar
     outputs[0][...] = xp.convolve(left, right, mode=attributes["mode"])
 
 
+def convolve_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+    """The result before it is stored, and the operands, packed and in its dtype."""
+    out = outputs[0]
+    return 0 if out is None else out.nbytes + out.dtype.itemsize * sum(m.size for m in tensors(metas))
+
+
 def convolve_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
     """A product for each pair of elements."""
     left, right = metas
@@ -117,6 +132,7 @@ define(
             Attribute("period", optional(check_period), None),
         ),
         kernel=interp_kernel,
+        scratch=interp_scratch,
         work=interp_work,
         scalars=lambda _value, _metas, _attributes: None,
         needs=("interp",),
@@ -132,6 +148,7 @@ define(
         dtypes=(ANY,),
         attributes=(Attribute("mode", check_convolution, "full"),),
         kernel=convolve_kernel,
+        scratch=convolve_scratch,
         work=convolve_work,
         needs=("convolve",),
     )

@@ -13,8 +13,21 @@ from typing import Any
 import numpy as np
 
 from ..schema.attributes import check_bool
-from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, Infer, Kernel, OpDef, OutputMetas, Work, define
+from ..schema.opdef import (
+    Array,
+    ArrayModule,
+    Attribute,
+    Attributes,
+    Infer,
+    Kernel,
+    OpDef,
+    OutputMetas,
+    Scratch,
+    Work,
+    define,
+)
 from ..schema.promotion import DType
+from ..schema.scratch import in_double, is_single
 from ..types.axes import tensor
 from ..types.kinds import LAPACK
 from ..types.meta import Meta, OperandMeta
@@ -79,6 +92,54 @@ def _sweeping_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, factor:
     x = metas[0]
     largest = max((m.size for m in outputs if m is not None), default=0)
     return lapack_work(x, factor, largest) if isinstance(x, Meta) else 0
+
+
+def lapack_scratch(copies: int) -> Scratch:
+    """So many copies of one matrix, and the results of all, in the double precision that NumPy computes in."""
+
+    def scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+        x = matrices(metas)
+        return cast(x) + sum(map(in_double, outputs)) + copies * one(x)
+
+    return scratch
+
+
+def cast(x: Meta) -> int:
+    """The bytes of x, if it is cast to double precision."""
+    return in_double(x) if is_single((x,)) else 0
+
+
+def one(x: Meta | None) -> int:
+    """The bytes of one of a stack of matrices, in double precision."""
+    return 0 if x is None else in_double(x) // max(math.prod(x.shape[:-2]), 1)
+
+
+def values_scratch(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, _attributes: Attributes) -> int:
+    """Of singular values alone: one matrix at a time."""
+    x = matrices(metas)
+    return cast(x) + one(x) + x.size
+
+
+def svd_bytes(x: Meta, left: int, right: int) -> int:
+    """Of a decomposition with `left` columns of U and `right` rows of Vh: both twice, a copy and the work of LAPACK."""
+    rows, columns = x.shape[-2:]
+    count = math.prod(x.shape[:-2])
+    size = 16 if x.dtype.kind == "c" else 8
+    both = size * (rows * left + right * columns)
+    return cast(x) + (count + 1) * both + one(x) + 4 * size * min(rows, columns) ** 2
+
+
+def svd_scratch(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
+    """U and Vh are square if full."""
+    x = matrices(metas)
+    rows, columns = x.shape[-2:]
+    return svd_bytes(x, rows, columns) if attributes["full_matrices"] else svd_bytes(x, *(min(rows, columns),) * 2)
+
+
+def qr_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+    """x and the results, and of one matrix Q and x again."""
+    x = matrices(metas)
+    return cast(x) + in_double(x) + sum(map(in_double, outputs)) + one(outputs[0]) + one(x)
 
 
 def require_finite(xp: ArrayModule, x: Array) -> None:
@@ -253,6 +314,7 @@ def define_lapack(
     *attributes: Attribute,
     outputs: int = 1,
     routine: str | None = None,
+    scratch: Scratch,
 ) -> None:
     """An op on one stack of matrices; `routine` is the function in `linalg`, if its name is not the op's."""
     define(
@@ -266,6 +328,7 @@ def define_lapack(
             outputs=outputs,
             attributes=attributes,
             kernel=kernel,
+            scratch=scratch,
             work=work,
             needs=(f"linalg.{routine or name}",),
         )
@@ -279,6 +342,7 @@ define_lapack(
     constant_work(1),
     "Lower factor L of x = L L^H, or U of x = U^H U if `upper`; x has to be positive definite.",
     Attribute("upper", check_bool, default=False),
+    scratch=lapack_scratch(1),
 )
 define_lapack(
     "qr",
@@ -288,6 +352,7 @@ define_lapack(
     "Q with orthonormal columns and R upper triangular, x = Q R; `mode` 'reduced', or 'complete' with Q square.",
     Attribute("mode", check_mode, "reduced"),
     outputs=2,
+    scratch=qr_scratch,
 )
 define_lapack(
     "svd",
@@ -297,6 +362,7 @@ define_lapack(
     "U, the singular values S in descending order and Vh, x = U S Vh; U and Vh are square if `full_matrices`.",
     Attribute("full_matrices", check_bool, default=True),
     outputs=3,
+    scratch=svd_scratch,
 )
 define_lapack(
     "svdvals",
@@ -305,6 +371,7 @@ define_lapack(
     constant_work(6),
     "Singular values of x, in descending order.",
     routine="svd",
+    scratch=values_scratch,
 )
 define_lapack(
     "eigh",
@@ -313,6 +380,7 @@ define_lapack(
     constant_work(10),
     "Eigenvalues, in ascending order, and eigenvectors, in columns, of Hermitian matrices.",
     outputs=2,
+    scratch=lapack_scratch(3),
 )
 define_lapack(
     "eigvalsh",
@@ -320,6 +388,7 @@ define_lapack(
     eigvalsh_kernel,
     constant_work(4),
     "Eigenvalues of Hermitian matrices, in ascending order.",
+    scratch=lapack_scratch(1),
 )
 define_lapack(
     "eig",
@@ -328,6 +397,7 @@ define_lapack(
     constant_work(60),
     "Eigenvalues and eigenvectors, in columns, of square matrices; complex, in no particular order.",
     outputs=2,
+    scratch=lapack_scratch(4),
 )
 define_lapack(
     "eigvals",
@@ -335,4 +405,5 @@ define_lapack(
     eigvals_kernel,
     constant_work(25),
     "Eigenvalues of square matrices; complex, in no particular order.",
+    scratch=lapack_scratch(1),
 )

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..schema.opdef import Array, ArrayModule, Attributes, OpDef, OutputMetas, define
+from ..schema.scratch import scratch
 from ..types import kinds
 from ..types.axes import tensor, tensors
 from ..types.meta import Meta, OperandMeta
@@ -69,6 +70,17 @@ def scan_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, _attributes
     return 4 * max((m.size for m in metas if isinstance(m, Meta)), default=0)
 
 
+def positions_scratch(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, _attributes: Attributes) -> int:
+    """The positions along each axis before they are joined."""
+    return every_position(metas)
+
+
+def partial_mask_scratch(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, _attributes: Attributes) -> int:
+    """The positions that a mask of the first axes selects; a mask of all of them needs none."""
+    x, mask = tensors(metas)
+    return 0 if mask.ndim == x.ndim else 8 * mask.size * mask.ndim
+
+
 def first_operand(metas: tuple[OperandMeta, ...]) -> int:
     """At most all bytes of the first operand."""
     return metas[0].nbytes if isinstance(metas[0], Meta) else 0
@@ -87,6 +99,7 @@ define(
         infer=infer_unique,
         summary="The distinct elements, sorted, as a 1-d tensor.",
         kernel=unique_kernel,
+        scratch=scratch(operands=1, elements=2),
         dynamic=True,
         most=first_operand,
         work=sort_work,
@@ -100,6 +113,7 @@ define(
         infer=infer_nonzero,
         summary="Positions of the elements that are not zero: one int64 tensor of shape (x.ndim, count).",
         kernel=nonzero_kernel,
+        scratch=positions_scratch,
         dynamic=True,
         most=every_position,
         work=scan_work,
@@ -114,6 +128,7 @@ define(
         infer=infer_masked_select,
         summary="x[mask] in C order: 1-d for a mask of x's shape; a mask may cover the first axes only.",
         kernel=masked_select_kernel,
+        scratch=partial_mask_scratch,
         dynamic=True,
         most=first_operand,
         work=scan_work,

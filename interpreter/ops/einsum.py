@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
 from ..schema.promotion import promote
+from ..schema.scratch import largest
 from ..types.axes import tensors
 from ..types.kinds import ANY
 from ..types.meta import Meta, OperandMeta
@@ -119,6 +120,19 @@ def einsum_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Arra
 SMALL = 256  # elements of the largest operand, up to which the one loop is quicker than to look for products
 
 
+def einsum_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+    """The operands in one dtype and in the order of a product, the result before it is stored; of more than two
+    operands, also products of some of them, which are no larger than the largest operand or result."""
+    out = outputs[0]
+    if out is None:
+        return 0
+    size = out.dtype.itemsize
+    casts = sum(m.size for m in tensors(metas) if m.dtype != out.dtype)
+    partial = 2 * largest((*metas, out)) if len(metas) > 2 else 0
+    copies = out.size + sum(m.size for m in tensors(metas)) if len(metas) > 1 else 0
+    return size * (casts + copies + partial)
+
+
 def einsum_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
     """As one loop over all labels, at the speed of a BLAS if there are two operands or more."""
     given = tensors(metas)
@@ -138,6 +152,7 @@ define(
         dtypes=(ANY,),
         attributes=(Attribute("subscripts", check_subscripts),),
         kernel=einsum_kernel,
+        scratch=einsum_scratch,
         work=einsum_work,
         needs=("einsum",),
     )

@@ -11,6 +11,7 @@ from ..schema.attributes import DTYPE
 from ..schema.indexing import INT64
 from ..schema.opdef import Array, ArrayModule, Attributes, Infer, OpDef, OutputMetas, ScalarCheck, Work, cost_of, define
 from ..schema.promotion import DType, accepts_any, accepts_promoted, broadcast, check_mixing, describe, promote
+from ..schema.scratch import scratch
 from ..types import kinds
 from ..types.axes import tensor
 from ..types.kinds import DTypes
@@ -24,7 +25,7 @@ UNARY = (
 )
 UNARY_TRANSCENDENTAL = "exp log log2 log10 sin cos sinh cosh asin:arcsin acos:arccos asinh:arcsinh acosh:arccosh"
 BINARY = (
-    "add subtract multiply copysign nextafter bitwise_and bitwise_or bitwise_xor "
+    "add subtract multiply copysign bitwise_and bitwise_or bitwise_xor "
     "bitwise_left_shift:left_shift bitwise_right_shift:right_shift"
 )
 # Slower by as much as a transcendental function: integer division does not vectorise.
@@ -37,7 +38,7 @@ ROUNDING = "floor ceil trunc round:rint"
 
 SLOW = 8
 _BITWISE = 16  # cost of a remainder of floats, relative to another slow function
-OPERANDS = {1: ("x",), 2: ("x1", "x2")}
+OPERANDS = {1: ("x",), 2: ("x1", "x2"), 3: ("x1", "x2", "x3")}
 
 
 def slow_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
@@ -115,7 +116,12 @@ _define_ufuncs(BINARY_ANY_INT, inputs=2, scalars=accepts_any)
 _define_ufuncs(BINARY_LOGICAL, inputs=2, scalars=accepts_word)
 
 
-_CORRECTED_WORK: dict[str, Work | None] = {"reciprocal": None, "sign": None, "floor_divide": division_work}
+_CORRECTED_WORK: dict[str, Work | None] = {
+    "reciprocal": None,
+    "sign": None,
+    "nextafter": None,
+    "floor_divide": division_work,
+}
 # Name -> NumPy's name, and the correction of its special cases.
 CORRECTED: dict[str, tuple[str, corrections.Correction]] = {
     "atan": ("arctan", corrections.arctan),
@@ -123,6 +129,7 @@ CORRECTED: dict[str, tuple[str, corrections.Correction]] = {
     "expm1": ("expm1", corrections.expm1),
     "floor_divide": ("floor_divide", corrections.floor_divide),
     "log1p": ("log1p", corrections.log1p),
+    "nextafter": ("nextafter", corrections.nextafter),
     "pow": ("power", corrections.power),
     "power": ("power", corrections.power),
     "reciprocal": ("reciprocal", corrections.reciprocal),
@@ -130,6 +137,19 @@ CORRECTED: dict[str, tuple[str, corrections.Correction]] = {
     "tan": ("tan", corrections.tan),
     "tanh": ("tanh", corrections.tanh),
 }
+
+
+def corrected_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+    """What replaces special values, and masks of these. Real numbers have few."""
+    (out,) = outputs
+    if out is None or out.dtype.kind in "biu" or (out.dtype.kind == "f" and len(metas) == 1):
+        return 0
+    return 3 * out.size + (out.nbytes if out.dtype.kind == "c" else 0)
+
+
+def floor_divide_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
+    """The sums that show whether an operand is infinite, or the quotients if one is."""
+    return corrected_scratch(metas, outputs, attributes) + sum(m.nbytes for m in outputs if m and m.dtype.kind == "f")
 
 
 def _define_corrected(name: str, ufunc: str, correction: corrections.Correction) -> None:
@@ -145,6 +165,8 @@ def _define_corrected(name: str, ufunc: str, correction: corrections.Correction)
             ufunc=ufunc,
             correction=correction,
             elementwise=True,
+            pointwise=True,
+            scratch=floor_divide_scratch if name == "floor_divide" else corrected_scratch,
             work=_CORRECTED_WORK.get(name, slow_work),
         )
     )
@@ -264,7 +286,11 @@ def accepts_chosen(value: int, metas: tuple[OperandMeta, ...], attributes: Attri
 
 def where_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
     """Through a temporary: it costs less than two masked copies, and lets the output be any of the inputs."""
-    outputs[0][...] = xp.where(*inputs)
+    condition, x, y = inputs
+    if isinstance(condition, bool):  # CuPy asks it for its dtype
+        outputs[0][...] = x if condition else y
+    else:
+        outputs[0][...] = xp.where(condition, x, y)
 
 
 def infer_clip(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
@@ -298,6 +324,8 @@ define(
         dtypes=(kinds.BOOLEAN, kinds.ANY),
         kernel=where_kernel,
         elementwise=True,
+        pointwise=True,
+        scratch=scratch(results=1),
         scalars=accepts_chosen,
     )
 )

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..schema.attributes import DTYPE_OR_NONE, check_axes, check_axis, check_float, check_int, optional
 from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
+from ..schema.scratch import is_single, scratch
 from ..types.axes import normal_axes, normal_axis, tensor
 from ..types.kinds import ANY, FLOATING, REAL_FLOATING, DTypes
 from ..types.meta import Meta, OperandMeta, Shape
@@ -115,6 +116,18 @@ def result_dtype(name: str, form: Form) -> str:
 # --- the table of transforms
 
 
+def fft_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+    """x and the result as complex numbers of double precision; what is single is cast besides."""
+    size = sum(m.size for m in outputs if m is not None)
+    return 16 * (tensor(metas).size + size * (2 if is_single(metas) else 1))
+
+
+def single_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+    """The result before it is stored, where NumPy computes in the precision of x; float16 is cast."""
+    x = tensor(metas)
+    return sum(m.nbytes for m in outputs if m is not None) + (4 * x.size if x.dtype == np.float16 else 0)
+
+
 def _define_transform(name: str, form: Form, summary: str, *attributes: Attribute) -> None:
     def infer(metas: tuple[OperandMeta, ...], given: Attributes) -> OutputMetas:
         x = tensor(metas)
@@ -155,6 +168,7 @@ def _define_transform(name: str, form: Form, summary: str, *attributes: Attribut
             dtypes=(_TAKES[form],),
             attributes=attributes,
             kernel=kernel,
+            scratch=single_scratch if name == "ihfft" else fft_scratch,
             work=work,
             needs=(f"fft.{name}",),
         )
@@ -206,6 +220,7 @@ def _define_frequencies(name: str, *, half: bool, summary: str) -> None:
             summary=summary,
             attributes=(Attribute("n", check_length), Attribute("d", check_float, 1.0), DTYPE_OR_NONE),
             kernel=kernel,
+            scratch=scratch(elements=26),
             needs=(f"fft.{name}",),
         )
     )
@@ -247,6 +262,7 @@ def _define_shift(name: str, summary: str) -> None:
             dtypes=(ANY,),
             attributes=(Attribute("axes", optional(check_axis), None),),
             kernel=kernel,
+            scratch=scratch(results=1),
             work=shift_work,
             needs=(f"fft.{name}",),
         )

@@ -11,10 +11,12 @@ import numpy as np
 from ..schema.attributes import check_bool, check_float, check_int, optional
 from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
 from ..schema.promotion import DType
+from ..schema.scratch import largest, total
 from ..types.axes import tensors
 from ..types.kinds import ANY, REAL
 from ..types.meta import Meta, OperandMeta
 
+_BLOCK = 1 << 16  # elements that NumPy takes at a time
 _SEARCH = 16  # cost of finding an element's place
 
 
@@ -80,6 +82,11 @@ def histogram_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[A
         out[...] = result
 
 
+def histogram_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+    """Packed operands, the bins some times over, and what is computed of one block of the elements."""
+    return total(metas) + 4 * total(outputs) + 48 * min(largest(metas), _BLOCK)
+
+
 def histogram_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
     """One search for each element."""
     return _SEARCH * sum(m.size for m in (metas[0], *outputs) if isinstance(m, Meta))
@@ -101,6 +108,7 @@ define(
             Attribute("weighted", check_bool, default=False),
         ),
         kernel=histogram_kernel,
+        scratch=histogram_scratch,
         work=histogram_work,
         needs=("histogram",),
     )

@@ -17,6 +17,7 @@ from ..schema.attributes import INDEX, TENSOR_INDEX
 from ..schema.indexing import Entry, Index, native_index, select, selected_shape
 from ..schema.opdef import VARIADIC, Array, ArrayModule, Attributes, OpDef, OutputMetas, define
 from ..schema.promotion import accepts_promoted, broadcast_shapes, promote
+from ..schema.scratch import scratch
 from ..types import kinds
 from ..types.axes import tensor
 from ..types.meta import Meta, OperandMeta, Shape
@@ -267,6 +268,20 @@ def _most(metas: tuple[OperandMeta, ...]) -> int:
     return x.nbytes * max([1, *sizes])
 
 
+def mask_scratch(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
+    """The positions that masks select; a mask of all axes needs none."""
+    x, *selectors = (m for m in metas if isinstance(m, Meta))
+    masks = [m for m in selectors if m.dtype.kind == "b"]
+    if attributes["index"] == ("tensor",) and [m.ndim for m in masks] == [x.ndim]:
+        return 0
+    return sum(8 * m.size * m.ndim for m in masks)
+
+
+def selection_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
+    """The selected elements before they are packed, too."""
+    return _most(metas) + mask_scratch(metas, outputs, attributes)
+
+
 def _gather_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
     known = (m.size for m in (*metas[1:], *outputs) if isinstance(m, Meta))
     return 4 * max(known, default=0)
@@ -283,6 +298,7 @@ define(
         dtypes=(kinds.ANY, kinds.INTEGER),
         attributes=(TENSOR_INDEX,),
         kernel=advanced_getitem_kernel,
+        scratch=scratch(results=1),
         judges=True,
         work=_gather_work,
     )
@@ -298,6 +314,7 @@ define(
         dtypes=(kinds.ANY, kinds.INTEGER_OR_BOOLEAN),
         attributes=(TENSOR_INDEX,),
         kernel=dynamic_getitem_kernel,
+        scratch=selection_scratch,
         dynamic=True,
         most=_most,
         work=_gather_work,
@@ -314,6 +331,7 @@ define(
         dtypes=(kinds.ANY, kinds.ANY, kinds.INTEGER_OR_BOOLEAN),
         attributes=(TENSOR_INDEX,),
         kernel=advanced_setitem_kernel,
+        scratch=mask_scratch,
         judges=True,
         partial=True,
         scalars=accepts_assigned,

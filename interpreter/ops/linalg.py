@@ -11,6 +11,7 @@ import numpy as np
 from ..schema.attributes import axis_attribute, check_axes, check_int
 from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
 from ..schema.promotion import DType, broadcast_shapes, promote
+from ..schema.scratch import scratch, total
 from ..types.axes import normal_axes, normal_axis, tensors
 from ..types.kinds import NUMERIC
 from ..types.meta import Meta, OperandMeta, Shape
@@ -76,6 +77,14 @@ def matmul_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Arra
     multiply_matrices(xp, inputs[0], inputs[1], outputs[0])
 
 
+def matmul_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+    """Operands that are cast."""
+    out = outputs[0]
+    if out is None:
+        return 0
+    return sum(m.size * out.dtype.itemsize for m in metas if isinstance(m, Meta) and m.dtype != out.dtype)
+
+
 def matmul_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
     """As many multiplications for each element of the result as x1 has columns."""
     left, out = metas[0], outputs[0]
@@ -119,6 +128,13 @@ def vecdot_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Arra
     if left.dtype.kind == "c":
         left = xp.conjugate(left)
     multiply_matrices(xp, left[..., None, :], right[..., :, None], outputs[0][..., None, None])
+
+
+def conjugate_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
+    """The conjugates of complex vectors, besides those of a product."""
+    left = metas[0]
+    conjugates = left.nbytes if isinstance(left, Meta) and left.dtype.kind == "c" else 0
+    return conjugates + matmul_scratch(metas, outputs, attributes)
 
 
 def vecdot_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
@@ -208,6 +224,12 @@ def tensordot_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[A
         out[...] = product.reshape(out.shape)
 
 
+def tensordot_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
+    """Copies of operands whose axes are not in the order of the product, besides those of the product."""
+    copies = total(m for m in metas if isinstance(m, Meta) and m.ndim > 2)
+    return copies + matmul_scratch(metas, outputs, attributes)
+
+
 def tensordot_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
     """As many multiplications for each element of the result as there are contracted elements."""
     left, right, out = metas[0], metas[-1], outputs[0]
@@ -241,6 +263,7 @@ define(
         summary="Matrix product with NumPy's rules for 1-d and batched operands.",
         operands=_OPERANDS,
         kernel=matmul_kernel,
+        scratch=matmul_scratch,
         work=matmul_work,
         needs=("matmul",),
     )
@@ -254,6 +277,7 @@ define(
         operands=_OPERANDS,
         attributes=(axis_attribute(-1),),
         kernel=vecdot_kernel,
+        scratch=conjugate_scratch,
         work=vecdot_work,
         needs=("matmul",),
     )
@@ -267,6 +291,7 @@ define(
         operands=_OPERANDS,
         attributes=(Attribute("axes", check_contraction, 2),),
         kernel=tensordot_kernel,
+        scratch=tensordot_scratch,
         work=tensordot_work,
         needs=("matmul",),
     )
@@ -292,5 +317,6 @@ define(
         dtypes=(NUMERIC,),
         attributes=(axis_attribute(-1),),
         kernel=cross_kernel,
+        scratch=scratch(results=0.34),
     )
 )

@@ -11,10 +11,11 @@ import numpy as np
 from ..schema.attributes import AXIS, DTYPE_OR_NONE, KEEPDIMS, check_float, check_int
 from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, Layout, OpDef, OutputMetas, define
 from ..schema.promotion import DType
+from ..schema.scratch import in_working
 from ..types.axes import normal_axes, reduced_shape, tensor
 from ..types.kinds import FLOATING
 from ..types.meta import Meta, OperandMeta, Shape
-from .decompositions import lapack_work, matrices, real_dtype, singular_values
+from .decompositions import lapack_work, matrices, real_dtype, singular_values, values_scratch
 from .reductions import accumulated_dtype
 
 _LAST_TWO = (-2, -1)
@@ -92,6 +93,15 @@ def vector_norm_kernel(
         out[...] = _p_norm(xp, x, order, axis, keepdims=keepdims)
 
 
+def norm_scratch(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
+    """Absolute values or squares, and their powers; float16 is cast."""
+    x = tensor(metas)
+    if attributes["ord"] == 0:
+        return x.size + (in_working(x) if x.dtype == np.float16 else 0)
+    passes = 1 if attributes["ord"] in {"inf", "-inf", 1.0, 2.0} else 2
+    return in_working(x) * (passes + (x.dtype == np.float16))
+
+
 def vector_norm_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
     """Powers cost more than products."""
     size = metas[0].size if isinstance(metas[0], Meta) else 0
@@ -136,6 +146,14 @@ def _from_singular_values(xp: ArrayModule, x: Array, order: float | str) -> Arra
         return math.inf if order == -2 else 0.0
     values = singular_values(xp, x)
     return xp.sum(values, axis=-1) if order == "nuc" else values[..., 0 if order == 2 else -1]
+
+
+def matrix_norm_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
+    """As of singular values, or of the sums of a vector's norm."""
+    if _takes_singular_values(attributes["ord"]):
+        return values_scratch(metas, outputs, attributes)
+    x = tensor(metas)
+    return in_working(x) * (1 + (x.dtype == np.float16))
 
 
 def matrix_norm_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
@@ -211,6 +229,7 @@ define(
         dtypes=(FLOATING,),
         attributes=(AXIS, KEEPDIMS, Attribute("ord", check_order, 2.0)),
         kernel=vector_norm_kernel,
+        scratch=norm_scratch,
         work=vector_norm_work,
     )
 )
@@ -224,6 +243,7 @@ define(
         dtypes=(FLOATING,),
         attributes=(KEEPDIMS, Attribute("ord", check_matrix_order, "fro")),
         kernel=matrix_norm_kernel,
+        scratch=matrix_norm_scratch,
         work=matrix_norm_work,
         needs=("linalg.svd",),
     )

@@ -11,6 +11,7 @@ import numpy as np
 from ..schema.attributes import AXIS, KEEPDIMS
 from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, Infer, Kernel, OpDef, OutputMetas, define
 from ..schema.promotion import DType
+from ..schema.scratch import scratch
 from ..types.axes import normal_axes, reduced_shape, tensor
 from ..types.kinds import ANY, REAL
 from ..types.meta import Meta, OperandMeta, ScalarType, Shape
@@ -111,6 +112,7 @@ define(
         dtypes=(ANY,),
         attributes=(AXIS, KEEPDIMS),
         kernel=median_kernel,
+        scratch=scratch(operands=1),
         work=selection_work,
         needs=("median",),
     )
@@ -126,6 +128,7 @@ for _name, _scale in (("quantile", "in [0, 1]"), ("percentile", "in [0, 100]")):
             dtypes=(REAL,),
             attributes=(AXIS, KEEPDIMS, Attribute("method", check_method, "linear")),
             kernel=_quantile_kernel(_name),
+            scratch=scratch(operands=2, results=4),
             work=selection_work,
             scalars=lambda _value, _metas, _attributes: None,
             needs=(_name,),

@@ -33,6 +33,7 @@ from ..schema.opdef import (
     define,
 )
 from ..schema.promotion import WIRE_INTEGERS
+from ..schema.scratch import total
 from ..types import kinds
 from ..types.axes import tensor
 from ..types.kinds import DTypes
@@ -265,6 +266,22 @@ def permute_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Arr
 # --- the table
 
 
+def draw_scratch(_metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
+    """Integers are drawn in blocks, a permutation at once; float16 is drawn as float32, and rounded."""
+    (out,) = outputs
+    if out is None:
+        return 0
+    if out.dtype.kind in "fc":
+        return 6 * out.size if out.dtype == np.float16 else 0
+    return 8 * out.size if "n" in attributes else 9 * min(out.size, _BLOCK)
+
+
+def permute_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+    """x, packed, its rows before they are stored, and their order."""
+    x = tensor(metas)
+    return x.nbytes + total(outputs) + 8 * x.shape[0]
+
+
 def permutation_work(_metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
     """A shuffle jumps about in memory; then each row is copied."""
     return sum(20 * m.shape[0] + m.size for m in outputs if m is not None)
@@ -283,6 +300,7 @@ def _define_random(
             dtypes=(kinds.SCALAR,),
             attributes=attributes,
             kernel=kernel,
+            scratch=draw_scratch,
             work=work,
             scalars=check_seed,
         )
@@ -345,6 +363,7 @@ define(
         operands=("x", *_STREAM),
         dtypes=(kinds.ANY, kinds.SCALAR),
         kernel=permute_kernel,
+        scratch=permute_scratch,
         work=permutation_work,
         scalars=check_seed,
         needs=("take",),

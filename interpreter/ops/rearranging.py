@@ -12,9 +12,11 @@ from ..errors import DeviceMemoryError
 from ..schema.attributes import axis_attribute, check_axes, check_axis, check_int, optional
 from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
 from ..schema.promotion import broadcast_shapes
+from ..schema.scratch import total
 from ..types.axes import normal_axis, tensor, tensors
 from ..types.kinds import ANY, INTEGER
 from ..types.meta import LARGEST, Meta, OperandMeta, Shape
+from ..types.sizes import exact_size
 
 _AXIS_OR_NONE = Attribute("axis", optional(check_int), None)
 # Overhead of copying one block of a roll, in element operations.
@@ -69,6 +71,11 @@ def _blocks(size: int, shift: int) -> tuple[tuple[slice, slice], ...]:
         return ((slice(None), slice(None)),)
     cut = size - shift
     return ((slice(shift, None), slice(None, cut)), (slice(None, shift), slice(cut, None)))
+
+
+def roll_scratch(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
+    """Without an axis, the elements in C order, and those in their new order."""
+    return 2 * total(metas) if attributes["axis"] is None else 0
 
 
 def roll_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
@@ -149,7 +156,9 @@ def infer_repeat_each(metas: tuple[OperandMeta, ...], attributes: Attributes) ->
 def _check_room(nbytes: int, room: int) -> None:
     """Called before anything is allocated: counts are data, and may ask for any size."""
     if nbytes > room:
-        raise DeviceMemoryError(f"the result would take {nbytes} bytes to make, the device has {room}")
+        raise DeviceMemoryError(
+            f"the result would take {exact_size(nbytes)} to make, the device has {exact_size(room)}"
+        )
 
 
 def repeat_each_kernel(
@@ -207,6 +216,12 @@ def triu_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array]
     """Copies, then clears the elements below."""
     xp.copyto(outputs[0], inputs[0])
     xp.copyto(outputs[0], False, where=xp.less(*_diagonal(xp, outputs[0].shape, attributes["k"])))
+
+
+def triangle_scratch(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, _attributes: Attributes) -> int:
+    """The mask of one matrix."""
+    x = tensor(metas)
+    return x.shape[-2] * x.shape[-1]
 
 
 # --- elements by their positions
@@ -267,6 +282,11 @@ def _positions(xp: ArrayModule, indices: Array, size: int) -> Array:
     return indices.astype(np.int64, copy=False)
 
 
+def gather_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+    """The elements before they are stored, and the positions as int64."""
+    return total(outputs) + 8 * sum(m.size for m in metas[1:] if isinstance(m, Meta) and m.dtype != np.int64)
+
+
 def gather_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
     """Two passes over the indices, and one scattered read for each element of the result; x may be much larger."""
     return 4 * sum(m.size for m in (*metas[1:], *outputs) if isinstance(m, Meta))
@@ -283,6 +303,7 @@ define(
         summary="The elements moved by `shift` along `axis` (None: in C order); what leaves comes in at the other end.",
         attributes=(Attribute("shift", check_axis), Attribute("axis", optional(check_axis), None)),
         kernel=roll_kernel,
+        scratch=roll_scratch,
         work=roll_work,
     )
 )
@@ -333,6 +354,7 @@ for _name, _kernel, _side in (("tril", tril_kernel, "above"), ("triu", triu_kern
             summary=f"The matrices of x with zeros {_side} the k-th diagonal.",
             attributes=(Attribute("k", check_int, 0),),
             kernel=_kernel,
+            scratch=triangle_scratch,
             elementwise=True,
         )
     )
@@ -346,6 +368,7 @@ define(
         summary="The elements of x at those positions along `axis`, which a 1-d x need not name.",
         attributes=(_AXIS_OR_NONE,),
         kernel=take_kernel,
+        scratch=gather_scratch,
         work=gather_work,
         judges=True,
         needs=("take",),
@@ -361,6 +384,7 @@ define(
         summary="For each place of `indices` the element of x at that position along `axis`; the other axes broadcast.",
         attributes=(axis_attribute(-1),),
         kernel=take_along_axis_kernel,
+        scratch=gather_scratch,
         work=gather_work,
         judges=True,
         needs=("take_along_axis",),

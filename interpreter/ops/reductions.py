@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from ..schema.attributes import AXIS, DTYPE_OR_NONE, KEEPDIMS, check_float, check_int, optional
-from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, Infer, Kernel, OpDef, OutputMetas, define
+from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, Infer, Kernel, OpDef, OutputMetas, Scratch, define
 from ..schema.promotion import DType
+from ..schema.scratch import in_working, scratch
 from ..types.axes import normal_axes, reduced_shape, tensor
 from ..types.kinds import ANY, REAL
 from ..types.meta import Meta, OperandMeta, Shape
@@ -26,6 +27,12 @@ _PART = 1 << 20
 
 def _axes_of(x: Meta, attributes: Attributes) -> Shape:
     return normal_axes(attributes["axis"], x.ndim)
+
+
+def variance_scratch(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, _attributes: Attributes) -> int:
+    """The deviations from the mean, and the squares of complex ones."""
+    x = tensor(metas)
+    return in_working(x) * (2 if x.dtype.kind == "c" else 1)
 
 
 def _reduced(x: Meta, attributes: Attributes, dtype: DType) -> OutputMetas:
@@ -163,7 +170,9 @@ def std_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array],
     outputs[0][...] = xp.sqrt(_variance(xp, inputs[0], attributes))
 
 
-def _define_reduction(name: str, infer: Infer, kernel: Kernel, *extra: Attribute, axis: Attribute = AXIS) -> None:
+def _define_reduction(
+    name: str, infer: Infer, kernel: Kernel, *extra: Attribute, axis: Attribute = AXIS, scratch: Scratch | None = None
+) -> None:
     define(
         OpDef(
             name=name,
@@ -174,6 +183,7 @@ def _define_reduction(name: str, infer: Infer, kernel: Kernel, *extra: Attribute
             dtypes=(ANY,),
             attributes=(axis, *extra, KEEPDIMS),
             kernel=kernel,
+            scratch=scratch,
         )
     )
 
@@ -183,11 +193,11 @@ for _name in ("sum", "prod"):
 for _name in ("max", "min"):
     _define_reduction(_name, infer_max, _with_numpy_name(_name))
 for _name in ("argmax", "argmin"):
-    _define_reduction(_name, infer_argmax, _with_numpy_name(_name), axis=_ONE_AXIS)
+    _define_reduction(_name, infer_argmax, _with_numpy_name(_name), axis=_ONE_AXIS, scratch=scratch(operands=1))
 for _name in ("any", "all"):
     _define_reduction(_name, infer_any, _with_numpy_name(_name))
-_define_reduction("count_nonzero", infer_count, count_kernel)
+_define_reduction("count_nonzero", infer_count, count_kernel, scratch=scratch(elements=1))
 _CORRECTION = Attribute("correction", check_float, 0.0)
 _define_reduction("mean", infer_mean, mean_kernel)
-_define_reduction("var", infer_var, var_kernel, _CORRECTION)
-_define_reduction("std", infer_var, std_kernel, _CORRECTION)
+_define_reduction("var", infer_var, var_kernel, _CORRECTION, scratch=variance_scratch)
+_define_reduction("std", infer_var, std_kernel, _CORRECTION, scratch=variance_scratch)

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
 from ..schema.promotion import promote
+from ..schema.scratch import total
 from ..types.axes import tensors
 from ..types.kinds import INTEGER, REAL
 from ..types.meta import Meta, OperandMeta
@@ -56,6 +57,12 @@ def _check_bounds(sorter: Array, size: int) -> None:
         raise IndexError(f"the sorter has an index that is out of bounds for {size} elements")
 
 
+def search_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+    """The positions before they are stored, and the operands, packed and in one dtype."""
+    widest = max(m.dtype.itemsize for m in metas[:2] if isinstance(m, Meta))
+    return total(outputs) + widest * sum(m.size for m in metas if isinstance(m, Meta))
+
+
 def search_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, _attributes: Attributes) -> int:
     """A search halves what is left, each time in another cache line; a sorter gathers all of x1."""
     x1, *sorters = tensors((metas[0], *metas[2:]))
@@ -75,6 +82,7 @@ define(
         dtypes=(REAL, REAL, INTEGER),
         attributes=(Attribute("side", check_side, "left"),),
         kernel=searchsorted_kernel,
+        scratch=search_scratch,
         work=search_work,
         needs=("searchsorted",),
     )

@@ -14,15 +14,16 @@ from typing import Any
 import numpy as np
 
 from ..schema.attributes import check_bool
-from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
+from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, Scratch, define
 from ..schema.promotion import promote
+from ..schema.scratch import scratch
 from ..types.axes import tensor
 from ..types.kinds import ANY
 from ..types.meta import Meta, OperandMeta
 from .dynamic import sort_work
 
 
-def _define_unique(name: str, results: tuple[str, ...], summary: str) -> None:
+def _define_unique(name: str, results: tuple[str, ...], scratch: Scratch, summary: str) -> None:
     """An op that gives the distinct elements and, of "index", "inverse" and "counts", these `results`."""
     options = {f"return_{result}": True for result in results}
 
@@ -53,6 +54,7 @@ def _define_unique(name: str, results: tuple[str, ...], summary: str) -> None:
             dtypes=(ANY,),
             outputs=1 + len(results),
             kernel=kernel,
+            scratch=scratch,
             dynamic=True,
             most=most,
             work=sort_work,
@@ -64,10 +66,18 @@ def _define_unique(name: str, results: tuple[str, ...], summary: str) -> None:
 _define_unique(
     "unique_all",
     ("index", "inverse", "counts"),
+    scratch(operands=2, elements=26),
     "The distinct elements; where each occurs first; where among them each element of x is; how often each occurs.",
 )
-_define_unique("unique_counts", ("counts",), "The distinct elements, and how often each occurs.")
-_define_unique("unique_inverse", ("inverse",), "The distinct elements, and where among them each element of x is.")
+_define_unique(
+    "unique_counts", ("counts",), scratch(operands=1, elements=10), "The distinct elements, and how often each occurs."
+)
+_define_unique(
+    "unique_inverse",
+    ("inverse",),
+    scratch(operands=2, elements=18),
+    "The distinct elements, and where among them each element of x is.",
+)
 
 
 def infer_isin(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
@@ -96,6 +106,7 @@ define(
         dtypes=(ANY,),
         attributes=(Attribute("invert", check_bool, default=False),),
         kernel=isin_kernel,
+        scratch=scratch(operands=2.5, elements=36),
         work=sort_work,
         needs=("isin",),
     )

@@ -6,6 +6,7 @@ inverse: the kernels of inv, solve and matrix_power raise LinAlgError, for the w
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,20 +15,26 @@ import numpy as np
 from ..schema.attributes import check_float, check_int, optional
 from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
 from ..schema.promotion import broadcast_shapes, promote
+from ..schema.scratch import in_double, is_single, total
 from ..types.axes import tensors
 from ..types.kinds import FLOATING, INTEGER, LAPACK, REAL_FLOATING
 from ..types.meta import Meta, OperandMeta, Shape
 from .decompositions import (
+    cast,
     constant_work,
     define_lapack,
     infer_square,
+    lapack_scratch,
     lapack_work,
     matrices,
+    one,
     real_dtype,
     require_finite,
     singular_values,
     square_matrices,
     store,
+    svd_bytes,
+    values_scratch,
 )
 from .linalg import product_work
 
@@ -77,24 +84,36 @@ def infer_solve(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> Outp
 
 
 def solve_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
-    """Both as stacks of matrices of one shape: array modules differ in their rules for vectors and broadcasting."""
+    """Both as stacks of matrices, of one shape where the array module may differ in its rules for broadcasting."""
     (x1, x2), (out,) = inputs, outputs
     if out.size == 0:
+        if x1.size and 0 not in out.shape[:-2]:  # no right-hand sides: a singular matrix is one all the same
+            xp.linalg.solve(x1, xp.empty((*x1.shape[:-1], 0), x1.dtype))
         return
     vector = x2.ndim == 1
     columns = x2[:, None] if vector else x2
-    stack = out.shape[:-1] if vector else out.shape[:-2]
-    a = xp.broadcast_to(x1, stack + x1.shape[-2:])
-    b = xp.broadcast_to(columns, stack + columns.shape[-2:])
-    solution = xp.linalg.solve(a, b)
+    if xp is not np:
+        stack = out.shape[:-1] if vector else out.shape[:-2]
+        x1 = xp.broadcast_to(x1, stack + x1.shape[-2:])
+        columns = xp.broadcast_to(columns, stack + columns.shape[-2:])
+    solution = xp.linalg.solve(x1, columns)
     out[...] = solution[..., 0] if vector else solution
+
+
+def solve_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+    """The solutions, one matrix with its right-hand sides, and what is cast."""
+    left, right = tensors(metas)
+    casts = in_double(left) + in_double(right) if is_single((left, right)) else 0
+    return casts + sum(map(in_double, outputs)) + one(left) + one(right)
 
 
 def solve_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
     """One factorisation for each matrix of the result, and as many substitutions as it has columns."""
     left, right, out = metas[0], metas[-1], outputs[0]
-    if not isinstance(left, Meta) or not isinstance(right, Meta) or out is None or out.size == 0:
+    if not isinstance(left, Meta) or not isinstance(right, Meta) or out is None:
         return 0
+    if out.size == 0:
+        return 0 if 0 in out.shape[:-2] else lapack_work(left, 4)
     columns = right.shape[-1] if right.ndim > 1 else 1
     return lapack_work(left, 4, out.size // columns * left.shape[-1] + out.size)
 
@@ -124,6 +143,14 @@ def lstsq_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array
     store(outputs, [x, rank, values])
 
 
+def lstsq_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+    """Both operands, right-hand sides as long as the solutions some times over, and what is cast."""
+    left, right = tensors(metas)
+    casts = in_double(left) + in_double(right) if is_single((left, right)) else 0
+    sides = in_double(right) // max(right.shape[0], 1) * max(left.shape)
+    return casts + in_double(left) + 3 * sides + sum(map(in_double, outputs))
+
+
 def infer_residuals(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
     """The rank decides whether there are any."""
     tensors(metas)
@@ -139,6 +166,13 @@ def residuals_kernel(
     rest = xp.matmul(a, x if x.ndim == 2 else x[:, None]) - columns
     squares = (rest * xp.conjugate(rest)).real
     return (xp.sum(squares, axis=0)[: None if int(rank) == a.shape[1] else 0],)
+
+
+def residuals_scratch(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, _attributes: Attributes) -> int:
+    """The product, the differences and their squares; operands that are cast."""
+    given = a, b, x = tensors(metas[:3])
+    casts = a.size + x.size if len({m.dtype for m in given}) > 1 else 0
+    return (4 * b.size + casts) * max(m.dtype.itemsize for m in given)
 
 
 # --- pinv and matrix_rank, which take small singular values for zero
@@ -192,6 +226,14 @@ def pinv_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array]
     xp.matmul(xp.conjugate(xp.swapaxes(vh, -1, -2)), right, out=out)
 
 
+def pinv_scratch(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, _attributes: Attributes) -> int:
+    """Those of the decomposition, or its results and two matrices made of them."""
+    x = matrices(metas)
+    inner = min(x.shape[-2:])
+    results = math.prod(x.shape[:-2]) * sum(x.shape[-2:]) * inner * (16 if x.dtype.kind == "c" else 8)
+    return max(svd_bytes(x, inner, inner), results + 2 * in_double(x))
+
+
 def matrix_rank_kernel(
     xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes
 ) -> None:
@@ -223,6 +265,13 @@ def matrix_power_kernel(
         store(outputs, [xp.linalg.matrix_power(inputs[0], attributes["n"])])
 
 
+def matrix_power_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
+    """The power, a square and the next one; those of an inverse."""
+    x = matrices(metas)
+    inverse = in_double(x) + 2 * one(x) + cast(x) if attributes["n"] < 0 else 0
+    return max(3 * total(outputs), inverse + total(outputs))
+
+
 def matrix_power_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
     """One product for each bit of n, and one more for each that is set."""
     x = metas[0]
@@ -235,7 +284,9 @@ def matrix_power_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, att
 
 # --- the table
 
-define_lapack("det", infer_det, det_kernel, constant_work(1), "Determinants of square matrices.")
+define_lapack(
+    "det", infer_det, det_kernel, constant_work(1), "Determinants of square matrices.", scratch=lapack_scratch(1)
+)
 define_lapack(
     "slogdet",
     infer_slogdet,
@@ -243,8 +294,11 @@ define_lapack(
     constant_work(1),
     "Sign of the determinant, and the natural logarithm of its absolute value.",
     outputs=2,
+    scratch=lapack_scratch(1),
 )
-define_lapack("inv", infer_square, inv_kernel, constant_work(4), "Inverses of square matrices.")
+define_lapack(
+    "inv", infer_square, inv_kernel, constant_work(4), "Inverses of square matrices.", scratch=lapack_scratch(2)
+)
 define(
     OpDef(
         name="solve",
@@ -254,6 +308,8 @@ define(
         operands=("x1", "x2"),
         dtypes=(LAPACK,),
         kernel=solve_kernel,
+        judges=True,
+        scratch=solve_scratch,
         work=solve_work,
         needs=("linalg.solve",),
     )
@@ -270,6 +326,7 @@ define(
         outputs=3,
         attributes=(Attribute("rcond", optional(check_float), None),),
         kernel=lstsq_kernel,
+        scratch=lstsq_scratch,
         work=constant_work(20),
         needs=("linalg.lstsq",),
     )
@@ -283,6 +340,7 @@ define(
         operands=("x1", "x2", "x", "rank"),
         dtypes=(LAPACK, LAPACK, LAPACK, INTEGER),
         kernel=residuals_kernel,
+        scratch=residuals_scratch,
         dynamic=True,
         most=lambda metas: metas[1].nbytes if isinstance(metas[1], Meta) else 0,
         work=constant_work(1),
@@ -298,6 +356,7 @@ define(
         operands=("x", "rtol"),
         dtypes=(LAPACK, REAL_FLOATING),
         kernel=pinv_kernel,
+        scratch=pinv_scratch,
         work=constant_work(20),
         needs=("linalg.svd", "matmul"),
     )
@@ -311,6 +370,7 @@ define(
         operands=("x", "rtol"),
         dtypes=(LAPACK, REAL_FLOATING),
         kernel=matrix_rank_kernel,
+        scratch=values_scratch,
         work=constant_work(6),
         needs=("linalg.svd",),
     )
@@ -325,6 +385,7 @@ define(
         dtypes=(FLOATING,),
         attributes=(Attribute("n", check_int),),
         kernel=matrix_power_kernel,
+        scratch=matrix_power_scratch,
         work=matrix_power_work,
         needs=("linalg.matrix_power", "linalg.inv"),
     )

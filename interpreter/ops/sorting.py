@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..schema.attributes import axis_attribute, check_bool
-from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, Infer, Kernel, OpDef, OutputMetas, define
+from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, Infer, Kernel, OpDef, OutputMetas, Scratch, define
+from ..schema.scratch import total
 from ..types.axes import normal_axis, tensor
 from ..types.kinds import ANY
 from ..types.meta import Meta, OperandMeta
@@ -41,6 +42,10 @@ def sort_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array]
     if not x.size:
         return
     axis, down = attributes["axis"], attributes["descending"]
+    if xp is np:  # without another array of that size
+        out[...] = x
+        (np.flip(out, axis) if down else out).sort(axis, kind=_algorithm(attributes))
+        return
     ordered = xp.sort(xp.flip(x, axis) if down else x, axis=axis, kind=_algorithm(attributes))
     out[...] = xp.flip(ordered, axis) if down else ordered
 
@@ -58,13 +63,25 @@ def argsort_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Arr
         out[...] = order
 
 
+def sort_scratch(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
+    """One line along the axis, packed, and half of another one to merge or as much to distribute."""
+    x = tensor(metas)
+    return 2 * x.dtype.itemsize * x.shape[attributes["axis"]]
+
+
+def argsort_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
+    """The positions, those of one line, and a packed line."""
+    x = tensor(metas)
+    return total(outputs) + (16 + x.dtype.itemsize) * x.shape[attributes["axis"]]
+
+
 def lines_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
     """Every element is compared with about log2(n) others along the axis."""
     x = tensor(metas)
     return 4 * x.size * x.shape[attributes["axis"]].bit_length()
 
 
-def _define_sort(name: str, infer: Infer, kernel: Kernel, summary: str) -> None:
+def _define_sort(name: str, infer: Infer, kernel: Kernel, scratch: Scratch, summary: str) -> None:
     define(
         OpDef(
             name=name,
@@ -79,11 +96,16 @@ def _define_sort(name: str, infer: Infer, kernel: Kernel, summary: str) -> None:
                 Attribute("stable", check_bool, default=True),
             ),
             kernel=kernel,
+            scratch=scratch,
             work=lines_work,
             needs=(name,),
         )
     )
 
 
-_define_sort("sort", infer_sort, sort_kernel, "x sorted along `axis`; equal elements keep their order if `stable`.")
-_define_sort("argsort", infer_argsort, argsort_kernel, "The positions that sort x along `axis`, as int64.")
+_define_sort(
+    "sort", infer_sort, sort_kernel, sort_scratch, "x sorted along `axis`; equal elements keep their order if `stable`."
+)
+_define_sort(
+    "argsort", infer_argsort, argsort_kernel, argsort_scratch, "The positions that sort x along `axis`, as int64."
+)

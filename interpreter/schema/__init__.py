@@ -4,5 +4,6 @@
 - `infer`: the metas of results from those of operands; `targets`: checks of `out=`
 - `attributes`, `indexing`: checks and normal forms of attributes and indices
 - `promotion`: the result's dtype, and what a Python scalar must satisfy
+- `scratch`: the memory of kernels' temporaries; `pieces`: kernels that work piece by piece
 - `opdoc`: descriptions of ops for people
 """

@@ -86,6 +86,17 @@ def _check_position(value: Any) -> int:
     return position
 
 
+def spelt(index: Index) -> str:
+    """The index as a user writes it: `tensor, 0:5, None, ...`."""
+    text = ", ".join(_spelt_slice(*entry[1:]) if isinstance(entry, tuple) else str(entry) for entry in index)
+    return text or "()"
+
+
+def _spelt_slice(start: Any, stop: Any, step: Any) -> str:
+    bounds = ["" if part is None else str(part) for part in (start, stop, step)]
+    return ":".join(bounds if step is not None else bounds[:2])
+
+
 @lru_cache(maxsize=1024)
 def native_index(index: Index) -> tuple[Any, ...]:
     """The index as an array module takes it."""

@@ -57,14 +57,20 @@ Work: TypeAlias = Callable[[tuple[OperandMeta, ...], OutputMetas, Attributes], i
 ScalarCheck: TypeAlias = Callable[[int, tuple[OperandMeta, ...], Attributes], None]
 # The most bytes that the results of a `dynamic` op can take, by the metas of its operands.
 Most: TypeAlias = Callable[[tuple[OperandMeta, ...]], int]
+# The bytes that a kernel takes at its peak besides its operands and results: (operand metas, output metas, attributes).
+Scratch: TypeAlias = Callable[[tuple[OperandMeta, ...], OutputMetas, Attributes], int]
 # How an op is made of others: (call, inputs, attributes) -> outputs, where call(name, inputs, attributes) -> outputs.
 Compose: TypeAlias = Callable[[Callable[..., list[Any]], Sequence[Any], Attributes], list[Any]]
 
 VARIADIC = -1
+# Bytes of temporaries that no kernel has to declare, and no machine counts: NumPy casts in buffers of 8192 elements for
+# each operand.
+UNNOTICED = 1 << 19
 # The cost of an element relative to other dtypes: no vector unit computes with these, and each float16 that overflows
 # or underflows costs some 100 ns.
 _COSTLY = {np.dtype(np.float16): 16, np.dtype(np.complex64): 8, np.dtype(np.complex128): 8}
 REQUIRED: Any = object()
+_LOOKING = ("linalg.", "histogram", "bincount")  # functions of array modules that look at values on the host
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +94,10 @@ class OpDef:
     that it may run on the scheduler's thread when small. `judges`: the kernel refuses some data (a position out of
     bounds), and has to see them also where the results are empty; it must not loop over axes of any size then.
     `scalars`: the check of Python int operands, unless they have to fit the promoted dtype. `needs`: functions that the
-    kernel calls and an array module may lack ("linalg.eigh"); devices of such a module do not have the op.
+    kernel calls and an array module may lack ("linalg.eigh"); devices of such a module do not have the op. `scratch`:
+    the memory that the kernel's temporaries take, where that may be more than `UNNOTICED` bytes. `pointwise`: each
+    element of its one result depends on the operands' elements at its place alone, so that the kernel may be called on
+    pieces of them.
     """
 
     name: str
@@ -103,6 +112,7 @@ class OpDef:
     ufunc: str | None = None
     kernel: Kernel | None = None
     elementwise: bool = False
+    pointwise: bool = False
     partial: bool = False
     dynamic: bool = False
     most: Most | None = None
@@ -110,9 +120,15 @@ class OpDef:
     judges: bool = False
     view: View | None = None
     work: Work | None = None
+    scratch: Scratch | None = None
     compose: Compose | None = None
     scalars: ScalarCheck | None = None
     needs: tuple[str, ...] = ()
+
+    @property
+    def blocking(self) -> bool:
+        """Does the kernel look at values, so that its thread waits for a GPU? At a shape, a bound, a solver's state."""
+        return self.dynamic or self.judges or any(path.startswith(_LOOKING) for path in self.needs)
 
     def least_operands(self) -> int:
         """The smallest number of operands."""
@@ -156,6 +172,18 @@ class OpDef:
             return max((m.size for m in tensors), default=0) * cost_of(tensors)
         return max(self.work(metas, outputs, attributes), sum(m.size for m in outputs if m is not None))
 
+    def temporaries(
+        self, metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes, *, aliased: bool = False
+    ) -> int:
+        """The bytes that one call takes besides its operands and results; 0 if that is hardly anything.
+
+        `aliased`: as in `bind`.
+        """
+        found = 0 if self.scratch is None else self.scratch(metas, outputs, attributes)
+        if aliased and not (self.elementwise or self.partial):  # `run_apart`
+            found += sum(m.nbytes for m in outputs if m is not None)
+        return found if found > UNNOTICED else 0
+
     def bind(
         self, xp: ArrayModule, count: int, attributes: Attributes, *, aliased: bool = False, room: int = LARGEST
     ) -> BoundKernel:
@@ -192,9 +220,17 @@ class OpDef:
             for out, result in zip(arrays[count:], results, strict=True):
                 out[...] = result
 
+        def run_partial(*arrays: Any) -> Any:
+            """A part of the first operand is overwritten: apart only if the values are from there, too."""
+            read = (array for array in arrays[1:count] if hasattr(array, "shape"))
+            shared = any(xp.may_share_memory(arrays[count], array) for array in read)
+            return (run_apart if shared else guarded)(*arrays)
+
         if self.dynamic:
             return run
-        return run_apart if aliased and not self.elementwise else guarded
+        if not aliased or self.elementwise:
+            return guarded
+        return run_partial if self.partial else run_apart
 
     def lacks(self, xp: ArrayModule) -> str | None:
         """The first function that the kernel needs and the array module lacks, if any."""
@@ -237,7 +273,7 @@ def find(name: str) -> OpDef:
     if op is None:
         from difflib import get_close_matches
 
-        near = get_close_matches(name[:80], REGISTRY, n=3) if isinstance(name, str) else []
+        near = get_close_matches(name[:80], REGISTRY, n=3, cutoff=0.7) if isinstance(name, str) else []
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
         raise MetadataError(f"there is no op {shown(name)}{hint}", op=name if isinstance(name, str) else shown(name))
     return op

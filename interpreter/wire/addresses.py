@@ -204,3 +204,8 @@ def _is_held(address: str) -> bool:
         return pid_of(address) is not None
     except MetadataError:  # $XDG_RUNTIME_DIR is too long for a socket: no daemon can be there
         return False
+
+
+def is_local(address: str) -> bool:
+    """Is it the address of a machine in this process?"""
+    return address.partition(":")[0] == "local"

@@ -12,7 +12,8 @@ from typing import Any, Final, NamedTuple, NoReturn, TypeVar, get_type_hints
 
 from ..errors import ProtocolError
 from .fields import LARGEST, NESTED, SEQUENCES, Check, Field, Limit
-from .messages import DECLARATIONS, UNGROUPED, MessageKind, NamedMessage
+from .message_kinds import MessageKind
+from .messages import DECLARATIONS, UNGROUPED, NamedMessage
 
 Named = TypeVar("Named", bound=NamedMessage)
 

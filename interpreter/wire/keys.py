@@ -1,7 +1,8 @@
 """Key files of CURVE, the encryption and authentication of ZeroMQ over tcp (CurveZMQ, RFC 26).
 
 A pair is two files in pyzmq's certificate format (zmq.auth): NAME.key holds the public key, NAME.key_secret both. A
-secret that others could read is refused, since it would prove nothing. Files are never overwritten.
+secret that others could read is refused, since it would prove nothing. Files are never overwritten, and are there
+whole or not at all.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Final, NamedTuple
 import zmq
 
 from ..errors import MetadataError
+from ..whole_file import write_whole
 
 PUBLIC: Final = ".key"
 SECRET: Final = ".key_secret"  # noqa: S105 - a file name's suffix
@@ -38,13 +40,14 @@ def create(directory: Path, name: str) -> tuple[Path, Path]:
             raise MetadataError(f"{file} exists, and keys are never overwritten: remove it, or choose another --name")
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     line = f'    public-key = "{public.decode()}"\n'
-    _write(files[0], 0o644, f"# The public key of {name!r}, for tensord. May be shown to anybody.\ncurve\n{line}")
-    _write(
-        files[1],
-        0o600,
-        f"# The secret key of {name!r}, for tensord. DO NOT SHARE.\ncurve\n{line}"
-        f'    secret-key = "{secret.decode()}"\n',
-    )
+    shown = f"# The public key of {name!r}, for tensord. May be shown to anybody.\ncurve\n{line}"
+    hidden = f"# The secret key of {name!r}, for tensord. DO NOT SHARE.\ncurve\n{line}"
+    write_whole(files[1], f'{hidden}    secret-key = "{secret.decode()}"\n', mode=0o600, new=True)
+    try:
+        write_whole(files[0], shown, mode=0o644, new=True)
+    except BaseException:
+        files[1].unlink()  # half a pair is none, and would be in the way of the next one
+        raise
     return files
 
 
@@ -53,13 +56,6 @@ def paths(directory: Path, name: str) -> tuple[Path, Path]:
     if not _NAME.fullmatch(name):
         raise MetadataError(f"{name!r} is no name for a key: letters, digits, '.', '_' and '-', 64 at most")
     return directory / f"{name}{PUBLIC}", directory / f"{name}{SECRET}"
-
-
-def _write(path: Path, mode: int, text: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        os.fchmod(descriptor, mode)
-        file.write(text)
 
 
 def read_public(path: Path) -> bytes:

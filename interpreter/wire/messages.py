@@ -11,7 +11,6 @@ On the hot path, a CALL stays an array: see `call_arrays`.
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import Any, NamedTuple, TypeAlias
 
 from ..types.meta import DTYPES, MAX_NDIM, SCALAR_TYPES, Meta, OperandMeta
@@ -48,32 +47,9 @@ from .fields import (
     UsedIds,
     WrittenIds,
 )
+from .message_kinds import MessageKind
 
 Message: TypeAlias = tuple[Any, ...] | list[Any]  # as it travels
-
-
-class MessageKind(IntEnum):
-    """The first field of a message."""
-
-    CALL = 0
-    RELEASE = 1
-    UPLOAD = 2
-    FETCH = 3
-    WAIT = 4
-    SYNC = 5
-    EFFECT = 6
-    CHAIN = 7
-    SIGNATURE = 8
-    LOCATION = 9
-    PUBLISH = 10
-    LOOKUP = 11
-    UNPUBLISH = 12
-    TO_DEVICE = 13
-    RESTART = 14
-    ATOMIC = 15
-    NAMES = 16
-    QUERY = 17
-    SPAN = 18
 
 
 # Plain ints for the hot path: an IntEnum member costs several times an int in a comparison.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 LONGEST: Final = 64  # characters
+LOOK: Final = "tensord"  # the command line's own sessions
 
 
 def clean(name: str) -> str:

@@ -82,7 +82,9 @@ def connect(
     answers.
     """
     from .client.connect import connect as make
+    from .client.locations import located
     from .client.tracebacks import MEANT, hide
+    from .interpreter.errors import TensordError
 
     try:
         return make(
@@ -96,6 +98,8 @@ def connect(
             name=name,
         )
     except MEANT as error:
+        if isinstance(error, TensordError):
+            located(error)
         hide(error)
         raise
 

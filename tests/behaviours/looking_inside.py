@@ -90,7 +90,8 @@ def address(session: Session, tensor: Tensor, device: str) -> int:
     """Where the tensor's storage lies in a device's memory."""
     buffer = copies_of(session, tensor)[device].buffer
     assert buffer is not None
-    return int(buffer.raw.__array_interface__["data"][0])
+    pointer = getattr(buffer.raw, "ptr", None)  # a GPU's
+    return int(buffer.raw.__array_interface__["data"][0] if pointer is None else pointer)
 
 
 def allocated(session: Session, device: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import socket
@@ -21,6 +22,7 @@ import zmq
 
 import tensord as td
 from tensord.client.session import Session
+from tensord.client.transport.link import Link
 from tensord.interpreter.wire.messages import Fetch
 
 from ..daemon import Daemon
@@ -427,19 +429,23 @@ def test_sigterm_lets_what_is_pending_finish(slow):
         daemon.connect()
 
 
-def test_sigterm_cancels_what_does_not_finish_in_time(slow):
-    """Behaviour 37: the grace is over: who waits is told that it was cancelled."""
+def test_sigterm_cancels_what_does_not_finish_in_time(slow, caplog):
+    """Behaviour 37: the grace is over: who waits is told that the daemon has ended, and open prints are counted."""
     daemon = slow(0.1, grace=0.3)
     with daemon.connect() as session, daemon.connect() as observer:
         x = session.asarray(np.zeros(4), device="sim:0")
         for _ in range(1000):
             x = x + 1.0
+        for _ in range(3):
+            session.print("late", x)
         reply = session._outbox.ask(lambda request, at: Fetch(x._id, request, at, 0))
         eventually(lambda: has_arrived(session, observer))
         daemon.signal(signal.SIGTERM)
-        with pytest.raises(td.CancelledError):
+        with pytest.raises(td.ConnectionLost, match="it was stopped by SIGTERM"):
             session._outbox.await_reply(reply, PATIENCE)
         assert daemon.process.wait(PATIENCE) == 0
+    assert "3 prints were lost with the end of their session: the daemon has ended: it was stopped by" in caplog.text
+    assert "closed by its client" not in daemon.log
     assert left_over(daemon) == []
 
 
@@ -567,6 +573,19 @@ def test_a_killed_daemon_ends_every_await_at_once(slow):
         asyncio.run(main())
 
 
+def test_after_a_killed_daemon_every_op_is_refused(start):
+    """Behaviour 38: at its line, as soon as the session knows of it, although an op waits for nothing."""
+    daemon = start()
+    with daemon.connect() as session:
+        x = session.asarray([1.0])
+        x.wait()
+        daemon.kill()
+        eventually(lambda: session.closed)
+        for issue in (lambda: x + 1.0, lambda: session.asarray([2.0]), lambda: session.print(x)):
+            with pytest.raises(td.ConnectionLost, match=f"the daemon at {daemon.address} is gone"):
+                issue()
+
+
 def test_a_killed_daemon_ends_the_wait_for_credit(start):
     """Behaviour 38: also of somebody who only submits."""
     daemon = start()
@@ -692,6 +711,40 @@ def test_a_lease_that_is_over_ends_the_session(tcp):
             client.do("session_lost = s.sync(30)")
         eventually(lambda: not sessions_of(observer) and used(observer) == 32)
         np.testing.assert_array_equal(observer.lookup("kept").numpy(), np.ones(4))
+    assert daemon.stop() == 0
+
+
+def test_what_keeps_a_client_from_coming_back_is_no_end_while_the_lease_lasts(tcp, monkeypatch):
+    """Its host's name is not known for a moment, or there is no descriptor."""
+    daemon = tcp(30)
+    left = [2]
+    configure = Link.configure
+
+    def refuse(link, socket):
+        if left[0]:
+            left[0] -= 1
+            raise zmq.ZMQError(errno.ENODEV)
+        configure(link, socket)
+
+    with daemon.connect() as session:
+        x = session.asarray(np.ones(4))
+        x.wait()
+        monkeypatch.setattr(Link, "configure", refuse)
+        cut(session)
+        assert (x + 1.0).tolist() == [2.0] * 4
+        assert left == [0]
+    assert daemon.stop() == 0
+
+
+def test_a_session_that_could_not_come_back_says_why(tcp):
+    daemon = tcp(0.5)
+    with Puppet.start(daemon.address) as client:
+        client.do("x = s.asarray(np.ones(4))\nx.wait()")
+        client.do("import errno, zmq\nfrom tensord.client.transport.link import Link")
+        client.do("def refuse(*_): raise zmq.ZMQError(errno.EMFILE)")
+        client.do("Link.configure = refuse\ncut(s)")
+        with pytest.raises(Failed, match="out of reach too long: Too many open files"):
+            client.do("x.numpy()")
     assert daemon.stop() == 0
 
 

@@ -232,3 +232,58 @@ def test_a_result_of_the_device_takes_the_device_s_memory(sim_session):
     raw = buffer.raw
     assert (type(raw).__name__, raw.owner) == ("SimMemory", "sim:0")
     assert_sound(s)
+
+
+def test_more_views_than_a_storage_keeps_copies_of_are_read_at_once(sim_session):
+    """Of an op's operands none is dropped to make room for another."""
+    s = sim_session
+    array = np.arange(800.0).reshape(100, 8)
+    x = s.asarray(array)
+    rows = [x[number] for number in range(100)]
+    for row in rows[:64]:
+        s.call("add", [row, 0.0], device="sim:0")
+    s.sync()
+    np.testing.assert_array_equal(s.call("stack", rows, {"axis": 0}, device="sim:0")[0].numpy(), array)
+    assert_sound(s)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_each_of_many_moved_views_moves_once(make_session, strict):
+    """However many there are, what was moved is there, also where placement is strict."""
+    s = make_session(devices=["cpu:0", "sim:0", "sim:1"], strict=strict)
+    array = np.arange(800.0).reshape(100, 8)
+    x = s.asarray(array)
+    for device in ("sim:0", "sim:1"):
+        rows = [x[number].to_device(device) for number in range(100)]
+        s.sync()
+        for row in rows:
+            (row + 1.0).wait(WAIT)
+        assert moved(s)[f"{device} h2d"] == (100, 6400)
+        np.testing.assert_array_equal(rows[-1].numpy(), array[-1])
+    assert_sound(s)
+
+
+def test_what_was_moved_and_dropped_for_room_moves_again_though_placement_is_strict(make_session):
+    s = make_session(devices=["cpu:0", {"name": "sim:0", "memory": 1 << 20}], strict=True)
+    x = s.asarray(np.ones(100_000)).to_device("sim:0")
+    s.sync()
+    y = s.call("full", [1.0], {"shape": (60_000,), "dtype": "float64"}, device="sim:0")[0]
+    s.sync()
+    assert x.residency() == {"cpu:0": "valid"}
+    y.release()
+    assert s.call("sum", [x])[0].item() == 100_000.0
+    assert moved(s)["sim:0 h2d"] == (2, 1_600_000)
+    assert_sound(s)
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_value_that_does_not_fit_on_the_host_is_read_all_the_same(make_session, known):
+    """Whether its shape is known when it is asked for, or not yet."""
+    s = make_session(devices=[{"name": "cpu:0", "memory": 1 << 20}, "sim:0"])
+    x = s.xp.cumulative_sum(s.call("full", [1.0], {"shape": (200_000,), "dtype": "float64"}, device="sim:0")[0])
+    y = s.xp.unique_values(x)
+    if known:
+        y.wait(WAIT)
+    assert y.numpy().shape == (200_000,)
+    assert y.residency() == {"sim:0": "valid"}
+    assert_sound(s)

@@ -121,7 +121,7 @@ def test_repr_raises_nothing_and_waits_for_nobody(session, make_session):
 
 
 def test_an_error_is_shown_in_one_line_of_bounded_length():
-    text = display.error_text(td.KernelError("first\nsecond " + "x" * 10_000))
+    text = display.shortened("KernelError: first\nsecond " + "x" * 10_000)
     assert text.startswith("KernelError: first second xxx")
     assert len(text) < 400
 
@@ -145,3 +145,14 @@ def test_what_notebooks_show_is_escaped_and_bounded(session):
     assert "&lt;tensor" in failed._repr_html_()
     x.release()
     assert x._repr_html_().startswith("&lt;tensor")
+
+
+def test_a_look_moves_nothing(sim_session):
+    """What a program has moved goes on its way when the program asks for something, and not when a person looks."""
+    x, y = sim_session.asarray(np.ones(1000)), sim_session.asarray(np.ones(3))
+    away = x.to_device("sim:0")
+    assert repr(y).endswith("ready>")
+    assert repr(away).endswith("pending>")
+    assert moved(sim_session) == {}
+    away.wait(WAIT)
+    assert repr(away).endswith("ready>")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,9 @@ import pytest
 
 import tensord as td
 from tensord.client import printing
+from tensord.client.outbox.callbacks import refusing
+
+from ..behaviours.looking_inside import WAIT
 
 
 def test_a_callback_may_cancel_and_the_effects_behind_it_do_not_run(session):
@@ -50,6 +54,44 @@ def test_a_callback_that_cancels_and_raises_breaks_no_chain_for_good(session):
     session.effect(lambda: seen.append("afterwards"))
     session.check_chain()
     assert seen == ["afterwards"]
+
+
+@pytest.mark.parametrize("unsent", [False, True])
+@pytest.mark.parametrize(
+    "issue",
+    [
+        lambda _, x: x + 1.0,
+        lambda _, x: x.__iadd__(1.0),
+        lambda session, x: session.call("sum", [x]),
+        lambda session, _: session.asarray([1.0]),
+        lambda session, _: session.print("inside"),
+        lambda session, _: session.chain(),
+    ],
+)
+def test_a_callback_may_not_issue(session, capsys, issue, unsent):
+    """The first message is refused, whether or not others wait to be sent; nothing of it is left."""
+    x = session.asarray(np.ones(4))
+    (x + 1.0).wait()
+    before = x + 1.0 if unsent else None
+    session.effect(lambda _: issue(session, x), x)
+    with pytest.raises(td.ProtocolError, match="may neither submit nor wait"):
+        session.check_chain()
+    assert x.tolist() == [1.0] * 4
+    assert before is None or before.tolist() == [2.0] * 4
+    assert capsys.readouterr().out == ""
+
+
+def test_while_a_callback_runs_other_threads_issue(session):
+    x = session.asarray(np.ones(4))
+    made: list[Any] = []
+
+    def wait() -> None:
+        thread = threading.Thread(target=lambda: made.append(x + 1.0))
+        thread.start()
+        thread.join(10.0)
+
+    refusing(session._outbox, wait)()
+    assert [one.tolist() for one in made] == [[2.0] * 4]
 
 
 def test_a_callback_may_not_restart(session):
@@ -145,7 +187,7 @@ def test_prints_that_are_not_ready_in_time_are_counted(make_session, capsys, cap
         session.print("late", session.asarray([1.0], device="sim:0") + 1.0)
     session.close()
     if "lost" in caplog.text:  # the serial engine is never late
-        assert "3 prints were lost with the end of their session: no result within" in caplog.text
+        assert "3 prints were lost with the end of their session: they were not ready within 0.02 s" in caplog.text
         assert not capsys.readouterr().out
 
 
@@ -171,3 +213,77 @@ def test_prints_are_written_before_a_script_ends(request, where):
     )
     assert sorted(done.stdout.splitlines()) == ["last line [3.]", "of a session that was dropped [2.]"]
     assert not done.stderr
+
+
+def test_an_op_right_behind_a_new_chain_is_on_its_way_although_nobody_asks(session):
+    """The chain's message is the first one of the batch, so the op's is not, and wakes nobody."""
+    x = session.asarray(np.ones(4))
+    (x + 1.0).wait()
+    background = session._transport.machine.background
+    assert session._transport.machine.wait_until(lambda: not background.awake, WAIT)
+    session.chain()
+    keep = x + 1.0
+    assert background.awake
+    assert keep.numpy().tolist() == [2.0] * 4
+
+
+@pytest.fixture
+def inside():
+    """inside(session): another thread enters an atomic block of the session, and leaves it after the test."""
+    leave, threads = threading.Event(), []
+
+    def enter(session, work=lambda: None):
+        entered = threading.Event()
+
+        def block():
+            with session.atomic():
+                work()
+                entered.set()
+                leave.wait(WAIT)
+
+        threads.append(threading.Thread(target=block))
+        threads[-1].start()
+        assert entered.wait(WAIT)
+        return threads[-1]
+
+    yield enter
+    leave.set()
+    for thread in threads:
+        thread.join(WAIT)
+
+
+def test_the_exit_waits_for_prints_although_another_thread_is_inside_atomic(make_session, inside, capsys, caplog):
+    session = make_session(devices=["cpu:0", {"name": "sim:0", "compute_delay": 0.1}])
+    session.print("sent before", session.asarray([1.0], device="sim:0") + 1.0)
+    session.flush()
+    thread = inside(session)
+    printing.EXIT.finish()
+    assert thread.is_alive()
+    assert capsys.readouterr().out == "sent before [2.]\n"
+    assert not caplog.text
+
+
+def test_the_exit_gives_up_prints_that_another_thread_keeps_from_being_sent(
+    make_session, inside, capsys, caplog, monkeypatch
+):
+    monkeypatch.setattr(printing, "PATIENCE", 0.02)
+    session = make_session()
+    thread = inside(session, lambda: session.print("unsent"))
+    printing.EXIT.finish()
+    assert thread.is_alive()
+    assert not capsys.readouterr().out
+    assert "1 prints were lost with the end of their session: they were not ready within" in caplog.text
+
+
+def test_the_exit_has_one_deadline_for_all_sessions(make_session, monkeypatch):
+    sessions = [make_session() for _ in range(2)]
+    deadlines = []
+    for session in sessions:
+        session.print("one")
+        session.check_chain()
+    with monkeypatch.context() as patch:
+        patch.setattr(printing.Printing, "finish", lambda _, deadline=None: deadlines.append(deadline))
+        printing.EXIT.finish()
+    assert len(deadlines) >= 2
+    assert len(set(deadlines)) == 1
+    assert None not in deadlines

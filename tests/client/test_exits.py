@@ -21,6 +21,35 @@ FORKED = "pid = os.fork()\nif not pid: sys.exit()\nos.waitpid(pid, 0)\nassert x.
 FAILS = "raise SystemExit(3)\n"
 
 
+# A child of multiprocessing that ends without closing its session; with a thread that outlives the child's function.
+CHILD = """
+import multiprocessing, sys, threading, tensord as td
+
+def work(address, more):
+    s = td.connect(address)
+    x = s.asarray([1.0])
+    x.wait()
+    s.print("printed", x + 1)
+    begin = threading.Event()
+
+    def outlive():
+        begin.wait()
+        print("outlived", x.tolist())
+
+    if more:
+        threading.Thread(target=outlive).start()
+        begin.set()
+
+if __name__ == "__main__":
+    with td.connect("local") as mine:
+        mine.asarray([1.0]).wait()
+        child = multiprocessing.get_context(sys.argv[2]).Process(target=work, args=(sys.argv[1], len(sys.argv) > 3))
+        child.start()
+        child.join()
+        sys.exit(child.exitcode)
+"""
+
+
 def run(daemon: Daemon, code: str, *, timeout: float = 60.0) -> subprocess.CompletedProcess[str]:
     """Run code whose session's name is the secret that stands in it, if names were code."""
     command = [sys.executable, "-c", code, daemon.address]
@@ -42,6 +71,28 @@ def test_the_end_of_the_interpreter_closes_the_session(daemon: Daemon, code: str
     eventually(lambda: len(endings(daemon)) > before)
     (line,) = endings(daemon)[before:]
     assert "closed by its client" in line
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn", "fork and outlived"])
+def test_the_end_of_a_child_of_multiprocessing_closes_its_session(daemon: Daemon, tmp_path: Path, start: str) -> None:
+    before = len(endings(daemon))
+    done = child(tmp_path, daemon.address, *start.split(" and "))
+    assert "printed [2.]" in done.stdout
+    assert ("outlived [1.0]" in done.stdout) == ("outlived" in start)
+    eventually(lambda: len(endings(daemon)) > before)
+    (line,) = endings(daemon)[before:]
+    assert "closed by its client" in line
+
+
+def test_the_end_of_a_child_of_multiprocessing_finishes_the_prints_of_its_own_machine(tmp_path: Path) -> None:
+    assert "printed [2.]" in child(tmp_path, "local", "fork").stdout
+
+
+def child(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a program whose child of multiprocessing makes a session; the child's status is the program's."""
+    (directory / "program.py").write_text(CHILD)
+    command = [sys.executable, "-W", "ignore", str(directory / "program.py"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)  # noqa: S603
 
 
 def test_the_end_does_not_wait_for_a_thread_that_holds_on_to_a_session(daemon: Daemon) -> None:

@@ -18,6 +18,7 @@ import pytest
 import tensord as td
 from tensord.client import frames, locations
 from tensord.client.frames import Owner, owner_of, shown
+from tensord.client.handlers import DEFAULT_HANDLER
 from tensord.interpreter.errors import KernelError, MetadataError, TensordError
 
 from .public_entries import Watch, entries, missing, names_for, program
@@ -176,12 +177,33 @@ class TestCallers:
         without_a_frame(names["f1"])
         assert lines_of(session, "add") == ["fitting/models.py:2 in f0 <- fitting/models.py:2 in f1"]
 
-    def test_deep_recursion_in_a_library_costs_no_more_than_a_look_at_its_nearest_frames(self, session, monkeypatch):
-        monkeypatch.setattr(frames, "FURTHEST", 20)
+    def test_deep_recursion_in_a_library_costs_no_more_than_a_look_at_its_nearest_frames(self, session):
+        """However deep it is: one location, sent once, and found again by as many lookups as it has lines."""
         names = {"x": session.asarray([1.0])}
         nested(names, 40, LIBRARY)
-        names["f40"]()
-        assert lines_of(session, "add") == [" <- ".join(f"fitting/models.py:2 in f{level}" for level in range(4))]
+        for depth in (20, 30, 40):
+            names[f"f{depth}"]()
+        nearest = " <- ".join(f"fitting/models.py:2 in f{level}" for level in range(4))
+        assert lines_of(session, "add") == [nearest] * 3
+        assert session._outbox.locations.size == 4 + 2  # and the two of `asarray` and `lines_of`
+
+    def test_paths_of_a_library_share_their_beginnings(self, session):
+        """A recursion that branches has many paths to one line: all of them are remembered."""
+        names = {"x": session.asarray([1.0])}
+        choose = "def go(k, n):\n    return x + 1 if n == 0 else (a if k & 1 else b)(k >> 1, n - 1)\n"
+        run(f"{choose}def a(k, n):\n    return go(k, n)\ndef b(k, n):\n    return go(k, n)\n", LIBRARY, names)
+        run("def main():\n    for k in range(64): go(k, 6)\nmain()", "/home/me/job.py", names)
+        known = session._outbox.locations
+        before, keys = known.newest, known.size
+        run("main()", "/home/me/job.py", names)
+        assert (known.newest, known.size) == (before, keys)
+        assert keys < 64 * 6
+
+    def test_a_file_whose_name_is_no_text(self, session):
+        names = {"x": session.asarray([1.0])}
+        run("x + 1", os.fsdecode(b"/home/me/caf\xe9.py"), names)
+        (text,) = lines_of(session, "add")
+        assert text == "/home/me/caf\\udce9.py:1 in <module>"
 
     @pytest.mark.parametrize(("count", "levels"), [(1, 1), (2, 2), (3, 3), (16, 4)])
     def test_a_number_that_is_set_holds_for_every_call(self, make_session, count, levels):
@@ -224,6 +246,65 @@ class TestCallers:
             run("x * 1", f"cell {number}", names)
         assert session._outbox.locations.size < 25
         assert lines_of(session, "add")[-1] == "fitting/models.py:2 in f0 <- cell 49:1 in <module>"
+
+
+class TestHandlers:
+    """What a handler issues is the line of the op that it handles, wherever the handler is."""
+
+    HANDLERS = """
+def forward(inner):
+    def handle(invocation):
+        return inner(invocation)
+    return handle
+
+def rewrite(inner):
+    def handle(invocation):
+        if invocation.op.name != "square":
+            return inner(invocation)
+        (x,) = invocation.inputs
+        return [(x * x).to_device("cpu:0")]
+    return handle
+"""
+
+    @pytest.fixture
+    def names(self, session):
+        names = {"x": session.asarray([1.0]), "s": session}
+        run(self.HANDLERS, "/home/me/handlers.py", names)
+        return names
+
+    @pytest.mark.parametrize("call", ["x + 1", "s.xp.add(x, 1)", "s.call('add', [x, 1])", "x.sum()"])
+    def test_an_op_that_a_handler_passes_on(self, session, names, call):
+        session.handler = names["forward"](session.handler)
+        run(f"def work():\n    {call}\nwork()\nwork()", "/home/me/job.py", names)
+        session.sync()
+        found = [record.location for record in session.trace().records if record.op in {"add", "sum"}]
+        assert found == ["/home/me/job.py:2 in work"] * 2
+
+    def test_ops_that_a_handler_issues_in_its_place(self, session, names):
+        session.handler = names["forward"](names["rewrite"](session.handler))
+        run("with s.span('a span'):\n    s.xp.square(x)\nx + 1", "/home/me/job.py", names)
+        assert lines_of(session, "multiply") == ["/home/me/job.py:2 in <module>"]
+        assert lines_of(session, "add") == ["/home/me/job.py:3 in <module>"]
+        session.sync()
+        spans = {record.op: record.span for record in session.trace().records}
+        assert spans["multiply"] == ("a span",)
+
+    def test_errors_of_a_call(self, session, names):
+        session.handler = names["forward"](session.handler)
+        with pytest.raises(MetadataError) as caught:
+            run("x @ x @ x", "/home/me/job.py", names)
+        assert caught.value.location == "/home/me/job.py:1 in <module>"
+        with pytest.raises(MetadataError) as caught:
+            run("s.call('add', [x, s])", "/home/me/job.py", names)
+        assert caught.value.location == "/home/me/job.py:1 in <module>"
+
+    def test_after_a_handler_has_raised(self, session, names):
+        session.handler = lambda _: 1 // 0
+        with pytest.raises(ZeroDivisionError):
+            run("x + 1", "/home/me/job.py", names)
+        session.handler = names["forward"](DEFAULT_HANDLER)
+        run("\nx + 2", "/home/me/job.py", names)
+        assert lines_of(session, "add") == ["/home/me/job.py:2 in <module>"]
 
 
 class TestSetting:

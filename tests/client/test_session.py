@@ -200,3 +200,8 @@ def test_several_values_come_at_once_and_the_first_error_is_raised(sim_session):
     with pytest.raises(td.CancelledError, match=r"test_session\.py"):
         s.fetch([x, late, x])
     assert s.fetch([x])[0].tolist() == [0, 1, 2, 3]
+
+
+def test_a_session_that_is_pickled_says_what_to_do(session):
+    with pytest.raises(TypeError, match="connect again there, and share tensors by name"):
+        session.__reduce__()

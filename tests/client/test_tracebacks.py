@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import traceback
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,16 +14,18 @@ import pytest
 import tensord as td
 from tensord.client import names as names_module
 from tensord.client.tensor import Tensor
+from tensord.client.tracebacks import too_many
 
 from .public_entries import entries, names_for, program
 
+TESTS = str(Path(__file__).parents[1])
 JOB = "/home/me/job.py"
 
 
 def entries_of(error):
-    """File and line of each entry of an error's traceback, without the test's own."""
+    """File and line of each entry of an error's traceback, without the tests' own."""
     found = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
-    return [entry for entry in found if entry[0] != __file__]
+    return [entry for entry in found if not entry[0].startswith(TESTS)]
 
 
 def run(text, names):
@@ -31,6 +34,36 @@ def run(text, names):
 
 
 CALLS = {
+    "item of many": "x.item()",
+    "truth of many": "if x: pass",
+    "number of many": "int(x)",
+    "number of NaN": "int(s.asarray(float('nan')))",
+    "number of a complex one": "float(s.asarray(1j))",
+    "index that is none": "[1, 2][one]",
+    "wrong format": "f'{one:nonsense}'",
+    "format of many": "f'{x:d}'",
+    "length of a number": "len(one)",
+    "rows of a number": "list(one)",
+    "index of the wrong kind": "x['a']",
+    "index of floats": "x[1.5]",
+    "fetch of one": "s.fetch(3)",
+    "execute": "s.execute(3)",
+    "supports": "s.supports('add', 'cpu:0')",
+    "a handler that cannot be called": "s.handler = 3",
+    "no array": "np.asarray(x)",
+    "no function of NumPy's": "np.sin(x)",
+    "no other function of NumPy's": "np.concatenate([x, x])",
+    "pickling": "x.__reduce__()",
+    "pickling functions": "s.nn.__reduce__()",
+    "no such name": "s.xp.concatenate",
+    "no such name in an extension": "s.xp.linalg.nope",
+    "no such method": "x.flatten()",
+    "no dlpack": "s.xp.from_dlpack(3)",
+    "dlpack on another device": "x.__dlpack__(dl_device=(2, 0))",
+    "devices": "td.connect('local', devices=3)",
+    "options of devices": "td.connect('local', devices=[{'name': 'cpu:0', 'nope': 1}])",
+    "nobody there": "td.connect('ipc:///nowhere/at/all')",
+    "keys": "td.connect('tcp://localhost:1', keys=3)",
     "operator": "x @ x",
     "operator with an array": "x + np.ones(2)",
     "reflected operator": "2.0 @ x",
@@ -79,14 +112,18 @@ def names(session, make_session):
         "bad": bad,
         "pending": pending,
         "other": make_session().asarray(1.0),
+        "one": session.asarray(1.0),
     }
 
 
 @pytest.mark.parametrize("text", CALLS.values(), ids=CALLS)
 def test_the_last_entry_is_the_users_line(names, text):
-    with pytest.raises((td.TensordError, TypeError)) as caught:
+    with pytest.raises((td.TensordError, TypeError, AttributeError)) as caught:
         run(f"def work():\n    global x\n    {text}\nwork()", names)
     assert entries_of(caught.value) == [(JOB, 4), (JOB, 3)]
+    error = caught.value
+    if isinstance(error, td.TensordError) and not isinstance(error, td.KernelError):
+        assert (error.location or "").endswith("job.py:3 in work")
 
 
 def test_at_every_public_entry(make_session):
@@ -101,6 +138,33 @@ def test_at_every_public_entry(make_session):
     run(f"def work():\n{text}\nwork()", names | {"watch": watch})
     assert len(errors) > 200
     assert errors == {name: [(JOB, line[name] + 1)] for name in errors}
+
+
+SENSELESS = (
+    "object()",
+    "x, object()",
+    "x, 'nonsense'",
+    "x, 10**30",
+    "(9, x)",
+    "x, [object()]",
+    "one, -70",
+    "x, axis={}",
+)
+
+
+@pytest.mark.parametrize("arguments", SENSELESS)
+def test_errors_of_senseless_arguments_end_at_the_users_line(session, arguments):
+    """At every public entry, whatever the kind of error."""
+    names, errors = names_for(session), {}
+    for entry in entries(session):
+        if entry.name in {"print", "cancel", "restart"} or entry.function.startswith("attrgetter"):
+            continue
+        try:
+            run(f"{entry.function}({arguments})", dict(names))
+        except Exception as error:
+            errors[entry.name] = entries_of(error)
+    assert len(errors) > 200
+    assert errors == {name: [(JOB, 1)] for name in errors}
 
 
 def test_all_of_it_if_that_is_wanted(names, monkeypatch):
@@ -171,6 +235,10 @@ def test_what_is_public_keeps_its_name_and_signature(session):
 
 
 WRONG = {
+    "s.xp.add(x, x, x)": "add() takes 2 positional arguments, not 3",
+    "s.xp.special.erf(x, x)": "erf() takes 1 positional argument, not 2",
+    "s.xp.exp()": "exp() missing 1 required positional argument: 'x'",
+    "s.call('add', [x, x], None, 'cpu:0')": "call() takes 1 to 3 positional arguments, not 4",
     "s.xp.concat([x], 0, 1)": "concat() takes 1 positional argument, not 3",
     "s.xp.matmul(x, x, x)": "matmul() takes 2 positional arguments, not 3",
     "s.xp.matmul(x)": "matmul() missing 1 required positional argument: 'x2'",
@@ -185,8 +253,56 @@ WRONG = {
 def test_wrong_arguments_are_counted_as_the_caller_counts_them(names, text):
     with pytest.raises(TypeError) as caught:
         run(text, names)
-    assert str(caught.value) == WRONG[text]
+    assert message_of(caught.value) == WRONG[text]
     assert entries_of(caught.value) == [(JOB, 1)]
+
+
+def message_of(error):
+    """Its message, without the location that follows if it has one."""
+    return getattr(error, "message", str(error))
+
+
+def callables_of(session):
+    """The public functions of a session, its namespaces and its tensors."""
+    xp = session.xp
+    owners = {"s": session, "xp": xp, "linalg": xp.linalg, "fft": xp.fft, "special": xp.special}
+    owners |= {"nn": session.nn, "random": session.random, "x": session.asarray([[1.0]])}
+    owners |= {"info": xp.__array_namespace_info__(), "td": td}
+    for owner, one in owners.items():
+        for name in dir(one):
+            if not name.startswith("_") and inspect.isroutine(function := getattr(one, name)):
+                yield f"{owner}.{name}", function
+
+
+def refusal(function, *args, **kwargs):
+    """What it says about these arguments."""
+    with pytest.raises(TypeError) as caught:
+        function(*args, **kwargs)
+    return message_of(caught.value)
+
+
+def test_every_public_function_counts_wrong_arguments_as_the_caller_does(session):
+    found = dict(callables_of(session))
+    assert len(found) > 250
+    for label, function in found.items():
+        name = label.partition(".")[2]
+        parameters = inspect.signature(function).parameters.values()
+        placed = [one for one in parameters if one.kind in {one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD}]
+        needed = [one for one in placed if one.default is one.empty]
+        if not any(one.kind is one.VAR_KEYWORD for one in parameters):
+            assert f"{name}() got an unexpected keyword argument 'nonsense'" in refusal(
+                function, *placed, nonsense=1
+            ), label
+        if needed:
+            assert refusal(function).startswith(f"{name}() missing {len(needed)} required positional"), label
+        if any(one.kind is one.VAR_POSITIONAL for one in parameters):
+            continue
+        said = refusal(function, *placed, 1)
+        least, most = len(needed), len(placed)
+        if label.startswith("td."):  # Python's own words, which count as the caller does
+            assert said == f"{name}() takes from {least} to {most} positional arguments but {most + 1} were given"
+        else:
+            assert said == too_many(name, least, most, most + 1), label
 
 
 def test_a_type_error_from_inside_keeps_its_words(names):

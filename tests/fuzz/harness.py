@@ -73,7 +73,7 @@ class FakeListener:
 
     def credentials(self, frame: FakeFrame) -> Credentials:
         """Whose frame it is."""
-        return Credentials(os.getuid(), os.getpid() if self.local else 0, frame.fd)
+        return Credentials(os.getuid(), os.getpid() if self.local else 0, frame.fd, self.connections.get(frame.fd, 0))
 
     def send_multipart(self, frames: list[Any], _flags: int, *, copy: bool = True) -> None:  # noqa: ARG002 - as zmq's
         """Keep a message."""
@@ -99,8 +99,8 @@ class Harness:
             self.engine, self.limits, lambda: self.now, lease=10.0, about={"version": "0", "pid": 1}
         )
         self.registry.departed = self.places.ended
-        self.cut: list[tuple[Any, int]] = []
-        self.front = Front(self.engine, self.registry, lambda listener, fd: self.cut.append((listener, fd)))
+        self.cut: list[tuple[Any, Credentials]] = []
+        self.front = Front(self.engine, self.registry, lambda listener, who: self.cut.append((listener, who)))
         self.listener: Any = FakeListener(local=local)
         self.encoder = Encoder()
         self.neighbours = 0
@@ -165,7 +165,13 @@ class Harness:
     def disconnect(self, fd: int = 7) -> None:
         """The monitor says that a connection is gone."""
         self.registry.disconnected(self.listener, fd)
+        self.see_off()
         self.turn()
+
+    def see_off(self) -> None:
+        """The socket holds no more messages of the connections that are gone."""
+        for peer in list(self.registry.gone):
+            self.registry.see_off(peer)
 
     # -- what has to be true ---------------------------------------------------------------------------------------
 

@@ -56,7 +56,7 @@ DTYPES: Final = ("float64", "float32", "int64", "uint8", "bool", "complex128")
 
 USUAL: Final = ("add", "add", "multiply", "negative", "sum", "matmul", "ones", "transpose", "unique_values")
 NAMES: Final = ("x", "y", "weights")
-QUESTIONS: Final = ("stats", "residency", "trace", "status", "sessions", "tensors", "devices", "names")
+QUESTIONS: Final = ("stats", "residency", "state", "trace", "status", "sessions", "tensors", "devices", "names")
 INTEGERS: Final = (-(2**63), -(2**31), -2, -1, 0, 1, 2, 3, 255, 256, 2**31, 2**32, 2**63 - 1, 2**63, 2**64 - 1)
 STRANGE: Final[tuple[Any, ...]] = (
     None,

@@ -24,6 +24,7 @@ EXPECTED: dict[str, tuple[str, dict[str, bool]]] = {
     "Transfer": ("transfer", {"copies": True}),
     "Copy": ("copy", {}),
     "AccessBlobByCallback": ("access", {"host_visible": True}),
+    "Upload": ("access", {}),
     "ReleaseTensor": (
         "release",
         {

@@ -8,6 +8,7 @@ from unittest.mock import patch
 import numpy as np
 
 from tensord.interpreter.errors import CancelledError, KernelError, TensordError
+from tensord.vm.admission.cancellation import PIECE
 from tensord.vm.memory import reservation
 from tensord.vm.model.device_state import DeviceState
 from tensord.vm.model.instruction import Instruction
@@ -41,10 +42,13 @@ class Expected:
         return self.engine.open_session(lambda request, value, error: mine.__setitem__(request, (value, error)))
 
 
-def check(program: Program, seed: int | None = None) -> list[str]:
-    """Everything that is wrong with one run; empty if it is as it should be."""
+def check(program: Program, seed: int | None = None, piece: int = PIECE) -> list[str]:
+    """Everything that is wrong with one run; empty if it is as it should be.
+
+    `piece`: how many handles of ended sessions are released at once. The sessions of the programs are small.
+    """
     with failing_ops(), np.errstate(all="ignore"):
-        return run_and_compare(program, program.seed if seed is None else seed)
+        return run_and_compare(program, program.seed if seed is None else seed, piece)
 
 
 def check_seed(seed: int) -> list[str]:
@@ -54,10 +58,10 @@ def check_seed(seed: int) -> list[str]:
     return check(program)
 
 
-def run_and_compare(program: Program, seed: int) -> list[str]:
+def run_and_compare(program: Program, seed: int, piece: int) -> list[str]:
     limits, certain = tight_limits(program)
     expected = Expected(program)
-    machine = Machine(program, seed, limits, strict=True)
+    machine = Machine(program, seed, limits, strict=True, piece=piece)
     try:
         machine.run(program.steps)
         faulty = bool(program.world.faults) or (not certain and lacked_memory(machine))
@@ -225,6 +229,7 @@ def held_by(engine: Any) -> dict[str, Any]:
         "names": directory.names,
         "publishers": directory.publishers,
         "sessions": directory.sessions,
+        "leaving": directory.leaving,
         "exports": engine.residency.exports,
         "orphans": engine.residency.orphans,
         "nobody's instructions": scheduler.nobody.live,

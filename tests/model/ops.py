@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 from tensord.interpreter.schema.opdef import REGISTRY, OpDef, define
 from tensord.interpreter.types.meta import Meta
@@ -37,6 +38,18 @@ OPS = (
         kernel=split,
     ),
 )
+
+
+@contextmanager
+def hungry_ops() -> Iterator[None]:
+    """Have kernels with temporaries meanwhile: of no more bytes than their results, or of twice as many, or of none."""
+
+    def temporaries(op: OpDef, _metas: Any, outputs: Any, _attributes: Any, *, aliased: bool = False) -> int:
+        del aliased
+        return len(op.name) % 3 * sum(meta.nbytes for meta in outputs if meta is not None)
+
+    with patch.object(OpDef, "temporaries", temporaries):
+        yield
 
 
 @contextmanager

@@ -47,6 +47,9 @@ VIEWS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("squeeze", {}),
 )
 NAMES = ("n0", "n1", "n2")
+Devices = tuple[str, ...]
+SIMS: Devices = ("cpu:0", "sim:0", "sim:1")
+GPUS: Devices = ("cpu:0", "cuda:0", "cuda:1")
 
 
 class Handle:
@@ -78,11 +81,11 @@ class Client:
 class Generator:
     """Makes one program. Each `emit` method adds at least one step or returns False."""
 
-    def __init__(self, seed: int, *, honest: bool = False) -> None:
+    def __init__(self, seed: int, *, honest: bool = False, devices: Devices = SIMS) -> None:
         self.rng = random.Random(seed)
         self.honest = honest  # only what the client's surface lets through, and no fault
         self.seed = seed
-        self.world = random_world(self.rng)
+        self.world = random_world(self.rng, devices)
         if honest:
             self.world = replace(self.world, tight=0.0, faults=())
         self.steps: list[Step] = []
@@ -230,6 +233,7 @@ class Generator:
         if (
             self.risky
             and not (self.honest or self.world.inline)
+            and self.world.devices == SIMS
             and definition.view is None
             and self.rng.random() < 0.05
         ):
@@ -509,10 +513,10 @@ def execute(oracle: Oracle, sessions: Any, encoder: Encoder, step: Step) -> None
         oracle.receive(session, encoder.messages(step))
 
 
-def random_world(rng: random.Random) -> World:
+def random_world(rng: random.Random, devices: Devices = SIMS) -> World:
     """A machine."""
     tight = rng.choice((0.0, 0.0, 1.0, 0.8, 0.6))
-    late = tuple(d for d in ("cpu:0", "sim:0", "sim:1") if rng.random() < 0.3) if rng.random() < 0.3 else ()
+    late = tuple(d for d in devices if rng.random() < 0.3) if rng.random() < 0.3 else ()
     return World(
         sessions=rng.choice((1, 1, 2, 3)),
         workers=rng.randint(1, 3),
@@ -522,7 +526,8 @@ def random_world(rng: random.Random) -> World:
         events=rng.random() < 0.7,
         late=late,
         tight=tight,
-        faults=random_faults(rng) if rng.random() < 0.2 else (),
+        faults=random_faults(rng) if rng.random() < 0.2 and devices is SIMS else (),
+        devices=devices,
     )
 
 
@@ -530,7 +535,7 @@ def random_faults(rng: random.Random) -> tuple[tuple[str, Any], ...]:
     """Transfers that fail, and allocations. Where they hit depends on the order of execution."""
     faults: list[tuple[str, Any]] = []
     for _ in range(rng.randint(1, 3)):
-        device = rng.choice(("cpu:0", "sim:0", "sim:1"))
+        device = rng.choice(SIMS)
         nth, count = rng.randint(1, 12), rng.randint(1, 2)
         what = rng.random()
         if what < 0.15 and device != "cpu:0":
@@ -543,7 +548,7 @@ def random_faults(rng: random.Random) -> tuple[tuple[str, Any], ...]:
     return tuple(faults)
 
 
-def random_program(seed: int, *, honest: bool = False) -> Program:
-    """The program of a seed."""
-    generator = Generator(seed, honest=honest)
+def random_program(seed: int, *, honest: bool = False, devices: Devices = SIMS) -> Program:
+    """The program of a seed. On a CUDA device no single call fails, since that is not in its nature."""
+    generator = Generator(seed, honest=honest, devices=devices)
     return generator.make(generator.rng.randint(20, 60))

@@ -3,7 +3,8 @@
     python -m tests.model.run --seed 0 --programs 100000
 
 runs the programs of that many seeds from `--seed` on and prints those that went wrong, each with the command that
-runs it again. With `--shrink`, steps are taken away from a failing program for as long as it still fails.
+runs it again. With `--shrink`, steps are taken away from a failing program for as long as it still fails. With
+`--gpus` the programs run on CUDA devices, over the fake of CUDA's runtime.
 """
 
 from __future__ import annotations
@@ -18,33 +19,40 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from tensord.vm.admission.cancellation import PIECE
+
+from ..streams.fake_cuda.gpu import Gpu
+from ..streams.fake_cuda.module import installed
 from .check import check
 from .ops import failing_ops
-from .programs import random_program
+from .programs import GPUS, SIMS, Devices, random_program
 from .steps import Program
 
-REPLAY = "python -m tests.model.run --seed {seed} --programs 1 --shrink"
+REPLAY = "python -m tests.model.run --seed {seed} --programs 1 --piece {piece} --shrink"
 SHOWN = 5  # problems of one program
 
 
-def problems_of(program: Program) -> list[str]:
+def problems_of(program: Program, piece: int = PIECE) -> list[str]:
     """What is wrong with a run of the program; what it raises is wrong, too."""
     try:
-        return check(program)
+        if program.world.devices == SIMS:
+            return check(program, piece=piece)
+        with installed(Gpu(program.seed, peers=program.world.peer)):
+            return check(program, piece=piece)
     except Exception as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
         return [f"raised {type(error).__name__}: {error} at {last.filename}:{last.lineno}"]
 
 
-def make(seed: int) -> Program:
+def make(seed: int, devices: Devices = SIMS) -> Program:
     """The program of a seed."""
     with failing_ops(), np.errstate(all="ignore"):
-        return random_program(seed)
+        return random_program(seed, devices=devices)
 
 
-def failures(seed: int, programs: int) -> list[tuple[int, list[str]]]:
+def failures(seed: int, programs: int, devices: Devices = SIMS, piece: int = PIECE) -> list[tuple[int, list[str]]]:
     """The seeds among that many from `seed` on whose programs go wrong, with their problems."""
-    found = [(number, problems_of(make(number))) for number in range(seed, seed + programs)]
+    found = [(number, problems_of(make(number, devices), piece)) for number in range(seed, seed + programs)]
     return [(number, problems) for number, problems in found if problems]
 
 
@@ -53,16 +61,16 @@ def kind_of(problems: list[str]) -> str:
     return re.sub(r"[^A-Za-z]+", " ", problems[0])[:60] if problems else ""
 
 
-def shrink(program: Program) -> Program:
+def shrink(program: Program, piece: int) -> Program:
     """Take away steps, many at a time and then one by one, as long as the program goes on failing in the same way."""
-    kind = kind_of(problems_of(program))
+    kind = kind_of(problems_of(program, piece))
     size = len(program.steps) // 2
     while size:
         start = 0
         while start < len(program.steps):
             fewer = program.steps[:start] + program.steps[start + size :]
             smaller = replace(program, steps=fewer)
-            if kind_of(problems_of(smaller)) == kind:
+            if kind_of(problems_of(smaller, piece)) == kind:
                 program = smaller
             else:
                 start += size
@@ -70,21 +78,22 @@ def shrink(program: Program) -> Program:
     return program
 
 
-def show(console: Console, program: Program, problems: list[str]) -> None:
+def show(console: Console, program: Program, problems: list[str], piece: int) -> None:
     """A failing program for people."""
     console.print(f"[bold red]seed {program.seed}[/]: {len(program.steps)} steps in {program.world}", highlight=False)
     for problem in problems[:SHOWN]:
         console.print(f"  {problem}", markup=False, highlight=False)
-    console.print(f"  again: {REPLAY.format(seed=program.seed)}", markup=False, highlight=False)
+    gpus = "" if program.world.devices == SIMS else " --gpus"
+    console.print(f"  again: {REPLAY.format(seed=program.seed, piece=piece)}{gpus}", markup=False, highlight=False)
 
 
-def shrink_and_show(console: Console, program: Program) -> None:
+def shrink_and_show(console: Console, program: Program, piece: int) -> None:
     """The shortest failing program that taking away steps leads to."""
-    smaller = shrink(program)
+    smaller = shrink(program, piece)
     console.print(f"shrunk to {len(smaller.steps)} steps:")
     for step in smaller.steps:
         console.print(f"  {step}", markup=False, highlight=False)
-    for problem in problems_of(smaller)[:SHOWN]:
+    for problem in problems_of(smaller, piece)[:SHOWN]:
         console.print(f"  {problem}", markup=False, highlight=False)
 
 
@@ -93,20 +102,23 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="random programs against the serial engine")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--programs", type=int, default=1000)
+    parser.add_argument("--piece", type=int, default=PIECE, help="handles of ended sessions that are released at once")
     parser.add_argument("--shrink", action="store_true", help="shorten the programs that fail")
+    parser.add_argument("--gpus", action="store_true", help="on CUDA devices over a fake of CUDA's runtime")
     given = parser.parse_args()
+    devices = GPUS if given.gpus else SIMS
     console = Console()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     failed = 0
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("programs", total=given.programs)
         for seed in range(given.seed, given.seed + given.programs):
-            program = make(seed)
-            if problems := problems_of(program):
+            program = make(seed, devices)
+            if problems := problems_of(program, given.piece):
                 failed += 1
-                show(console, program, problems)
+                show(console, program, problems, given.piece)
                 if given.shrink:
-                    shrink_and_show(console, program)
+                    shrink_and_show(console, program, given.piece)
             progress.update(task, advance=1, description=f"programs ({failed} failed)")
     return 1 if failed else 0
 

@@ -12,15 +12,19 @@ from typing import Any
 
 from tensord.interpreter.errors import TensordError
 from tensord.streams.cpu import CpuOptions
+from tensord.streams.cuda import CudaOptions
 from tensord.streams.faults import Fault
 from tensord.streams.sim import SimOptions
+from tensord.vm.admission.cancellation import PIECE
 from tensord.vm.engine import Engine
 from tensord.vm.model.session import VmSession
 from tensord.vm.reporting.invariants import violations
 from tensord.vm.tracing.analysis.trace import Trace
 from tensord.vm.tracing.flat import Place
 
-from .steps import Encoder, Program, Step
+from ..streams.fake_cuda.module import installed_gpu
+from .cuda import ModelCuda
+from .steps import Encoder, Program, Step, World
 from .streams import ModelCpu, ModelSim, ModelStream, Steering
 
 PLENTY = 1 << 24
@@ -42,6 +46,7 @@ class Habits:
         self.execute = rng.choice((1.0, 1.0, 4.0, 0.2))
         self.report = rng.choice((1.0, 1.0, 4.0, 0.1))
         self.schedule = rng.choice((1.0, 3.0, 0.2))
+        self.work = 1.0  # of a GPU
         self.between = rng.choice((0, 1, 2, 8))  # actions between two batches, at the most
         self.batch = rng.choice((1, 2, 8, 100))
         self.favour = rng.random() < 0.4  # some streams are slow all the time
@@ -51,9 +56,16 @@ class Machine:
     """An engine on model devices, a scheduler with its seed, and everything that was answered."""
 
     def __init__(
-        self, program: Program, seed: int, limits: dict[str, int] | None = None, *, strict: bool = False
+        self,
+        program: Program,
+        seed: int,
+        limits: dict[str, int] | None = None,
+        *,
+        strict: bool = False,
+        piece: int = PIECE,
     ) -> None:
         world = program.world
+        self.gpu = installed_gpu()
         self.strict = strict  # check the engine's invariants after every pass
         self.rng = random.Random(seed)
         self.habits = Habits(self.rng)
@@ -67,6 +79,8 @@ class Machine:
             if name.startswith("cpu"):
                 cpu = CpuOptions(workers=world.workers, memory=PLENTY, late_errors=late, missing=lacks)
                 self.devices[name] = ModelCpu(name, self.sink, cpu, steering)
+            elif name.startswith("cuda"):
+                self.devices[name] = self.make_cuda(name, world, (limits or {}).get(name, PLENTY), lacks, steering)
             else:
                 sim = SimOptions(
                     memory=(limits or {}).get(name, PLENTY),
@@ -79,6 +93,7 @@ class Machine:
         for name, fault in world.faults:
             self.devices[name].inject(Fault.of(fault))
         self.engine = Engine(self.devices, self.clock)
+        self.engine.admission.cancellation.piece = piece
         self.errors: list[TensordError] = []
         self.engine.scheduler.report = lambda _session, error: self.errors.append(error)
         self.streams: list[ModelStream] = [s for d in self.devices.values() for s in d.streams]
@@ -87,6 +102,15 @@ class Machine:
         self.answers: dict[int, dict[int, tuple[Any, Any]]] = {}
         self.sessions: list[VmSession] = [self.open(n) for n in range(world.sessions)]
         self.by_number: dict[int, tuple[Any, ...]] = {}
+
+    def make_cuda(self, name: str, world: World, memory: int, lacks: frozenset[str], steering: Steering) -> ModelCuda:
+        """A device over the fake that is installed. Freed memory is sometimes kept, and sometimes poisoned at once."""
+        assert self.gpu is not None
+        cache = self.rng.choice((0, 1 << 20))
+        options = CudaOptions(
+            memory=memory, cache=cache, compute_streams=world.compute_streams, peer=world.peer, missing=lacks
+        )
+        return ModelCuda(name, self.sink, options, steering, self.gpu)
 
     def open(self, number: int) -> VmSession:
         mine: dict[int, tuple[Any, Any]] = {}
@@ -111,7 +135,7 @@ class Machine:
 
     def busy(self) -> bool:
         engine = self.engine
-        return bool(engine.pending or engine.scheduler.busy)
+        return bool(engine.pending or engine.scheduler.busy or engine.directory.leaving)
 
     def schedule(self) -> None:
         """One pass of the engine, and what is always true between two passes."""
@@ -131,6 +155,8 @@ class Machine:
             if stream.executed:
                 count = self.rng.randint(1, len(stream.executed))
                 choices.append((self.habits.report * weight, stream.report, (count,)))
+        if self.gpu is not None and self.gpu.can_step():
+            choices.append((self.habits.work, self.gpu.step, ()))
         if not choices:
             return False
         _, action, arguments = self.rng.choices(choices, [c[0] for c in choices])[0]

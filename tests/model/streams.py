@@ -121,6 +121,11 @@ class Peak:
         self.peak = max(self.peak, self.allocated)
         return buffer
 
+    def set_aside(self, nbytes: int) -> bool:
+        fits: bool = super().set_aside(nbytes)  # type: ignore[misc]
+        self.peak = max(self.peak, self.allocated)
+        return fits
+
 
 class ModelCpu(Peak, CpuDevice):
     """A cpu device with model streams."""

@@ -19,6 +19,7 @@ class FakeTask:
         self.label = label
         self.bytes_moved = 0
         self.quick = True
+        self.blocking = False
         self.event_sources: Sequence[FakeTask] = ()
         self.event: Any = None
         self.started = 0

@@ -191,3 +191,19 @@ def test_an_error_outside_of_a_task_fails_the_batch_and_the_stream_goes_on(open_
     assert "goes on after an error outside of its tasks" in caplog.text
     stream.submit([FakeTask(4)])
     assert reports.wait(5)[-1] == 4
+
+
+def test_in_a_process_that_is_ending_tasks_run_where_they_are_submitted(open_device, reports, monkeypatch):
+    """From Python 3.12 on no thread can be started then; prints that are still open are read on streams."""
+    stream = open_device("sim:0").compute[0]
+    callers: list[threading.Thread] = []
+
+    def refuse(_thread):
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    for number in range(3):
+        stream.submit([FakeTask(number, lambda: callers.append(threading.current_thread()))])
+        assert reports.ids == list(range(number + 1))
+    assert callers == [threading.current_thread()] * 3
+    assert stream.close(0.0)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tensord.interpreter.errors import KernelError, TensordError
-from tensord.vm.failures import GRACE, KEPT, LINES, WINDOW, Failures
+from tensord.vm.failures import GRACE, KEPT, LINES, LINES_IN_ALL, WINDOW, Failures, Line, log_lines
+from tensord.vm.log import log
 
 from ..puppet import eventually
 
@@ -38,47 +39,96 @@ def lines(caplog: Any) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
 
 
-def test_a_failure_is_logged_after_a_while_with_its_op_line_and_session(failures, clock, caplog):
+def told(found: list[Line]) -> list[tuple[object, object]]:
+    """Session and instruction of each line about a failure."""
+    return [(line.fields["session"], line.fields["instruction"]) for line in found if "op" in line.fields]
+
+
+def left_out(found: list[Line]) -> dict[Any, Any]:
+    """How many failures were left out, by session."""
+    return {line.fields["session"]: line.fields["count"] for line in found if "count" in line.fields}
+
+
+def test_a_failure_is_told_after_a_while_with_its_op_line_and_session(failures, clock):
     failures.add(3, made())
-    failures.look()
-    assert not lines(caplog)
+    assert not failures.due()
     clock.now += GRACE
-    failures.look()
-    failures.look()
-    (line,) = lines(caplog)
-    for part in ("nobody has waited for", "session=3", "op='inv'", "user.py:7 in main", "instruction=1", "failure 1"):
-        assert part in line
+    (line,) = failures.due()
+    assert not failures.due()
+    assert "nobody has waited for" in line.event
+    assert line.fields == {
+        "session": 3,
+        "op": "inv",
+        "location": "user.py:7 in main",
+        "instruction": 1,
+        "error": "KernelError: failure 1",
+    }
 
 
-def test_a_failure_that_a_client_has_heard_of_is_not(failures, clock, caplog):
+def test_a_failure_that_a_client_has_heard_of_is_not(failures, clock):
     failures.add(3, error := made())
     error.heard = True
     clock.now += GRACE
-    failures.look()
-    assert not lines(caplog)
+    assert not failures.due()
 
 
-def test_the_end_of_a_session_ends_the_wait_for_its_failures_alone(failures, caplog):
+def test_the_end_of_a_session_ends_the_wait_for_its_failures_alone(failures):
     failures.add(3, made(1))
     failures.add(4, made(2))
-    failures.end(3)
-    assert [("session=3" in line) for line in lines(caplog)] == [True]
-    failures.close()
-    assert "session=4" in lines(caplog)[-1]
+    assert told(failures.end(3)) == [(3, 1)]
+    assert told(failures.close()) == [(4, 2)]
 
 
-def test_a_loop_of_failures_fills_no_disk_and_what_is_left_out_is_counted(failures, clock, caplog):
+def test_a_loop_of_failures_fills_no_disk_and_what_is_left_out_is_counted(failures, clock):
     for number in range(KEPT + 50):
         failures.add(3, made(number))
     clock.now += GRACE
-    failures.look()
-    assert len(lines(caplog)) == LINES
+    assert len(told(failures.due())) == LINES
     clock.now += WINDOW
-    failures.look()
-    assert f"were left out' count={KEPT + 50 - LINES}" in lines(caplog)[-1]
+    assert left_out(failures.due()) == {3: KEPT + 50 - LINES}
     failures.add(3, made())
-    failures.close()
-    assert len(lines(caplog)) == LINES + 2
+    assert told(failures.close()) == [(3, 1)]
+
+
+def test_a_loop_of_failures_hides_no_failure_of_another_session(failures, clock):
+    """Neither where they wait nor among the lines."""
+    for number in range(KEPT + 50):
+        failures.add(3, made(number))
+    failures.add(4, made(7))
+    clock.now += GRACE
+    assert (4, 7) in told(failures.due())
+
+
+def test_sessions_that_come_fail_and_go_fill_no_disk_either(failures, clock):
+    found = []
+    for session in range(LINES_IN_ALL + 50):
+        failures.add(session, made())
+        found += failures.end(session)
+    assert len(told(found)) == LINES_IN_ALL
+    assert sum(left_out(found).values()) == 50
+    clock.now += WINDOW
+    failures.add(1, made())
+    assert told(failures.end(1)) == [(1, 1)]
+
+
+def test_nothing_is_kept_of_sessions_that_fail_no_more(failures, clock):
+    for session in range(5):
+        failures.add(session, made())
+    clock.now += GRACE
+    failures.due()
+    assert failures.entries
+    clock.now += WINDOW
+    failures.due()
+    assert not failures.entries
+
+
+def test_a_log_that_fails_stops_nothing(failures, monkeypatch):
+    def broken(*_: Any, **__: Any) -> None:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(log, "warning", broken, raising=False)
+    failures.add(3, made())
+    log_lines(failures.close())
 
 
 def fail(session: Any) -> Any:

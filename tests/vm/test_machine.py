@@ -15,6 +15,9 @@ import pytest
 import tensord as td
 from tensord.interpreter.concurrency.interrupts import SHIELD
 from tensord.vm import machine as module
+from tensord.vm.failures import Failures
+from tensord.vm.log import log
+from tensord.vm.reporting.locations import Places
 from tensord.vm.scheduler.scheduler import Scheduler
 
 WAIT = 10.0
@@ -156,3 +159,70 @@ def test_after_a_fault_of_the_engine_everybody_is_told_and_nothing_is_taken(make
     assert session.closed
     session.close()
     other.close()
+
+
+# -- beside the engine -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", [False, True])
+def test_failures_are_looked_at_under_the_lock_whichever_thread_looks(session, machine_of, monkeypatch, end):
+    """The background thread looks at them while other threads add some, or take those of a session that ends."""
+    machine = machine_of(session)
+    owners: list[bool] = []
+
+    def due(_: Failures) -> list[Any]:
+        owners.append(machine.lock.owner == threading.get_ident())
+        return []
+
+    monkeypatch.setattr(Failures, "close" if end else "due", due)
+    if end:
+        session.close()
+        machine.close()
+    else:
+        machine.watch()
+    assert owners
+    assert all(owners)
+
+
+def test_what_finishes_while_failures_are_looked_at_is_noticed(session, machine_of, monkeypatch):
+    """A stream wakes no thread while the lock is held."""
+    machine = machine_of(session)
+    finished = machine.engine.finished
+    driven: list[int] = []
+
+    def drive() -> None:
+        driven.append(len(finished))
+        finished.clear()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(machine, "drive", drive)
+        patch.setattr(Failures, "due", lambda _: machine.sink([None]) or [])
+        machine.watch()
+    assert 1 in driven
+
+
+def test_bookkeeping_that_fails_is_no_fault_of_the_engine(make_session, monkeypatch, caplog):
+    session = make_session("local:books", devices=["cpu:0"])
+    other = td.connect("local:books")
+
+    def broken(*_: Any) -> None:
+        raise RuntimeError("made by the test")
+
+    monkeypatch.setattr(Places, "ended", broken)
+    other.close()
+    assert "bookkeeping has failed" in caplog.text
+    assert (session.asarray([1.0]) + 1.0).tolist() == [2.0]
+
+
+def test_a_log_that_fails_at_the_end_of_a_session_is_no_fault_of_the_engine(make_session, monkeypatch):
+    session = make_session("local:logs", devices=["cpu:0"])
+    other = td.connect("local:logs")
+    other.xp.linalg.inv(other.asarray(np.zeros((2, 2))))
+    other.sync()
+
+    def broken(*_: Any, **__: Any) -> None:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(log, "warning", broken, raising=False)
+    other.close()
+    assert (session.asarray([1.0]) + 1.0).tolist() == [2.0]

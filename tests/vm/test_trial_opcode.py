@@ -23,7 +23,8 @@ from tensord.interpreter.errors import CancelledError, KernelError, ProtocolErro
 from tensord.interpreter.opcodes import TRAITS, Opcode, Traits, traits_of
 from tensord.interpreter.wire import forms, messages, roles
 from tensord.interpreter.wire.fields import LocationNumber, Request, UsedId
-from tensord.interpreter.wire.messages import Call, MessageKind, Release, Signature, Upload, encode_message
+from tensord.interpreter.wire.message_kinds import MessageKind
+from tensord.interpreter.wire.messages import Call, Release, Signature, Upload, encode_message
 from tensord.vm.admission.lookup import refuse_cancelled, tensor_of
 from tensord.vm.model.instruction import Status
 from tensord.vm.model.operand import Binding

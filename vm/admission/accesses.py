@@ -25,6 +25,7 @@ from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
 from ..model.operand import Binding
 from ..model.session import VmSession
+from ..model.signature import UPLOAD
 from ..model.tensor import Copy, Moved, Tensor
 from ..placement.residency import Residency
 from ..scheduler.lost_devices import refuse_lost
@@ -55,7 +56,7 @@ class Accesses:
     # -- bytes in and out ------------------------------------------------------------------------------------------
 
     def upload(self, session: VmSession, message: Upload) -> None:
-        """AccessBlobByCallback, writing: bytes from outside, straight to the tensor's home."""
+        """Upload, or AccessBlobByCallback, writing, on the host: bytes from outside, straight to the tensor's home."""
         payload, location = message.payload, message.location
         try:
             refuse_cancelled(session)
@@ -75,8 +76,9 @@ class Accesses:
         session.payload += payload.nbytes
         tensor, copy = self.residency.new_tensor(meta, device)
         define(session, message.output, tensor)
-        note_maker(tensor.storage, "upload", location)
-        instruction = self.scheduler.new_instruction(session, Opcode.ACCESS, "upload", device, location)
+        note_maker(tensor.storage, UPLOAD, location)
+        opcode = Opcode.ACCESS if device.backend.host else Opcode.UPLOAD
+        instruction = self.scheduler.new_instruction(session, opcode, "upload", device, location)
         instruction.outputs = (Binding(copy, tensor, 0, None),)
         instruction.writes = (copy,)
         instruction.bytes_moved = meta.nbytes
@@ -329,10 +331,22 @@ def count_read(done: Instruction) -> None:
 
 
 def has_room(device: DeviceState, tensor: Tensor) -> bool:
-    """Does a copy of the tensor's bytes fit on a device that works, next to all that is planned there?"""
+    """Does a copy of the tensor's bytes fit on a device that works, next to all that is planned there?
+
+    While its meta is pending, that is so if as much fits as its maker makes at the most.
+    """
     backend = device.backend
-    nbytes = 0 if tensor.meta is None else min(tensor.meta.nbytes, tensor.storage.nbytes)
+    if tensor.meta is not None:
+        nbytes = min(tensor.meta.nbytes, tensor.storage.nbytes)
+    else:
+        nbytes = max((most_made(copy) for copy in tensor.storage.copies.values()), default=0) or backend.limit + 1
     return backend.lost is None and device.planned + nbytes <= backend.limit
+
+
+def most_made(copy: Copy) -> int:
+    """An upper bound of what the instruction that makes the copy makes; 0 if it is not known."""
+    writer = copy.writer
+    return 0 if writer is None or writer.plan is None else writer.plan.most
 
 
 def bytes_of(tensor: Tensor) -> int:

@@ -18,17 +18,18 @@ from collections import Counter
 from collections.abc import Collection
 
 from ...interpreter.errors import CancelledError
+from ..model.device_state import DeviceState
 from ..model.directory import Directory
 from ..model.instruction import UNDER_WAY, Instruction
 from ..model.reason import Reason
 from ..model.session import VmSession
 from ..model.tensor import Copy, Tensor
-from ..placement.residency import Residency
+from ..placement.residency import Residency, end_moves
 from ..scheduler.scheduler import Scheduler
 from .names import Names
 
 CANCELLED = "the session was cancelled"
-PIECE = 256  # handles of an ended session that are released at once
+PIECE = 256  # handles of ended sessions that are released at once
 
 
 class Cancellation:
@@ -39,6 +40,8 @@ class Cancellation:
         self.residency = residency
         self.names = names
         self.directory = directory
+        self.piece = PIECE
+        scheduler.catch_up = self.catch_up
 
     def cancel(self, session: VmSession, why: str = CANCELLED) -> None:
         """Cancel the session's live instructions, and refuse later ones until a `restart` of this generation."""
@@ -81,29 +84,46 @@ class Cancellation:
     def close(self, session: VmSession) -> None:
         """End a session: cancel, release every handle. Tensors that names or other sessions hold stay.
 
-        A release takes some 5 us, so a large session would keep the others waiting. `release_some` goes on.
+        A release takes some 5 us, so a large session would keep the others waiting. `release_some` goes on. Meanwhile
+        nobody is refused memory (`memory.reservation`), nor loses a replica for want of it (`catch_up`).
         """
         self.cancel(session, "the session was closed")
         self.residency.abandon_exports(session)
+        end_moves(session)
         tensors, session.tensors = session.tensors, {}
-        self.directory.leaving.append((session, list(tensors.values())[::-1]))
+        self.directory.leaving.appendleft((session, list(tensors.values())[::-1]))
         self.release_some()
         session.chains.clear()
         session.refused_chains.clear()
-        session.moves.clear()
         self.directory.sessions.pop(session.id, None)
         session.closed = True
         for device in self.scheduler.devices.values():
             device.users.pop(session, None)
 
     def release_some(self) -> None:
-        """Release a piece of the handles that ended sessions had."""
-        leaving = self.directory.leaving
-        session, tensors = leaving[0]
-        for _ in range(min(PIECE, len(tensors))):
-            self.names.release(session, tensors.pop())
-        if not tensors:
-            leaving.popleft()
+        """Release a piece of the handles that ended sessions had. They take turns: a small one awaits no large one."""
+        leaving, room = self.directory.leaving, self.piece
+        while leaving and room:
+            session, tensors = leaving[0]
+            taken = min(room, len(tensors))
+            for _ in range(taken):
+                self.names.release(session, tensors.pop())
+            room -= taken
+            if tensors:
+                leaving.rotate(-1)
+            else:
+                leaving.popleft()
+        for device in self.scheduler.devices.values():
+            device.leaving = bool(leaving)
+            self.scheduler.retry(device)
+
+    def catch_up(self, device: DeviceState) -> None:
+        """Release further pieces at once, until what is planned fits on the device or nothing is left of them.
+
+        A plan that counted what a serial run does not could drop a replica that another device's plan relies on.
+        """
+        while self.directory.leaving and device.planned > device.backend.limit:
+            self.release_some()
 
     def _needed_by_others(self, session: VmSession) -> set[int]:
         """Ids of other sessions' instructions, those whose results names or other sessions hold, and all sources.

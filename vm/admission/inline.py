@@ -42,7 +42,7 @@ from ..model.instruction import Instruction, Status
 from ..model.operand import Binding
 from ..model.plan import Plan
 from ..model.session import VmSession
-from ..model.signature import NOTHING
+from ..model.signature import NOTHING, UPLOAD, Maker
 from ..model.tensor import Copy, Storage, Tensor
 from ..placement.residency import Residency
 from ..scheduler.dispatch import INLINE_BYTES
@@ -126,16 +126,16 @@ class Inline:
             if dying:
                 for position, value in enumerate(inputs):
                     if dying >> position & 1 and inputs.count(value) == 1:
-                        copy = self.inherit(session, device, meta, value, output, plan.label, location)
+                        copy = self.inherit(session, device, meta, value, output, plan.maker, location)
                         if copy is not None:
                             inherited = 1 << position
                             break
             if copy is None:
-                copy = self.make_result(session, device, meta, output, plan.label, location)
+                copy = self.make_result(session, device, meta, output, plan.maker, location)
                 if copy is None:
                     return False
-        buffer = copy.buffer
-        target = buffer.array if buffer.meta is meta else device.backend.bind(buffer, meta)
+        buffer: Any = copy.buffer
+        target = buffer.array if buffer.meta is meta else device.backend.bind(buffer, meta)  # type: ignore[arg-type]
         scheduler = self.scheduler
         clock = scheduler.clock
         scheduler.ids = id_ = scheduler.ids + 1
@@ -164,7 +164,7 @@ class Inline:
         meta: Meta,
         input_: int,
         output: int,
-        maker: str,
+        maker: Maker,
         location: int,
     ) -> Copy | None:
         """Forwarding: give the result the copy of an input that dies here, if the input has it for itself."""
@@ -207,7 +207,7 @@ class Inline:
         return copy
 
     def make_result(
-        self, session: VmSession, device: DeviceState, meta: Meta, output: int, maker: str, location: int
+        self, session: VmSession, device: DeviceState, meta: Meta, output: int, maker: Maker, location: int
     ) -> Copy | None:
         """A new tensor with fresh memory; its copy."""
         nbytes, backend, account = meta.nbytes, device.backend, session.account
@@ -265,11 +265,12 @@ class Inline:
             return False
         if message.output <= session.newest:
             return False
-        copy = self.make_result(session, device, meta, message.output, "upload", message.location)
+        copy = self.make_result(session, device, meta, message.output, UPLOAD, message.location)
         if copy is None:
             return False
         started = self.scheduler.clock()
-        device.backend.bind(copy.buffer, meta)[...] = message.payload
+        buffer: Any = copy.buffer
+        device.backend.bind(buffer, meta)[...] = message.payload
         traits = (session.id, ACCESS, "upload", device.name, "w", meta.plain)
         self.scheduler.keep_record(traits, (copy.id, copy.version), started, message.location, meta.nbytes)
         return True

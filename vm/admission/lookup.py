@@ -11,6 +11,7 @@ from ..model.account import charge
 from ..model.device_state import DeviceState
 from ..model.plan import Plan
 from ..model.session import VmSession
+from ..model.signature import UNMADE, Maker
 from ..model.tensor import Storage, Tensor
 from .quotas import check_number
 
@@ -70,10 +71,10 @@ def enter(session: VmSession, id_: int, tensor: Tensor) -> None:
     session.newest = max(session.newest, id_)
 
 
-def note_maker(storage: Storage, label: str, location: int) -> None:
+def note_maker(storage: Storage, maker: Maker, location: int) -> None:
     """Note which instruction made the storage; a later write to it changes nothing."""
-    if not storage.maker:
-        storage.maker, storage.location = label, location
+    if storage.maker is UNMADE:
+        storage.maker, storage.location = maker, location
 
 
 def check_pairs(given: Sequence[str], ids: Sequence[int]) -> None:

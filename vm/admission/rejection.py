@@ -12,7 +12,7 @@ from ...interpreter.opcodes import Opcode
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.fields import Role
 from ...interpreter.wire.forms import decode_message, has_kind
-from ...interpreter.wire.messages import MessageKind
+from ...interpreter.wire.message_kinds import MessageKind
 from ...interpreter.wire.roles import number_of, outputs_of, signatures_of
 from ..memory.release import release
 from ..model.account import credit

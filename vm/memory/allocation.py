@@ -1,4 +1,8 @@
-"""Allocation: from the stream's own reusable buffers, from the device, or by dropping idle replicas."""
+"""Allocation: from the stream's own reusable buffers, from the device, or by dropping idle replicas.
+
+A kernel's temporaries are allocated by its array module, while the kernel runs. Their bytes (`Plan.scratch`) are set
+aside for that time, so that they are there.
+"""
 
 from __future__ import annotations
 
@@ -34,10 +38,28 @@ def adopt(instruction: Instruction, array: Any) -> Buffer | None:
     return buffer
 
 
+def set_aside(instruction: Instruction, nbytes: int) -> bool:
+    """Set memory aside for a kernel's temporaries, after dropping idle replicas if it may; False if it does not fit."""
+    device = instruction.device
+    backend = device.backend
+    while not backend.set_aside(nbytes):
+        if not (may_drop(instruction) and drop_idle(device)):
+            return False
+    instruction.scratch = nbytes
+    return True
+
+
+def give_back(instruction: Instruction) -> None:
+    """The instruction's temporaries are gone, or were never made."""
+    nbytes, instruction.scratch = instruction.scratch, 0
+    instruction.device.backend.give_back(nbytes)
+
+
 def may_drop(instruction: Instruction) -> bool:
     """May the instruction drop idle replicas, beyond those that admission has dropped for it?
 
     Only the oldest one on its device may: earlier instructions can free no more memory then. If later instructions
     did, the copy on another device could become the only one, although the plan there counts on dropping that copy.
+    Nor before ended sessions have released what they held.
     """
-    return next(iter(instruction.device.live), instruction) is instruction
+    return not instruction.device.leaving and next(iter(instruction.device.live), instruction) is instruction

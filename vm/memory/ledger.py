@@ -4,9 +4,9 @@ The ledger makes one promise: a program that fits in the device's memory when it
 here too, in whatever order they become ready.
 
 - Admission plans: where a new instruction would exceed the limit, replicas leave the plan first (`making_room`).
-- Memory is reserved at dispatch. The first of the `unreserved` may reserve whenever it fits. A later one may overtake
-  only if the memory left suffices for all that are unreserved, so the first always finds its memory once all
-  instructions before it have retired.
+- Memory is reserved at dispatch, also for the kernel's temporaries, which are gone once the kernel has run. The first
+  of the `unreserved` may reserve whenever it fits. A later one may overtake only if the memory left suffices for all
+  that are unreserved, so the first always finds its memory once all instructions before it have retired.
 - Only the oldest live instruction of a device drops further replicas at dispatch (`allocation.may_drop`).
 - A ready instruction whose memory is not free waits in a queue of its device and blocks no stream. Each release of
   memory tries the oldest again. The oldest live instruction of the device fails if it does not fit even then.
@@ -40,7 +40,7 @@ def expect_late(device: DeviceState, instruction: Instruction, nbytes: int) -> N
     if instruction not in device.unreserved:
         device.unreserved_bytes += nbytes
         device.unreserved[instruction] = nbytes
-        device.unreserved = dict(sorted(device.unreserved.items(), key=lambda entry: entry[0].id))
+        device.unreserved = dict(sorted(device.unreserved.items(), key=lambda entry: entry[0].admitted))
 
 
 def learn_need(device: DeviceState, instruction: Instruction, nbytes: int) -> None:
@@ -58,6 +58,14 @@ def settle(device: DeviceState, instruction: Instruction) -> None:
         device.unknown -= 1
     else:
         device.unreserved_bytes -= nbytes
+
+
+def settle_but(device: DeviceState, instruction: Instruction, nbytes: int) -> None:
+    """The instruction has reserved what it could; up to so many bytes will be adopted once its kernel has run."""
+    before = device.unreserved.get(instruction)
+    if before is not None and before > 0:
+        device.unreserved_bytes += nbytes - before
+        device.unreserved[instruction] = nbytes
 
 
 def may_reserve(device: DeviceState, instruction: Instruction, nbytes: int) -> bool:

@@ -20,12 +20,15 @@ from .release import release
 from .replicas import forget, may_forget, others
 
 
-def make_room(device: DeviceState, spare: Collection[Copy], freed: Callable[[DeviceState], None]) -> None:
+def make_room(
+    device: DeviceState, spare: Collection[Copy], freed: Callable[[DeviceState], None], scratch: int = 0
+) -> None:
     """Drop replicas, but none of `spare`, until the planned memory fits or no replica is left.
 
     `freed` is called, later, with each device on which the memory of a copy that stood by may have become free.
+    `scratch`: bytes that have to fit besides, since a kernel's temporaries take them for a time.
     """
-    limit = device.backend.limit
+    limit = device.backend.limit - scratch
     if device.planned <= limit:
         return
     for copy, storage in list(device.replicas.items()):

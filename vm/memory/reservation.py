@@ -3,35 +3,61 @@
 from __future__ import annotations
 
 from ...interpreter.errors import DeviceMemoryError, KernelError, TensordError
+from ...interpreter.opcodes import Opcode
+from ...interpreter.types.sizes import exact_size
 from ...streams.device import Buffer
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction, Status
 from ..model.operand import Binding
 from ..model.tensor import Copy
-from .allocation import adopt, allocate
+from .allocation import adopt, allocate, give_back, set_aside
 from .forwarding import forward
-from .ledger import may_reserve, settle, wait_for_memory
+from .ledger import may_reserve, settle, settle_but, wait_for_memory
 
 
 def reserve(instruction: Instruction) -> bool:
-    """Reserve a buffer for each copy that the instruction makes. False: it waits in its device's queue, or is stuck."""
+    """Reserve a buffer for each copy that the instruction makes, and set memory aside for its kernel's temporaries.
+
+    False: it waits in its device's queue, or is stuck.
+    """
     needy = [b for b in instruction.outputs if b.copy.buffer is None and b.copy.nbytes >= 0]
-    device = instruction.device
-    if not needy:
-        if not most_of(instruction):  # else its upper bound stays set aside until its kernel has run
-            settle(device, instruction)
-        return True
-    need = sum(binding.copy.nbytes for binding in needy)
-    if forward(instruction, needy) or (may_reserve(device, instruction, need) and take(instruction, needy)):
+    device, scratch = instruction.device, scratch_of(instruction)
+    if scratch:
+        taken = take_with_scratch(instruction, needy, scratch)
+    elif needy:
+        taken = forward(instruction, needy) or (
+            may_reserve(device, instruction, sum(b.copy.nbytes for b in needy)) and take(instruction, needy)
+        )
+    else:
+        taken = True
+    if not taken:
+        wait_for_memory(instruction)
+    elif most := most_of(instruction):
+        settle_but(device, instruction, most)  # it stays spoken for until its kernel has run
+    else:
         settle(device, instruction)
+    return taken
+
+
+def take_with_scratch(instruction: Instruction, needy: list[Binding], scratch: int) -> bool:
+    """Both the memory of the results and that of the temporaries, or nothing."""
+    need = scratch + sum(binding.copy.nbytes for binding in needy)
+    if not (may_reserve(instruction.device, instruction, need) and set_aside(instruction, scratch)):
+        return False
+    if forward(instruction, needy) or take(instruction, needy):
         return True
-    wait_for_memory(instruction)
+    give_back(instruction)
     return False
 
 
 def most_of(instruction: Instruction) -> int:
     """An upper bound of its results' bytes, if their size depends on data; else 0."""
     return 0 if instruction.plan is None else instruction.plan.most
+
+
+def scratch_of(instruction: Instruction) -> int:
+    """The bytes of its kernel's temporaries."""
+    return 0 if instruction.plan is None else instruction.plan.scratch
 
 
 def take(instruction: Instruction, needy: list[Binding]) -> bool:
@@ -59,18 +85,24 @@ def is_stuck(instruction: Instruction) -> bool:
 
     Its sources and all earlier instructions that touch the device have retired. Nor is a later one under way: that one
     may use a replica or a poisoned copy, which would be dropped but for that use. No copy stands by for an earlier
-    transfer; the end of a later one is not waited for, since it may need the instruction's result.
+    transfer; the end of a later one is not waited for, since it may need the instruction's result. Ended sessions have
+    nothing left to release, not even with an instruction of their own that is about to run.
     """
     device = instruction.device
-    if next(iter(device.live)) is not instruction or instruction.soft or any(device.reusable.values()):
+    if next(iter(device.live)) is not instruction or instruction.soft:
+        return False
+    if device.leaving or any(device.reusable.values()):
         return False
     if any(copy.buffer is not None and transfer.id < instruction.id for copy, transfer in device.standby.items()):
         return False
-    return not any(
-        other.queue is not None and other.status is Status.DISPATCHED
-        for other in device.live
-        if other is not instruction
-    )
+    return not any(frees_memory_soon(other) for other in device.live if other is not instruction)
+
+
+def frees_memory_soon(instruction: Instruction) -> bool:
+    """Does a stream have it, or is it a release that waits for nothing any more?"""
+    if instruction.status is Status.DISPATCHED:
+        return instruction.queue is not None
+    return instruction.status is Status.READY and instruction.opcode is Opcode.RELEASE
 
 
 def out_of_memory(instruction: Instruction, holders: str = "") -> TensordError:
@@ -80,9 +112,12 @@ def out_of_memory(instruction: Instruction, holders: str = "") -> TensordError:
     if backend.lost is not None:
         return loss_of(device)
     need = sum(b.copy.nbytes for b in instruction.outputs if b.copy.buffer is None and b.copy.nbytes > 0)
+    scratch = scratch_of(instruction)
+    what = exact_size(need) + (f" and {exact_size(scratch)} of temporaries" if scratch else "")
+    used = f"{exact_size(backend.allocated)} of {exact_size(backend.limit)}"
     return DeviceMemoryError(
-        f"{instruction.label}: {need} bytes do not fit on {backend.name}, where {backend.allocated} of {backend.limit} "
-        f"bytes are in use{holders}; release tensors, or use smaller ones"
+        f"{instruction.label}: {what} do not fit on {backend.name}, where {used} are in use{holders}; "
+        "release tensors, or use smaller ones"
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...interpreter.errors import QuotaError
+from ...interpreter.types.sizes import exact_size
 from ...interpreter.wire.limits import Limits
 
 if TYPE_CHECKING:
@@ -50,6 +51,6 @@ def check_bytes(session: VmSession, nbytes: int) -> None:
     account = session.account
     if account.bytes + nbytes > account.limit:
         raise QuotaError(
-            f"{nbytes} bytes more are over the session's quota: it has made {account.bytes} of {account.limit} bytes "
-            "that are still held; release tensors, or raise the quota (bytes)"
+            f"{exact_size(nbytes)} more are over the session's quota: of {exact_size(account.limit)} it has made "
+            f"{exact_size(account.bytes)} that are still held; release tensors, or raise the quota (bytes)"
         )

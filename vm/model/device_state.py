@@ -14,6 +14,8 @@ Only `memory` writes the fields of the ledger. Their invariants:
   longer true, so every reader checks;
 - `standby` are stale copies that keep their memory until the transfer has retired; each counts as one of its `uses`;
 - `mapped` counts the exports of each copy that clients read in place;
+- `leaving`: ended sessions have handles that are still to be released, so memory here may become free, and `planned`
+  may count some that no serial run would count (`admission.cancellation` sets this);
 - `reusable` are buffers that no copy owns. Their last users are queued on that stream, so only later instructions of
   the stream may reuse them until the stream is drained.
 """
@@ -23,6 +25,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...interpreter.errors import DeviceMemoryError, TensordError
+from ...interpreter.types.sizes import exact_size
 from ...streams.device import Buffer, Device
 from ...streams.stream import Stream
 
@@ -43,6 +46,7 @@ class DeviceState:
         "backend",
         "compute",
         "inline_work",
+        "leaving",
         "live",
         "lost",
         "mapped",
@@ -73,6 +77,7 @@ class DeviceState:
         self.moved: dict[str, list[int]] = {}  # kind of transfer -> [count, bytes]
         # The ledger.
         self.planned = 0
+        self.leaving = False
         self.unreserved: dict[Instruction, int] = {}
         self.unreserved_bytes = 0
         self.unknown = 0
@@ -95,12 +100,13 @@ class DeviceState:
     def refuse_vast(self, nbytes: int, what: str) -> None:
         """DeviceMemoryError for a value of more bytes than the device has, which a view of one element may have.
 
-        Views cost no memory. The temporaries of kernels that read them, and copies for clients, are not counted.
+        Views cost no memory. Copies for clients are not counted.
         """
         limit = self.backend.limit
         if nbytes > max(limit, UNCOUNTED):
             raise DeviceMemoryError(
-                f"{what} of {nbytes} bytes is more than all the memory of {self.name} ({limit} bytes): use a part of it"
+                f"{what} of {exact_size(nbytes)} is more than all the memory of {self.name}, {exact_size(limit)}: "
+                "use a part of it"
             )
 
     def __repr__(self) -> str:

@@ -13,7 +13,8 @@ from .tensor import Storage, Tensor
 class Directory:
     """Sessions and names. `publishers`: the account that each name counts against, that of its latest publisher.
 
-    `leaving`: ended sessions, each with the tensors that are still to be released, the oldest last.
+    `leaving`: ended sessions, in the order of their turns, each with the tensors that are still to be released, the
+    oldest last.
     """
 
     def __init__(self) -> None:

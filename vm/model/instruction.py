@@ -26,6 +26,7 @@ from ...interpreter.opcodes import TRAITS, Opcode
 from ...interpreter.types.meta import Scalar
 from ...streams.stream import Stream, Task
 from .reason import Reason
+from .signature import call_text
 
 if TYPE_CHECKING:
     from .device_state import DeviceState
@@ -119,6 +120,7 @@ class Instruction:
         "received",
         "results",
         "revoked",
+        "scratch",
         "session",
         "soft",
         "started",
@@ -174,6 +176,7 @@ class Instruction:
         self.failures: dict[Copy, TensordError] | None = None  # results that failed alone
         self.on_retire: Callable[[Instruction], None] | None = None
         self.on_doom: Callable[[Instruction], None] | None = None
+        self.scratch = 0  # bytes set aside for its kernel's temporaries, from its dispatch until it was executed
         self.bytes_moved = 0
         self.used = 0  # bytes of its device's memory in use once its results had theirs
         self.event_sources: Sequence[Task] = ()
@@ -237,6 +240,11 @@ class Instruction:
         """Is it certain before execution that its kernel does not run? Called by its stream."""
         return not self.unclaimed or self.error is not None
 
+    @property
+    def blocking(self) -> bool:
+        """Does its kernel wait for the device?"""
+        return self.plan is not None and self.plan.op.blocking
+
     def poisoned_operand(self) -> TensordError | None:
         """The poison of the first poisoned operand."""
         for copy in self.reads:
@@ -278,15 +286,21 @@ class Instruction:
             self.settle_poison()
 
     def describe(self, error: BaseException) -> TensordError:
-        """The error with op, location and instruction id, fit to be kept."""
+        """The error with op, location and instruction id, fit to be kept.
+
+        A copy of an error that lacks any of them, unless it names this very instruction: the error of a lost device is
+        one for all that fail with it.
+        """
         location = self.author.where(self.location)
         if isinstance(error, TensordError):
-            error.op = error.op or self.label
-            error.location = error.location or location
-            error.instruction = error.instruction or self.id
-            return without_frames(error)
-        attributes = "" if self.plan is None or not self.plan.attributes else f" {dict(self.plan.attributes)}"
-        message = f"{self.label}{attributes}: {type(error).__name__}: {text_of(error)}"
+            whole = error.op and error.location and error.instruction
+            mine = error if whole or error.instruction == self.id else error.reraisable()
+            mine.op = error.op or self.label
+            mine.location = error.location or location
+            mine.instruction = error.instruction or self.id
+            return without_frames(mine)
+        called = self.label if self.plan is None else call_text(self.plan.op, self.plan.attributes)
+        message = f"{called}: {type(error).__name__}: {text_of(error)}"
         described = kernel_error(error, message, op=self.label, location=location, instruction=self.id)
         described.__cause__ = without_frames(error)
         return described

@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ...interpreter.errors import MetadataError
 from ...interpreter.opcodes import Opcode
 from ...interpreter.schema.infer import InferCache
 from ...interpreter.schema.opdef import BoundKernel, FrozenAttributes, OpDef, OutputMetas
+from ...interpreter.schema.pieces import in_pieces
 from ...interpreter.schema.promotion import check_scalars
 from ...interpreter.schema.targets import check_targets
 from ...interpreter.types.meta import Meta, OperandMeta
@@ -35,6 +38,7 @@ class Plan:
         "kernel",
         "label",
         "layouts",
+        "maker",
         "metas",
         "most",
         "op",
@@ -42,6 +46,7 @@ class Plan:
         "outputs",
         "pending",
         "scalars",
+        "scratch",
         "session",
         "signature",
         "traits",
@@ -86,6 +91,12 @@ class Plan:
         self.work = 0 if self.pending else op.estimate(tuple(known), self.outputs, dict(attributes))
         # An upper bound of its results' bytes, if their size depends on data.
         self.most = op.most(tuple(known)) if op.most is not None and not self.pending else 0
+        # The bytes of its kernel's temporaries, set aside while it runs.
+        self.scratch = 0
+        if not self.pending:
+            self.scratch = op.temporaries(tuple(known), self.outputs, dict(attributes), aliased=self.in_place)
+        if self.scratch and op.pointwise and device.backend.xp is np:
+            self.kernel, self.scratch = in_pieces(self.kernel), 0
         self.forward = forwardable(op, metas, self.outputs)
         self.heirs = sum(1 << position for position in self.forward if position < 63)  # their bits in `released`
         self.immediate = (
@@ -96,12 +107,14 @@ class Plan:
             and op.view is None
             and not op.partial
             and self.work <= device.inline_work
+            and not self.scratch
         )
         reads = "".join("" if scalar else "r" for scalar in self.scalars)
         kinds = reads + ("2" if op.dynamic else "w") * len(self.outputs)
         self.layouts: dict[Any, Any] = {}  # of a view op: (offset, strides) of its base -> those of the view, or None
         described = tuple(map(plain, metas)), tuple(map(plain, self.outputs)), attributes_of(op, attributes), self.work
         self.signature = described  # what records say it is of
+        self.maker = (op.name, described)  # of the storages that it makes
         # The common fields of all records of an op that ran at admission: session, opcode, op, device, operand kinds,
         # signature.
         self.traits = (session, Opcode.CALL.value, op.name, device.name, kinds, described)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
+from ...interpreter.schema.indexing import spelt
 from ...interpreter.schema.opdef import FrozenAttributes, OpDef
 from ...interpreter.types.meta import Meta, OperandMeta, Shape
 
@@ -19,6 +20,12 @@ Signature: TypeAlias = tuple[tuple[PlainMeta, ...], tuple[PlainMeta, ...], str, 
 UNKNOWN: PlainMeta = (None, "")
 NOTHING: Signature = ((), (), "", 0)
 
+# What made a storage: the label of the instruction, and what it was of.
+Maker: TypeAlias = tuple[str, Signature]
+UNMADE: Maker = ("", NOTHING)
+UPLOAD: Maker = ("upload", NOTHING)
+
+INDEX = "index"  # the attribute of all ops that select, in its normal form
 _LONGEST = 200  # characters of all attributes
 _ITEMS, _DEPTH, _TEXT = 8, 3, 40  # of one attribute's value
 
@@ -31,14 +38,20 @@ def plain(meta: OperandMeta | None) -> PlainMeta:
 
 
 def attributes_of(op: OpDef, attributes: FrozenAttributes) -> str:
-    """`axis=(0, 1), keepdims=True`: the attributes that have not their defaults, at most `_LONGEST` characters."""
+    """`axis=(0, 1), keepdims=True`, `x[tensor, 0:5]`: what is not the default, at most `_LONGEST` characters."""
     given = [
-        f"{name}={brief(value)}"
+        f"x[{spelt(value)}]" if name == INDEX else f"{name}={brief(value)}"
         for (name, value), attribute in zip(attributes, op.attributes, strict=True)
         if value != attribute.default
     ]
     text = ", ".join(given)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+
+
+def call_text(op: OpDef, attributes: FrozenAttributes) -> str:
+    """`cholesky`, `sum(axis=0)`, `advanced_getitem(x[tensor, 0:5])`: a call in an error."""
+    given = attributes_of(op, attributes)
+    return f"{op.name}({given})" if given else op.name
 
 
 def brief(value: Any, depth: int = _DEPTH) -> str:

@@ -27,6 +27,7 @@ from ...interpreter.errors import TensordError
 from ...interpreter.types.meta import Meta, Shape
 from ...streams.device import Buffer
 from ...streams.stream import Stream
+from .signature import UNMADE, Maker
 
 if TYPE_CHECKING:
     from .account import Account
@@ -92,7 +93,7 @@ class Storage:
     `copies` maps a device state to its whole current copy; `views` (rarely used) maps (device state, view) to a current
     copy of that view's bytes alone. `sharers` counts the live tensors on the storage, in program order. `account` is
     that of the session that made the storage; None if it never had a value, since its maker was refused. `maker` and
-    `location` are the label and the location number of the instruction that made it.
+    `location` are the label of the instruction that made it with what it was of, and its location number.
     """
 
     __slots__ = ("account", "copies", "location", "maker", "nbytes", "sharers", "version", "views")
@@ -103,7 +104,7 @@ class Storage:
         device: DeviceState,
         copy: Copy,
         account: Account | None = None,
-        maker: str = "",
+        maker: Maker = UNMADE,
         location: int = 0,
     ) -> None:
         self.nbytes = nbytes
@@ -170,15 +171,18 @@ class Tensor:
 
 
 class Moved(Tensor):
-    """A tensor that the session `mover` has moved to its home, at that location of its program, or a view of one.
+    """A tensor that a session has moved to its home, at that location of its program, or a view of one.
 
-    While the move is to come, `mover.moves` holds the tensor (`Residency.begin_moves`). To wait for a moved tensor is
-    to wait for its bytes at home.
+    While the move is to come, `mover` is that session and `mover.moves` holds the tensor (`Residency.begin_moves`).
+    Afterwards `mover` is None: the tensor may outlive the session. To wait for a moved tensor is to wait for its bytes
+    at home.
     """
 
     __slots__ = ("location", "mover")
 
-    def __init__(self, meta: Meta | None, storage: Storage, home: DeviceState, mover: VmSession, location: int) -> None:
+    def __init__(
+        self, meta: Meta | None, storage: Storage, home: DeviceState, mover: VmSession | None, location: int
+    ) -> None:
         super().__init__(meta, storage, home)
         self.mover = mover
         self.location = location

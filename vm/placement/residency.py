@@ -9,7 +9,7 @@ Source: Glow's device-resident tensors; OneFlow's transfers as instructions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ from ..model.session import VmSession
 from ..model.tensor import Copy, Moved, Storage, Tensor
 from ..scheduler.scheduler import Scheduler
 
-VIEWS = 64  # copies of single views that a storage has, at the most: programs that look at every row never end
+VIEWS = 64  # copies of single views that a storage has beyond its tensors: programs that look at every row never end
 
 
 class Export(NamedTuple):
@@ -112,7 +112,11 @@ class Residency:
         return copy
 
     def view_copy(self, tensor: Tensor, device: DeviceState, session: VmSession, location: int) -> Copy:
-        """Plan a transfer of one view's bytes to a device, or find the one planned before."""
+        """Plan a transfer of one view's bytes to a device, or find the one planned before.
+
+        Found is the copy of this very view. A view of a view moves its own bytes, though a copy of the larger one may
+        be there: they are no more than those, and where a copy holds which bytes is known without a search.
+        """
         storage, key, meta = tensor.storage, tensor.view_key(), tensor.meta
         if key is None or meta is None:
             raise AssertionError("only a view with a known meta has a copy of its own")
@@ -124,7 +128,7 @@ class Residency:
             touch(copy)
             self.scheduler.bound.append(copy)
             return copy
-        limit_views(storage)
+        self.limit_views(storage)
         source = self.source(storage, device)
         origin = Binding(source, tensor, tensor.offset, tensor.strides)
         hop = self.stopover(source.device, device)
@@ -138,8 +142,23 @@ class Residency:
         self.transfer(origin, Binding(copy, tensor, 0, None), storage, session, location)
         return copy
 
+    def limit_views(self, storage: Storage) -> None:
+        """Forget the oldest copy of a single view, if there are more than the storage's tensors can use.
+
+        Not one that the message being admitted reads.
+        """
+        views = storage.views or {}
+        if len(views) >= VIEWS + storage.sharers * len(self.scheduler.devices):
+            bound = set(self.scheduler.bound)
+            oldest = next((c for c in views.values() if c not in bound and may_forget(c, storage)), None)
+            if oldest is not None:
+                forget(oldest, storage)
+
     def source(self, storage: Storage, device: DeviceState) -> Copy:
-        """The copy to transfer from: preferably one that reaches the device directly, then a valid one."""
+        """The copy to transfer from: rather one that reaches the device directly, then a valid one, then the host's.
+
+        All that reach it directly take one transfer. The host's leaves the peer's copy stream and memory alone.
+        """
         best, best_rank = None, (True, True, True)
         for copy in storage.copies.values():
             rank = (
@@ -193,8 +212,7 @@ class Residency:
         transfer (docs/decisions/0015); what has been released by then stays where it is. No error is raised: who needs
         the tensor there, or waits for it, is told.
         """
-        moves, session.moves = session.moves, {}
-        for moved in moves:
+        for moved in end_moves(session):
             if moved.home.backend.lost is None:
                 with suppress(MetadataError):  # it was written where no way leads from
                     session.moving.append(self.bring(moved, moved.home, session, moved.location).copy)
@@ -279,8 +297,8 @@ class Residency:
 
     def let_go(self, tensor: Tensor) -> None:
         """End what is kept for a tensor that is gone: the mapping of an export, a move that nobody needed."""
-        if type(tensor) is Moved:
-            tensor.mover.moves.pop(tensor, None)
+        if type(tensor) is Moved and tensor.mover is not None:
+            del tensor.mover.moves[tensor]
         export = self.exports.pop(tensor, None)
         if export is not None:
             fetch = export.fetch
@@ -291,12 +309,9 @@ class Residency:
 
     def abandon_exports(self, session: VmSession) -> None:
         """The session ends. Its client, or a child of that client, may read for ever what was exported to it."""
-        if self.exports:
-            for tensor in session.tensors.values():
-                export = self.exports.get(tensor)
-                if export is not None and export.reader is session:
-                    del self.exports[tensor]
-                    self.unmap(export, unread=False)
+        mine = [tensor for tensor, export in self.exports.items() if export.reader is session]
+        for tensor in mine:
+            self.unmap(self.exports.pop(tensor), unread=False)
 
     def unmap(self, export: Export, *, unread: bool) -> None:
         """End a mapping."""
@@ -310,6 +325,14 @@ class Residency:
             drop_copies(storage)
 
 
+def end_moves(session: VmSession) -> Iterable[Moved]:
+    """The moves of the session that are to come; they are to come no longer."""
+    moves, session.moves = session.moves, {}
+    for moved in moves:
+        moved.mover = None
+    return moves
+
+
 def is_small(tensor: Tensor) -> bool:
     """Is the tensor a part of its storage? Then its own bytes move, and not the whole."""
     meta = tensor.meta
@@ -319,19 +342,12 @@ def is_small(tensor: Tensor) -> bool:
 def refuse_transfer(tensor: Tensor, device: DeviceState) -> None:
     """MetadataError unless a copy of the tensor, or of this view, is on the device."""
     storage = tensor.storage
+    if type(tensor) is Moved and tensor.home is device:
+        return  # the copy was dropped since, to make room
     small = is_small(tensor) and storage.views and (device, tensor.view_key()) in storage.views
     if device not in storage.copies and not small:
         homes = ", ".join(at.name for at in storage.copies)
         raise MetadataError(f"placement is strict: the tensor is on {homes}, not on {device.name}; use to_device")
-
-
-def limit_views(storage: Storage) -> None:
-    """Forget the oldest copy of a single view, if there are too many."""
-    views = storage.views or {}
-    if len(views) >= VIEWS:
-        oldest = next((copy for copy in views.values() if may_forget(copy, storage)), None)
-        if oldest is not None:
-            forget(oldest, storage)
 
 
 def arrived(instruction: Instruction, carrier: DeviceState, kind: StreamKind, storage: Storage) -> None:

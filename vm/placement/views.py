@@ -69,7 +69,7 @@ def part_of_move(base: Moved, meta: Meta) -> Moved:
     """A view of a moved tensor is moved with it, or alone if the tensor is released before anybody needs it."""
     mover = base.mover
     view = Moved(meta, base.storage, base.home, mover, base.location)
-    if base in mover.moves:
+    if mover is not None:
         mover.moves[view] = None
     return view
 

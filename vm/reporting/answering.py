@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping
-from functools import cache
-from importlib.metadata import version
 from inspect import signature
 from typing import Any, NamedTuple
 
 from ...interpreter.errors import ProtocolError, TensordError
+from ...interpreter.wire.descriptors import descriptor_limit, descriptors_open
 from ...interpreter.wire.fields import LARGEST
 
 MOST = 10_000  # rows of one answer
@@ -89,10 +88,9 @@ def error_row(error: TensordError) -> dict[str, Any]:
     }
 
 
-@cache
-def tensord_version() -> str:
-    """The version of the package: read once."""
-    return version("tensord")
+def descriptors() -> dict[str, int]:
+    """How many descriptors this process has open, and how many it may have."""
+    return {"open": descriptors_open(), "limit": descriptor_limit()}
 
 
 def resident_memory() -> int:

@@ -7,10 +7,12 @@ tensors, so the search is sliced like that for tensors, and the error looks at a
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...interpreter.types.sizes import exact_size
 from ..model.device_state import DeviceState
 from ..model.directory import Directory
 from ..model.tensor import Copy, Storage, Tensor
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
 LOOKED_AT = 512  # tensors per slice
 IN_A_TRACE = 4096  # holdings of one trace
 IN_AN_ERROR = 5
-SEARCHED = 20_000  # tensors, for an error: some 10 ms
+SEARCHED = 5_000  # tensors, for an error: some milliseconds
+SHARE = 20  # of the time goes to such searches, one part in so many: failing allocations must not hold others up
 
 
 class Held(NamedTuple):
@@ -49,6 +52,26 @@ def slices(engine: Engine, where: Where, limit: int = IN_A_TRACE) -> Iterator[li
         yield [row(one, names, where) for one in largest[start : start + LOOKED_AT] if one.copy.buffer is not None]
 
 
+class Largest:
+    """The largest holdings of each device, for errors: searched for again once the last search has paid off."""
+
+    def __init__(self, directory: Directory, where: Where, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._directory = directory
+        self._where = where
+        self._clock = clock
+        self._found: dict[str, tuple[float, str]] = {}  # device -> (until when it is good enough, sentence)
+
+    def on(self, device: DeviceState) -> str:
+        """`largest_on`, or what it said some moments ago."""
+        before = self._clock()
+        until, found = self._found.get(device.name, (before, ""))
+        if before >= until:
+            found = largest_on(device, self._directory, self._where)
+            after = self._clock()
+            self._found[device.name] = (after + (after - before) * SHARE, found)
+        return found
+
+
 def largest_on(device: DeviceState, directory: Directory, where: Where) -> str:
     """The largest holdings of one device as a sentence for an error; empty if nothing is held there."""
     everything = tensors(directory)
@@ -64,20 +87,25 @@ def largest_on(device: DeviceState, directory: Directory, where: Where) -> str:
 
 
 def sentence(one: Holding) -> str:
-    """`4096 bytes by matmul at a.py:3 in f (session 1, named 'w')`."""
+    """`4 KiB (4096 bytes) by matmul at a.py:3 in f (session 1, named 'w')`."""
     at = f" at {one.location}" if one.location else ""
     named = f", named {', '.join(map(repr, one.names[:2]))}" if one.names else ""
-    return f"{one.nbytes} bytes by {one.op or 'an unknown op'}{at} (session {one.session}{named})"
+    return f"{exact_size(one.nbytes)} by {one.op or 'an unknown op'}{at} (session {one.session}{named})"
 
 
 def tensors(directory: Directory) -> Iterator[Tensor]:
-    """Every tensor that a handle or a name holds, as of its session's turn; some more than once."""
+    """Every tensor that a handle or a name holds, as of its session's turn; some more than once.
+
+    Also the handles of ended sessions that are still to be released.
+    """
     for session in list(directory.sessions.values()):
         for id_ in list(session.tensors):
             tensor = session.tensors.get(id_)
             if tensor is not None:
                 yield tensor
     yield from list(directory.names.values())
+    for _, rest in list(directory.leaving):
+        yield from rest
 
 
 def held_by(some: Iterable[Tensor], seen: set[Storage]) -> Iterator[Held]:
@@ -113,7 +141,7 @@ def row(one: Held, names: dict[Storage, list[str]], where: Where) -> Holding:
     storage = one.storage
     session, location = maker_of(storage, where)
     named = tuple(sorted(names.get(storage, ())))
-    return Holding(one.copy.id, one.copy.device.name, one.nbytes, storage.maker, session, location, named)
+    return Holding(one.copy.id, one.copy.device.name, one.nbytes, storage.maker[0], session, location, named)
 
 
 def maker_of(storage: Storage, where: Where) -> tuple[int, str]:

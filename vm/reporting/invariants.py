@@ -153,7 +153,8 @@ def the_plan_adds_up(census: Census) -> Iterator[str]:
 
 
 def memory_adds_up(census: Census) -> Iterator[str]:
-    """Every allocated byte belongs to a copy, or can be reused by a stream; no two copies share a buffer."""
+    """Every allocated byte belongs to a copy or to a kernel's temporaries, or can be reused by a stream; no two copies
+    share a buffer."""
     owners: dict[int, Copy] = {}
     held: Counter[DeviceState] = Counter()
     for copy in census.copies:
@@ -162,6 +163,10 @@ def memory_adds_up(census: Census) -> Iterator[str]:
             if id(copy.buffer) in owners:
                 yield f"{copy} and {owners[id(copy.buffer)]} have the same buffer"
             owners[id(copy.buffer)] = copy
+    for instruction in census.live:
+        held[instruction.device] += instruction.scratch
+        if instruction.scratch and instruction.status is not Status.DISPATCHED:
+            yield f"{instruction!r} does not run, and has {instruction.scratch} bytes set aside"
     for device in census.engine.devices.values():
         held[device] += sum(buffer.nbytes for buffers in device.reusable.values() for buffer in buffers)
         if device.backend.allocated != held[device]:
@@ -174,7 +179,7 @@ def the_ledger_adds_up(census: Census) -> Iterator[str]:
         needs = list(device.unreserved.values())
         if device.unreserved_bytes != sum(need for need in needs if need > 0) or device.unknown != needs.count(-1):
             yield f"{device.name} expects {device.unreserved_bytes} bytes and {device.unknown} unknown needs: {needs}"
-        order = [instruction.id for instruction in device.unreserved]
+        order = [instruction.admitted for instruction in device.unreserved]
         if order != sorted(order) or any(instruction.retired for instruction in device.unreserved):
             yield f"{device.name} expects, in this order, {list(device.unreserved)}"
 

@@ -14,23 +14,24 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...interpreter.errors import TensordError
+from ...interpreter.version import version
 from ..tracing.flat import Where
 from .answering import (
     MOST,
     Client,
     answer_with,
+    descriptors,
     device_or_any,
     error_row,
     natural,
     resident_memory,
     session_or_any,
-    tensord_version,
 )
 from .device_rows import cached, describe, lost, plain, transfers
 from .invariants import CHECKS, violations
 from .live_trace import trace_parts
-from .statistics import residency_of, statistics
-from .tensor_rows import shape_of, tensor_slices
+from .statistics import residency, statistics, tensor_asked
+from .tensor_rows import shape_of, state_row, tensor_slices
 
 if TYPE_CHECKING:
     from ..engine import Engine
@@ -79,7 +80,11 @@ def _stats(engine: Engine, session: VmSession, about: About) -> dict[str, Any]:
 
 
 def _residency(_engine: Engine, session: VmSession, _about: About, id_: object) -> dict[str, str]:
-    return residency_of(session, natural("id", id_))
+    return residency(tensor_asked(session, natural("id", id_)))
+
+
+def _state(_engine: Engine, session: VmSession, _about: About, id_: object) -> dict[str, Any]:
+    return state_row(tensor_asked(session, natural("id", id_)))
 
 
 def _trace(engine: Engine, _session: VmSession, about: About, since: object = 0, live: object = True) -> Any:
@@ -89,11 +94,12 @@ def _trace(engine: Engine, _session: VmSession, about: About, since: object = 0,
 def _status(engine: Engine, _session: VmSession, about: About) -> dict[str, Any]:
     ring = engine.ring
     return {
-        "version": tensord_version(),
+        "version": version(),
         "pid": os.getpid(),
         "address": about.address,
         "uptime": max(0.0, time.time() - about.started),
         "memory": resident_memory(),
+        "descriptors": descriptors(),
         "devices": {
             name: {
                 "used": device.backend.allocated,
@@ -191,6 +197,7 @@ def _clients(engine: Engine, about: About) -> Iterator[Client]:
 _ANSWERS: dict[str, Callable[..., Any]] = {
     "stats": _stats,
     "residency": _residency,
+    "state": _state,
     "trace": _trace,
     "status": _status,
     "sessions": _sessions,

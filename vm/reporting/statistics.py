@@ -53,12 +53,12 @@ def device_statistics(device: DeviceState) -> dict[str, Any]:
     }
 
 
-def residency_of(session: VmSession, id_: int) -> dict[str, str]:
-    """Device names to "valid", "planned" or "poisoned", for a tensor's current copies."""
+def tensor_asked(session: VmSession, id_: int) -> Tensor:
+    """The tensor that a question is about."""
     tensor = session.tensors.get(id_)
     if tensor is None:
         raise ProtocolError(f"tensor {id_} was released")
-    return residency(tensor)
+    return tensor
 
 
 def residency(tensor: Tensor) -> dict[str, str]:
@@ -70,7 +70,7 @@ def residency(tensor: Tensor) -> dict[str, str]:
         if view == key:
             copies.setdefault(device, copy)
     found = {device.name: state(copy) for device, copy in copies.items()}
-    if type(tensor) is Moved and tensor in tensor.mover.moves:
+    if type(tensor) is Moved and tensor.mover is not None:
         found.setdefault(tensor.home.name, "planned")
     return found
 

@@ -12,7 +12,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ..model.device_state import DeviceState
-from ..model.tensor import Tensor
+from ..model.tensor import Moved, Tensor
+from ..tracing.analysis.volume import described
 from ..tracing.flat import Where
 from .holdings import maker_of
 from .statistics import residency
@@ -92,6 +93,7 @@ def _is_on(tensor: Tensor, device: DeviceState) -> bool:
 def _row(session: int, id_: int, tensor: Tensor, names: list[str], where: Where) -> dict[str, Any]:
     storage = tensor.storage
     current = storage.current()
+    op, (inputs, outputs, attributes, _) = storage.maker
     return {
         "session": session,
         "id": max(id_, 0),
@@ -103,9 +105,33 @@ def _row(session: int, id_: int, tensor: Tensor, names: list[str], where: Where)
         "sharers": storage.sharers,
         "version": storage.version,
         "error": _error_of(tensor),
-        "op": storage.maker,
+        "op": op,
+        "of": described(inputs or outputs, attributes),
         "location": maker_of(storage, where)[1],
     }
+
+
+def state_row(tensor: Tensor) -> dict[str, Any]:
+    """What a look at a tensor finds, without waiting: "ready", "pending" or "failed", its error, and its meta."""
+    error = _error_of(tensor)
+    state = "failed" if error else "ready" if _is_ready(tensor) else "pending"
+    meta = tensor.meta
+    return {
+        "state": state,
+        "error": error,
+        "shape": None if meta is None else list(meta.shape),
+        "dtype": None if meta is None else meta.dtype.name,
+    }
+
+
+def _is_ready(tensor: Tensor) -> bool:
+    """Would a wait for the tensor be over at once? A moved one is waited for at its home."""
+    storage = tensor.storage
+    copies = storage.current()
+    if type(tensor) is Moved:
+        key = tensor.view_key()
+        copies = [copy for copy in copies if copy.device is tensor.home and copy.view in (None, key)]
+    return tensor.meta is not None and any(copy.writer is None for copy in copies)
 
 
 def shape_of(tensor: Tensor) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from ...interpreter.errors import TensordError
 from ...interpreter.schema.infer import InferCache
 from ...interpreter.types.meta import Meta, OperandMeta
 from ..memory.ledger import learn_need
-from ..memory.reservation import most_of
+from ..memory.reservation import most_of, scratch_of
 from ..model.account import check_bytes
 from ..model.instruction import Instruction
 from ..model.operand import Binding
@@ -65,7 +65,7 @@ class PendingMetas:
                 need += meta.nbytes if binding.copy.buffer is None else 0
                 if binding.tensor.meta is None:
                     resolved.append((binding.tensor, meta))
-        learn_need(instruction.device, instruction, need + most_of(instruction))
+        learn_need(instruction.device, instruction, need + most_of(instruction) + scratch_of(instruction))
         self.ready(instruction)
         return resolved
 

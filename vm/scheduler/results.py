@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...interpreter.errors import DeviceMemoryError, QuotaError, TensordError
 from ...interpreter.types.meta import Meta
+from ...interpreter.types.sizes import exact_size
 from ..memory.allocation import adopt
 from ..memory.release import release
 from ..memory.reservation import is_stuck
@@ -40,8 +41,10 @@ def adopt_results(metas: PendingMetas, instruction: Instruction, holders: Holder
             metas.resolve(binding.tensor, meta)
         elif is_stuck(instruction):
             backend = copy.device.backend
-            text = f"{backend.name}: {backend.allocated} of {backend.limit} bytes are in use{holders(copy.device)}"
-            text = f"{instruction.label}: its result of {meta.nbytes} bytes does not fit on {text}"
+            used = f"{exact_size(backend.allocated)} of {exact_size(backend.limit)} are in use{holders(copy.device)}"
+            text = (
+                f"{instruction.label}: its result of {exact_size(meta.nbytes)} does not fit on {backend.name}: {used}"
+            )
             fail_result(instruction, binding, DeviceMemoryError(text))
         else:
             return False

@@ -21,9 +21,10 @@ from typing import Any
 from ...interpreter.errors import TensordError
 from ...interpreter.opcodes import Opcode
 from ...interpreter.schema.infer import InferCache
+from ..memory.allocation import give_back
 from ..memory.ledger import expect, settle, wait_for_memory
 from ..memory.making_room import make_room
-from ..memory.reservation import most_of
+from ..memory.reservation import most_of, scratch_of
 from ..model.device_state import DeviceState
 from ..model.instruction import PENDING, Instruction, Status
 from ..model.operand import Binding
@@ -59,6 +60,7 @@ class Scheduler:
         self.finished: deque[Any] = deque()
         self.bound: list[Copy] = []  # operands of the message being admitted, never dropped to make room
         self.report: Report = drop_report  # called once per error, at its origin
+        self.catch_up: Callable[[DeviceState], None] = release_nothing  # set by `admission.cancellation`
         self._executed: deque[Instruction] = deque()  # the work list of `complete`
         self._completing = False  # the loop in `complete` is running
         self.dispatcher = dispatcher = Dispatcher(devices, clock, self.complete, self.fail_waiting)
@@ -149,12 +151,20 @@ class Scheduler:
     def _expect_memory(self, instruction: Instruction) -> None:
         """Tell the ledger what the instruction will reserve, and plan room for it."""
         new = [b.copy for b in instruction.outputs if b.copy.buffer is None and edges.is_maker(instruction, b.copy)]
-        if new:
+        scratch = scratch_of(instruction)
+        if new or scratch or (instruction.pending and may_need_scratch(instruction)):
             device = instruction.device
-            need = None if instruction.pending else sum(max(copy.nbytes, 0) for copy in new) + most_of(instruction)
-            expect(device, instruction, need)
-            spare = {*instruction.reads, *instruction.writes, *self.bound}
-            make_room(device, spare, self.retry)
+            need = sum(max(copy.nbytes, 0) for copy in new) + most_of(instruction) + scratch
+            expect(device, instruction, None if instruction.pending else need)
+            if device.planned + scratch > device.backend.limit:
+                self._make_room(device, instruction, scratch)
+
+    def _make_room(self, device: DeviceState, instruction: Instruction, scratch: int) -> None:
+        """Drop replicas, as a serial run would: so first whatever ended sessions still hold has to be released."""
+        if device.leaving:
+            self.catch_up(device)
+        spare = {*instruction.reads, *instruction.writes, *self.bound}
+        make_room(device, spare, self.retry, scratch)
 
     def keep_record(
         self, traits: tuple[Any, ...], copies: tuple[int, ...], started: int, location: int, nbytes: int
@@ -186,6 +196,8 @@ class Scheduler:
             self._completing = False
 
     def _complete_one(self, instruction: Instruction) -> None:
+        if instruction.scratch:
+            give_back(instruction)
         if not instruction.soft:
             if self._finish(instruction):
                 return
@@ -297,6 +309,12 @@ class Scheduler:
             self.report(session, error)
 
 
+def may_need_scratch(instruction: Instruction) -> bool:
+    """Will its kernel perhaps have temporaries that count? Their size depends on metas that are pending."""
+    plan = instruction.plan
+    return plan is not None and (plan.op.scratch is not None or (plan.in_place and not plan.op.elementwise))
+
+
 def tell_doomed(instruction: Instruction) -> None:
     """Call the instruction's `on_doom` at once, and not `on_retire` later."""
     on_doom, instruction.on_doom = instruction.on_doom, None
@@ -307,6 +325,10 @@ def tell_doomed(instruction: Instruction) -> None:
 
 def drop_reply(request: int, value: object, error: TensordError | None) -> None:
     """The reply sink of a session that asks nothing."""
+
+
+def release_nothing(device: DeviceState) -> None:
+    """What ended sessions hold, as long as nobody ends any."""
 
 
 def drop_report(session: VmSession, error: TensordError) -> None:

@@ -55,6 +55,7 @@ from ...interpreter.wire.roles import number_of, outputs_of
 from ..admission.rejection import describe as describe_refusal
 from ..admission.rejection import name_of
 from ..model.session import ReplySink
+from ..model.signature import call_text
 from .values import (
     Errors,
     Host,
@@ -267,8 +268,9 @@ class SerialEngine:
         self, session: SerialSession, signature: Signature, made: Sequence[Any], location: int
     ) -> Sequence[Any]:
         """The op's results, with an error that names the location in place of each exception; each is reported once."""
+        op = signature.op
         errors = {
-            id(failure): describe(session, failure, signature.op.name, signature.attributes, location, self.ids)
+            id(failure): describe(session, failure, op.name, call_text(op, signature.attributes), location, self.ids)
             for failure in made
             if isinstance(failure, BaseException)
         }
@@ -432,7 +434,7 @@ class SerialEngine:
             callback(*[one if isinstance(one, TensordError) else one.copy() for one in arrays])
         except BaseException as error:
             link.array = None
-            link.add(describe(session, error, "effect", (), location, self.ids))
+            link.add(describe(session, error, "effect", "effect", location, self.ids))
             self.tell(session, link.first)
 
     def mark(self, link: Value, errors: Errors, *, stopped: bool) -> None:

@@ -27,7 +27,7 @@ from ...interpreter.schema.opdef import lacking
 from ...interpreter.wire.messages import Message, Query
 from ...streams.blas import BLAS
 from ...streams.catalogue import check_devices
-from ..failures import Failures
+from ..failures import Failures, log_lines
 from ..model.session import ReplySink
 from .engine import SerialEngine
 from .questions import ERRORS_KEPT, About, answer
@@ -71,8 +71,9 @@ class SerialMachine:
     def detach(self, session: SerialSession) -> None:
         """End a session: its tensors are released."""
         with self.inside():
-            self.failures.end(session.id)
+            lines = self.failures.end(session.id)
             self.engine.close(session)
+        log_lines(lines)
 
     def submit(self, session: SerialSession, messages: Sequence[Message]) -> None:
         """Execute a batch."""
@@ -123,7 +124,7 @@ class SerialMachine:
         """Keep the newest errors; log those that nobody waits for."""
         self.recent_errors.append(error)
         self.failures.add(session.id, error)
-        self.failures.look()
+        log_lines(self.failures.due())
 
     def query(self, session: SerialSession, message: Query) -> None:
         """Answer a session's question about the machine."""
@@ -144,7 +145,7 @@ class SerialMachine:
         for session in list(self.engine.sessions.values()):
             self.detach(session)
         self.closed = True
-        self.failures.close()
+        log_lines(self.failures.close())
         for threads in self._asked_blas:
             BLAS.drop(threads)
         SHIELD.remove()

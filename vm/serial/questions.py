@@ -12,16 +12,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ...interpreter.errors import ProtocolError, TensordError
+from ...interpreter.version import version
 from ..reporting.answering import (
     MOST,
     Client,
     answer_with,
+    descriptors,
     device_or_any,
     error_row,
     natural,
     resident_memory,
     session_or_any,
-    tensord_version,
 )
 from ..reporting.device_rows import plain
 from .values import SerialSession, SerialTensor
@@ -90,10 +91,20 @@ def _stats(engine: SerialEngine, session: SerialSession, about: About) -> dict[s
 
 
 def _residency(_engine: SerialEngine, session: SerialSession, _about: About, id_: object) -> dict[str, str]:
+    return residency(_tensor_of(session, id_))
+
+
+def _state(_engine: SerialEngine, session: SerialSession, _about: About, id_: object) -> dict[str, Any]:
+    tensor = _tensor_of(session, id_)
+    shape, error = _shape(tensor), _error_of(tensor)
+    return {"state": "failed" if error else "ready", "error": error, "shape": shape["shape"], "dtype": shape["dtype"]}
+
+
+def _tensor_of(session: SerialSession, id_: object) -> SerialTensor:
     tensor = session.tensors.get(natural("id", id_))
     if tensor is None:
         raise ProtocolError(f"tensor {id_} was released")
-    return residency(tensor)
+    return tensor
 
 
 def residency(tensor: SerialTensor) -> dict[str, str]:
@@ -103,12 +114,13 @@ def residency(tensor: SerialTensor) -> dict[str, str]:
 
 def _status(engine: SerialEngine, _session: SerialSession, about: About) -> dict[str, Any]:
     return {
-        "version": tensord_version(),
+        "version": version(),
         "engine": "serial",
         "pid": os.getpid(),
         "address": "local",
         "uptime": about.age,
         "memory": resident_memory(),
+        "descriptors": descriptors(),
         "devices": {
             name: {"used": nbytes, "limit": 0, "cached": 0, "lost": ""}
             for name, nbytes in memory_by_device(engine).items()
@@ -179,7 +191,6 @@ def _rows(engine: SerialEngine, only: int) -> list[dict[str, Any]]:
 
 
 def _row(session: int, id_: int, tensor: SerialTensor, names: list[str]) -> dict[str, Any]:
-    value = tensor.value
     return {
         "session": session,
         "id": id_,
@@ -190,10 +201,16 @@ def _row(session: int, id_: int, tensor: SerialTensor, names: list[str]) -> dict
         "storage_bytes": nbytes_of(tensor),
         "sharers": 1,
         "version": 0,
-        "error": "" if value.array is not None else f"{type(value.first).__name__}: {value.first}",
+        "error": _error_of(tensor),
         "op": "",  # it keeps no record of what made a value
+        "of": "",
         "location": "",
     }
+
+
+def _error_of(tensor: SerialTensor) -> str:
+    value = tensor.value
+    return "" if value.array is not None else f"{type(value.first).__name__}: {value.first}"
 
 
 def _shape(tensor: SerialTensor) -> dict[str, Any]:
@@ -250,6 +267,7 @@ def nbytes_of(tensor: SerialTensor) -> int:
 _ANSWERS: dict[str, Callable[..., Any]] = {
     "stats": _stats,
     "residency": _residency,
+    "state": _state,
     "trace": _trace,
     "status": _status,
     "sessions": _sessions,

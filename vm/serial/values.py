@@ -153,15 +153,16 @@ def settle(made: Any, errors: Errors) -> Value:
 
 
 def describe(
-    session: SerialSession, error: BaseException, op: str, attributes: FrozenAttributes, location: int, number: int
+    session: SerialSession, error: BaseException, op: str, called: str, location: int, number: int
 ) -> TensordError:
     """The exception of a kernel or a callback as an error with op, location and number."""
     where = session.where(location)
     if isinstance(error, TensordError):
-        error.op, error.location = error.op or op, error.location or where
-        error.instruction = error.instruction or number
-        return without_frames(error)
-    message = f"{op}{f' {dict(attributes)}' if attributes else ''}: {type(error).__name__}: {text_of(error)}"
+        mine = error.reraisable()
+        mine.op, mine.location = error.op or op, error.location or where
+        mine.instruction = error.instruction or number
+        return without_frames(mine)
+    message = f"{called}: {type(error).__name__}: {text_of(error)}"
     if isinstance(error, MemoryError):
         described: TensordError = DeviceMemoryError(message, op=op, location=where, instruction=number)
     else:

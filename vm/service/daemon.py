@@ -1,9 +1,9 @@
 """The daemon: its composition, the order of startup, and the stages of shutdown.
 
 Shutdown has three stages. After SIGTERM or SIGINT the daemon takes no more connections and no more messages, and
-admitted instructions go on. When all are finished, or the grace period is over, or a second signal arrives, the rest is
-cancelled. Then every client gets GOODBYE, and sockets, threads, and locks are closed, in this order. Memory files have
-no names: each is freed with its last mapping.
+admitted instructions go on. When all are finished, or the grace period is over, or a second signal arrives, every
+client gets GOODBYE, and the rest is cancelled. Then sockets, threads, and locks are closed, in this order. Memory files
+have no names: each is freed with its last mapping.
 
 A fault of the daemon itself (an exception that leaves the engine, see `engine`) skips the first two stages: every
 client gets GOODBYE with the reason, the log has the traceback, and the exit status is 1. A service manager starts it
@@ -20,14 +20,14 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
-from importlib.metadata import version
 from types import FrameType
 from typing import Any
 
 import zmq
 
 from ...interpreter.concurrency.switch_interval import SWITCH_INTERVAL
-from ...interpreter.wire.descriptors import raise_descriptor_limit
+from ...interpreter.version import version
+from ...interpreter.wire.descriptors import descriptor_limit, raise_descriptor_limit
 from ...interpreter.wire.frames import GOODBYE
 from ...interpreter.wire.segments import descriptor_budget
 from ...streams.stream import Task
@@ -45,8 +45,9 @@ from .logs import logging_to
 from .loop import Loop
 from .notify import Notifier
 from .outbound import encode, try_send
+from .peer import Credentials
 from .preflight import cannot_listen, open_runtime
-from .registry import ConnectionRegistry
+from .registry import INHERITED, ConnectionRegistry
 from .unauthenticated import PERIOD as UNAUTHENTICATED_PERIOD
 from .unauthenticated import UnauthenticatedPeers
 
@@ -107,7 +108,7 @@ class Service:
         self.listeners: list[Listener] = []
         try:
             self.open_listeners(keepers)
-            self.shares = share_out()
+            self.shares = share_out(len(self.listeners))
         except BaseException:
             self.close_sockets()
             self.runtime.close(1.0)
@@ -117,7 +118,7 @@ class Service:
             config.limits,
             time.monotonic,
             lease=config.lease,
-            about={"version": version("tensord"), "pid": os.getpid()},
+            about={"version": version(), "pid": os.getpid()},
         )
         registry.departed = self.runtime.departed
         self.cuts: deque[tuple[float, Listener, int, int]] = deque()
@@ -155,6 +156,7 @@ class Service:
         """Start the periodic tasks."""
         self.loop.every(LEASES, self.registry.end_leases)
         self.loop.every(LAST_WORDS, self.cut_connections)
+        self.loop.every(INHERITED, self.registry.end_inherited)
         self.loop.every(UNAUTHENTICATED_PERIOD, self.unauthenticated.look)
         self.loop.every(self.runtime.watch_period, self.watch)
         self.loop.every(PERIOD, self.check_memory)
@@ -192,6 +194,9 @@ class Service:
         gc.freeze()
         gc.set_threshold(*COLLECTOR)
         addresses = ", ".join(listener.bound for listener in self.listeners)
+        if self.shares.short:
+            limit = descriptor_limit()
+            log.warning("few open files: a burst of connections could end us", limit=limit, more=self.shares.short)
         log.info("serving", address=addresses, pid=os.getpid(), devices=list(self.runtime.devices))
         self.notifier.ready(f"serving on {addresses}")
         try:
@@ -217,11 +222,9 @@ class Service:
 
     # -- cutting connections ---------------------------------------------------------------------------------------
 
-    def end_connection(self, listener: Listener, fd: int) -> None:
+    def end_connection(self, listener: Listener, connection: Credentials) -> None:
         """Cut a connection once its last messages have left."""
-        number = listener.connections.get(fd)
-        if number is not None:
-            self.cuts.append((time.monotonic() + LAST_WORDS, listener, fd, number))
+        self.cuts.append((time.monotonic() + LAST_WORDS, listener, connection.fd, connection.number))
 
     def cut_connections(self) -> None:
         """Cut the connections whose last messages had `LAST_WORDS` to leave."""
@@ -250,22 +253,17 @@ class Service:
                 try_send(peer, [farewell])
 
     def finish(self) -> None:
-        """Let admitted instructions finish, cancel the rest, send GOODBYE."""
+        """Let admitted instructions finish, send GOODBYE, cancel the rest: a wait hears of the end, not of a cancel."""
         log.info("stopping", why=self.why, grace=self.config.grace)
         self.notifier.stopping(f"asked by {self.why}")
         self.registry.closing = True  # refuses HELLO. The sockets stay bound: unbinding would end every session
         asked = self.asked
         self.turn_until(lambda: self.is_idle() or self.asked > asked, self.config.grace)
-        if not self.is_idle():
-            for peer in list(self.registry.sessions.values()):
-                peer.inbox.clear()
-                if peer.session is not None:
-                    self.runtime.engine.cancel(peer.session)
-            self.turn_until(self.is_idle, CANCELLED)
         self.front.flush()
         for peer in list(self.registry.sessions.values()):
             try_send(peer, [encode([GOODBYE, f"it was stopped by {self.why}"])])
             self.registry.end(peer, "the daemon ends")
+        self.turn_until(self.is_idle, CANCELLED)
 
     def is_idle(self) -> bool:
         """Are all admitted instructions finished, and all answers sent?"""

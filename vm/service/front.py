@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from ...interpreter.errors import ProtocolError, QuotaError, TensordError
+from ...interpreter.types.sizes import exact_size
 from ...interpreter.wire.fields import is_natural
 from ...interpreter.wire.frames import ACK, BATCH, BYE, CANCEL, PING, PONG, REFUSED, SEGMENT
 from ..engine import Engine
@@ -25,7 +26,7 @@ from ..model.session import ReplySink
 from .inbound import decode_header, place_uploads, take_segment
 from .listener import Listener
 from .outbound import acknowledge, encode, resend, send, send_answers, send_part, try_send
-from .peer import Answer, Peer, State, fields, session_of
+from .peer import Answer, Credentials, Peer, State, fields, session_of
 from .refusals import Refusals
 from .registry import LEAVES, ConnectionRegistry
 
@@ -40,12 +41,12 @@ class Front:
     """All connections of the daemon."""
 
     def __init__(
-        self, engine: Engine, registry: ConnectionRegistry, end_connection: Callable[[Listener, int], None]
+        self, engine: Engine, registry: ConnectionRegistry, end_connection: Callable[[Listener, Credentials], None]
     ) -> None:
         self.engine = engine
         self.registry = registry
         self.limits = limits = registry.limits
-        self.end_connection = end_connection  # cuts the connection with that fd, once its last messages have left
+        self.end_connection = end_connection  # cuts the connection once its last messages have left
         self.fresh: deque[Peer] = deque()  # peers whose inbox was empty until now
         self.busy: deque[Peer] = deque()  # peers with messages left after their quantum
         self.dirty: dict[Peer, None] = {}  # peers with something to send to
@@ -110,9 +111,9 @@ class Front:
         peer.packed_payload += sum(map(len, frames[1:]))
         limits = self.limits
         if peer.packed_bytes > PACKED * limits.header or len(peer.packed) > PATIENCE * limits.window:
-            raise QuotaError(f"{peer.packed_bytes} bytes of batches unfinished; wait for credit")
+            raise QuotaError(f"{exact_size(peer.packed_bytes)} of batches unfinished; wait for credit")
         if peer.packed_payload > PATIENCE * limits.window_bytes:
-            raise QuotaError(f"{peer.packed_payload} bytes of payloads unfinished; wait for credit")
+            raise QuotaError(f"{exact_size(peer.packed_payload)} of payloads unfinished; wait for credit")
 
     def unpack(self, peer: Peer) -> None:
         """Take the next frames, now that every decoded message is admitted."""
@@ -144,7 +145,7 @@ class Front:
         if peer is not None:
             self.registry.end(peer, error.message)
         self.registry.left(listener, identity)
-        self.end_connection(listener, fd)
+        self.end_connection(listener, addressee.credentials)
 
     def unexpected(self, error: Exception) -> ProtocolError:
         """An unexpected exception is a fault of the daemon: it is logged, and ends only the connection that caused it.
@@ -189,7 +190,8 @@ class Front:
             raise QuotaError(f"{unfinished} messages unfinished; wait for credit beyond {self.limits.window}")
         unread = before - peer.consumed_bytes()  # without the newest batch: one array may be larger than every window
         if unread > PATIENCE * self.limits.window_bytes:
-            raise QuotaError(f"{unread} bytes of uploads unconsumed; wait for credit beyond {self.limits.window_bytes}")
+            allowed = exact_size(self.limits.window_bytes)
+            raise QuotaError(f"{exact_size(unread)} of uploads unconsumed; wait for credit beyond {allowed}")
 
     def cancel(self, peer: Peer, header: Sequence[Any], _payloads: Sequence[Any]) -> None:
         """CANCEL overtakes the messages in the inbox. A RESTART sent before the CANCEL has an older generation."""
@@ -220,7 +222,7 @@ class Front:
     def bye(self, peer: Peer, _header: Sequence[Any], _payloads: Sequence[Any]) -> None:
         """BYE: the client closes its session, and with it the connection."""
         self.registry.end(peer, LEAVES)
-        self.end_connection(peer.listener, peer.credentials.fd)
+        self.end_connection(peer.listener, peer.credentials)
 
     def segment(self, peer: Peer, header: Sequence[Any], _payloads: Sequence[Any]) -> None:
         """SEGMENT: the client opens or closes an upload segment."""

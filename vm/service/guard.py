@@ -216,10 +216,20 @@ def socket_inode(fd: int) -> int:
     return found.st_ino if stat.S_ISSOCK(found.st_mode) else 0
 
 
+def connection_of(fd: int) -> socket.socket:
+    """Another descriptor of libzmq's connection; OSError if it is gone, also where its number is used again."""
+    copy = os.dup(fd)
+    try:
+        return socket.socket(fileno=copy)
+    except OSError:
+        os.close(copy)
+        raise
+
+
 def cut_connection(fd: int, inode: int) -> bool:
     """Shut down a connection; False if its descriptor has been closed or reused."""
     try:
-        copy = socket.socket(fileno=os.dup(fd))
+        copy = connection_of(fd)
     except OSError:
         return False
     with copy:

@@ -10,10 +10,10 @@ from typing import Any
 from numpy.typing import NDArray
 
 from ...interpreter.errors import ProtocolError
+from ...interpreter.wire.arrays import array_of, dtype_of
 from ...interpreter.wire.codec import decode
 from ...interpreter.wire.fields import SEQUENCES, is_natural, is_shape, is_text
 from ...interpreter.wire.forms import name_fields, shown
-from ...interpreter.wire.frames import array_of, dtype_of
 from ...interpreter.wire.limits import Limits
 from ...interpreter.wire.messages import Atomic, Upload, encode_message, with_payload
 from ...interpreter.wire.segments import Segment, array_at, descriptors_left, new_number

@@ -2,12 +2,15 @@
 
 A peer that fails in the handshake never gets to ask ZAP or to send a message. The monitor says why it failed, and right
 after that which connection has ended.
+
+The monitor also bounds a burst. libzmq's own thread accepts connections, and it waits while `UNREAD` events of the
+monitor are unread. So at most that many connections are open of which the daemon's thread has not heard; further ones
+wait in the kernel's queue, and their clients in `connect` (see `descriptors`).
 """
 
 from __future__ import annotations
 
 import itertools
-import os
 import socket as sockets
 import struct
 from collections.abc import Callable
@@ -18,17 +21,19 @@ import zmq
 
 from ...interpreter.wire.limits import Limits
 from ...interpreter.wire.monitor import FAILURES, Event, read_events
+from .guard import connection_of
 from .listen_address import ListenAddress
 from .peer import Credentials
 from .refusals import Refusals
 
 QUEUE = 64  # messages that libzmq queues for one peer, in each direction
+UNREAD: Final = 1_001  # events of a monitor: 1,000 that libzmq queues at its end, which cannot be set, and one at ours
 MISSED = 10  # heartbeats until a peer counts as lost; libzmq's own thread answers them, even if the client is busy
 LINGER_MS = 500
 HANDSHAKE_MS = 5_000
 WATCHED: Final = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | sum(FAILURES)
 _CREDENTIALS: Final = struct.Struct("3i")  # of SO_PEERCRED: pid, uid, gid
-_numbers = itertools.count(1)  # of connections, at whatever listener, in the order in which they came
+_numbers = itertools.count(1)  # of connections, at whatever listener, in the order in which they came; of monitors
 
 
 class Listener:
@@ -52,7 +57,7 @@ class Listener:
             socket.heartbeat_timeout = socket.heartbeat_ttl = MISSED * int(heartbeat * 1000)
         for option, value in listen_address.options.items():
             socket.setsockopt(option, value)
-        self.monitor = socket.get_monitor_socket(WATCHED)
+        self.monitor = open_monitor(context, socket)
         self.connections: dict[int, int] = {}  # our fd -> the number of the connection, since fds are reused
         self.origins: dict[int, str] = {}  # our fd -> where the peer is, for the log
         self.refusals = Refusals()
@@ -73,7 +78,8 @@ class Listener:
         if self.local:
             _, uid_text, _, pid_text = str(frame.get("Peer-Address")).rsplit(":", 3)
             uid, pid = int(uid_text), int(pid_text)
-        return Credentials(uid, pid, fd)
+        key = str(frame.get("User-Id")).removeprefix("key:") if self.keyed else ""
+        return Credentials(uid, pid, fd, self.connections.get(fd, 0), key)
 
     def receive(self) -> list[Any]:
         """A message's frames, without those beyond `most`; zmq.Again if there is no message."""
@@ -134,19 +140,32 @@ class Listener:
         """Shut down a connection, unless its fd has been reused. libzmq then drops what it has received of it."""
         if self.connections.get(fd) == number:
             del self.connections[fd]
-            with suppress(OSError), sockets.socket(fileno=os.dup(fd)) as connection:
+            with suppress(OSError), connection_of(fd) as connection:
                 connection.shutdown(sockets.SHUT_RDWR)
 
     def close(self) -> None:
-        """Close the socket and its monitor. Messages that were sent have `LINGER_MS` to leave."""
-        self.socket.disable_monitor()
+        """Close the socket and its monitor. Messages that were sent have `LINGER_MS` to leave.
+
+        The monitor ends with its socket. To disable it would be to wait for libzmq's thread, which waits for us while
+        too many events are unread; the end of the context wakes that thread.
+        """
         self.monitor.close(0)
         self.socket.close()
 
 
+def open_monitor(context: zmq.Context[Any], socket: Any) -> Any:
+    """The socket with the events of that socket; `UNREAD` of them at most are queued."""
+    endpoint = f"inproc://monitor-{next(_numbers)}"
+    socket.monitor(endpoint, WATCHED)
+    monitor = context.socket(zmq.PAIR)
+    monitor.rcvhwm = 1
+    monitor.connect(endpoint)
+    return monitor
+
+
 def origin_of(fd: int) -> str:
     """Where the peer of a connection is: "HOST:PORT", or its process over ipc; "" if it is gone already."""
-    with suppress(OSError), sockets.socket(fileno=os.dup(fd)) as connection:
+    with suppress(OSError), connection_of(fd) as connection:
         if connection.family == sockets.AF_UNIX:
             found = connection.getsockopt(sockets.SOL_SOCKET, sockets.SO_PEERCRED, _CREDENTIALS.size)
             pid, uid, _ = _CREDENTIALS.unpack(found)

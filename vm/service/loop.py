@@ -21,7 +21,6 @@ import os
 import select
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from math import ceil
 from typing import Any
 
@@ -32,10 +31,11 @@ from ...streams.stream import Task
 from ..engine import Engine
 from ..log import log
 from .front import Front
-from .listener import Listener
+from .listener import QUEUE, Listener
 from .peer import Peer
 
 FAULTS = 20
+LAST_MESSAGES = 3  # of a connection that has ended which are taken before its end: unsent ones, and the goodbye
 STUCK_RETRY = 0.005
 SLEEP = 1.0
 
@@ -76,7 +76,7 @@ class Loop:
         for listener in listeners:
             self.poller.register(listener.socket, zmq.POLLIN)
             self.watch_socket(listener.monitor, listener.watch)
-        registry.watch_process = self.watch_process
+        registry.watch_process, registry.unwatch_process = self.watch_process, self.unwatch_process
         registry.before_hello = self.watch_listeners
 
     # -- other threads ---------------------------------------------------------------------------------------------
@@ -132,11 +132,12 @@ class Loop:
             self.look(socket)
         engine, front = self.engine, self.front
         self.run_timers()
+        if self.registry.gone:
+            self.see_off()
         front.feed()
         while engine.schedule() and not engine.directory.leaving:  # which takes one piece per turn
             pass
-        if engine.scheduler.dispatcher.batches:
-            engine.scheduler.dispatcher.flush()
+        engine.flush()
         if front.owing:
             front.grant()
         if front.dirty or front.freed:
@@ -162,10 +163,34 @@ class Loop:
                 return
         self.look_at_others()
 
-    def receive(self, listener: Listener) -> None:
-        """Take one message. The next poll finds further ones, at a lower cost than a second receive here."""
-        with suppress(zmq.Again):
-            self.front.receive(listener, listener.receive())
+    def receive(self, listener: Listener) -> bool:
+        """Take one message, if there is one. The next poll finds further ones, cheaper than a second receive here."""
+        try:
+            frames = listener.receive()
+        except zmq.Again:
+            return False
+        self.front.receive(listener, frames)
+        return True
+
+    def see_off(self) -> None:
+        """End the sessions whose connections have ended, behind everything that had arrived from them.
+
+        A monitor's event overtakes the messages in the socket, and a goodbye may be among them.
+        """
+        registry = self.registry
+        while registry.gone:
+            ended = list(registry.gone)
+            for listener in {peer.listener for peer in ended}:
+                self.drain(listener)
+            for peer in ended:
+                if peer in registry.gone:  # else it has said goodbye, or has come back
+                    registry.see_off(peer)
+
+    def drain(self, listener: Listener) -> None:
+        """Take what lies in the socket. Not for ever, since others go on sending: ZeroMQ queues so much and no more."""
+        for _ in range((QUEUE + 1) * (len(self.registry.peers) + 1)):
+            if not self.receive(listener):
+                return
 
     # -- processes -------------------------------------------------------------------------------------------------
 
@@ -180,6 +205,11 @@ class Loop:
         self.others.register(peer.pidfd, select.EPOLLIN)
         self.processes[peer.pidfd] = peer
 
+    def unwatch_process(self, peer: Peer) -> None:
+        """Forget the process of a peer that has ended, before its descriptor is closed."""
+        if self.processes.pop(peer.pidfd, None) is not None:
+            self.others.unregister(peer.pidfd)
+
     def look_at_others(self) -> None:
         """Handle the eventfd, watched sockets, and processes that have died."""
         for fd, _ in self.others.poll(0):
@@ -189,11 +219,10 @@ class Loop:
             if fd in self.watched:
                 self.watched[fd]()
                 continue
-            peer = self.processes.pop(fd, None)
-            if peer is not None and peer.pidfd == fd:
-                for _ in range(len(self.registry.peers) + 1):  # its goodbye may be among the messages that wait
-                    self.receive(peer.listener)
-                self.registry.end(peer, "its process has died")
+            peer = self.processes.get(fd)
+            if peer is not None:
+                self.unwatch_process(peer)  # readable from now on
+                self.registry.died(peer)
 
     def watch_listeners(self) -> None:
         """Process the events of every listener's monitor now."""

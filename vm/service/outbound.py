@@ -16,6 +16,7 @@ import zmq
 from numpy.typing import NDArray
 
 from ...interpreter.errors import MetadataError, TensordError
+from ...interpreter.wire.arrays import name_of, strides_of
 from ...interpreter.wire.codec import Encoder
 from ...interpreter.wire.frames import (
     ARRAY,
@@ -26,8 +27,6 @@ from ...interpreter.wire.frames import (
     REPLIES,
     VALUE,
     encode_error,
-    name_of,
-    strides_of,
 )
 from ...interpreter.wire.segments import place_of
 from .peer import Answer, Peer, State

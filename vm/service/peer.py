@@ -57,6 +57,8 @@ class Credentials(NamedTuple):
     uid: int = -1
     pid: int = 0
     fd: int = -1  # of the daemon's end, by which the socket monitor names the connection
+    number: int = 0  # of the connection at its listener, since descriptors are reused
+    key: str = ""  # the name beside its key in the allow list
 
 
 class Answer(NamedTuple):

@@ -14,7 +14,7 @@ from ...interpreter.wire.fields import is_natural, is_text
 from ...interpreter.wire.forms import shown
 from ...interpreter.wire.frames import HELLO, VERSION, WELCOME, host_identity
 from ...interpreter.wire.limits import Limits
-from ...interpreter.wire.names import clean
+from ...interpreter.wire.names import LOOK, clean
 from ..engine import Engine
 from ..log import log
 from ..model.session import ReplySink, VmSession
@@ -24,6 +24,8 @@ from .outbound import acknowledge, send
 from .peer import Credentials, Event, Peer, State, fields, session_of
 
 LEAVES = "closed by its client"
+DIED = "its process has died"
+INHERITED = 0.1  # seconds after its process within which a connection ends, unless another process has the socket
 HIGHEST = 1 << 62
 LEFT = 4096  # ended connections that are remembered, since messages from them may still arrive
 
@@ -33,8 +35,8 @@ class ConnectionRegistry:
 
     `about`: further settings for WELCOME. Front and loop set the callbacks: `sink` makes the reply sink of a session,
     `tell` sends a header to a peer, `changed` notes that there is something to send to a peer, `forget` drops what is
-    kept for a peer, `watch_process` watches for the end of a peer's process, and `before_hello` processes the events of
-    the listeners' monitors.
+    kept for a peer, `watch_process` watches for the end of a peer's process until `unwatch_process` is called, and
+    `before_hello` processes the events of the listeners' monitors.
     """
 
     def __init__(
@@ -51,12 +53,15 @@ class ConnectionRegistry:
         self.peers: dict[tuple[Listener, bytes], Peer] = {}
         self.sessions: dict[int, Peer] = {}
         self.resumable: dict[bytes, Peer] = {}  # by token
+        self.gone: dict[Peer, None] = {}  # their connection has ended, but the socket may still hold their messages
+        self.dead: dict[Peer, float] = {}  # their process has ended, and since when that is known
         self._left: OrderedDict[tuple[Listener, bytes], None] = OrderedDict()
         self.sink: Callable[[Peer], ReplySink]
         self.tell: Callable[[Peer, list[Any]], None]
         self.changed: Callable[[Peer], None]
         self.forget: Callable[[Peer], None]
         self.watch_process: Callable[[Peer], None] = lambda _peer: None
+        self.unwatch_process: Callable[[Peer], None] = lambda _peer: None
         self.before_hello: Callable[[], None] = lambda: None
         self.departed: Callable[[VmSession], None] = lambda _session: None  # a session is about to end
 
@@ -104,7 +109,7 @@ class ConnectionRegistry:
         peer.session = session = self.engine.open_session(self.sink(peer), strict=strict, limits=self.limits)
         peer.on(Event.GREETED)
         self.peers[listener, identity] = self.sessions[session.id] = peer
-        log.info("session opened", session=session.id, name=peer.name, pid=peer.credentials.pid)
+        tell(peer, "session opened", pid=peer.credentials.pid)
         self.welcome(peer)
 
     def refuse_crowd(self, listener: Listener) -> None:
@@ -129,12 +134,12 @@ class ConnectionRegistry:
         peer = self.resumable.get(token)
         if peer is None or peer.listener is not listener:
             raise ConnectionLost("this session is not known any more; its lease may be over")
-        if peer.state is State.OPEN:  # the loss of the old connection has not been noticed yet
+        if peer.state is State.OPEN:  # the loss of the old connection has not been noticed yet, or not been handled
             self.lose(peer)
         peer.on(Event.RESUMED)
         peer.identity, peer.credentials = identity, credentials._replace(pid=peer.credentials.pid)
         self.peers[listener, identity] = peer
-        log.info("session resumed", session=session_of(peer).id)
+        tell(peer, "session resumed")
         self.welcome(peer)
         acknowledge(peer, received)
         for _, frames in tuple(peer.unacknowledged):
@@ -163,23 +168,37 @@ class ConnectionRegistry:
         self.tell(peer, [WELCOME, VERSION, session_of(peer).id, peer.token, devices, settings, peer.batch])
 
     def disconnected(self, listener: Listener, fd: int) -> None:
-        """The connection with that fd is gone: on ipc its session ends, on tcp its lease begins."""
-        for peer in list(self.peers.values()):
-            if peer.listener is listener and peer.credentials.fd == fd and peer.state is State.OPEN:
-                if peer.resumable:
-                    self.lose(peer)
-                else:
-                    self.end(peer, "the connection is gone")
+        """The connection with that fd has ended. What it had sent is taken first; then comes `see_off`."""
+        for peer in self.peers.values():
+            if peer.listener is listener and peer.credentials.fd == fd:
+                self.gone[peer] = None
+
+    def see_off(self, peer: Peer) -> None:
+        """The connection is gone, without a goodbye: on ipc its session ends, on tcp its lease begins."""
+        if peer.resumable:
+            self.lose(peer)
+        else:
+            self.end(peer, DIED if peer in self.dead else "the connection is gone")
+
+    def died(self, peer: Peer) -> None:
+        """The process has ended. Its connection does so, too, unless another process has inherited the socket."""
+        self.dead[peer] = self.clock()
+
+    def end_inherited(self) -> None:
+        """End the sessions of dead processes whose connections have not ended by themselves."""
+        now = self.clock()
+        self.gone.update(dict.fromkeys(peer for peer, since in self.dead.items() if now - since > INHERITED))
 
     def lose(self, peer: Peer) -> None:
         """The connection is gone; the session may be resumed."""
         peer.on(Event.LOST)
+        self.gone.pop(peer, None)
         peer.unsent.clear()  # sent again on resumption
         peer.drop_packed()  # counted as not received; the client sends them again
         del self.peers[peer.listener, peer.identity]
         self.left(peer.listener, peer.identity)
         peer.away_since = self.clock()
-        log.info("connection lost", session=session_of(peer).id, lease=self.lease)
+        tell(peer, "connection lost", lease=self.lease)
 
     def left(self, listener: Listener, identity: bytes) -> None:
         """Remember that the connection is over, though libzmq may still have messages from it."""
@@ -210,6 +229,8 @@ class ConnectionRegistry:
         if peer.state is State.CLOSED:
             return
         peer.on(Event.ENDED)
+        self.gone.pop(peer, None)
+        self.dead.pop(peer, None)
         session = session_of(peer)
         if self.peers.get((peer.listener, peer.identity)) is peer:
             del self.peers[peer.listener, peer.identity]
@@ -219,8 +240,17 @@ class ConnectionRegistry:
             self.resumable.pop(peer.token, None)
         self.forget(peer)
         if peer.pidfd >= 0:
+            self.unwatch_process(peer)
             os.close(peer.pidfd)
             peer.pidfd = -1
         self.departed(session)
         self.engine.close(session)
-        log.info("session closed", session=session.id, name=peer.name, why=why)
+        tell(peer, "session closed", why=why)
+
+
+def tell(peer: Peer, event: str, **about: Any) -> None:
+    """Log what happens to a session, and whose it is; a look of the command line is worth a line for debugging only."""
+    write = log.debug if peer.name == LOOK else log.info
+    credentials = peer.credentials
+    who = {"uid": credentials.uid} if credentials.uid >= 0 else {"key": credentials.key} if credentials.key else {}
+    write(event, session=session_of(peer).id, name=peer.name, **who, **about)

@@ -34,7 +34,11 @@ LONGEST: Final = 255  # bytes of a field that are read
 
 
 class Refused(Exception):  # noqa: N818 - what happened to the peer; never leaves this file
-    """The peer may not connect."""
+    """The peer may not connect. `about`: what else the log says of it."""
+
+    def __init__(self, reason: str, **about: str) -> None:
+        super().__init__(reason)
+        self.about = about
 
 
 class Gatekeeper:
@@ -57,7 +61,7 @@ class Gatekeeper:
         try:
             user = self._admit(frames[2], frames[3], frames[5], frames[6:])
         except Refused as refused:
-            self.refusals.tell("a peer was refused", reason=str(refused), peer=_text(frames[3]))
+            self.refusals.tell("a peer was refused", reason=str(refused), peer=_text(frames[3]), **refused.about)
             return _reply(number, b"400", str(refused))
         except Exception:
             log.exception("a peer was refused, since the question about it could not be answered")
@@ -88,9 +92,10 @@ class Gatekeeper:
     def _by_key(self, credentials: Sequence[bytes]) -> str:
         if self.allowed is None or len(credentials) != 1 or len(credentials[0]) != 32:
             raise Refused("no client's key is known")
-        name = self.allowed.name_of(z85.encode(bytes(credentials[0])))
+        key = z85.encode(bytes(credentials[0]))
+        name = self.allowed.name_of(key)
         if name is None:
-            raise Refused("the client's key is not in the allow list")
+            raise Refused("the client's key is not in the allow list", key=key.decode())
         return f"key:{name}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...schema.opdef import Attribute, Attributes, Compose, Kernel, OpDef, OutputMetas, Work, define
+from ...schema.scratch import scratch
 from ...types import kinds
 from ...types.axes import tensor
 from ...types.meta import OperandMeta
@@ -56,6 +57,7 @@ def _activation(
     dtypes: kinds.DTypes = kinds.REAL_FLOATING,
     work: Work | None = slow_work,
     compose: Compose | None = None,
+    temporaries: int = 0,
 ) -> None:
     define(
         OpDef(
@@ -68,6 +70,8 @@ def _activation(
             attributes=attributes,
             kernel=kernel,
             elementwise=True,
+            pointwise=True,
+            scratch=scratch(working=temporaries) if temporaries else None,
             work=work,
             compose=compose,
         )
@@ -75,7 +79,13 @@ def _activation(
 
 
 def _gradient(
-    name: str, other: str, kernel: Kernel, summary: str, *attributes: Attribute, work: Work | None = None
+    name: str,
+    other: str,
+    kernel: Kernel,
+    summary: str,
+    *attributes: Attribute,
+    work: Work | None = None,
+    temporaries: int = 2,
 ) -> None:
     define(
         OpDef(
@@ -88,6 +98,8 @@ def _gradient(
             attributes=attributes,
             kernel=kernel,
             elementwise=True,
+            pointwise=True,
+            scratch=scratch(working=temporaries) if temporaries else None,
             work=work,
         )
     )
@@ -102,13 +114,14 @@ _activation(
     compose=compose.compose_relu,
 )
 _activation("sigmoid", kernels.sigmoid_kernel, "1 / (1 + exp(-x)).", compose=compose.compose_sigmoid)
-_activation("silu", kernels.silu_kernel, "x * sigmoid(x).", compose=compose.compose_silu)
+_activation("silu", kernels.silu_kernel, "x * sigmoid(x).", compose=compose.compose_silu, temporaries=2)
 _activation(
     "gelu",
     kernels.gelu_kernel,
     'x * Phi(x) in its tanh form, or exactly with `approximate="none"`.',
     _APPROXIMATE,
     work=gelu_work,
+    temporaries=8,
 )
 _gradient(
     "relu_grad",
@@ -124,6 +137,7 @@ _gradient(
     kernels.silu_grad_kernel,
     "Gradient of silu: (dy, x), x being its input.",
     work=slow_work,
+    temporaries=3,
 )
 _gradient(
     "gelu_grad",
@@ -132,4 +146,5 @@ _gradient(
     "Gradient of gelu in the same form: (dy, x), x being its input.",
     _APPROXIMATE,
     work=gelu_work,
+    temporaries=8,
 )

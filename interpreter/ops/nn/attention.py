@@ -14,11 +14,12 @@ from typing import Any, NamedTuple, TypeAlias
 from ...schema.attributes import check_bool, check_float, optional
 from ...schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
 from ...schema.promotion import broadcast_shapes
+from ...schema.scratch import working_size
 from ...types import kinds
 from ...types.axes import tensors
 from ...types.meta import Meta, OperandMeta
 from ..elementwise import SLOW
-from .blocks import parts
+from .blocks import block_bytes, parts
 from .operands import one_dtype, working_dtype
 from .softmax import softmax_grad_kernel, softmax_kernel
 
@@ -78,6 +79,18 @@ def attention_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attrib
     scores = math.prod(q.shape[:-1]) * k.shape[-2]
     products = scores * (q.shape[-1] + v.shape[-1]) // _BLAS_SPEED
     return (products + scores * SLOW) * (3 if gradient else 1)
+
+
+def attention_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+    """The scores of a block some times over, and queries, keys and values of a part of the batch."""
+    gradient = len(outputs) == 3
+    q, k, v = tensors(metas[1:4] if gradient else metas[:3])
+    size, inner = working_size(q.dtype), math.prod(q.shape[1:-2])
+    row = size * inner * k.shape[-2]
+    batch = block_bytes(q.shape[0], row * q.shape[-2]) // max(row * q.shape[-2], 1) if q.ndim > 2 else 1
+    rows = block_bytes(q.shape[-2], row) * batch
+    part = size * batch * (q.size + k.size + v.size) // max(q.shape[0] if q.ndim > 2 else 1, 1)
+    return 3 * rows + (4 if gradient else 2) * part
 
 
 # --- kernels
@@ -197,6 +210,7 @@ define(
         dtypes=(kinds.REAL_FLOATING, kinds.REAL_FLOATING, kinds.REAL_FLOATING, _MASK),
         attributes=_ATTRIBUTES,
         kernel=attention_kernel,
+        scratch=attention_scratch,
         work=attention_work,
     )
 )
@@ -212,6 +226,7 @@ define(
         outputs=3,
         attributes=_ATTRIBUTES,
         kernel=attention_grad_kernel,
+        scratch=attention_scratch,
         work=attention_work,
     )
 )

@@ -16,3 +16,8 @@ def parts(xp: ArrayModule, count: int, nbytes: int) -> list[slice]:
     block = HOST if xp is np else DEVICE
     step = max(1, min(count, block // max(nbytes, 1)))
     return [slice(start, min(start + step, count)) for start in range(0, count, step)]
+
+
+def block_bytes(count: int, nbytes: int) -> int:
+    """The bytes of the largest of these blocks on the host."""
+    return nbytes * max((part.stop - part.start for part in parts(np, count, nbytes)[:1]), default=0)

@@ -7,8 +7,11 @@ from typing import Any
 
 from ...schema.attributes import check_int
 from ...schema.opdef import VARIADIC, Attribute, Attributes, OpDef, OutputMetas, define
+from ...schema.scratch import working_size
 from ...types import kinds
+from ...types.axes import tensor, tensors
 from ...types.meta import Meta, OperandMeta
+from .blocks import HOST, block_bytes
 from .convolution_kernels import conv2d_grad_kernel, conv2d_kernel
 from .operands import check_pair, check_positive_pair, one_dtype
 from .windows import lines
@@ -71,6 +74,27 @@ def conv2d_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes
     return (products // _BLAS_SPEED + copied) * (3 if gradient else 1)
 
 
+def conv2d_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+    """The columns of a block and their product with the filters; in a gradient those of both, and of some images."""
+    gradient = len(outputs) == 3
+    x, weight = tensors(metas[1:3] if gradient else metas[:2])
+    result = tensor(metas) if gradient else outputs[0]
+    if result is None or not result.size:
+        return 0
+    size: int = working_size(x.dtype)
+    windows: int = result.shape[2] * result.shape[3]
+    taps: int = size * x.shape[1] * weight.shape[2] * weight.shape[3]  # bytes of a column
+    columns: int = block_bytes(x.shape[0], taps * windows)
+    if columns > HOST:  # a part of one image
+        columns = block_bytes(windows, taps)
+    product = columns // taps * weight.shape[0] * size
+    filters = weight.size * size
+    if not gradient:
+        return columns + 2 * product + filters
+    images = -(-columns // (taps * windows)) * x.shape[1] * x.shape[2] * x.shape[3] * size
+    return 2 * columns + 2 * product + 3 * filters + images
+
+
 _ATTRIBUTES = (
     Attribute("stride", check_positive_pair, (1, 1)),
     Attribute("padding", check_pair, (0, 0)),
@@ -89,6 +113,7 @@ define(
         dtypes=(kinds.REAL_FLOATING,),
         attributes=_ATTRIBUTES,
         kernel=conv2d_kernel,
+        scratch=conv2d_scratch,
         work=conv2d_work,
     )
 )
@@ -103,6 +128,7 @@ define(
         outputs=3,
         attributes=_ATTRIBUTES,
         kernel=conv2d_grad_kernel,
+        scratch=conv2d_scratch,
         work=conv2d_work,
     )
 )

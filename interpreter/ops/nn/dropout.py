@@ -13,6 +13,7 @@ import numpy as np
 
 from ...schema.attributes import check_float
 from ...schema.opdef import Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
+from ...schema.scratch import scratch
 from ...types import kinds
 from ...types.axes import tensor
 from ...types.meta import OperandMeta
@@ -61,6 +62,7 @@ define(
         dtypes=(kinds.REAL_FLOATING, kinds.SCALAR),
         attributes=(Attribute("rate", check_rate),),
         kernel=dropout_kernel,
+        scratch=scratch(operands=2, elements=5),
         work=dropout_work,
         scalars=check_seed,
     )

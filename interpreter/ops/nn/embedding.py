@@ -8,11 +8,12 @@ from typing import Any
 
 from ...schema.attributes import check_int
 from ...schema.opdef import Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
+from ...schema.scratch import in_working, scratch
 from ...types import kinds
 from ...types.axes import tensors
 from ...types.meta import Meta, OperandMeta
 from ..rearranging import rows_at
-from .blocks import parts
+from .blocks import block_bytes, parts
 from .labels import in_range, mark
 from .operands import working_dtype
 
@@ -53,6 +54,13 @@ def embedding_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attrib
 def embedding_grad_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
     """Zeros, then one addition for each element of dy."""
     return _SCATTER * max(m.size for m in (*metas, *outputs) if isinstance(m, Meta))
+
+
+def grad_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+    """The sums, and of a block of rows the rows and their places; dy if it is not packed."""
+    dy, indices = tensors(metas)
+    width = _PLACE * max(dy.size // max(indices.size, 1), 1)
+    return in_working(outputs[0]) + 3 * block_bytes(indices.size, width) + dy.nbytes
 
 
 def embedding_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
@@ -101,6 +109,7 @@ define(
         operands=("indices", "weight"),
         dtypes=(kinds.INTEGER, kinds.REAL_FLOATING),
         kernel=embedding_kernel,
+        scratch=scratch(results=1),
         judges=True,
         work=embedding_work,
         needs=("take",),
@@ -116,6 +125,7 @@ define(
         dtypes=(kinds.REAL_FLOATING, kinds.INTEGER),
         attributes=(Attribute("num_embeddings", check_int),),
         kernel=embedding_grad_kernel,
+        scratch=grad_scratch,
         judges=True,
         work=embedding_grad_work,
         needs=("add.at",),

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...schema.opdef import Array, ArrayModule, Attributes
-from ..normal_cdf import FAR, distribution_and_density
+from ..special.normal_cdf import FAR, distribution_and_density
 from .operands import working_dtype
 
 # tanh form of gelu: Phi(x) is about (1 + tanh(C * (x + CUBIC * x**3))) / 2.

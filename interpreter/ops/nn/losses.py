@@ -7,6 +7,7 @@ from typing import Any
 
 from ...schema.attributes import check_dtype, check_float, check_int
 from ...schema.opdef import Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
+from ...schema.scratch import scratch
 from ...types import kinds
 from ...types.axes import tensor, tensors
 from ...types.meta import Meta, OperandMeta
@@ -108,6 +109,7 @@ define(
         dtypes=(kinds.INTEGER,),
         attributes=(Attribute("num_classes", check_int), Attribute("dtype", check_dtype, "float32")),
         kernel=one_hot_kernel,
+        scratch=scratch(elements=1),
     )
 )
 define(
@@ -119,6 +121,7 @@ define(
         operands=("logits", "labels"),
         dtypes=_LOGITS_AND_LABELS,
         kernel=cross_entropy_kernel,
+        scratch=scratch(operands=1),
         work=cross_entropy_work,
         compose=compose_cross_entropy,
     )

@@ -18,6 +18,7 @@ from ...schema.opdef import (
     OutputMetas,
     define,
 )
+from ...schema.scratch import scratch
 from ...types import kinds
 from ...types.axes import normal_axes
 from ...types.meta import Meta, OperandMeta, Shape
@@ -204,6 +205,7 @@ def _define_norm(
             outputs=outputs,
             attributes=(Attribute("axis", check_axis, -1), Attribute("eps", check_eps, 1e-5)),
             kernel=kernel,
+            scratch=scratch(working=2 if outputs == 1 else 4),
             work=norm_work,
         )
     )

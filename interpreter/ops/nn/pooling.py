@@ -9,6 +9,7 @@ from typing import Any
 from ...schema.attributes import check_bool, optional
 from ...schema.opdef import Array, ArrayModule, Attribute, Attributes, Kernel, OpDef, OutputMetas, define
 from ...schema.promotion import DType
+from ...schema.scratch import working_size
 from ...types import kinds
 from ...types.axes import tensor
 from ...types.meta import Meta, OperandMeta
@@ -53,6 +54,19 @@ def pool2d_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attribute
     down, across = _lines(attributes, x.shape)
     passes = down.length * min(across.size, across.length) + down.number * min(down.size, down.length)
     return x.shape[0] * x.shape[1] * across.number * passes * (1 if len(metas) == 1 else _GRADIENT)
+
+
+def pool2d_scratch(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
+    """The row-pooled image and the result; in a gradient also theirs, with masks of what has been given away."""
+    x = tensor(metas[-1:])
+    down, across = _lines(attributes, x.shape)
+    size = working_size(x.dtype)
+    rows = x.shape[0] * x.shape[1] * down.length * across.number
+    pooled = x.shape[0] * x.shape[1] * down.number * across.number
+    cast = x.size * size if x.dtype.itemsize < size else 0
+    if len(metas) == 1:
+        return size * (rows + 2 * pooled) + cast
+    return size * (2 * rows + 2 * pooled + x.size) + 2 * max(rows, x.size) + cast
 
 
 # --- kernels: windows are separable, so that rows and columns are pooled one after the other
@@ -183,6 +197,7 @@ def _define_pooling(name: str, kernel: Kernel, gradient: Kernel, summary: str, *
             dtypes=(kinds.REAL_FLOATING,),
             attributes=(*_ATTRIBUTES, *attributes),
             kernel=kernel,
+            scratch=pool2d_scratch,
             work=pool2d_work,
         )
     )
@@ -196,6 +211,7 @@ def _define_pooling(name: str, kernel: Kernel, gradient: Kernel, summary: str, *
             dtypes=(kinds.REAL_FLOATING,),
             attributes=(*_ATTRIBUTES, *attributes),
             kernel=gradient,
+            scratch=pool2d_scratch,
             work=pool2d_work,
         )
     )

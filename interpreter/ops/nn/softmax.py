@@ -9,6 +9,7 @@ import numpy as np
 
 from ...schema.attributes import axis_attribute
 from ...schema.opdef import Array, ArrayModule, Attributes, Compose, Kernel, OpDef, OutputMetas, Work, define
+from ...schema.scratch import scratch
 from ...types import kinds
 from ...types.axes import normal_axis, tensor
 from ...types.meta import OperandMeta
@@ -105,6 +106,7 @@ def _softmax(name: str, kernel: Kernel, summary: str, compose: Compose) -> None:
             dtypes=(kinds.REAL_FLOATING,),
             attributes=(_LAST_AXIS,),
             kernel=kernel,
+            scratch=None if name == "softmax" else scratch(working=1),
             elementwise=True,
             work=slow_work,
             compose=compose,
@@ -123,6 +125,7 @@ def _gradient(name: str, kernel: Kernel, summary: str, work: Work | None = None)
             dtypes=(kinds.REAL_FLOATING,),
             attributes=(_LAST_AXIS,),
             kernel=kernel,
+            scratch=scratch(working=1),
             elementwise=True,
             work=work,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -11,7 +12,7 @@ import time
 import numpy as np
 import pytest
 
-from tensord.client.cli import figures, terminal
+from tensord.client.cli import figures, shown, terminal
 from tensord.client.cli import top as cli_top
 from tensord.streams.faults import Fault, FaultKind
 
@@ -58,6 +59,7 @@ class TestStatus:
         code, out, err = run("status", "--address", address)
         assert (code, err) == (0, "")
         assert "3 tensors; 1 published name" in out
+        assert re.search(r"of memory, \d+ of [\d,]+ open files\n", out)
         assert "0 of them failed" in out
         assert any(line.split()[:1] == ["sim:0"] and "h2d 1 x, 256 KiB" in line for line in out.splitlines())
 
@@ -107,6 +109,15 @@ class TestTables:
         assert code == 1
         assert "there is no session 99" in err
 
+    def test_a_limit_of_0_means_all(self, run, address):
+        everything = json.loads(run("tensors", "--address", address, "--json")[1])
+        assert json.loads(run("tensors", "--address", address, "--json", "--limit", 0)[1]) == everything
+        assert len(everything) > 1
+
+    def test_no_tensors_are_a_sentence(self, capsys):
+        shown.show_tensors([], 20, 7, "sim:0")
+        assert capsys.readouterr().out == "no tensors of session 7 on sim:0\n"
+
     def test_devices(self, run, address):
         out = run("devices", "--address", address)[1]
         assert "sim:0\n  memory     " in out
@@ -124,6 +135,7 @@ class TestTables:
         while " add for " not in out:
             out = run("devices", "--address", address)[1]
         assert "test_admin.py" in out
+        assert device.faults.hanging.wait(10.0)
         device.release_hangs()
         assert late.numpy()[0] == 2
 
@@ -201,11 +213,8 @@ class TestHelpAndCompletion:
         assert self.complete("tensord trace dag --format ") == ["dot", "mermaid", "json", "html", "svg", "png"]
 
     def test_the_script_for_bash_is_shown(self):
-        shell = [
-            "bash",
-            "-c",
-            f"{sys.executable} -c 'from tensord.client.cli.main import main; main()' --show-completion bash",
-        ]
+        show = "from tensord.client.cli.main import main; main(['--show-completion', 'bash'])"
+        shell = ["bash", "-c", f'{sys.executable} -c "{show}"; true']  # it knows its shell by its parent, which stays
         script = subprocess.run(shell, capture_output=True, text=True, check=False, timeout=60).stdout  # noqa: S603
         assert "complete -o default -F _tensord_completion tensord" in script
 
@@ -254,3 +263,7 @@ class TestFigures:
             "int64[]",
             "?",
         )
+
+
+def test_a_mistyped_command_is_a_question(run):
+    assert run("stauts")[2] == "tensord: No such command 'stauts'. Did you mean 'status'? Try --help.\n"

@@ -8,8 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +20,17 @@ from tensord.client.cli import doctor
 from tensord.vm.tracing.analysis.trace import Trace
 
 from ...daemon import Daemon
+from ...puppet import eventually
 
 PROGRAM = [sys.executable, "-m", "tensord.client.cli"]
 PATIENCE = 60.0
+HELD = 2  # tensors of a session at work
 
 
 @pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[Daemon]:
-    yield from running_in(tmp_path)
-
-
-def running_in(directory: Path) -> Iterator[Daemon]:
-    with Daemon.start(directory, "--device", "cpu:0", "--device", "sim:0") as running:
+def own(tmp_path: Path) -> Iterator[Daemon]:
+    """A daemon that the test may kill."""
+    with Daemon.start(tmp_path, "--device", "cpu:0", "--device", "sim:0") as running:
         yield running
         with suppress(OSError):
             running.kill()
@@ -39,10 +38,15 @@ def running_in(directory: Path) -> Iterator[Daemon]:
 
 @pytest.fixture
 def busy(daemon: Daemon) -> Iterator[Any]:
-    """A session that has done something."""
-    yield from at_work(daemon)
+    """A session that has done something. Nothing is left of it at its end."""
+    with at_work(daemon) as session:
+        yield session
+        session.unpublish("weights")
+    with daemon.connect() as last:
+        eventually(lambda: not last._query("tensors", 1))
 
 
+@contextmanager
 def at_work(daemon: Daemon) -> Iterator[Any]:
     with daemon.connect() as connected:
         session: Any = connected  # it keeps what it has done
@@ -53,15 +57,22 @@ def at_work(daemon: Daemon) -> Iterator[Any]:
         yield session
 
 
+@pytest.fixture
+def asked(run: Callable[..., tuple[Any, str, str]], daemon: Daemon) -> Callable[..., Any]:
+    """asked(*arguments) -> what the command line, in this process, has for programs."""
+
+    def asked(*arguments: str) -> Any:
+        code, out, err = run(*arguments, "--json", "--address", daemon.address)
+        assert (code, err) == (0, "")
+        return json.loads(out)
+
+    return asked
+
+
 def ask(daemon: Daemon, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command line in a process of its own."""
     command = [*PROGRAM, *arguments, "--address", daemon.address]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)  # noqa: S603
-
-
-def asked(daemon: Daemon, *arguments: str) -> Any:
-    done = ask(daemon, *arguments, "--json")
-    assert (done.returncode, done.stderr) == (0, "")
-    return json.loads(done.stdout)
 
 
 def start(daemon: Daemon, *arguments: str) -> subprocess.Popen[str]:
@@ -80,18 +91,6 @@ def work_until(session: Any, done: Any) -> None:
 
 @pytest.mark.usefixtures("busy")
 class TestTables:
-    """They only look, so they share a daemon."""
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def daemon(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-        yield from running_in(tmp_path_factory.mktemp("tables"))
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def busy(cls, daemon: Daemon) -> Iterator[Any]:
-        yield from at_work(daemon)
-
     @pytest.mark.parametrize(
         "command",
         [
@@ -105,19 +104,19 @@ class TestTables:
             "trace verify",
         ],
     )
-    def test_each_command_works_for_people_and_for_programs(self, daemon, command):
+    def test_each_command_works_for_people_and_for_programs(self, daemon, asked, command):
         done = ask(daemon, *command.split())
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout
-        asked(daemon, *command.split())
+        asked(*command.split())
 
-    def test_status(self, daemon):
-        found = asked(daemon, "status")
+    def test_status(self, daemon, asked):
+        found = asked("status")
         assert (found["pid"], found["address"], found["names"]) == (daemon.pid, daemon.address, 1)
         assert list(found["devices"]) == ["cpu:0", "sim:0"]
 
     def test_sessions_are_processes(self, daemon):
-        ours, theirs = asked(daemon, "sessions")
+        ours, theirs = json.loads(ask(daemon, "sessions", "--json").stdout)
         assert (ours["pid"], ours["uid"], ours["kind"]) == (os.getpid(), os.getuid(), "ipc")
         assert (theirs["asks"], theirs["pid"] != os.getpid()) == (True, True)
         assert ours["tensors"] == 2
@@ -125,19 +124,18 @@ class TestTables:
         assert ours["bytes"] >= 2 * 64 * 64 * 4
         assert ours["consumed"] > 0
 
-    def test_tensors(self, daemon):
-        named = next(row for row in asked(daemon, "tensors") if row["names"] == ["weights"])
+    def test_tensors(self, asked):
+        named = next(row for row in asked("tensors") if row["names"] == ["weights"])
         assert named["residency"] == {"cpu:0": "valid", "sim:0": "valid"}
 
 
 class TestDoctor:
-    def test_a_daemon_at_work_keeps_its_invariants(self, daemon):
-        with daemon.connect() as session:
-            kept = [session.asarray(np.ones(n)) for n in range(1, 20)]
-            session.publish("w", kept[0])
-            found = {one["check"]: one for one in asked(daemon, "doctor", "--deep")}
+    def test_a_daemon_at_work_keeps_its_invariants(self, busy, asked):
+        kept = [busy.asarray(np.ones(n)) for n in range(1, 20)]
+        busy.sync()
+        found = {one["check"]: one for one in asked("doctor", "--deep")}
         assert found["invariants"]["level"] == "ok"
-        assert "20 tensors" in found["invariants"]["message"] or "19 tensors" in found["invariants"]["message"]
+        assert f"over {len(kept) + HELD} tensors" in found["invariants"]["message"]
 
     def test_a_broken_invariant_is_a_problem(self, monkeypatch):
         answer = {"rules": 15, "tensors": 1, "instructions": 0, "violations": ["memory_adds_up: a byte is missing"]}
@@ -159,12 +157,12 @@ class TestTrace:
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout.startswith("#1 ")
 
-    def test_a_dump_knows_the_lines_of_a_session_that_has_ended(self, daemon, tmp_path):
+    def test_a_dump_knows_the_lines_of_a_session_that_has_ended(self, daemon, asked, tmp_path):
         with daemon.connect() as session:
             session.asarray([1.0])
             session.sync()
         path = tmp_path / "x.trace"
-        assert asked(daemon, "trace", "dump", "-o", str(path))["records"] == len(Trace.load(path))
+        assert asked("trace", "dump", "-o", str(path))["records"] == len(Trace.load(path))
         assert any("test_daemon.py" in record.location for record in Trace.load(path).records)
 
     @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
@@ -181,36 +179,36 @@ class TestTrace:
         assert trace.verify() == []
         assert not partial.exists()
 
-    def test_a_daemon_that_is_killed_ends_a_recording_with_a_whole_file(self, daemon, busy, tmp_path):
+    def test_a_daemon_that_is_killed_ends_a_recording_with_a_whole_file(self, own, tmp_path):
         path = tmp_path / "x.trace"
         partial = tmp_path / "x.trace.partial"
-        with start(daemon, "trace", "record", "-o", str(path)) as recording:
-            work_until(busy, lambda: partial.exists() and partial.stat().st_size > 5_000)
-            daemon.kill()
+        with at_work(own) as session, start(own, "trace", "record", "-o", str(path)) as recording:
+            work_until(session, lambda: partial.exists() and partial.stat().st_size > 5_000)
+            own.kill()
             _, err = recording.communicate(timeout=PATIENCE)
         assert recording.returncode == 1
         assert "the recording ended early" in err
         assert err.count("\n") == 1
         assert len(Trace.load(path)) > 0
 
-    def test_a_trace_taken_while_much_happens_verifies(self, daemon, busy):
+    def test_a_trace_taken_while_much_happens_verifies(self, daemon, busy, run):
         for _ in range(5):
             chain = busy.weights
             for _ in range(500):
                 chain = busy.call("add", [chain, 1.0])[0]
-            done = ask(daemon, "trace", "verify")
-            assert (done.returncode, done.stderr) == (0, ""), done.stdout
+            code, out, err = run("trace", "verify", "--address", daemon.address)
+            assert (code, err) == (0, ""), out
 
 
 class TestTheEnd:
-    def test_a_killed_daemon_is_told_in_one_line_and_found_by_the_doctor(self, daemon):
-        daemon.kill()
-        done = ask(daemon, "status")
-        assert done.returncode == 1
-        assert done.stderr.count("\n") == 1
-        assert "Traceback" not in done.stderr
-        examined = ask(daemon, "doctor", "--json")
-        (found,) = [one for one in json.loads(examined.stdout) if one["check"] == "daemon"]
+    def test_a_killed_daemon_is_told_in_one_line_and_found_by_the_doctor(self, own, run):
+        own.kill()
+        code, _, err = run("status", "--address", own.address)
+        assert code == 1
+        assert err.count("\n") == 1
+        assert "Traceback" not in err
+        examined = run("doctor", "--json", "--address", own.address)[1]
+        (found,) = [one for one in json.loads(examined) if one["check"] == "daemon"]
         assert "is stale" in found["message"]
 
     def test_top_leaves_cleanly_on_ctrl_c(self, daemon):
@@ -222,16 +220,13 @@ class TestTheEnd:
         assert (watching.returncode, err) == (0, "")
 
 
-def test_a_daemon_without_tensors_has_an_empty_table(tmp_path):
-    with Daemon.start(tmp_path) as alone:
-        told = ask(alone, "tensors", "--json")
-        assert json.loads(told.stdout) == []
-        assert ask(alone, "tensors").returncode == 0
-        assert alone.stop() == 0
+def test_a_daemon_without_tensors_has_an_empty_table(daemon, asked, run):
+    assert asked("tensors") == []
+    assert run("tensors", "--address", daemon.address)[::2] == (0, "")
 
 
-def test_what_is_wrong_with_a_question_is_said_without_a_line_of_ours(daemon):
-    told = ask(daemon, "tensors", "--session", "12345")
-    assert told.returncode != 0
-    assert "there is no session 12345" in told.stderr
-    assert ".py:" not in told.stderr
+def test_what_is_wrong_with_a_question_is_said_without_a_line_of_ours(daemon, run):
+    code, _, err = run("tensors", "--session", "12345", "--address", daemon.address)
+    assert code != 0
+    assert "there is no session 12345" in err
+    assert ".py:" not in err

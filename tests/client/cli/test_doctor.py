@@ -58,6 +58,7 @@ STATUS: dict[str, Any] = {
     "sessions": 1,
     "version": doctor_checks.installed("tensord"),
     "devices": {"cpu:0": {"used": 1, "limit": 100, "cached": 0, "lost": ""}},
+    "descriptors": {"open": 30, "limit": 4096},
     "hung": [],
     "trace": {"enabled": True},
 }
@@ -184,6 +185,7 @@ class TestWhatADaemonSays:
                 "#7 add has been running for 9 s",
             ),
             ({"trace": {"enabled": False}}, "trace", Level.NOTE, "off"),
+            ({"descriptors": {"open": 3900, "limit": 4096}}, "open files", Level.WARN, "has 3,900 of 4,096 open"),
         ],
     )
     def test_trouble(self, change, check, level, message):
@@ -258,14 +260,24 @@ class TestGpu:
 
 
 class TestSystem:
-    def test_few_open_files(self, monkeypatch):
-        monkeypatch.setattr(
-            resource,
-            "getrlimit",
-            lambda which: (256, 8192) if which == resource.RLIMIT_NOFILE else (-1, -1),
-        )
-        (found,) = [one for one in doctor_checks.check_limits() if one.level is Level.WARN]
-        assert found.advice.startswith("ulimit -n 8192")
+    @pytest.mark.parametrize(
+        ("limits", "level", "told"),
+        [
+            ((256, 8192), Level.OK, "at most 8,192 for a daemon, 256 for a client"),
+            (
+                (256, 1024),
+                Level.WARN,
+                "at most 1,024 for a daemon, 256 for a client; shared memory takes one per block",
+            ),
+            ((-1, -1), Level.OK, "no limit for a daemon"),
+        ],
+    )
+    def test_open_files_are_judged_by_the_limit_that_a_daemon_will_have(self, monkeypatch, limits, level, told):
+        limited = {resource.RLIMIT_NOFILE: limits}
+        monkeypatch.setattr(resource, "getrlimit", lambda which: limited.get(which, (-1, -1)))
+        found = next(one for one in doctor_checks.check_limits() if one.check == "open files")
+        assert (found.level, found.message) == (level, told)
+        assert ("LimitNOFILE=" in found.advice) == (level is Level.WARN)
 
     def test_no_memory_files(self, monkeypatch):
         def refuse(*_: object) -> int:

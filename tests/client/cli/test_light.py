@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
-from tensord.client.cli.application import COMMANDS, application
+from tensord.client.cli.application import application
+from tensord.client.cli.commands import COMMANDS
+
+from ...daemon import Daemon
 
 HEAVY = ("numpy", "zmq", "rich", "structlog", "msgpack", "ctypes", "asyncio")
 PROGRAM = """
@@ -21,10 +26,11 @@ except SystemExit as left:
 """
 
 
-def imported(*arguments: str) -> set[str]:
+def imported(*arguments: str, address: str = "") -> set[str]:
     """The modules that a command line imports."""
     command = [sys.executable, "-c", PROGRAM, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)  # noqa: S603
+    there = os.environ | {"TENSORD_ADDRESS": address}
+    done = subprocess.run(command, env=there, capture_output=True, text=True, check=True, timeout=60)  # noqa: S603
     code, *modules = json.loads(done.stderr.splitlines()[-1])
     assert code == 0
     return set(modules)
@@ -34,7 +40,7 @@ def imported(*arguments: str) -> set[str]:
     ("line", "more"),
     [
         ("--version", ("typer",)),
-        ("--help", ()),
+        ("--help", ("typer", "tensord.client.cli.admin")),
         ("keygen --help", ("tensord.client.cli.admin", "tensord.client.cli.trace")),
         ("status --help", ("tensord.client.cli.trace",)),
     ],
@@ -48,13 +54,29 @@ def test_a_question_about_an_op_needs_neither_zmq_nor_rich() -> None:
     assert not imported("ops", "matmul").intersection({"zmq", "rich", "structlog"})
 
 
-def test_every_command_is_found_in_its_module(run) -> None:
-    for command, module in COMMANDS.items():
+@pytest.mark.parametrize("question", ["status", "sessions --json", "devices"])
+def test_a_plain_question_needs_neither_the_parser_nor_a_session(daemon: Daemon, question: str) -> None:
+    modules = imported(*question.split(), address=daemon.address)
+    assert "zmq" in modules
+    assert not modules.intersection({"numpy", "typer", "pydantic", "tensord.client.session", "asyncio", "structlog"})
+
+
+def test_a_question_with_options_needs_no_session(daemon: Daemon) -> None:
+    modules = imported("tensors", "--limit", "3", address=daemon.address)
+    assert not modules.intersection({"numpy", "tensord.client.session", "asyncio", "structlog"})
+
+
+def test_every_command_is_found_in_its_module_and_begins_with_its_summary(run):
+    for command, (module, summary) in COMMANDS.items():
         app = application([command])
-        names = [one.name or (one.callback.__name__ if one.callback else "") for one in app.registered_commands]
-        assert command in (*names, *(group.name for group in app.registered_groups)), module
+        single: list[Any] = app.registered_commands
+        groups: list[Any] = app.registered_groups
+        described = {one.name or one.callback.__name__: one.callback.__doc__ for one in single}
+        described |= {group.name: group.typer_instance.info.help for group in groups}
+        assert described[command].startswith(summary.rstrip(".")), module
     listed = run("--help")[1]
     assert all(f"  {command} " in listed for command in COMMANDS)
+    assert run()[1] == listed
 
 
 @pytest.mark.parametrize(("shell", "told"), [("bash", "complete -o"), ("zsh", "#compdef"), ("fish", "complete --com")])

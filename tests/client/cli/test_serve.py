@@ -22,6 +22,8 @@ from tensord.vm.service.allowlist import AllowList
 from tensord.vm.service.config import Config, load
 from tensord.vm.service.errors import StartError
 
+from ...full_disk import longest_file
+
 
 @pytest.fixture
 def command(capsys):
@@ -69,6 +71,11 @@ def test_options_go_before_the_file(command, tmp_path):
 def test_wrong_options_are_one_line(command, options, told):
     with pytest.raises(StartError, match=told):
         command(f"serve {options}")
+
+
+def test_json_goes_with_the_check(command):
+    with pytest.raises(typer.BadParameter, match="--json is for --check-config"):
+        command("serve --json")
 
 
 def test_serve_runs_the_daemon_and_leaves_with_its_status(command, monkeypatch):
@@ -131,6 +138,16 @@ def test_keygen_appends_behind_a_line_without_an_end(command, tmp_path):
     found = json.loads(command(f"keygen {tmp_path} --name alice --allow {file} --json"))
     assert (found["allow"], found["added"]) == (str(file), True)
     assert file.read_text() == f"# clients\n{found['key']} alice\n"
+
+
+def test_on_a_full_disk_the_allow_list_stays_as_it_was(command, tmp_path):
+    file = tmp_path / "allowed"
+    command(f"keygen {tmp_path / 'keys'} --name alice")
+    command(f"keygen {tmp_path / 'keys'} --name bob --allow {file}")
+    before = file.read_bytes()
+    with longest_file(len(before) + 10), pytest.raises(OSError, match="allowed"):
+        command(f"keygen {tmp_path / 'keys'} --name alice --allow {file}")
+    assert file.read_bytes() == before
 
 
 @pytest.mark.parametrize(("name", "mode", "told"), [("server", 0o600, "client's key"), ("alice", 0o666, "chmod 600")])

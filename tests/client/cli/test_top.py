@@ -24,7 +24,15 @@ def device(n: int) -> dict[str, Any]:
 
 
 def session(n: int) -> dict[str, Any]:
-    counts = {"live": n, "pending": 7 * n, "tensors": 12, "bytes": 1 << 20, "errors": 1, "consumed": 100 * n}
+    counts = {
+        "live": n,
+        "pending": 7 * n,
+        "tensors": 12,
+        "bytes": 1 << 20,
+        "errors": 1,
+        "consumed": 100 * n,
+        "asks": n == 0,
+    }
     return {"id": n, "name": f"a program with a rather long name {n}.py", "pid": 12345 + n, **counts}
 
 
@@ -60,6 +68,13 @@ def test_the_screen_fits_and_shows_every_kind_of_table_that_has_room(
     assert max(map(len, lines)) <= width
     assert any("session" in line and "name" in line for line in lines)
     assert lines[-1].startswith("every 1 s; q ends it")
+
+
+def test_the_session_that_asks_is_not_among_the_busiest() -> None:
+    """It is busy with asking alone, and would be the first on an idle daemon."""
+    now = look(1, 2)
+    asking = now._replace(sessions=[*now.sessions, session(0) | {"name": "this very command"}])
+    assert not any("this very command" in line for line in drawn(200, 60, asking))
 
 
 def test_what_does_not_fit_is_named() -> None:

@@ -12,6 +12,7 @@ import pytest
 from tensord.client.cli import terminal
 from tensord.client.cli.main import main
 from tensord.vm.tracing.analysis.trace import Trace
+from tensord.vm.tracing.record import MetaRecord
 
 from ...vm.tracing.analysis.trace_programs import random_trace, record
 
@@ -231,6 +232,14 @@ class TestWhyAndShow:
         assert out.startswith("#20 ")
         assert "critical path, " in out
 
+    def test_why_names_the_span(self, run, tmp_path):
+        path = tmp_path / "x.trace"
+        Trace([record(1, started=5, finished=6, received=1, ready=2, ticks=(1, 2), span=("epoch 1", "step 2"))]).save(
+            path
+        )
+        assert "in the span epoch 1/step 2" in run("trace", "why", 1, path)[1]
+        assert json.loads(run("trace", "why", 1, path, "--json")[1])["story"]["span"] == ["epoch 1", "step 2"]
+
     def test_why_as_json(self, run, good):
         assert json.loads(run("trace", "why", 20, good, "--json")[1])["story"]["id"] == 20
 
@@ -307,5 +316,19 @@ class TestShowOnATerminal:
         assert "train.py:12 in f" in show(120, *records)
         assert "location" not in show(80, *records)
 
-    def test_an_empty_trace_has_its_columns(self, show):
-        assert "waits for" in show(120)
+    def test_an_empty_trace_is_told_in_words(self, show):
+        assert show(120) == "no records\n"
+
+    @pytest.mark.parametrize("width", [160, 240])
+    def test_words_stay_whole_however_long_other_columns_are(self, show, records, width):
+        """A location of four frames took all the room; the shapes beside it were broken inside their words."""
+        frames = [f"sklearn/utils/_a_rather_long_name.py:{n} in some_function_of_it" for n in (846, 12, 7, 3)]
+        metas = (MetaRecord((4096, 4096), "complex128"), MetaRecord((4096,), "float32"))
+        lines = show(width, *(one._replace(location=" <- ".join(frames), inputs=metas) for one in records)).splitlines()
+        assert max(map(len, lines)) <= width
+        assert any("sklearn/utils/_a_rather_long_name.py:846" in line for line in lines)
+        assert all(any(word in line.split() for line in lines) for word in ("complex128", "float32", "(4096,"))
+
+    def test_the_span_is_shown_where_there_is_room(self, show, records):
+        assert "epoch 1/step 2" in show(240, records[0]._replace(span=("epoch 1", "step 2")))
+        assert "span" not in show(80, records[0]._replace(span=("epoch 1", "step 2")))

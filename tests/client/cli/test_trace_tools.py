@@ -59,7 +59,43 @@ class TestStats:
         assert run("trace", "stats", tmp_path / "x")[0] == 0
 
 
+class TestNothingMatches:
+    @pytest.mark.parametrize("command", ["show", "stats"])
+    def test_a_sentence_says_what_was_asked(self, run, saved, command):
+        out = run("trace", command, saved, "--span", "nonsense", "--op", "mat*")[1]
+        assert out == "no records match --op mat* --span nonsense\n"
+
+    def test_of_two_traces(self, run, saved):
+        assert run("trace", "diff", saved, saved, "--op", "x")[1] == "no records match --op x\n"
+
+
+class TestOneForm:
+    def test_show_and_stats_name_a_line_alike(self, run, tmp_path):
+        path = tmp_path / "x.trace"
+        Trace([ran(1, "add", 1_000, 2_000, location="sklearn/utils/_array_api.py:846 in f")]).save(path)
+        for command in ("show", "stats"):
+            assert "sklearn/utils/_array_api.py:846 in f" in run("trace", command, path)[1]
+
+
 class TestDiff:
+    def test_faster_things_are_not_on_top_of_what_got_slower(self, run, tmp_path):
+        """`often` is faster and called more often; `slow` is slower by little."""
+        files = [tmp_path / "a", tmp_path / "b"]
+        Trace([ran(1, "often", 1_000, 2_000), ran(2, "slow", 3_000, 4_000)]).save(files[0])
+        many = [ran(n, "often", 1_000 * n, 1_000 * n + 500) for n in range(1, 90)]
+        Trace([*many, ran(99, "slow", 100_000, 101_100)]).save(files[1])
+        speed, counts = run("trace", "diff", *files)[1].split("what was called more often")
+        assert 0 < speed.index("slow  ") < speed.index("often  ")
+        assert "1" in counts
+        assert "89" in counts
+        assert "often" in counts
+        assert "slow" not in counts
+        found = json.loads(run("trace", "diff", *files, "--json")[1])["changes"]
+        assert [(one["op"], one["slower"], one["more"]) for one in found] == [
+            ("slow", 100, 0),
+            ("often", -500 * 89, 1_000 * 88),
+        ]
+
     def test_what_got_slower_is_told_to_people_and_programs(self, run, saved, tmp_path):
         slower = tmp_path / "slower.trace"
         Trace([ran(1, "matmul", 1_000, 99_000, location="train.py:9 in step")]).save(slower)
@@ -113,11 +149,22 @@ class TestMemory:
         assert "cpu:0: peak 4 KiB" in out
         assert "weights" in out
 
-    @pytest.mark.parametrize("by", ["op", "location", "session", "name"])
+    def test_only_what_some_records_made(self, run, saved):
+        (device,) = json.loads(run("trace", "memory", saved, "--op", "mat*", "--location", "train.py:9", "--json")[1])[
+            "devices"
+        ]
+        assert {stay["op"] for stay in device["standing"]} == {"matmul"}
+        assert run("trace", "memory", saved, "--op", "no_such*")[1] == "no such record made a copy in memory\n"
+
+    @pytest.mark.parametrize("by", ["op", "location", "span", "session", "name"])
     def test_summed_up(self, run, saved, by):
         (device,) = json.loads(run("trace", "memory", saved, "--by", by, "--json")[1])["devices"]
         assert (device["peak"], device["holders"][0]["nbytes"]) == (4096, 4096)
         assert run("trace", "memory", saved, "--by", by)[0] == 0
+
+    def test_a_span_and_when_the_names_were_those(self, run, saved):
+        assert "step 1" in run("trace", "memory", saved, "--by", "span")[1]
+        assert "when the trace was taken" in run("trace", "memory", saved, "--by", "name")[1].splitlines()[-1]
 
     def test_pictures(self, run, saved, tmp_path, monkeypatch):
         assert run("trace", "memory", saved, "-o", tmp_path / "m.svg")[0] == 0

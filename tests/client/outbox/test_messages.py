@@ -11,7 +11,8 @@ import numpy as np
 from tensord.client.session import Session
 from tensord.interpreter.wire.codec import Encoder, decode
 from tensord.interpreter.wire.forms import check_group, decode_message
-from tensord.interpreter.wire.messages import CALL, RELEASE, Atomic, Call, Effect, MessageKind, Upload, encode_message
+from tensord.interpreter.wire.message_kinds import MessageKind
+from tensord.interpreter.wire.messages import CALL, RELEASE, Atomic, Call, Effect, Upload, encode_message
 
 
 def everything(session: Session) -> None:

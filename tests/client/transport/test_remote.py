@@ -331,6 +331,40 @@ def flood(session: Session, x: Any, told: list[object]) -> None:
         told.append(type(error))
 
 
+def test_what_is_sent_while_a_callback_cancels_is_cancelled_although_the_daemon_is_done_with_it(
+    session, observer, monkeypatch
+):
+    """Between the callback's call of `cancel` and the message to the daemon, another thread asks for the chain."""
+    outgoing, incoming = session._transport._outgoing, session._transport._incoming
+    cancel, called = incoming.cancel, threading.Event()
+
+    def is_done() -> bool:
+        (row,) = [row for row in observer._query("sessions") if row["pid"] == os.getpid() and not row["asks"]]
+        return bool(outgoing.effects) and row["consumed"] >= outgoing.sent
+
+    def slowly(number: int) -> None:
+        cancel(number)
+        if not called.is_set():
+            called.set()
+            eventually(is_done)
+
+    def fail() -> None:
+        session.cancel()
+        raise ValueError("after the cancellation")
+
+    monkeypatch.setattr(incoming, "cancel", slowly)
+    session.effect(fail)
+    session.flush()
+    assert called.wait(PATIENCE)
+    with pytest.raises(td.CancelledError):
+        session.check_chain()
+    session.restart()
+    seen: list[str] = []
+    session.effect(lambda: seen.append("afterwards"))
+    session.check_chain()
+    assert seen == ["afterwards"]
+
+
 @pytest.mark.parametrize("how", ["cancel", "close"])
 def test_a_wait_for_credit_holds_nobody_else_up(session, daemon, how):
     """Behaviour 47: one thread waits for credit; another one cancels, releases, and closes."""

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tensord.interpreter.errors import MetadataError
+from tensord.interpreter.ops.corrections import next_by_bits
 from tensord.interpreter.ops.elementwise import CORRECTED
 from tensord.interpreter.schema.opdef import REGISTRY
 from tensord.interpreter.schema.promotion import promote
@@ -24,6 +25,7 @@ from ..conftest import meta_of
 from .elsewhere import evaluate_elsewhere
 
 COMPLEX = ["complex64", "complex128"]
+REAL = {"floor_divide", "nextafter"}  # not defined for complex numbers
 INF, NAN = np.inf, np.nan
 # Where the corrected op differs from NumPy: what is left out here of the values that both are called with.
 UNUSUAL: dict[str, Callable[..., Any]] = {
@@ -136,7 +138,7 @@ def test_a_power_is_no_root_however_the_exponent_is_shared(dtype, evaluate, asse
 @pytest.mark.parametrize("dtype", ["float32", "complex128"])
 @pytest.mark.parametrize("name", sorted(CORRECTED))
 def test_an_array_module_that_is_not_asked_for_values_gives_the_same(name, dtype, evaluate):
-    if name == "floor_divide" and dtype == "complex128":
+    if name in REAL and dtype == "complex128":
         return
     values = np.array([0.5, -0.0, 0.0, 3, -2, INF, -INF, NAN], dtype.replace("complex128", "float64"))
     if dtype == "complex128":
@@ -154,7 +156,7 @@ def test_an_array_module_that_is_not_asked_for_values_gives_the_same(name, dtype
 def test_a_result_may_be_stored_in_a_narrower_dtype_of_its_kind(name):
     op = REGISTRY[name]
     for wide, narrow in (("float64", "float32"), ("complex128", "complex64"), ("float64", "complex64")):
-        if "complex" in wide and name == "floor_divide":
+        if "complex" in wide and name in REAL:
             continue
         operands = [np.array([0.3, 2, INF, -1.5], wide) for _ in range(op.inputs)]
         expected, found = np.empty(4, wide), np.empty(4, narrow)
@@ -162,3 +164,17 @@ def test_a_result_may_be_stored_in_a_narrower_dtype_of_its_kind(name):
             op.bind(np, op.inputs, {})(*operands, expected)
             op.bind(np, op.inputs, {})(*operands, found)
         np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_counting_bits_gives_the_next_float_of_all_there_are(dtype):
+    special = np.array(
+        [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, np.finfo(dtype).max, np.finfo(dtype).tiny], dtype
+    )
+    some = np.arange(0, 1 << 16, 37, dtype="uint16").view("float16").astype(dtype)
+    x, y = (array.ravel() for array in np.meshgrid(np.concatenate([some, special]), special))
+    with np.errstate(all="ignore"):
+        expected, found = np.nextafter(x, y), next_by_bits(np, x, y)
+    np.testing.assert_array_equal(found, expected)
+    numbers = ~(np.isnan(expected) | (x == y))  # of a NaN, and of zero after zero, the sign is open
+    np.testing.assert_array_equal(np.signbit(found[numbers]), np.signbit(expected[numbers]))

@@ -116,3 +116,8 @@ def test_a_device_lacks_what_its_array_module_lacks():
     assert missing.isdisjoint({"qr", "add", "sum", "getitem"})
     assert find("eigh").lacks(partial) == "linalg.eigh"
     assert lacking(np) == frozenset()
+
+
+def test_only_close_names_are_proposed():
+    with pytest.raises(MetadataError, match=r"there is no op 'matmull'; did you mean matmul\?$"):
+        find("matmull")

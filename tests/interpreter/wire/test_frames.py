@@ -12,16 +12,13 @@ import pytest
 from tensord.interpreter import errors
 from tensord.interpreter.errors import KernelError, ProtocolError, TensordError
 from tensord.interpreter.types.meta import DTYPES
+from tensord.interpreter.wire.arrays import array_of, dtype_of, name_of, strides_of
 from tensord.interpreter.wire.frames import (
     ERRORS,
     FrameKind,
-    array_of,
     decode_error,
-    dtype_of,
     encode_error,
     host_identity,
-    name_of,
-    strides_of,
 )
 
 

@@ -9,7 +9,11 @@ import pytest
 import zmq.auth
 
 from tensord.interpreter.errors import MetadataError
-from tensord.interpreter.wire.keys import create, is_key, read_public, read_secret
+from tensord.interpreter.whole_file import write_whole
+from tensord.interpreter.wire import keys
+from tensord.interpreter.wire.keys import PUBLIC, create, is_key, read_public, read_secret
+
+from ...full_disk import longest_file
 
 
 def test_a_pair_is_in_pyzmqs_format_and_the_secret_is_private(tmp_path):
@@ -30,6 +34,27 @@ def test_certificates_of_pyzmq_are_read(tmp_path):
     (tmp_path / "foreign.key_secret").chmod(0o600)
     assert read_secret(tmp_path / "foreign.key_secret") == zmq.auth.load_certificate(secret)
     assert read_public(tmp_path / "foreign.key") == zmq.auth.load_certificate(public)[0]
+
+
+@pytest.mark.parametrize("room", [10, 150])  # for no file, and for the public key alone
+def test_on_a_full_disk_there_is_no_key_and_nothing_in_the_way_of_a_later_one(tmp_path, room):
+    with longest_file(room), pytest.raises(OSError, match="alice"):
+        create(tmp_path / "keys", "alice")
+    assert list((tmp_path / "keys").iterdir()) == []
+    public, _ = create(tmp_path / "keys", "alice")
+    assert read_public(public)
+
+
+def test_without_the_public_key_there_is_no_secret_one(tmp_path, monkeypatch):
+    def refuse(path, *rest, **options):
+        if path.suffix == PUBLIC:
+            raise OSError(28, "No space left on device", str(path))
+        write_whole(path, *rest, **options)
+
+    monkeypatch.setattr(keys, "write_whole", refuse)
+    with pytest.raises(OSError, match="No space left"):
+        create(tmp_path, "alice")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_nothing_is_overwritten(tmp_path):

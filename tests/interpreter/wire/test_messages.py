@@ -13,6 +13,7 @@ from tensord.interpreter.wire import call_arrays
 from tensord.interpreter.wire.codec import Encoder, decode
 from tensord.interpreter.wire.fields import Role
 from tensord.interpreter.wire.forms import FIELDS, check_group, decode_message, name_fields
+from tensord.interpreter.wire.message_kinds import MessageKind
 from tensord.interpreter.wire.messages import (
     ATOMIC,
     CALL,
@@ -26,7 +27,6 @@ from tensord.interpreter.wire.messages import (
     ListNames,
     Location,
     Lookup,
-    MessageKind,
     NamedMessage,
     Publish,
     Query,

@@ -6,12 +6,15 @@ from typing import Any
 
 import pytest
 
-from tensord.interpreter.errors import CancelledError
-from tensord.interpreter.wire.messages import Chain, Effect, Lookup, Publish, Unpublish, Wait
+from tensord.interpreter.errors import CancelledError, DeviceMemoryError
+from tensord.interpreter.wire.limits import Limits
+from tensord.interpreter.wire.messages import Call, Chain, Effect, Lookup, Publish, Unpublish, Wait
 from tensord.vm.admission.cancellation import PIECE
 from tensord.vm.reporting.invariants import violations
+from tensord.vm.tracing.flat import Place
 
-from ..bare_engine import Bare, Client
+from ..bare_engine import ONE, Bare, Client, array_of
+from ..parts import Parts
 
 
 @pytest.fixture
@@ -153,3 +156,130 @@ def test_what_a_large_session_held_is_released_in_pieces(bare: Bare) -> None:
     bare.engine.close(other.session)
     bare.drain()
     assert bare.device.allocated == 0
+
+
+@pytest.mark.parametrize("pieces", [1, 2])
+def test_the_releases_of_a_session_that_ends_are_received_when_it_ends(bare: Bare, pieces: int) -> None:
+    """Not when the engine last had something to do, which may be minutes ago."""
+    client = bare.client()
+    for n in range(PIECE * pieces):
+        client.upload([n])
+    bare.drain()
+    before = len(bare.engine.ring.entries)
+    ended = bare.now = bare.now + 1_000_000_000
+    bare.engine.close(client.session)
+    bare.drain()
+    records = bare.engine.ring.records(lambda *_: Place())[before:]
+    assert len(records) == PIECE * pieces
+    assert all(ended <= one.received <= one.started for one in records)
+
+
+def test_what_a_cancellation_reports_is_stamped_when_it_is_cancelled(bare: Bare) -> None:
+    client = bare.client()
+    x = client.upload([1.0])
+    bare.drain()
+    client.call("negative", x)
+    cancelled = bare.now = bare.now + 1_000_000_000
+    bare.engine.cancel(client.session)
+    assert bare.engine.scheduler.now >= cancelled
+
+
+def test_kernels_that_run_in_the_pass_do_not_age_the_releases_behind_them() -> None:
+    bare = Bare(inline=True)
+    client, other = bare.client(), bare.client()
+    for n in range(PIECE + 1):
+        client.upload([n])
+    x = other.upload([1.0])
+    negative = other.signature("negative", [ONE])
+    bare.drain()
+    bare.engine.close(client.session)
+    assert bare.engine.directory.leaving
+    before = bare.now
+    other.send(Call(negative, (x,), (other.new(),), 0, 1))
+    *_, call, last = bare.engine.ring.records(lambda *_: Place())
+    assert (call.op, last.opcode) == ("negative", "ReleaseTensor")
+    assert before < call.finished <= last.received
+
+
+# -- memory of sessions that have ended --------------------------------------------------------------------------------
+
+VALUE = 8  # bytes of one value
+
+
+def crowded(parts: Parts, handles: int) -> Client:
+    """A session that fills the device with tensors of one value each, and leaves."""
+    client = Client(parts, Limits())
+    for n in range(handles):
+        client.upload([n])
+    parts.drain()
+    assert parts.here.backend.allocated == handles * VALUE
+    return client
+
+
+def test_memory_that_an_ended_session_will_release_is_refused_to_nobody() -> None:
+    """In whichever piece it comes."""
+    parts = Parts(memory=PIECE * 3 * VALUE)
+    client, other = crowded(parts, PIECE * 3), Client(parts, Limits())
+    parts.engine.close(client.session)
+    parts.engine.receive(other.session, [array_of(other.upload_message([7.0] * PIECE * 3))])
+    assert parts.engine.directory.leaving
+    parts.drain()
+    assert not parts.errors
+    assert other.fetch(other.ids) == [7.0] * PIECE * 3
+
+
+def test_what_does_not_fit_even_then_fails_once_all_is_released() -> None:
+    parts = Parts(memory=PIECE * 3 * VALUE)
+    client, other = crowded(parts, PIECE * 3), Client(parts, Limits())
+    parts.engine.close(client.session)
+    parts.engine.receive(other.session, [array_of(other.upload_message([7.0] * (PIECE * 3 + 1)))])
+    parts.drain()
+    assert [type(error) for error in parts.errors] == [DeviceMemoryError]
+    assert ", where 0 bytes of" in parts.errors[0].message
+
+
+def test_no_replica_is_dropped_for_memory_that_an_ended_session_will_release() -> None:
+    parts = Parts("cpu:0", "sim:0", memory=(PIECE * 3 + 20) * VALUE)
+    client, other = crowded(parts, PIECE * 3), Client(parts, Limits())
+    x = other.upload([1.0] * 10)
+    tensor = other.session.tensors[x]
+    parts.drain()
+    parts.residency.operand(tensor, parts.at("sim:0"), other.session, 0)
+    parts.scheduler.bound.clear()
+    parts.drain()
+    replica = tensor.storage.copies[parts.here]
+    parts.here.replicas[replica] = tensor.storage
+    parts.engine.close(client.session)
+    parts.engine.take(other.session, [array_of(other.upload_message([2.0] * 2 * PIECE))])
+    assert replica.current
+    assert not violations(parts.engine)
+    parts.drain()
+    assert not parts.errors
+
+
+def test_a_small_session_that_ends_behind_a_large_one_is_through_at_once(bare: Bare) -> None:
+    large, small = bare.client(), bare.client()
+    for n in range(PIECE * 3):
+        large.upload([n])
+    kept = small.upload([1.0])
+    bare.drain()
+    copy = small.session.tensors[kept].storage.current()[0]
+    bare.engine.close(large.session)
+    bare.engine.close(small.session)
+    assert copy.buffer is None
+    assert len(bare.engine.directory.leaving) == 1
+
+
+def test_sessions_that_have_ended_take_turns(bare: Bare) -> None:
+    clients = [bare.client() for _ in range(2)]
+    for client in clients:
+        for n in range(PIECE * 3):
+            client.upload([n])
+    bare.drain()
+    for client in clients:
+        bare.engine.close(client.session)
+    left = []
+    while bare.engine.directory.leaving:
+        left.append({session.id: len(rest) // PIECE for session, rest in bare.engine.directory.leaving})
+        bare.engine.schedule()
+    assert left == [{1: 2, 2: 2}, {1: 1, 2: 2}, {1: 1, 2: 1}, {2: 1}]

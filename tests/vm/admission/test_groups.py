@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tensord.interpreter.errors import CancelledError, ProtocolError, QuotaError
+from tensord.interpreter.wire.message_kinds import MessageKind as M
 from tensord.interpreter.wire.messages import (
     ATOMIC,
     CALL,
@@ -27,7 +28,6 @@ from tensord.interpreter.wire.messages import (
     Restart,
     encode_message,
 )
-from tensord.interpreter.wire.messages import MessageKind as M
 
 from ..bare_engine import ONE, Bare, Client
 

@@ -16,6 +16,7 @@ from tensord.interpreter.errors import ProtocolError
 from tensord.interpreter.wire import fields
 from tensord.interpreter.wire.fields import Role
 from tensord.interpreter.wire.forms import FIELDS
+from tensord.interpreter.wire.message_kinds import MessageKind
 from tensord.interpreter.wire.messages import (
     ATOMIC,
     CALL,
@@ -29,7 +30,6 @@ from tensord.interpreter.wire.messages import (
     ListNames,
     Location,
     Lookup,
-    MessageKind,
     NamedMessage,
     Publish,
     Query,

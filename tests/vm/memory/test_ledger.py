@@ -34,7 +34,9 @@ def device(parts: Parts) -> DeviceState:
 
 
 def new(parts: Parts) -> Instruction:
-    return parts.scheduler.new_instruction(parts.session, Opcode.CALL, "op", parts.here, 0)
+    instruction = parts.scheduler.new_instruction(parts.session, Opcode.CALL, "op", parts.here, 0)
+    instruction.admitted = instruction.id
+    return instruction
 
 
 def sums(device: DeviceState) -> tuple[list[int], int, int]:

@@ -111,6 +111,22 @@ class TestStuck:
         later.status = Status.EXECUTED  # it stays: nothing more comes of it
         assert is_stuck(first)
 
+    def test_not_while_ended_sessions_have_something_to_release(self, parts: Parts) -> None:
+        first = making(parts, 9)
+        parts.here.leaving = True
+        assert not is_stuck(first)
+        parts.here.leaving = False
+        assert is_stuck(first)
+
+    def test_not_while_a_release_is_about_to_run(self, parts: Parts) -> None:
+        """An ended session has admitted it late, so it is a later instruction."""
+        first = making(parts, 9)
+        release = parts.scheduler.new_instruction(parts.session, Opcode.RELEASE, "release", parts.here, 0)
+        parts.here.live[release] = None
+        assert is_stuck(first)  # it may wait for an instruction that waits for this one
+        release.move(Status.READY)
+        assert not is_stuck(first)
+
     def test_not_while_a_copy_stands_by_for_an_earlier_transfer(self, parts: Parts) -> None:
         earlier, first, later = (making(parts, 9) for _ in range(3))
         del parts.here.live[earlier]
@@ -124,7 +140,7 @@ class TestStuck:
         parts.device.allocate(24)
         error = out_of_memory(making(parts, 4, 5))
         assert type(error) is DeviceMemoryError
-        assert error.message.startswith("op: 72 bytes do not fit on cpu:0, where 24 of 64 bytes are in use")
+        assert error.message.startswith("op: 72 bytes do not fit on cpu:0, where 24 bytes of 64 bytes are in use")
 
     def test_on_a_lost_device_the_loss_is_the_error(self, parts: Parts) -> None:
         parts.device.lost = RuntimeError("gone")

@@ -19,7 +19,11 @@ def test_two_results_that_wait_for_each_other_both_fail(first: int) -> None:
     bare = Bare(workers=2, inline=False)
     client = bare.client()
     x = client.upload(np.arange(float(COUNT)))
-    results = [client.call("unique_values", x, meta=META) for _ in range(2)]
+    mask = client.call("isfinite", x, meta=META)
+    bare.drain()
+    number = client.signature("masked_select", (META, ((COUNT,), "bool")))
+    results = [client.new() for _ in range(2)]
+    client.send(*([0, number, (x, mask), (result,), 0, 1] for result in results))
     busy = [stream for stream in bare.device.streams if stream.can_execute()]
     assert len(busy) == 2
     bare.step(busy[first])

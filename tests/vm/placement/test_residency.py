@@ -346,6 +346,20 @@ class TestMoving:
         parts.drain()
         assert copy_of(moved, parts.at("sim:0")).buffer is not None
 
+    def test_a_tensor_whose_move_is_over_does_not_keep_its_session(self, parts: Parts) -> None:
+        """It may outlive the session under a name."""
+        begun, view_of_begun = (move(parts, parts.tensor(4), "sim:0") for _ in range(2))
+        bring(parts, parts.tensor(), "sim:1")
+        late = half(parts, view_of_begun)
+        parts.drain()
+        assert type(late) is Moved
+        assert (begun.mover, late.mover) == (None, None)
+        pending = move(parts, parts.tensor(), "sim:0")
+        assert pending.mover is parts.session
+        parts.engine.close(parts.session)
+        assert pending.mover is None
+        parts.drain()
+
     def test_one_that_was_released_before_never_begins(self, parts: Parts) -> None:
         moved = move(parts, parts.tensor(), "sim:0")
         parts.residency.unshare(moved)
@@ -392,15 +406,28 @@ class TestMoving:
 
 class TestManyViews:
     def test_a_storage_keeps_the_newest_copies_of_its_views(self, parts: Parts) -> None:
-        base = parts.tensor(VIEWS + 2)
-        views = [share(base, Meta.of((1,), "float64"), 8 * row, (8,), base.home) for row in range(VIEWS + 2)]
-        for view in views:
+        """As many as its tensors can use, and some more: here it has two at a time."""
+        kept = VIEWS + 2 * len(parts.backends)
+        base = parts.tensor(kept + 2)
+        for row in range(kept + 2):
+            view = share(base, Meta.of((1,), "float64"), 8 * row, (8,), base.home)
             bring(parts, view, "sim:0")
             parts.drain()
             parts.residency.unshare(view)
         assert base.storage.views is not None
-        assert [offset for _, (offset, _, _) in base.storage.views] == [8 * row for row in range(2, VIEWS + 2)]
-        assert parts.at("sim:0").planned == parts.backends["sim:0"].allocated == 8 * VIEWS
+        assert [offset for _, (offset, _, _) in base.storage.views] == [8 * row for row in range(2, kept + 2)]
+        assert parts.at("sim:0").planned == parts.backends["sim:0"].allocated == 8 * kept
+
+    def test_what_the_message_reads_is_kept(self, parts: Parts) -> None:
+        """An instruction may read any number of views of one storage."""
+        count = 2 * VIEWS
+        base = parts.tensor(count)
+        copies = []
+        for row in range(count):
+            view = share(base, Meta.of((1,), "float64"), 8 * row, (8,), base.home)
+            copies.append(parts.residency.bring(view, parts.at("sim:0"), parts.session, 0).copy)
+            base.storage.sharers = 1  # as of handles that were dropped meanwhile
+        assert all(copy.current for copy in copies)
 
 
 class TestLeaving:

@@ -7,6 +7,7 @@ import pytest
 
 from tensord.interpreter.errors import DeviceMemoryError
 from tensord.vm.reporting import holdings
+from tests.vm.parts import Parts
 
 
 @pytest.fixture
@@ -37,9 +38,17 @@ def test_an_error_for_want_of_memory_names_the_five_largest_with_op_and_line(sma
 def test_a_result_whose_size_the_data_decide_names_them_too(small):
     x = ones(small, 4000)
     y = ones(small, 3000)
-    with pytest.raises(DeviceMemoryError, match=r"4000 bytes by upload at .*test_holdings\.py"):
+    with pytest.raises(DeviceMemoryError, match=r"3.91 KiB \(4000 bytes\) by upload at .*test_holdings\.py"):
         small.call("nonzero", [x])[0].numpy()
     assert y.shape == (3000,)
+
+
+def test_what_an_ended_session_still_has_to_release_is_held_too():
+    parts = Parts()
+    tensor = parts.tensor()
+    directory = parts.engine.directory
+    directory.leaving.append((parts.session, [parts.session.tensors.popitem()[1]]))
+    assert list(holdings.tensors(directory)) == [tensor]
 
 
 def test_the_search_is_bounded(small, monkeypatch):
@@ -61,13 +70,25 @@ def test_a_storage_remembers_what_made_it_however_it_came_about(make_session, ma
     session.call("subtract", [x, x], out=[inline])  # a later write changes nothing
     session.sync()
     tensors = session._transport._session.tensors
-    made = {name: tensors[t._id].storage.maker for name, t in locals().items() if hasattr(t, "_id")}
+    made = {name: tensors[t._id].storage.maker[0] for name, t in locals().items() if hasattr(t, "_id")}
     assert made == {"x": "upload", "inline": "add", "streamed": "add", "handed_on": "multiply"}
     where = machine_of(session).places
     storages = [tensors[t._id].storage for t in (x, inline, streamed, handed_on)]
     lines = {holdings.maker_of(storage, where) for storage in storages}
     assert len(lines) == 4
     assert all("test_holdings.py" in line for _, line in lines)
+
+
+def test_tensors_tell_the_op_that_made_them_and_what_it_was_of(make_session):
+    """On the driving thread and on a stream's."""
+    session = make_session(devices=["cpu:0", {"name": "sim:0", "compute_delay": 0.001}])
+    for device in ("cpu:0", "sim:0"):
+        x = session.asarray(np.ones((4, 2), np.float32), device=device)
+        y = session.xp.sum(x, axis=0)
+        session.sync()
+        rows = {row["id"]: (row["op"], row["of"]) for row in session._query("tensors", 10, 0, "")}
+        assert rows[x._id] == ("upload", "")
+        assert rows[y._id] == ("sum", "(4, 2) float32  axis=0")
 
 
 def test_a_trace_ends_with_the_copies_that_have_memory(small):
@@ -90,3 +111,25 @@ def test_only_the_largest_are_listed_and_a_storage_once(small, machine_of):
     everything = [row for part in holdings.slices(machine.engine, machine.places) for row in part]
     assert len(everything) == 6
     assert view.shape == (50,)
+
+
+def test_the_search_for_an_error_is_repeated_only_once_it_has_paid_off(small, machine_of, monkeypatch):
+    """Failing allocations must not take the time of those that succeed."""
+    machine = machine_of(small)
+    device = machine.engine.devices["sim:0"]
+    time = [0.0]
+    searches = []
+
+    def search(*_arguments):
+        searches.append(time[0])
+        time[0] += 1.0
+        return str(len(searches))
+
+    monkeypatch.setattr(holdings, "largest_on", search)
+    largest = holdings.Largest(machine.engine.directory, machine.places, clock=lambda: time[0])
+    told = []
+    for _ in range(2 * holdings.SHARE):
+        told.append(largest.on(device))
+        time[0] += 1.0
+    assert searches == [0.0, 1.0 + holdings.SHARE]
+    assert told == ["1"] * holdings.SHARE + ["2"] * holdings.SHARE

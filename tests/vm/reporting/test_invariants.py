@@ -139,6 +139,11 @@ def retired_and_unreserved(busy: Busy) -> None:
     expect(busy.cpu, done, 8)
 
 
+def scratch_of_what_does_not_run(busy: Busy) -> None:
+    busy.host.scratch = 8
+    busy.device.set_aside(8)
+
+
 def unknown_off(busy: Busy) -> None:
     busy.cpu.unknown += 1
 
@@ -282,6 +287,7 @@ CORRUPTIONS: dict[Callable[[Busy], None], str] = {
     one_buffer_twice: "memory_adds_up",
     leaked_buffer: "memory_adds_up",
     reusable_twice: "memory_adds_up",
+    scratch_of_what_does_not_run: "memory_adds_up",
     order_of_unreserved: "the_ledger_adds_up",
     retired_and_unreserved: "the_ledger_adds_up",
     unknown_off: "the_ledger_adds_up",

@@ -223,5 +223,6 @@ class TestDevices:
         assert running["session"] == 1
         assert "test_questions.py" in running["location"]
         assert running["seconds"] >= 0
+        assert device.faults.hanging.wait(WAIT)
         device.release_hangs()
         assert y.wait(WAIT) is not None

@@ -203,7 +203,7 @@ class TestMemory:
         big = parts.op("big", writes=[parts.tensor(100, filled=False)])
         parts.schedule()
         assert big.status is Status.FAILED
-        assert "big: 800 bytes do not fit on cpu:0, where 8 of 64 bytes are in use" in str(parts.errors[0])
+        assert "big: 800 bytes do not fit on cpu:0, where 8 bytes of 64 bytes are in use" in str(parts.errors[0])
 
     def test_what_was_expected_late_counts_in_program_order(self) -> None:
         parts = Parts()

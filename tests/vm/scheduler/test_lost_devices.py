@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tensord.interpreter.errors import KernelError
 from tensord.interpreter.opcodes import Opcode
+from tensord.vm.memory.reservation import loss_of
 from tensord.vm.model.device_state import DeviceState
-from tensord.vm.model.instruction import Status
+from tensord.vm.model.instruction import Instruction, Status
 from tensord.vm.model.tensor import Copy, Storage, Tensor
 from tensord.vm.scheduler.lost_devices import abandon_lost, refuse_lost
 
@@ -36,6 +38,15 @@ def lose(parts: Parts) -> None:
 
 def abandon(parts: Parts) -> None:
     abandon_lost(parts.engine.devices.values(), parts.engine.directory.storages, parts.scheduler.doom)
+
+
+def at_line(line: int) -> Callable[[Instruction], None]:
+    """Issued at that line."""
+
+    def place(instruction: Instruction) -> None:
+        instruction.location = line
+
+    return place
 
 
 def mirror(parts: Parts, tensor: Tensor, name: str) -> Copy:
@@ -178,3 +189,19 @@ def test_every_storage_is_looked_at_once_and_again_only_those_that_are_still_wri
     parts.schedule()
     assert str(copy_of(x).poison) == GONE
     assert parts.at("sim:0").unsettled == []
+
+
+def test_what_fails_with_a_lost_device_names_its_own_op_and_line() -> None:
+    """The device's error is one object for everything that fails with it, and says nothing of any of them."""
+    parts = Parts(memory=64)
+    parts.device.lost = RuntimeError("gone")
+    parts.here.lost = loss_of(parts.here)
+    for line, label in ((1, "first"), (2, "second")):
+        parts.session.locations[line] = f"user.py:{line}"
+        big = parts.tensor(100, filled=False)  # more than fits: the op finds the loss when it looks for memory
+        parts.op(label, writes=[big], before=at_line(line))
+    parts.schedule()
+    assert [(e.op, e.location) for e in parts.errors] == [("first", "user.py:1"), ("second", "user.py:2")]
+    assert len({e.instruction for e in parts.errors}) == 2
+    assert (parts.here.lost.op, parts.here.lost.location, parts.here.lost.instruction) == (None, None, None)
+    assert {e.message for e in parts.errors} == {parts.here.lost.message}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
 
 from tensord.interpreter.errors import TensordError
-from tensord.interpreter.wire.frames import REFUSED, WELCOME
+from tensord.interpreter.wire.frames import REFUSED, VERSION, WELCOME
+from tensord.interpreter.wire.names import LOOK
 
 from ...fuzz.harness import Harness
 from ...fuzz.programs import pack
@@ -84,6 +86,22 @@ def test_what_a_dead_client_had_sent_is_dropped_without_a_word(harness: Harness)
     harness.check()
 
 
+@pytest.mark.parametrize("local", [True, False])
+def test_a_goodbye_that_arrived_before_the_end_is_heard(local: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """The monitor tells of the end first. The descriptor is another's by then, who is not to be cut for the goodbye."""
+    harness = Harness(local=local)
+    harness.listener.connections[7] = 1
+    harness.hello(ME)
+    harness.registry.disconnected(harness.listener, 7)
+    harness.listener.connections[7] = 2
+    with caplog.at_level("INFO", "tensord"):
+        harness.say(ME, [5])
+        harness.see_off()
+    assert "closed by its client" in caplog.text
+    assert [who.number for _, who in harness.cut] == [1]
+    harness.check()
+
+
 def test_who_was_refused_is_told_once(harness: Harness) -> None:
     for _ in range(3):
         harness.send(OTHER, b"noise", fd=8)
@@ -113,8 +131,7 @@ def test_what_a_lost_session_has_sent_goes_on() -> None:
     harness = Harness(local=False)
     token = harness.hello(ME)[3]
     harness.receive(ME, pack(sync(1)))
-    harness.registry.disconnected(harness.listener, 7)
-    harness.turn()
+    harness.disconnect(7)
     assert not harness.front.busy
     assert not harness.front.stuck
     assert harness.hello(OTHER, token=token)[6] == 1
@@ -192,4 +209,22 @@ def test_fetches_on_their_way_hold_up_their_client() -> None:
     assert peer.session.answering <= 2 << 20
     harness.turn()
     assert list(harness.answers(ME)) == [1, 2, 3, 4, 5]
+    harness.check()
+
+
+def test_the_log_says_whose_a_session_is(caplog: pytest.LogCaptureFixture) -> None:
+    harness = Harness()
+    with caplog.at_level("INFO", "tensord"):
+        harness.hello(ME)
+    assert f"uid={os.getuid()}" in caplog.text
+    assert "name='fuzz'" in caplog.text
+    harness.check()
+
+
+def test_a_look_of_the_command_line_is_no_news(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+    look = harness.encoder.encode([0, VERSION, LOOK, 1, "", False, None, 0])
+    with caplog.at_level("INFO", "tensord"):
+        harness.send(OTHER, look, fd=8)
+        harness.say(OTHER, [5])
+    assert caplog.text == ""
     harness.check()

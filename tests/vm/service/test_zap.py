@@ -105,6 +105,14 @@ def test_curve_is_for_keys_in_the_allow_list(key_files):
     assert ask(Gatekeeper(), zap.CURVE, b"127.0.0.1", b"CURVE", alice)[0] == b"400"
 
 
+def test_a_refused_key_is_in_the_log(key_files, caplog):
+    """The operator can see whose key is missing, and add it."""
+    gatekeeper = Gatekeeper(AllowList(key_files / "allowed_clients"))
+    mallory = allowed_key(key_files, "mallory")
+    ask(gatekeeper, zap.CURVE, b"192.0.2.1", b"CURVE", mallory)
+    assert f"key={z85.encode(mallory).decode()!r}" in caplog.text
+
+
 @pytest.mark.parametrize("mechanism", [b"PLAIN", b"GSSAPI", b"CURVE", b"", b"null"])
 def test_other_mechanisms_and_domains_are_refused(mechanism):
     assert ask(Gatekeeper(), zap.IPC, b"localhost:%d:0:1" % ME, mechanism, b"user", b"password")[0] == b"400"

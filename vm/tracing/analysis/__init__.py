@@ -1,7 +1,7 @@
 """Tools that read a trace. They know records, and nothing of the engine.
 
 - `trace`: the records of one recording; `parts`: from a machine's slices to records
-- `file`, `recording`: trace files, read and written; `whole_file`: files that are there whole or not at all
+- `file`, `recording`: trace files, read and written
 - `filter`: which records a command is about; `volume`: what a record is of, its bytes and operations
 - `stats`: sums over a trace, and two traces compared; `memory`, `memory_picture`: memory over time
 - `plain`: a record with names for all its fields; `columns`: records as a NumPy array or a DataFrame

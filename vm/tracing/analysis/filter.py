@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import lru_cache
 
 from ....interpreter.errors import ProtocolError
 from ..record import Record
@@ -29,19 +30,26 @@ class Filter:
         """The records, in their order. ProtocolError for a session that none of them has."""
         records = tuple(records)
         self._check_session(records)
-        line = _line(self.location)
-        found = tuple(record for record in records if self._matches(record, line))
+        found = tuple(record for record in records if self._matches(record))
         if self.slowest is None:
             return found
         slowest = {record.id for record in sorted(found, key=ran, reverse=True)[: self.slowest]}
         return tuple(record for record in found if record.id in slowest)
 
-    def _matches(self, record: Record, line: re.Pattern[str]) -> bool:
-        if self.session is not None and record.session != self.session:
+    def may_have_made(self, op: str, session: int, location: str) -> bool:
+        """Does what is known of something's maker match? Not if the filter asks for more than that."""
+        return not self.span and self.slowest is None and self._fits((op,), session, location)
+
+    def _matches(self, record: Record) -> bool:
+        fits = self._fits((record.op, record.opcode), record.session, record.location)
+        return fits and (not self.span or in_span(record, self.span))
+
+    def _fits(self, names: tuple[str, ...], session: int, location: str) -> bool:
+        if self.session is not None and session != self.session:
             return False
-        if self.op and not any(fnmatchcase(name, self.op) for name in (record.op, record.opcode)):
+        if self.op and not any(fnmatchcase(name, self.op) for name in names):
             return False
-        return bool(line.search(record.location)) and (not self.span or in_span(record, self.span))
+        return bool(_line(self.location).search(location))
 
     def _check_session(self, records: tuple[Record, ...]) -> None:
         known = sorted({record.session for record in records})
@@ -64,6 +72,7 @@ def in_span(record: Record, wanted: str) -> bool:
     return wanted in names or any("/".join(names[:depth]) == wanted for depth in range(2, len(names) + 1))
 
 
+@lru_cache(16)
 def _line(location: str) -> re.Pattern[str]:
     """Line 9 is not line 90."""
     return re.compile(re.escape(location) + (r"(?!\d)" if location[-1:].isdigit() else ""))

@@ -1,21 +1,25 @@
 """Memory over time: which copies stood in each device's memory, made by what, for how long; the peak.
 
-A record says how much of its device's memory was in use once its results had theirs, exactly. Who had it is worked
-out: a copy stands from the time when the instruction that wrote it first got memory for it until the end of the last
-one that mentions it, its release included. A copy that had memory when the trace was taken stands to the end, and from
-the beginning if the trace does not show what wrote it. What these do not explain is counted as "other": a replica from
-its last use until it was dropped to make room, for example.
+A record says how much of its device's memory was in use once its results had theirs, exactly. What happens until the
+next record that does so, uploads and releases, is worked out, and so is who had the memory: a copy stands from the time
+when the instruction that wrote it first got memory for it until the end of the last one that mentions it, its release
+included. A copy that had memory when the trace was taken stands to the end, and from the beginning if the trace does
+not show what wrote it. What these do not explain is counted as "other": a replica from its last use until it was
+dropped to make room, for example. Names are those that tensors had when the trace was taken.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby, pairwise
+from operator import itemgetter
 from typing import NamedTuple
 
 from ....interpreter.opcodes import traits_of
 from ..record import Kind, Record
+from .filter import Filter
 from .trace import Trace
 from .volume import nbytes
 
@@ -34,6 +38,7 @@ class Stay(NamedTuple):
     session: int
     location: str
     names: tuple[str, ...] = ()
+    span: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,23 +77,44 @@ class DeviceMemory:
 HOLDERS: dict[str, Callable[[Stay], str]] = {
     "op": lambda stay: stay.op or "unknown",
     "location": lambda stay: stay.location or "unknown",
+    "span": lambda stay: "/".join(stay.span) or "outside of spans",
     "session": lambda stay: str(stay.session) if stay.session else "none",
     "name": lambda stay: ", ".join(stay.names) or "without a name",
 }
 
 
-def memory(trace: Trace) -> list[DeviceMemory]:
-    """Every device with memory in use at some time, by name."""
+def memory(trace: Trace, chosen: Filter | None = None) -> list[DeviceMemory]:
+    """Every device with memory in use at some time, by name. With a filter, only of copies that its records made."""
     stays = list(stays_of(trace))
-    found = [
-        device_memory(trace, device, [stay for stay in stays if stay.device == device]) for device in trace.devices
-    ]
+    if chosen:
+        copies = copies_of(trace, chosen, stays)
+        stays = [stay for stay in stays if stay.copy in copies]
+        found = [with_peak(device, derived(those), those) for device, those in by_device(trace, stays)]
+    else:
+        found = [
+            with_peak(device, in_use(trace, device, those) or derived(those), those)
+            for device, those in by_device(trace, stays)
+        ]
     return [one for one in found if one.peak]
 
 
-def device_memory(trace: Trace, device: str, stays: list[Stay]) -> DeviceMemory:
-    """One device's curve and peak."""
-    curve = measured(trace, device) or derived(stays)
+def by_device(trace: Trace, stays: Iterable[Stay]) -> Iterator[tuple[str, list[Stay]]]:
+    """Each device with the copies in its memory."""
+    for device in trace.devices:
+        yield device, [stay for stay in stays if stay.device == device]
+
+
+def copies_of(trace: Trace, chosen: Filter, stays: Iterable[Stay]) -> set[int]:
+    """The copies that the filter's records made; of those whose records the trace lacks, by what is known of them."""
+    known = {stay.copy for record in trace.records for stay in made(record)}
+    told = {
+        one.copy for one in stays if one.copy not in known and chosen.may_have_made(one.op, one.session, one.location)
+    }
+    return told | {stay.copy for record in chosen.select(trace.records) for stay in made(record)}
+
+
+def with_peak(device: str, curve: list[tuple[int, int]], stays: list[Stay]) -> DeviceMemory:
+    """A device with that curve, and what stood in its memory at the peak."""
     at, peak = max(curve, key=lambda point: point[1], default=(0, 0))
     standing = [stay for stay in stays if stay.begin <= at <= stay.end]
     standing.sort(key=lambda stay: (-stay.nbytes, stay.copy))
@@ -96,23 +122,69 @@ def device_memory(trace: Trace, device: str, stays: list[Stay]) -> DeviceMemory:
     return DeviceMemory(device, curve, peak, at, standing, other)
 
 
-def measured(trace: Trace, device: str) -> list[tuple[int, int]]:
-    """The bytes in use, as records tell them."""
+class Sample(NamedTuple):
+    """A measurement: nanoseconds, bytes in use, and how many of them the instruction had just got for its results."""
+
+    time: int
+    used: int
+    got: int
+
+
+def in_use(trace: Trace, device: str, stays: Sequence[Stay]) -> list[tuple[int, int]]:
+    """The bytes in use: exact where records measured them, and in between with what copies add and take that begin or
+    end there. Empty if nothing was measured."""
+    samples = list(samples_of(trace, device, stays))
+    changes = deque(changes_of(stays))
+    curve: list[tuple[int, int]] = []
+    explained = 0  # the sum over the copies
+    for sample, after in pairwise(samples):
+        while changes and changes[0][0] <= sample.time:
+            explained += changes.popleft()[1]
+        curve.append((sample.time, sample.used))
+        between = []
+        while changes and changes[0][0] < after.time:
+            between.append(changes.popleft())
+        curve += worked_out(sample, after, between, max(0, explained - sample.used))
+        explained += sum(change for _, change in between)
+    return curve + [(last.time, last.used) for last in samples[-1:]]
+
+
+def worked_out(
+    sample: Sample, after: Sample, changes: Iterable[tuple[int, int]], handed_on: int
+) -> Iterator[tuple[int, int]]:
+    """The bytes in use from one sample to the next, never less than the next one must have found. `handed_on`: by how
+    much the copies exceed what was measured, since results took over memory: that is not freed when copies end."""
+    used, least = sample.used, after.used - after.got
+    for time, change in changes:
+        kept = min(handed_on, max(0, -change))
+        handed_on -= kept
+        used = max(used + change + kept, least)
+        yield time, used
+
+
+def samples_of(trace: Trace, device: str, stays: Iterable[Stay]) -> Iterator[Sample]:
+    """What records measured, by time, and the bytes in use when the trace was taken."""
+    got: dict[int, int] = defaultdict(int)
+    for stay in stays:
+        got[stay.begin] += stay.nbytes
     points = sorted((got_memory(r), r.used) for r in trace.records if r.device == device and r.used and r.finished)
+    for time, used in points:
+        yield Sample(time, used, got[time])
     if device in trace.memory.used and (points or trace.memory.used[device]):
-        points.append((max(trace.until, points[-1][0] if points else 0), trace.memory.used[device]))
-    return points
+        yield Sample(max(trace.until, points[-1][0] if points else 0), trace.memory.used[device], 0)
+
+
+def changes_of(stays: Iterable[Stay]) -> list[tuple[int, int]]:
+    """(nanoseconds, bytes more) of each copy's begin and end, by time."""
+    return sorted([(stay.begin, stay.nbytes) for stay in stays] + [(stay.end + 1, -stay.nbytes) for stay in stays])
 
 
 def derived(stays: Iterable[Stay]) -> list[tuple[int, int]]:
     """The bytes in use of a recording that does not tell them: the sum over the copies."""
-    changes: dict[int, int] = defaultdict(int)
-    for stay in stays:
-        changes[stay.begin] += stay.nbytes
-        changes[stay.end + 1] -= stay.nbytes
-    total, curve = 0, []
-    for time in sorted(changes):
-        total += changes[time]
+    curve: list[tuple[int, int]] = []
+    total = 0
+    for time, changes in groupby(changes_of(stays), key=itemgetter(0)):
+        total += sum(change for _, change in changes)
         curve.append((time, total))
     return curve
 
@@ -128,9 +200,10 @@ def stays_of(trace: Trace) -> Iterator[Stay]:
         for stay in (*found(record), *made(record)):
             begun.setdefault(stay.copy, stay)
     for one in trace.memory.holdings:
-        begin = begun.pop(one.copy).begin if one.copy in begun else 0
+        maker = begun.pop(one.copy, None)
+        begin, span = (maker.begin, maker.span) if maker is not None else (0, ())
         names = (one.op, one.session, one.location, one.names)
-        yield Stay(one.copy, one.device, one.nbytes, begin, trace.until, *names)
+        yield Stay(one.copy, one.device, one.nbytes, begin, trace.until, *names, span)
     for copy, stay in begun.items():
         yield stay._replace(end=ended[copy])
 
@@ -153,7 +226,7 @@ def made(record: Record) -> Iterator[Stay]:
     for copy, meta in zip(written, record.outputs, strict=False):
         if nbytes(meta):
             where = (record.op or record.opcode, record.session, record.location)
-            yield Stay(copy, device, nbytes(meta), got_memory(record), record.finished, *where)
+            yield Stay(copy, device, nbytes(meta), got_memory(record), record.finished, *where, span=record.span)
 
 
 def got_memory(record: Record) -> int:

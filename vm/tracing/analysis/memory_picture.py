@@ -9,9 +9,11 @@ from .memory import HOLDERS, DeviceMemory
 from .text import duration, printable
 
 _WIDTH, _HEIGHT, _LEFT, _TOP = 900, 160, 90, 34
-_PANEL = _HEIGHT + _TOP + 40
+_LINE = 16  # of text
+_NAMED = 3  # holders named at the peak, a line each
+_PANEL = _HEIGHT + _TOP + 40 + _NAMED * _LINE
 _POINTS = 2_000  # more than a picture has columns
-_NAMED = 3  # holders named at the peak
+_LETTERS = 110  # of such a line
 
 
 def to_svg(devices: Sequence[DeviceMemory]) -> str:
@@ -49,24 +51,29 @@ def _panel(device: DeviceMemory, top: int) -> Iterator[str]:
     yield f'<text x="{_LEFT}" y="{top - 14}" font-weight="bold">{_text(device.device)}</text>'
     yield f'<polygon points="{" ".join(steps)}" fill="#cfe2f3" stroke="#3d6a99"/>'
     yield f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{top}" y2="{top + _HEIGHT}" stroke="#cc0000" stroke-dasharray="4 3"/>'
-    yield f'<text x="{_LEFT + 80}" y="{top - 14}" fill="#cc0000">{_text(_peak(device))}</text>'
+    yield f'<text x="{_LEFT + 80}" y="{top - 14}" fill="#cc0000">peak {_size(device.peak)}</text>'
+    for number, line in enumerate(_standing(device), 2):
+        shown = line if len(line) <= _LETTERS else f"{line[:_LETTERS]}\N{HORIZONTAL ELLIPSIS}"
+        yield (
+            f'<text x="{_LEFT}" y="{top + _HEIGHT + number * _LINE}" fill="#cc0000">{_text(shown)}'
+            f"<title>{_text(line)}</title></text>"
+        )
     for amount in (0, device.peak):
         yield f'<text x="{_LEFT - 6}" y="{y(amount) + 4:.1f}" text-anchor="end">{_size(amount)}</text>'
     yield f'<text x="{_LEFT}" y="{top + _HEIGHT + 16}">0</text>'
     yield f'<text x="{_WIDTH - 20}" y="{top + _HEIGHT + 16}" text-anchor="end">{duration(end - begin)}</text>'
 
 
-def _peak(device: DeviceMemory) -> str:
-    """The peak, and who stood in it."""
+def _standing(device: DeviceMemory) -> list[str]:
+    """Who stood in the peak, a line each."""
     holders = device.holders(lambda stay: f"{HOLDERS['op'](stay)} {stay.location}".rstrip())[:_NAMED]
-    named = ", ".join(f"{_size(holder.nbytes)} {holder.key}" for holder in holders)
-    return f"peak {_size(device.peak)}: {named}"
+    return [f"{_size(holder.nbytes)} {holder.key}" for holder in holders]
 
 
 def _size(nbytes: int) -> str:
     """Bytes in the unit that leaves few digits."""
     amount, units = float(nbytes), ["TiB", "GiB", "MiB", "KiB", "B"]
-    while amount >= 1024 and len(units) > 1:
+    while amount >= 999.5 and len(units) > 1:
         amount /= 1024
         units.pop()
     return f"{amount:.3g} {units[-1]}"
@@ -77,9 +84,9 @@ def _text(text: str) -> str:
 
 
 def _thinned(curve: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """At most `_POINTS` points: of each piece the highest."""
+    """Some `_POINTS` points: of each piece the highest, and the last, whose amount lasts until the next piece."""
     if len(curve) <= _POINTS:
         return curve
     step = -(-len(curve) // _POINTS)
     pieces = (curve[start : start + step] for start in range(0, len(curve), step))
-    return [max(piece, key=lambda point: point[1]) for piece in pieces]
+    return [point for piece in pieces for point in (max(piece, key=lambda point: point[1]), piece[-1])]

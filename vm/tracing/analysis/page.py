@@ -83,10 +83,11 @@ _PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>tensord trace</title>
 <style>
 html, body { margin: 0; height: 100%; font: 13px sans-serif; overflow: hidden }
-#bar { position: fixed; top: 0; left: 0; right: 0; padding: 6px 10px; background: #f4f4f4 }
+body { display: flex; flex-direction: column }
+#bar { flex: none; padding: 6px 10px; line-height: 1.6; background: #f4f4f4 }
 #bar input { width: 24em } #bar span { color: #555; margin-left: 1em }
-#picture { position: absolute; top: 36px; width: 100%; height: calc(100% - 36px); cursor: grab; background: white }
-#record { position: fixed; right: 10px; top: 46px; width: 30em; max-height: 80%; overflow: auto; display: none;
+#picture { flex: 1; min-height: 0; width: 100%; cursor: grab; background: white }
+#record { position: fixed; right: 10px; bottom: 10px; width: 30em; max-height: 80%; overflow: auto; display: none;
   background: #fffffff0; border: 1px solid #999; padding: 8px; white-space: pre-wrap; font: 12px monospace }
 .node rect { stroke: #666 } .node text { font: 11px sans-serif; pointer-events: none }
 .edge { fill: none; marker-end: url(#tip) } .dim { opacity: .15 }
@@ -94,7 +95,8 @@ html, body { margin: 0; height: 100%; font: 13px sans-serif; overflow: hidden }
 </style></head><body>
 <div id="bar"><input id="search" placeholder="search: op, #id, line, span, error" autofocus>
 <span id="hits"></span><span>@COUNT@ nodes; wheel zooms, drag moves, Enter goes to the next hit, a click keeps the
-record</span><span>@LEGEND@</span></div>
+record<span id="part" hidden>this is the beginning: <button id="all">show all</button></span></span>
+<span>@LEGEND@</span></div>
 <svg id="picture" viewBox="@SIZE@" preserveAspectRatio="xMidYMin meet"><defs><marker id="tip" viewBox="0 0 8 8" refX="8"
 refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0,0 L8,4 L0,8 z" fill="#555"/></marker></defs>
 @PICTURE@
@@ -106,9 +108,18 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const picture = document.getElementById("picture"), panel = document.getElementById("record");
 const nodes = [...document.querySelectorAll(".node")], edges = [...document.querySelectorAll(".edge")];
 const view = picture.getAttribute("viewBox").split(" ").map(Number);
+const whole = [...view], least = 0.3;  // of its size, where a node can be seen and some of its text guessed
 let kept = false, hits = [], hit = -1;
 function show() { picture.setAttribute("viewBox", view.join(" ")); }
 function scale() { return Math.max(view[2] / picture.clientWidth, view[3] / picture.clientHeight); }
+// A picture too large to be seen as a whole opens at its first node.
+if (scale() > 1 / least) {
+  const [x, y] = nodes[0].getAttribute("transform").match(/[\\d.]+/g).map(Number);
+  view[2] = 2 * picture.clientWidth; view[3] = 2 * picture.clientHeight;
+  view[0] = Math.max(0, x + 115 - view[2] / 2); view[1] = Math.max(0, y - 20); show();
+  document.getElementById("part").hidden = false;
+  document.getElementById("all").addEventListener("click", () => { view.splice(0, 4, ...whole); show(); });
+}
 picture.addEventListener("wheel", event => {
   event.preventDefault();
   const factor = event.deltaY > 0 ? 1.2 : 1 / 1.2, box = picture.getBoundingClientRect();

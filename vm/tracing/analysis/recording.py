@@ -16,10 +16,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from ....interpreter.whole_file import named, partial_of
 from ..record import Record
 from .file import encode, footer, header, memory_line, plain
 from .trace import Memory, Trace
-from .whole_file import named, partial_of
 
 _ROOM = 128  # bytes for the counts in the first line
 _READ = 1 << 20

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
 
 from ....interpreter.opcodes import traits_of
 from ..record import Record
@@ -196,8 +195,14 @@ class Change:
 
     @property
     def slower(self) -> float:
-        """How much longer all of it took, in nanoseconds."""
-        return self.after.total - self.before.total
+        """How much longer all calls took since one takes longer, in nanoseconds; 0 if either trace has none."""
+        before, after = self.before, self.after
+        return (after.mean - before.mean) * after.count if before.count and after.count else 0.0
+
+    @property
+    def more(self) -> float:
+        """How much longer all of it took since there were more calls. With `slower` this is the whole difference."""
+        return self.after.total - self.before.total - self.slower if self.before.count != self.after.count else 0.0
 
     @property
     def moved(self) -> int:
@@ -211,7 +216,7 @@ def diff(before: Sequence[Record], after: Sequence[Record]) -> list[Change]:
     changes = [
         Change(*key, old.get(key) or Row(key[0]), new.get(key) or Row(key[0])) for key in dict.fromkeys((*old, *new))
     ]
-    return sorted(changes, key=attrgetter("slower"), reverse=True)
+    return sorted(changes, key=lambda change: (change.slower, change.more), reverse=True)
 
 
 def by_op_and_line(records: Sequence[Record]) -> dict[tuple[str, str], Row]:

@@ -58,8 +58,8 @@ def stream_name(device: str, stream: str) -> str:
 def duration(ns: int) -> str:
     """Nanoseconds for people: three digits and a unit."""
     for unit, size in (("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)):
-        if ns >= size:
-            return f"{ns // size} {unit}" if ns >= 1000 * size else f"{ns / size:.3g} {unit}"
+        if ns >= size * 0.9995:  # below, three digits are 999 of the smaller unit
+            return f"{ns / size:.3g} {unit}" if ns < 999.5 * size else f"{round(ns / size)} {unit}"
     return f"{ns} ns"
 
 

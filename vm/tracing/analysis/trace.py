@@ -166,8 +166,8 @@ class Trace:
 
     def timeline(self, path: str | Path) -> None:
         """Write a timeline that https://ui.perfetto.dev opens, whole or not at all; raises OSError."""
+        from ....interpreter.whole_file import write_whole
         from .timeline import to_chrome
-        from .whole_file import write_whole
 
         write_whole(path, to_chrome(self))
 

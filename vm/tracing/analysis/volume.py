@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from ...model.signature import PlainMeta
 from ..record import MetaRecord, Record
 
 _OPERANDS_SHOWN = 4
@@ -38,8 +39,12 @@ _PER_OPERAND = frozenset({"sum", "prod", "mean", "max", "min", "cumulative_sum",
 
 def of(record: Record) -> str:
     """`(128, 64) x (64, 256) float32`, with the attributes that were given; empty if nothing is known."""
-    metas = record.inputs or record.outputs
-    return "  ".join(filter(None, (_metas(metas), record.attributes)))
+    return described(record.inputs or record.outputs, record.attributes)
+
+
+def described(metas: Sequence[PlainMeta], attributes: str) -> str:
+    """That text, from metas and attributes."""
+    return "  ".join(filter(None, (_metas([MetaRecord(*meta) for meta in metas]), attributes)))
 
 
 def _metas(metas: Sequence[MetaRecord]) -> str:
@@ -115,5 +120,8 @@ _PRODUCTS: dict[str, Callable[[Sequence[MetaRecord], MetaRecord], int]] = {
 
 
 def rate(amount: int, ns: int) -> str:
-    """An amount per nanosecond is a number of G per second: `12.3`; empty if either is unknown."""
-    return f"{amount / ns:.3g}" if amount and ns > 0 else ""
+    """An amount per nanosecond is a number of G per second: `12.3`, `<0.001`; empty if either is unknown."""
+    if not amount or ns <= 0:
+        return ""
+    found = amount / ns
+    return "<0.001" if found < 0.001 else f"{found:.3g}" if found < 999.5 else f"{found:,.0f}"

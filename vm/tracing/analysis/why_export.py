@@ -24,6 +24,8 @@ def to_text(explanation: Explanation) -> str:
     lines = [_headline(story)]
     if story.record.location:
         lines.append(f"called at {story.record.location}")
+    if story.record.span:
+        lines.append(f"in the span {'/'.join(story.record.span)}")
     if story.record.error:
         lines.append(f"failed with {story.record.error}")
     lines += _branches(story) if story.record.edges or story.waits else ["waited for no other instruction"]
@@ -145,6 +147,7 @@ def _story(story: Story) -> dict[str, object]:
         "stream": story.record.stream,
         "status": status(story.record),
         "location": story.record.location,
+        "span": story.record.span,
         "error": story.record.error,
         "blocked": story.blocked,
         "queued": story.queued,

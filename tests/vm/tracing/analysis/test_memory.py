@@ -7,6 +7,8 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
+from tensord.vm.tracing.analysis import memory_picture
+from tensord.vm.tracing.analysis.filter import Filter
 from tensord.vm.tracing.analysis.memory import HOLDERS, derived, memory, stays_of
 from tensord.vm.tracing.analysis.memory_picture import to_svg
 from tensord.vm.tracing.analysis.trace import Memory, Trace
@@ -46,6 +48,16 @@ def test_a_copy_stands_from_its_first_write_to_its_last_mention(trace):
     }
 
 
+def test_a_filter_leaves_the_copies_that_its_records_made(trace):
+    (cpu,) = memory(trace, Filter(op="mul"))
+    assert (cpu.peak, cpu.at, [stay.copy for stay in cpu.standing], cpu.other) == (1024, 30, [3], 0)
+    assert cpu.curve == [(30, 1024), (51, 0)]
+    (cpu,) = memory(trace, Filter(location="a.py"))
+    assert (cpu.peak, [stay.copy for stay in cpu.standing]) == (3072, [1, 2, 3])  # of 1 we know the line alone
+    assert memory(trace, Filter(op="matmul")) == []
+    assert memory(trace, Filter()) == memory(trace)
+
+
 def test_the_peak_names_who_stood_in_it_the_largest_first(trace):
     (cpu,) = memory(trace)
     assert (cpu.device, cpu.peak, cpu.at, cpu.other) == ("cpu:0", 3072, 30, 0)
@@ -73,6 +85,44 @@ def test_a_recording_that_does_not_tell_has_the_sum_over_the_copies(trace):
     assert derived([]) == []
 
 
+class TestBetweenMeasurements:
+    """Records measure memory when results get theirs; what happens from one to the next is worked out."""
+
+    def curve(self, *records, used=0, held=(), taken=1000):
+        (cpu,) = memory(Trace(records, devices=["cpu:0"], taken=taken, memory=Memory({"cpu:0": used}, held)))
+        return cpu.curve
+
+    def test_a_release_frees_memory_when_it_happens(self):
+        release = record(2, (1, "freed"), opcode="ReleaseTensor", ticks=(4, 5), started=50, finished=51)
+        assert self.curve(made(1, 1, 10, 20, used=1024), release) == [(10, 1024), (52, 0), (1000, 0)]
+
+    def test_an_operand_that_dies_with_its_last_use_frees_memory_then(self):
+        last = made(2, 2, 30, 40, (1, "const"), used=2048)
+        held = Holding(2, "cpu:0", 1024, "add", 1, "", ())
+        found = self.curve(made(1, 1, 10, 20, used=1024), last, used=1024, held=(held,))
+        assert found == [(10, 1024), (30, 2048), (41, 1024), (1000, 1024)]
+
+    def test_memory_that_was_handed_on_is_not_freed(self):
+        """Copy 2 took over the memory of copy 1, which ends."""
+        chain = [
+            made(1, 1, 10, 20, used=1024),
+            made(2, 2, 30, 40, (1, "const"), used=1024),
+            made(3, 3, 500, 510, used=2048),
+        ]
+        assert self.curve(*chain, used=0)[:3] == [(10, 1024), (30, 1024), (41, 1024)]
+
+    def test_what_the_next_measurement_finds_was_there_before(self):
+        """Copy 1 has no use after 20, and yet its memory was there at 500: a replica, for example."""
+        assert self.curve(made(1, 1, 10, 20, used=1024), made(2, 2, 500, 510, used=2048))[1] == (21, 1024)
+
+    def test_an_upload_that_nothing_measured_is_added(self):
+        upload = made(2, 2, 30, 40, opcode="Upload", op="upload")
+        release = record(3, (2, "freed"), opcode="ReleaseTensor", ticks=(8, 9), started=50, finished=51)
+        held = Holding(1, "cpu:0", 1024, "add", 1, "", ())
+        found = self.curve(made(1, 1, 10, 20, used=1024), upload, release, used=1024, held=(held,))
+        assert found == [(10, 1024), (30, 2048), (52, 1024), (1000, 1024)]
+
+
 def test_a_transfer_to_the_host_fills_the_hosts_memory():
     moved = made(1, 5, 10, 20, opcode="Transfer", op="d2h sim:0->cpu:0", device="sim:0")
     (stay,) = stays_of(Trace([moved]))
@@ -94,7 +144,38 @@ def test_a_long_curve_is_thinned_and_keeps_its_peak(trace):
     assert to_svg([cpu]).count(",") < 20_000
 
 
+def test_a_thinned_curve_ends_as_low_as_the_whole_one(trace):
+    """Its last piece has a high point, and then a long time without work."""
+    (cpu,) = memory(trace)
+    cpu.curve[:] = [(n, 3072) for n in range(19_999)] + [(1_000_000, 1)]
+    assert memory_picture._thinned(cpu.curve)[-1] == (1_000_000, 1)
+
+
+def test_who_stood_in_the_peak_has_a_line_that_fits(trace):
+    long = trace.records[1]._replace(location=" <- ".join(["a_long_folder/module.py:123 in some_function"] * 4))
+    drawn = ET.fromstring(to_svg(memory(Trace([trace.records[0], long], devices=["cpu:0"], taken=80))))  # noqa: S314 - our own picture
+    shown = [
+        (element.text or "", [inner.text for inner in element])
+        for element in drawn.iter()
+        if element.tag.endswith("}text")
+    ]
+    assert all(len(text) <= 120 for text, _ in shown), "letters are some 7 px wide, the picture is 900"
+    assert any(long.location in (inner or "") for _, titles in shown for inner in titles)
+
+
 class TestOfAMachine:
+    def test_memory_falls_when_the_last_tensors_are_released(self, make_session):
+        session = make_session(devices=["cpu:0"])
+        x = session.asarray(np.ones(100_000, np.float32))
+        y = x + 1.0
+        y.numpy()
+        del x, y
+        session.sync()
+        released = [one for one in session.trace().records if one.opcode == "ReleaseTensor"]
+        (cpu,) = memory(session.trace())
+        assert (cpu.peak, cpu.curve[-1][1]) == (800_000, 0)
+        assert (released[-1].finished + 1, 0) in cpu.curve
+
     def test_weights_made_before_the_ring_began_are_known_with_their_line(self, make_session, machine_of):
         from collections import deque
 

@@ -121,6 +121,25 @@ class TestPage:
         assert page.count('class="node"') <= 3000
         assert "viewBox" in page
 
+    @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Chromium")
+    def test_one_too_large_to_be_seen_as_a_whole_opens_at_its_first_node(self, tmp_path):
+        """A thousand nodes below each other were a line less than a pixel wide: a blank page."""
+        path = tmp_path / "page.html"
+        path.write_text(to_html(unfolded(chain(1000).graph())))
+        options = ("--headless", "--no-sandbox", "--window-size=1400,900", f"--user-data-dir={tmp_path}/profile")
+        done = subprocess.run(  # noqa: S603 - our own page
+            [shutil.which("chromium") or "", *options, "--dump-dom", f"file://{path}"],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+        shown = re.findall(r'<svg id="picture" viewBox="([^"]*)"', done.stdout)[0]
+        across, _down, width, height = map(float, shown.split())
+        assert (across, width) == (0, 2800)
+        assert height < 2 * 900, "the bar takes room of its own"
+        assert '<span id="part">' in done.stdout
+
     @pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
     def test_its_script_runs_searches_and_shows_records(self, tmp_path):
         page = to_html(unfolded(chain(5).graph()))

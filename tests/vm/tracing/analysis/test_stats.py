@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from tensord.interpreter.errors import ProtocolError
+from tensord.vm.tracing.analysis import memory_picture
 from tensord.vm.tracing.analysis.filter import Filter
 from tensord.vm.tracing.analysis.stats import diff, stats
+from tensord.vm.tracing.analysis.text import duration
 from tensord.vm.tracing.analysis.trace import Trace
 from tensord.vm.tracing.analysis.volume import of, operations, rate, touched
 from tensord.vm.tracing.record import MetaRecord
@@ -157,9 +159,53 @@ class TestDiff:
         before = [ran(1, 5, 15, op="a", location="x"), ran(2, 15, 35, op="b", location="x"), ran(3, 35, 36, op="gone")]
         after = [ran(1, 1, 91, op="a", location="x"), ran(2, 100, 110, op="b", location="x", nbytes=64)]
         changes = diff(before, after)
-        assert [(one.op, one.location, one.slower, one.moved) for one in changes] == [
-            ("a", "x", 80, 0),
-            ("gone", "", -1, 0),
-            ("b", "x", -10, 64),
+        assert [(one.op, one.location, one.slower, one.more, one.moved) for one in changes] == [
+            ("a", "x", 80, 0, 0),
+            ("gone", "", 0, -1, 0),
+            ("b", "x", -10, 0, 64),
         ]
         assert (changes[1].before.count, changes[1].after.count) == (1, 0)
+
+    def test_speed_and_counts_are_told_apart(self):
+        """Each call is twice as fast, and there are ten times as many, so that all of them take longer."""
+        before = [ran(1, 100, 200, op="a")]
+        after = [ran(n, 200 * n, 200 * n + 50, op="a") for n in range(1, 11)]
+        (change,) = diff(before, after)
+        assert (change.slower, change.more) == (-500, 900)
+        assert change.slower + change.more == change.after.total - change.before.total
+
+
+@pytest.mark.parametrize(
+    ("amount", "ns", "text"),
+    [
+        (0, 5, ""),
+        (5, 0, ""),
+        (5, 100_000, "<0.001"),
+        (1, 1000, "0.001"),
+        (123, 10, "12.3"),
+        (9_996, 10, "1,000"),
+        (10**7, 5, "2,000,000"),
+    ],
+)
+def test_rates_have_no_exponents(amount, ns, text):
+    assert rate(amount, ns) == text
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [
+        (999, "999 ns"),
+        (1000, "1 us"),
+        (999_400, "999 us"),
+        (999_900, "1 ms"),
+        (999_999_999, "1 s"),
+        (999_900_000_000, "1000 s"),
+    ],
+)
+def test_durations_have_no_exponents(ns, text):
+    assert duration(ns) == text
+
+
+@pytest.mark.parametrize(("nbytes", "text"), [(0, "0 B"), (999, "999 B"), (1023 * 1024, "0.999 MiB")])
+def test_sizes_in_pictures_have_no_exponents(nbytes, text):
+    assert memory_picture._size(nbytes) == text

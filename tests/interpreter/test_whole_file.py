@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tensord.vm.tracing.analysis.whole_file import write_whole
+from tensord.interpreter.whole_file import write_whole
 
-from ....full_disk import longest_file
-from .trace_programs import random_trace
+from ..full_disk import longest_file
+from ..vm.tracing.analysis.trace_programs import random_trace
 
 
 def names(folder):
@@ -35,6 +35,28 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, before):
         write_whole(path, "x" * 5_000)
     assert names(tmp_path) == ([] if before is None else ["x.json"])
     assert before is None or path.read_text() == before
+
+
+def test_a_private_file_is_private_from_its_first_byte(tmp_path, monkeypatch):
+    path, modes = tmp_path / "secret", []
+    write_bytes = Path.write_bytes
+    (tmp_path / "secret.partial").touch(0o666)  # of a process that was killed, or of somebody else
+
+    def watched(self, content):
+        modes.append(self.stat().st_mode & 0o777)
+        return write_bytes(self, content)
+
+    monkeypatch.setattr(Path, "write_bytes", watched)
+    write_whole(path, "x", mode=0o600)
+    assert (modes, path.stat().st_mode & 0o777, names(tmp_path)) == ([0o600], 0o600, ["secret"])
+
+
+def test_a_new_file_replaces_none(tmp_path):
+    path = tmp_path / "x"
+    write_whole(path, "before", new=True)
+    with pytest.raises(FileExistsError):
+        write_whole(path, "after", new=True)
+    assert (names(tmp_path), path.read_text()) == (["x"], "before")
 
 
 def test_an_interrupt_leaves_what_was_there(tmp_path, monkeypatch):

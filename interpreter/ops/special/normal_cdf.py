@@ -14,8 +14,8 @@ import math
 import numpy as np
 from numpy.polynomial.chebyshev import cheb2poly
 
-from ..schema.opdef import Array, ArrayModule
-from ..schema.promotion import DType
+from ...schema.opdef import Array, ArrayModule
+from ...schema.promotion import DType
 
 # (1 + 2*z) * exp(z*z) * erfc(z) as a series of Chebyshev polynomials in (z - K) / (z + K).
 K = 3.75

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tensord.interpreter.ops.normal_cdf import CHEBYSHEV, FAR, K, distribution_and_density
+from tensord.interpreter.ops.special.normal_cdf import CHEBYSHEV, FAR, K, distribution_and_density
 
 # The tail of float64 ends at about 37.5 standard deviations, that of float32 at 14; before that numbers lose digits.
 ENDS = {"float32": 12.5, "float64": 36.0}

@@ -1,0 +1,206 @@
+"""What a running daemon has and does, as people read it; `admin` parses what is asked.
+
+A question without options of its own (`tensord status --json`) is answered from here alone, without the parser, whose
+import takes longer than the answer.
+"""
+
+# ruff: noqa: T201
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from .ask import ask, print_json
+from .figures import count, duration, plural, shape, size
+
+_ERRORS_SHOWN = 5
+_IDLE = "idle"
+
+
+def tell(what: str, address: str | None, arguments: Sequence[Any] = (), *, as_json: bool) -> None:
+    """Ask the daemon, and show the answer."""
+    found = ask(address, what, *arguments)
+    if as_json:
+        print_json(found)
+    else:
+        SHOWN[what](found, *arguments)
+
+
+def show_status(found: Mapping[str, Any]) -> None:
+    """Show counters, the memory of devices, and troubles."""
+    for line in summary(found):
+        print(line)
+    _show_device_memory(found)
+    _show_troubles(found)
+
+
+def show_sessions(found: Sequence[Mapping[str, Any]]) -> None:
+    """Show a table of sessions."""
+    from .terminal import print_table
+
+    columns = ("id>", "name", "pid>", "via", "age>", "tensors>", "bytes>", "live>", "pending>", "errors>", "names>")
+    print_table(
+        (*columns, "remark"),
+        [_session_row(one) for one in found],
+        caption=plural(len(found), "session"),
+        folded=("name", "remark"),
+        spare=("age>", "names>", "via", "errors>"),
+    )
+
+
+def show_tensors(found: Sequence[Mapping[str, Any]], limit: int, session: int = 0, device: str = "") -> None:
+    """Show a table of tensors, `limit` at the most."""
+    from .terminal import print_table
+
+    columns = ("session>", "id>", "names", "what", "bytes>", "home", "copies", "version>", "held>", "made by")
+    print_table(
+        (*columns, "location", "remark"),
+        [_tensor_row(one) for one in found],
+        caption=f"the {plural(len(found), 'tensor')} shown are the largest" if len(found) == limit else "",
+        folded=("names", "what", "copies", "made by", "location", "remark"),
+        spare=("version>", "held>", "location", "made by"),
+        empty=f"no tensors{f' of session {session}' if session else ''}{f' on {device}' if device else ''}",
+    )
+
+
+def show_devices(found: Sequence[Mapping[str, Any]]) -> None:
+    """Show each device."""
+    for one in found:
+        _show_device(one)
+
+
+def summary(found: Mapping[str, Any]) -> list[str]:
+    """The counters of a status, as lines of text."""
+    done, trace = found["instructions"], found["trace"]
+    kept = f"{count(trace['records'])} of {count(trace['capacity'])} records, {count(trace['dropped'])} older ones lost"
+    ended = f"{count(done['retired'])} done, {count(done['failed'])} of them failed"
+    files = found["descriptors"]
+    taken = f"{size(found['memory'])} of memory, {count(files['open'])} of {count(files['limit'])} open files"
+    process = f"{found['pid']}, up {duration(found['uptime'])}, {taken}"
+    held = f"{plural(found['tensors'], 'tensor')}; {plural(found['names'], 'published name')}"
+    return [
+        f"tensord {found['version']} at {found['address']}",
+        f"  process       {process}",
+        f"  sessions      {count(found['sessions'])} with {held}",
+        f"  instructions  {ended}; {count(done['live'])} live, {count(done['pending'])} pending",
+        f"  trace         {kept if trace['enabled'] else 'off'}",
+    ]
+
+
+def _show_device_memory(found: Mapping[str, Any]) -> None:
+    from .terminal import print_table
+
+    rows = [
+        (name, size(one["used"]), size(one["limit"]), size(one["cached"]), moved(found["transfers"][name]), one["lost"])
+        for name, one in found["devices"].items()
+    ]
+    print_table(("device", "used>", "of>", "cached>", "moved", "lost"), rows, folded=("moved", "lost"))
+
+
+def moved(transfers: Mapping[str, Mapping[str, int]]) -> str:
+    """`h2d 3 x, 12 MiB; d2h ...`."""
+    return "; ".join(f"{kind} {count(one['count'])} x, {size(one['bytes'])}" for kind, one in transfers.items())
+
+
+def _show_troubles(found: Mapping[str, Any]) -> None:
+    for one in found["hung"]:
+        place = f", called at {one['location']}" if one.get("location") else ""
+        since = duration(one["seconds"])
+        print(f"hangs: #{one['instruction']} {one['op']} on {one['stream']} for {since}{place}")
+    errors = found["recent_errors"]
+    for error in errors[-_ERRORS_SHOWN:]:
+        place = f" [{error['location']}]" if error.get("location") else ""
+        number = f"#{error['instruction']} " if error.get("instruction") else ""
+        print(f"error: {number}{error['type']}: {error['message']}{place}")
+    if len(errors) > _ERRORS_SHOWN:
+        print(f"and {len(errors) - _ERRORS_SHOWN} earlier errors; --json lists them")
+
+
+def _session_row(one: Mapping[str, Any]) -> tuple[str, ...]:
+    numbers = (count(one[name]) if one[name] else "" for name in ("live", "pending", "errors", "names"))
+    remarks = [
+        "cancelled" if one["cancelled"] else "",
+        one["state"] if one["state"] != "open" else "",
+        "strict" if one["strict"] else "",
+        "this command" if one["asks"] else "",
+    ]
+    head = (str(one["id"]), one["name"], str(one["pid"] or ""), one["kind"], duration(one["age"]))
+    held = (count(one["tensors"]), size(one["bytes"]) if one["bytes"] else "")
+    return (*head, *held, *numbers, ", ".join(filter(None, remarks)))
+
+
+def _tensor_row(one: Mapping[str, Any]) -> tuple[str, ...]:
+    copies = ", ".join(where if state == "valid" else f"{where} {state}" for where, state in one["residency"].items())
+    shared = one["sharers"] > 1
+    remarks = [
+        "view" if one["view"] else "",
+        f"shares {size(one['storage_bytes'])} (copy {one['storage']})" if shared else "",
+        one["error"],
+    ]
+    return (
+        str(one["session"] or ""),
+        str(one["id"] or ""),
+        ", ".join(one["names"]),
+        shape(one["shape"], one["dtype"]),
+        size(one["bytes"]),
+        one["home"],
+        copies,
+        str(one["version"]),
+        str(one["holders"]) if one["holders"] > 1 else "",
+        f"{one['op']} {one['of']}".rstrip(),
+        one["location"],
+        ", ".join(filter(None, remarks)),
+    )
+
+
+def _show_device(one: Mapping[str, Any]) -> None:
+    memory = one["memory"]
+    waiting = f", {plural(memory['waiting'], 'instruction')} waiting for memory" if memory["waiting"] else ""
+    print(f"{one['name']}{'  LOST: ' + one['lost'] if one['lost'] else ''}")
+    print(
+        f"  memory     {size(memory['used'])} used of {size(memory['limit'])}, {size(memory['cached'])} cached, "
+        f"{size(memory['planned'])} planned{waiting}"
+    )
+    listed = (
+        ("transfers", moved(one["transfers"])),
+        ("peers", ", ".join(one["peers"])),
+        ("missing", ", ".join(one["missing"])),
+        ("options", options(one["options"] or {})),
+    )
+    for name, text in listed:
+        if text:
+            print(f"  {name:<9}  {text}")
+    streams = {stream["name"].removeprefix(f"{one['name']}/"): doing(stream) for stream in one["streams"]}
+    for name, text in streams.items():
+        if text != _IDLE:
+            print(f"  {name:<9}  {text}")
+    idle = ", ".join(name for name, text in streams.items() if text == _IDLE)
+    if idle:
+        print(f"  idle       {idle}")
+
+
+def options(given: Mapping[str, Any]) -> str:
+    """`workers=2, memory=...`, without options that are empty or shown elsewhere."""
+    nothing: tuple[object, ...] = ([], (), "", None)
+    shown = {name: value for name, value in given.items() if value not in nothing and name != "missing"}
+    bytes_of = ("memory", "cache")
+    return ", ".join(f"{name}={size(value) if name in bytes_of else value}" for name, value in shown.items())
+
+
+def doing(stream: Mapping[str, Any]) -> str:
+    """What a stream does: `idle`, or the running instruction, for how long, and how many are queued behind it."""
+    queued = stream["queued"] + stream["backlog"]
+    now = stream["running"]
+    if now is None:
+        return f"{count(queued)} queued" if queued else _IDLE
+    place = f" [{now['location']}]" if now["location"] else ""
+    behind = f", {count(queued - 1)} behind it" if queued > 1 else ""
+    return f"#{now['instruction']} {now['op']} for {duration(now['seconds'])}{behind}{place}"
+
+
+SHOWN: Final[dict[str, Callable[..., None]]] = {
+    "status": show_status,
+    "sessions": show_sessions,
+    "tensors": show_tensors,
+    "devices": show_devices,
+}

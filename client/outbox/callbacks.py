@@ -1,0 +1,65 @@
+"""Callbacks of side effects may neither issue nor wait: what they must not use is locked for their thread.
+
+Every op takes the outbox's lock, so no op has to ask whether a callback runs. While one does, the session has another
+lock in its place, which refuses the callback's thread. Both stand for the same lock: other threads go on, whichever of
+the two they have taken hold of. Asking at each op was rejected for its cost, and asking when a batch is sent for being
+too late: the callback would have returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import RLock, get_ident
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ...interpreter.errors import ProtocolError
+from ..locations import user_line
+
+if TYPE_CHECKING:
+    from .outbox import Outbox
+
+REFUSED = "a side effect's callback, or a signal handler there, may neither submit nor wait"
+
+
+class Refusing:
+    """The lock of an outbox while a callback of its session runs on this thread."""
+
+    __slots__ = ("lock", "thread")
+
+    def __init__(self, lock: Lock) -> None:
+        self.lock = lock
+        self.thread = get_ident()
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """As an RLock; ProtocolError at the user's line on the callback's thread."""
+        if get_ident() == self.thread:
+            raise ProtocolError(REFUSED, location=user_line())
+        return self.lock.acquire(blocking, timeout)
+
+    def release(self) -> None:
+        """As an RLock."""
+        self.lock.release()
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.lock.release()
+
+
+Lock: TypeAlias = "RLock | Refusing"
+
+
+def refusing(outbox: Outbox, callback: Callable[..., Any]) -> Callable[..., Any]:
+    """The callback, on whose thread the session takes nothing meanwhile."""
+
+    def call(*values: Any) -> Any:
+        before = outbox.lock
+        outbox.lock = inside = Refusing(before)
+        try:
+            return callback(*values)
+        finally:
+            if outbox.lock is inside:  # else this is a forked child, which has a new one
+                outbox.lock = before
+
+    return call

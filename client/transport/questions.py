@@ -1,0 +1,76 @@
+"""Questions to a daemon, one at a time: a connection without threads and without NumPy, for the command line.
+
+It does not come back when it is lost, as a session would: a question is asked anew.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Self
+
+import zmq
+
+from ...interpreter.errors import ConnectionLost
+from ...interpreter.wire.codec import decode
+from ...interpreter.wire.frames import ACK, BATCH, ERROR, PART, REPLIES, decode_error
+from ...interpreter.wire.message_kinds import MessageKind
+from .link import ENDS, LONGEST, Link, end_of
+
+QUERY = int(MessageKind.QUERY)
+
+
+class Questions:
+    """A session that only asks. A context manager, which ends the session. ConnectionLost if there is no daemon."""
+
+    def __init__(self, address: str, options: Mapping[int, Any], name: str) -> None:
+        self._link = link = Link(address, options, name, strict=False)
+        self._numbers = itertools.count(1)
+        self._ended = False
+        self._poller = zmq.Poller()
+        self._poller.register(link.socket, zmq.POLLIN)
+        self._poller.register(link.monitor, zmq.POLLIN)
+
+    def ask(self, what: str, *arguments: Any) -> Any:
+        """The machine's answer to a question about itself; waits. Raises the error that is the answer."""
+        number = next(self._numbers)
+        self._link.send([BATCH, number, [[QUERY, what, arguments, number]], []])
+        parts: list[Any] | None = None  # of a long answer, which may be empty
+        while True:
+            for _, kind, body in self._answers():
+                if kind == ERROR:
+                    raise decode_error(body)
+                if kind != PART:
+                    return body if parts is None else parts
+                parts = [*(parts or ()), *body]
+
+    def _answers(self) -> Sequence[Any]:
+        """The next answers, or slices of one."""
+        header = decode(self._next()[0].buffer, LONGEST, LONGEST)
+        end = end_of(header)
+        if end is not None:
+            raise end
+        if header[0] != REPLIES:
+            return ()
+        if self._link.welcome.token is not None:  # the daemon keeps what it would have to send again
+            self._link.send([ACK, header[1]])
+        answers: Sequence[Any] = header[4]
+        return answers
+
+    def _next(self) -> list[Any]:
+        """The frames of the next message."""
+        while True:
+            with suppress(zmq.Again):
+                return self._link.receive()
+            if self._ended:
+                raise ConnectionLost(f"the daemon at {self._link.address} is gone")
+            self._poller.poll()
+            self._ended = any(event.kind in ENDS for event in self._link.events())  # but there may be a last message
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._link.bye()
+        self._link.close()

@@ -1,0 +1,66 @@
+"""What the special functions have in common: real numbers, elementwise; integers give float64.
+
+Everything is computed in float64, whatever the dtype of the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...schema.opdef import Array, ArrayModule, Attributes, OpDef, OutputMetas, define
+from ...schema.promotion import accepts_any, broadcast, check_mixing
+from ...schema.scratch import scratch
+from ...types.kinds import REAL
+from ...types.meta import Meta, OperandMeta
+from ..elementwise import OPERANDS, SLOW
+
+TEMPORARIES = 256  # bytes per element: some thirty arrays of float64 at the most
+
+# Called as function(xp, *operands), all of them float64 arrays of one shape.
+Function = Callable[..., Array]
+
+
+def infer_special(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+    """Real floating-point: float64 of integers."""
+    shape = broadcast(metas)
+    check_mixing(metas)
+    dtype = np.result_type(*(m.dtype for m in metas if isinstance(m, Meta)))
+    return (Meta.of(shape, dtype if dtype.kind == "f" else np.dtype(np.float64)),)
+
+
+def special_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+    """Some tens of passes over the elements, some of which compute exponentials or logarithms."""
+    return 8 * SLOW * sum(m.size for m in outputs if m is not None) if metas else 0
+
+
+def define_special(
+    name: str, function: Function, summary: str, inputs: int = 1, *, cost: int = 1, bounded: bool = True
+) -> None:
+    """Define the op. `cost`: how much longer it takes than an error function; `bounded`: does it at most?"""
+
+    def work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
+        return cost * special_work(metas, outputs, attributes)
+
+    def kernel(xp: ArrayModule, given: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+        outputs[0][...] = function(xp, *(xp.asarray(x, dtype=np.float64) for x in given))
+
+    define(
+        OpDef(
+            name=name,
+            inputs=inputs,
+            infer=infer_special,
+            summary=summary,
+            operands=OPERANDS[inputs],
+            dtypes=(REAL,),
+            kernel=kernel,
+            elementwise=True,
+            pointwise=True,
+            scratch=scratch(elements=TEMPORARIES),
+            bounded=bounded,
+            work=work,
+            scalars=accepts_any,
+        )
+    )

@@ -1,0 +1,54 @@
+"""What is done at the normal end of this process, after its threads but those in the background have ended.
+
+A child that `multiprocessing` has forked ends with `os._exit`, without the handlers of `atexit`. It runs the finalizers
+of `multiprocessing.util`, those that were registered in the child itself. So whatever needs an end asks for it when it
+begins, not when its module is imported.
+"""
+
+from __future__ import annotations
+
+import atexit
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+AFTER_ITS_CHILDREN: Final = -100  # the priority of a finalizer; below 0: once the process's children are joined
+
+
+class ProcessEnd:
+    """The actions at the end of this process. The one that was asked for last is done first, and each once."""
+
+    def __init__(self) -> None:
+        self._actions: dict[Callable[[], object], None] = {}
+        self._finalizer: Any = None
+        atexit.register(self.run)
+
+    def do(self, action: Callable[[], object]) -> None:
+        """Do this at the end. May be asked for again: before whatever was asked for in between, then."""
+        self._actions.pop(action, None)
+        self._actions[action] = None
+        process = sys.modules.get("multiprocessing.process")
+        if process is not None and process.parent_process() is not None:
+            self._have_child_finish()
+
+    def run(self) -> None:
+        """Do what was asked for."""
+        while self._actions:
+            self._actions.popitem()[0]()
+
+    def _have_child_finish(self) -> None:
+        """Have `multiprocessing` call us at the end of this child; what its parent registered it has forgotten."""
+        from multiprocessing.util import Finalize
+
+        if self._finalizer is None or not self._finalizer.still_active():
+            self._finalizer = Finalize(None, self._run_in_child, exitpriority=AFTER_ITS_CHILDREN)
+
+    def _run_in_child(self) -> None:
+        for thread in threading.enumerate():  # as at any other end; `multiprocessing` waits for them afterwards
+            if not thread.daemon and thread is not threading.current_thread():
+                thread.join()
+        self.run()
+
+
+AT_END = ProcessEnd()

@@ -1,0 +1,32 @@
+"""Kernels that work piece by piece: their temporaries are those of one piece, however large the operands are.
+
+For ops each of whose elements depends on the operands' elements at its own place alone. The pieces lie in a processor's
+cache, so that it is rather quicker than to write every temporary to memory and read it again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .opdef import BoundKernel
+
+PIECE = 1 << 11  # elements
+
+
+def in_pieces(kernel: BoundKernel) -> BoundKernel:
+    """The kernel, called on one piece of its NumPy operands and its one result after the other.
+
+    The result may be the memory of an operand of its shape: a piece is read before it is written.
+    """
+
+    def run(*arrays: Any) -> None:
+        tensors = [array for array in arrays if isinstance(array, np.ndarray)]
+        flags: Any = [["readonly"]] * (len(tensors) - 1) + [["writeonly"]]
+        with np.nditer(tensors, ["external_loop", "buffered", "zerosize_ok"], flags, buffersize=PIECE) as pieces:
+            for piece in pieces:
+                rest = iter(piece)
+                kernel(*[next(rest) if isinstance(array, np.ndarray) else array for array in arrays])
+
+    return run

@@ -1,0 +1,29 @@
+"""The numbers of the messages, which `messages` declares: apart, since a client that only asks needs no more."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class MessageKind(IntEnum):
+    """The first field of a message."""
+
+    CALL = 0
+    RELEASE = 1
+    UPLOAD = 2
+    FETCH = 3
+    WAIT = 4
+    SYNC = 5
+    EFFECT = 6
+    CHAIN = 7
+    SIGNATURE = 8
+    LOCATION = 9
+    PUBLISH = 10
+    LOOKUP = 11
+    UNPUBLISH = 12
+    TO_DEVICE = 13
+    RESTART = 14
+    ATOMIC = 15
+    NAMES = 16
+    QUERY = 17
+    SPAN = 18

@@ -1,0 +1,118 @@
+"""A session on a CUDA device, over the fake of CUDA's runtime: with the device's threads, through the whole machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensord as td
+from tensord.interpreter.errors import DeviceMemoryError, KernelError
+from tensord.streams.stream import StreamKind
+
+from ..streams.fake_cuda.gpu import Gpu, IllegalAddress
+from ..streams.fake_cuda.module import installed
+from .looking_inside import device_of, until
+
+DEVICES: list[Any] = ["cpu:0", {"name": "cuda:0", "memory": "64MiB"}]
+
+
+@pytest.fixture(autouse=True)
+def gpu() -> Iterator[Gpu]:
+    with installed(Gpu(seed=1, memory=1 << 30)) as fake:
+        yield fake
+
+
+@pytest.fixture
+def session() -> Iterator[Any]:
+    with td.connect("local", devices=DEVICES) as opened:
+        yield opened
+
+
+def values(n: int) -> Any:
+    return np.random.default_rng(n).random((n, n))
+
+
+def test_a_program_gives_numpys_values_and_a_sound_trace_and_never_blocks_the_launcher(gpu: Gpu, session: Any) -> None:
+    x = session.asarray(values(8), device="cuda:0")
+    xp = x.__array_namespace__()
+    y = x @ x + 1.0
+    y += x
+    inverse = xp.linalg.inv(x)
+    found = xp.unique_values(xp.astype(x * 3, xp.int64))
+    picked = y[x > 0.5]
+    expected = values(8) @ values(8) + 1.0 + values(8)
+    np.testing.assert_allclose(y.numpy(), expected)
+    np.testing.assert_allclose(inverse.numpy(), np.linalg.inv(values(8)))
+    np.testing.assert_array_equal(found.numpy(), np.unique((values(8) * 3).astype(int)))
+    np.testing.assert_allclose(picked.numpy(), expected[values(8) > 0.5])
+    assert session.trace().verify() == []
+    assert not [name for name in gpu.blocked if "launcher" in name]
+
+
+def test_a_long_chain_of_small_ops_costs_few_events_and_waits(gpu: Gpu, session: Any) -> None:
+    x = session.asarray(np.zeros(4), device="cuda:0")
+    x.wait()
+    gpu.calls.clear()
+    for _ in range(500):
+        x = x + 1.0
+    assert x.numpy()[0] == 500
+    assert gpu.calls["launchKernel"] == 500
+    found = sum(gpu.calls[name] for name in ("eventCreate", "eventRecord", "eventQuery", "eventSynchronize"))
+    assert found < 500
+
+
+def test_a_kernel_follows_an_upload_without_the_host(gpu: Gpu, session: Any) -> None:
+    device = device_of(session, "cuda:0")
+    link, compute = device.copy_stream(StreamKind.H2D).raw.queue, device.compute[0].raw.queue
+    gpu.enqueue(link, lambda: None, gpu.hold("link"))
+    before = compute.launched
+    x = session.asarray(np.ones(4), device="cuda:0") + 1.0
+    session.flush()
+    until(session, lambda: compute.launched > before)
+    gpu.release("link")
+    np.testing.assert_array_equal(x.numpy(), np.full(4, 2.0))
+    assert session.trace().verify() == []
+
+
+def test_a_kernel_that_lacks_memory_for_a_temporary_fails_as_one_that_lacks_it_for_its_result(
+    gpu: Gpu, session: Any
+) -> None:
+    x = session.asarray(np.ones(1 << 20), device="cuda:0")
+    x.wait()
+    gpu.free[0] = 0  # somebody else has it
+    with pytest.raises(DeviceMemoryError, match="release tensors"):
+        session.call("where", [x > 0, x, 2.0])[0].numpy()
+    np.testing.assert_array_equal((x + 1.0).numpy(), np.full(1 << 20, 2.0))
+
+
+def test_a_kernel_that_faults_loses_its_device_and_nothing_else(gpu: Gpu, session: Any) -> None:
+    def fault() -> None:
+        raise IllegalAddress
+
+    x = session.asarray(np.ones(4), device="cuda:0")
+    x.wait()
+    y = session.asarray(np.ones(4), device="cpu:0")
+    gpu.enqueue(device_of(session, "cuda:0").compute[0].raw.queue, fault)
+    with pytest.raises(KernelError, match="illegal memory access"):
+        (x + 1.0).numpy()
+    with pytest.raises(KernelError, match="cuda:0 is lost"):
+        session.asarray(np.ones(4), device="cuda:0").numpy()
+    np.testing.assert_array_equal((y + 1.0).numpy(), np.full(4, 2.0))
+
+
+@pytest.mark.parametrize("condition", [True, False])
+def test_where_takes_a_python_bool(session: Any, condition: bool) -> None:
+    x, y = (session.asarray(np.full(4, value), device="cuda:0") for value in (1.0, 2.0))
+    (found,) = session.call("where", [condition, x, y])
+    np.testing.assert_array_equal(found.numpy(), np.where(condition, np.full(4, 1.0), np.full(4, 2.0)))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_nextafter_is_exact(session: Any, dtype: str) -> None:
+    one, two = np.array([1.0, -1.0, 0.0, 65504.0], dtype), np.array([2.0, 0.0, -1.0, 0.0], dtype)
+    x, y = (session.asarray(array, device="cuda:0") for array in (one, two))
+    (found,) = session.call("nextafter", [x, y])
+    np.testing.assert_array_equal(found.numpy(), np.nextafter(one, two))

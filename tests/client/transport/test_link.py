@@ -1,0 +1,87 @@
+"""A connection to a daemon where the kernel's queue of connections is full."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zmq
+
+import tensord as td
+from tensord.client.transport import link
+from tensord.interpreter.wire.codec import Encoder, decode
+from tensord.interpreter.wire.frames import HELLO, VERSION, WELCOME
+
+from ...puppet import PATIENCE
+
+SETTINGS: dict[str, Any] = {}
+
+
+@pytest.fixture
+def crowded() -> Iterator[tuple[socket.socket, Path]]:
+    """A socket that listens, whose queue is full."""
+    with tempfile.TemporaryDirectory(prefix="td-", dir="/tmp") as directory:
+        path = Path(directory) / "socket"
+        with socket.socket(socket.AF_UNIX) as listening, socket.socket(socket.AF_UNIX) as waiting:
+            listening.bind(str(path))
+            listening.listen(0)
+            waiting.connect(str(path))
+            yield listening, path
+
+
+def test_a_client_waits_for_room_in_the_queue(crowded: tuple[socket.socket, Path]) -> None:
+    listening, path = crowded
+    thread = threading.Thread(target=link.check_reachable, args=(f"ipc://{path}",))
+    thread.start()
+    accepted = [listening.accept()[0] for _ in range(2)]
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+    for one in accepted:
+        one.close()
+
+
+def test_a_client_that_waits_in_vain_is_told_why(
+    crowded: tuple[socket.socket, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link, "PATIENCE", struct.pack("ll", 0, 10_000))
+    with pytest.raises(td.ConnectionLost, match="takes no connections now: too many wait"):
+        link.check_reachable(f"ipc://{crowded[1]}")
+
+
+def test_a_client_that_finds_the_queue_full_after_all_knocks_again(
+    crowded: tuple[socket.socket, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listening, path = crowded
+    context: zmq.Context[Any] = zmq.Context()
+    router = context.socket(zmq.ROUTER)
+    router.linger = 0
+    looks: list[str] = []
+
+    def look(address: str) -> None:
+        looks.append(address)
+        if len(looks) == 2:  # the daemon gets round to it
+            router.setsockopt(zmq.USE_FD, listening.fileno())
+            router.bind(address)
+            welcome.start()
+
+    def serve() -> None:
+        identity, hello = router.recv_multipart()
+        assert decode(hello, 1 << 16)[0] == HELLO
+        router.send_multipart([identity, Encoder().encode([WELCOME, VERSION, 1, None, {}, SETTINGS, 0])])
+
+    welcome = threading.Thread(target=serve)
+    monkeypatch.setattr(link, "check_reachable", look)
+    made = link.Link(f"ipc://{path}", {}, "test", strict=False)
+    assert made.welcome.session == 1
+    assert len(looks) == 2
+    made.close(0)
+    welcome.join(PATIENCE)
+    listening.detach()  # the router closes it
+    router.close()
+    context.term()

@@ -1,0 +1,273 @@
+"""One command that proves a device: every stage in a process of its own, under a time limit, and a report.
+
+    python tests/gpu                    # `make gpu-check`: cuda:0
+    python tests/gpu --device sim:0     # the same without a GPU
+
+Nothing is installed and nothing fetched: what this Python lacks comes from the bundle (`bundle`), unpacked into a
+folder that is on the path of the stages alone. A stage that fails, crashes or hangs is told of, and the next one runs.
+This file and those that it imports need nothing but Python.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Any
+
+from . import report, supervise
+from .bundle import FOLDER, ROOT, Unpacked, unpack
+from .record import Tally, read
+from .stages import MEMORY_OF_A_PART, NAMES, PARTS, STAGES, Stage, limit_of
+
+BUDGET = 450.0  # seconds
+OWN = 0.9  # of its limit, within which a stage tries to end by itself
+LOG = 8 << 20  # bytes of a log that are kept
+OURS = ("tests", "examples", "bench")  # folders that stages import, and that some installed package may also be called
+
+
+@dataclass
+class Proof:
+    """One run of the stages, and what is known so far."""
+
+    device: str
+    folder: Path
+    budget: float
+    work: Path  # for what is not to be kept: unpacked wheels, records, compiled kernels
+    stages: Sequence[Stage] = STAGES
+    outcomes: list[dict[str, Any]] = field(default_factory=list)
+    machine: dict[str, Any] = field(default_factory=dict)
+    bundle: Unpacked = field(default_factory=lambda: Unpacked([], [], []))
+    interrupted: bool = False
+    begun: float = field(default_factory=time.monotonic)
+    started: str = field(default_factory=lambda: time.strftime("%Y-%m-%d %H:%M:%S %Z"))
+
+    @property
+    def passed(self) -> bool:
+        """Has every stage passed?"""
+        good = all(one["status"] == "passed" for one in self.outcomes)
+        return good and len(self.outcomes) == len(self.stages) and not self.interrupted
+
+    def run(self) -> bool:
+        """All stages; have all of them passed?"""
+        self.prepare()
+        try:
+            for index, stage in enumerate(self.stages):
+                say(f"{index + 1}/{len(self.stages)} {stage.name}: {stage.title}")
+                outcome = self.outcome(stage, self.stages[index + 1 :])
+                self.outcomes.append(outcome)
+                say(f"    {outcome['status']} in {outcome['seconds']:.1f} s, {counted(outcome)}")
+                report.write(self.folder, self.document())
+        except KeyboardInterrupt:
+            self.interrupted = True
+        report.write(self.folder, self.document())
+        say("", *report.table(self.outcomes), "", report.verdict(self.document()), f"{self.folder}/report.md")
+        return self.passed
+
+    def prepare(self) -> None:
+        """Unpack the bundle, and look at the machine."""
+        for old in (*self.folder.glob("*.log"), *self.folder.glob("report.*")):
+            old.unlink()
+        site = self.work / "site"
+        site.mkdir()
+        self.bundle = unpack(FOLDER, site)
+        unshadow(site)
+        self.machine = describe(self.device, self.environment(), self.work)
+        say(f"{self.device}: {self.machine['missing'] or 'there'}; report in {self.folder}")
+        for problem in self.bundle.problems:
+            say(f"bundle: {problem}")
+
+    def environment(self) -> dict[str, str]:
+        """The stages' own: what was unpacked comes first, then the checkout; nothing reaches a daemon of the user's."""
+        path = [str(self.work / "site"), str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]
+        return {
+            **{name: value for name, value in os.environ.items() if not name.startswith("TENSORD_")},
+            "PYTHONPATH": os.pathsep.join(filter(None, path)),
+            "PYTHONUNBUFFERED": "1",
+            "PYTHONFAULTHANDLER": "1",
+            "PYTHONPYCACHEPREFIX": str(self.work / "bytecode"),  # compiled once for all stages, and not in the checkout
+            "CUPY_CACHE_DIR": str(self.work / "kernels"),
+            "HYPOTHESIS_STORAGE_DIRECTORY": str(self.work / "hypothesis"),
+            "XDG_RUNTIME_DIR": str(self.work),
+        }
+
+    def outcome(self, stage: Stage, later: Sequence[Stage]) -> dict[str, Any]:
+        """Run one stage, unless something that it needs is missing."""
+        log = self.folder / f"{stage.group}.log"
+        about = {"name": stage.name, "group": stage.group, "title": stage.title, "log": log.name}
+        if reason := lacking(stage, self.device, self.machine):
+            empty = {"limit": 0.0, "seconds": 0.0, "exit": [], **Tally().as_json()}
+            return {**about, "status": "skipped", "why": reason, **empty}
+        remaining = max(1.0, self.budget - (time.monotonic() - self.begun))
+        limit = limit_of(stage, later, remaining)
+        records = [self.work / f"{stage.name}-{index}.jsonl" for index in range(parts_of(stage))]
+        with log.open("a") as file:
+            file.write(f"== {stage.name}: {stage.title} (at most {limit:.0f} s)\n")
+        commands = stage.commands(self.device, records, time.monotonic() + OWN * limit)
+        ended = supervise.run(commands, env=self.environment(), cwd=ROOT, log=log, limit=limit)
+        shorten(log)
+        tally = read(records)
+        status, why = judge(tally, ended, last_lines(log))
+        figures = {"limit": round(limit, 1), "seconds": round(ended.seconds, 2), "exit": ended.statuses}
+        return {**about, "status": status, "why": why, **figures, **tally.as_json()}
+
+    def document(self) -> dict[str, Any]:
+        """The report."""
+        return {
+            "device": self.device,
+            "passed": self.passed,
+            "complete": len(self.stages) == len(STAGES),
+            "interrupted": self.interrupted,
+            "commit": commit(),
+            "started": self.started,
+            "seconds": round(time.monotonic() - self.begun, 1),
+            "budget": self.budget,
+            "machine": self.machine,
+            "bundle": self.bundle._asdict(),
+            "stages": self.outcomes,
+        }
+
+
+def judge(tally: Tally, ended: supervise.Ended, last: str) -> tuple[str, str]:
+    """A stage's status, and why it is no better."""
+    where = f"; in {', '.join(tally.running[:3])}" if tally.running else ""
+    failed = f"; {len(tally.failures)} checks had failed" if tally.failures else ""
+    if ended.timed_out:
+        return "timed out", f"it had not ended after {ended.seconds:.0f} s{where}{failed}"
+    if not tally.finished or any(ended.statuses):
+        return "crashed", f"exit status {', '.join(map(str, ended.statuses))}{where}{failed}; {last}"
+    if tally.failures:
+        first = tally.failures[0]
+        return "failed", f"{len(tally.failures)} checks, the first: {first['check']}: {first['message']}"
+    if tally.passed:
+        return "passed", ""
+    if tally.skipped:
+        return "skipped", ", ".join(tally.skipped)
+    return "failed", "it made no check"
+
+
+def lacking(stage: Stage, device: str, machine: dict[str, Any]) -> str:
+    """Why the stage cannot run here, "" if it can."""
+    if machine["missing"]:
+        return f"no CUDA device: {machine['missing']}" if device.startswith("cuda") else machine["missing"]
+    if stage.real and not device.startswith("cuda"):
+        return "no CUDA device: it shows nothing on another one"
+    absent = [name for name in stage.needs if not machine["modules"].get(name)]
+    return f"not installed, and not in the bundle: {', '.join(absent)}" if absent else ""
+
+
+def parts_of(stage: Stage) -> int:
+    """How many processes the stage is: one per processor but two, if there is memory for them."""
+    room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // MEMORY_OF_A_PART
+    return max(1, min(PARTS, len(os.sched_getaffinity(0)) - 2, room)) if stage.split else 1
+
+
+def describe(device: str, env: dict[str, str], work: Path) -> dict[str, Any]:
+    """What the machine is; if even that cannot be found out, why no stage can run."""
+    command = [sys.executable, "-m", "tests.gpu.machine", device]
+    log = work / "machine.log"
+    try:
+        with log.open("w") as errors:
+            done = subprocess.run(  # noqa: S603 - our own command
+                command, env=env, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, check=True, timeout=60
+            )
+        found: dict[str, Any] = json.loads(done.stdout)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        return {"missing": f"the machine cannot be looked at ({error}): {last_lines(log)}", "modules": {}}
+    return found
+
+
+def unshadow(site: Path) -> None:
+    """Have `tests`, `examples` and `bench` be the checkout's, also where an installed package is called so."""
+    for name in OURS:
+        found = PathFinder.find_spec(name, [str(ROOT), *sys.path])
+        origin = Path(found.origin).resolve() if found and found.origin else None
+        if origin is not None and not origin.is_relative_to(ROOT / name):
+            (site / name).mkdir(exist_ok=True)
+            (site / name / "__init__.py").write_text(f"__path__ = [{str(ROOT / name)!r}]\n")
+
+
+@cache
+def commit() -> str:
+    """The commit that is checked out, "" where git does not say."""
+    with suppress(OSError, subprocess.SubprocessError):
+        command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=10)  # noqa: S603
+        return done.stdout.strip()
+    return ""
+
+
+def last_lines(log: Path, count: int = 3) -> str:
+    """How a log ends."""
+    with suppress(OSError):
+        lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+        return " / ".join(lines[-count:])
+    return ""
+
+
+def shorten(log: Path) -> None:
+    """Cut the middle out of a log that is too long."""
+    if log.stat().st_size > LOG:
+        content = log.read_bytes()
+        log.write_bytes(content[: LOG // 2] + b"\n[...]\n" + content[-LOG // 2 :])
+
+
+def counted(outcome: dict[str, Any]) -> str:
+    """Its checks in words."""
+    counts = outcome["counts"]
+    text = f"{counts['passed']:,} checks passed, {counts['failed']} failed, {counts['skipped']} skipped"
+    return f"{text}\n    {report.first_line(outcome['why'])}" if outcome["why"] else text
+
+
+def say(*lines: str) -> None:
+    """Progress, at once."""
+    for line in lines:
+        sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The options."""
+    names = "\n".join(f"  {stage.name:<14}{stage.title}" for stage in STAGES)
+    parser = argparse.ArgumentParser(
+        prog="python tests/gpu",
+        description="Prove a device: run every stage, and write out/gpu/report.json, report.md and logs.",
+        epilog=f"stages:\n{names}\n\nThe exit status is 0 if every stage passed. docs/gpu.md says more.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--device", "--devices", default="cuda:0", metavar="NAME", help="cuda:0 (default), sim:0, cpu:0"
+    )
+    parser.add_argument("--only", action="append", choices=NAMES, metavar="STAGE", help="this stage; may be repeated")
+    parser.add_argument("--budget", type=float, default=BUDGET, metavar="SECONDS", help=f"default: {BUDGET:.0f}")
+    out = Path(os.environ.get("OUT") or ROOT / "out") / "gpu"
+    parser.add_argument("--out", type=Path, default=out, metavar="FOLDER", help="default: $OUT/gpu, else out/gpu")
+    options = parser.parse_args(arguments)
+    if options.budget <= 0:
+        parser.error("--budget is a number of seconds above 0")
+    return options
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; 130 after Ctrl-C."""
+    options = parse(arguments)
+    options.out.mkdir(parents=True, exist_ok=True)
+    stages = [stage for stage in STAGES if not options.only or stage.name in options.only]
+    work = Path(tempfile.mkdtemp(prefix="tdg-"))
+    try:
+        proof = Proof(options.device, options.out.resolve(), options.budget, work, stages)
+        passed = proof.run()
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return 130 if proof.interrupted else 0 if passed else 1

@@ -1,0 +1,159 @@
+"""What a stage has to say while it runs: one JSON line per event, so that nothing is lost when its process dies.
+
+A stage begins checks, and each passes, fails or is skipped. It may state figures and notes. At its end it says that it
+has finished; a stage that did not has crashed, or hung, in the checks that it had begun.
+"""
+
+from __future__ import annotations
+
+import json
+import traceback
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+LONGEST = 2_000  # characters of a message
+LISTED = 200  # failures and reasons of a stage that a report lists
+FIGURES = 5_000  # the same of figures: each op and dtype may have one
+
+
+class Skip(Exception):  # noqa: N818 - nothing is wrong
+    """Raised within a check: it cannot be made here, for this reason."""
+
+
+class Recorder:
+    """Appends events to a file; each is on the disk before the next step is made."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("a", buffering=1)
+
+    def _say(self, event: str, **about: Any) -> None:
+        self._file.write(json.dumps({"event": event, **about}, default=str) + "\n")
+
+    def begin(self, check: str) -> None:
+        """A check has begun."""
+        self._say("begin", check=check)
+
+    def passed(self, check: str) -> None:
+        """The check holds."""
+        self._say("passed", check=check)
+
+    def failed(self, check: str, message: str) -> None:
+        """The check does not hold."""
+        self._say("failed", check=check, message=shortened(message))
+
+    def skipped(self, check: str, reason: str) -> None:
+        """The check cannot be made here."""
+        self._say("skipped", check=check, message=shortened(reason))
+
+    def figure(self, name: str, value: float | str | None, unit: str = "", **about: Any) -> None:
+        """Something was measured. `about`: what else is to be known of it, such as a limit."""
+        self._say("figure", name=name, value=value, unit=unit, **about)
+
+    def note(self, text: str) -> None:
+        """Something that a reader should know."""
+        self._say("note", text=shortened(text))
+
+    def finish(self) -> None:
+        """The stage has come to its end."""
+        self._say("finished")
+        self._file.close()
+
+    @contextmanager
+    def check(self, name: str) -> Iterator[None]:
+        """The check passes unless the block raises; `Skip` skips it."""
+        self.begin(name)
+        try:
+            yield
+        except Skip as reason:
+            self.skipped(name, str(reason))
+        except Exception as error:
+            self.failed(name, described(error))
+        else:
+            self.passed(name)
+
+
+def described(error: BaseException) -> str:
+    """Its type, its message, and the lines that it passed."""
+    places = " < ".join(
+        f"{Path(frame.filename).name}:{frame.lineno}" for frame in reversed(traceback.extract_tb(error.__traceback__))
+    )
+    return f"{type(error).__name__}: {error}\n({places})"
+
+
+def shortened(text: str, longest: int = LONGEST) -> str:
+    """The beginning and the end of a long text."""
+    half = longest // 2
+    return text if len(text) <= longest else f"{text[:half]} ... {text[-half:]}"
+
+
+@dataclass
+class Tally:
+    """What the records of a stage say, all its parts together."""
+
+    passed: int = 0
+    failures: list[dict[str, str]] = field(default_factory=list)
+    skipped: Counter[str] = field(default_factory=Counter)
+    figures: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    running: list[str] = field(default_factory=list)  # checks that were begun and did not end
+    finished: bool = True
+
+    def as_json(self) -> dict[str, Any]:
+        """For the report: exact counts, and lists of which only the beginning is shown."""
+        counts = {"passed": self.passed, "failed": len(self.failures), "skipped": self.skipped.total()}
+        return {
+            "counts": counts,
+            "failures": self.failures[:LISTED],
+            "skipped": [{"reason": reason, "count": count} for reason, count in self.skipped.most_common(LISTED)],
+            "figures": self.figures[:FIGURES],
+            "notes": self.notes[:LISTED],
+            "running": self.running[:LISTED],
+        }
+
+
+def read(paths: Iterable[Path]) -> Tally:
+    """The tally of a stage's records; a part that has left none has not finished."""
+    tally = Tally()
+    for path in paths:
+        tally.finished &= _read_one(path, tally)
+    return tally
+
+
+def _read_one(path: Path, tally: Tally) -> bool:
+    running: dict[str, None] = {}
+    finished = False
+    for event in _events(path):
+        kind = event.pop("event")
+        check = event.get("check", "")
+        match kind:
+            case "begin":
+                running[check] = None
+            case "passed":
+                tally.passed += 1
+            case "failed":
+                tally.failures.append(event)
+            case "skipped":
+                tally.skipped[event["message"]] += 1
+            case "figure":
+                tally.figures.append(event)
+            case "note":
+                tally.notes.append(event["text"])
+            case "finished":
+                finished = True
+        if kind in {"passed", "failed", "skipped"}:
+            running.pop(check, None)
+    tally.running += running
+    return finished
+
+
+def _events(path: Path) -> Iterator[dict[str, Any]]:
+    """The events of a file; the last line may have been cut off in the middle."""
+    for line in path.read_text().splitlines() if path.exists() else ():
+        try:
+            yield json.loads(line)
+        except ValueError:
+            return

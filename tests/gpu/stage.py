@@ -1,0 +1,66 @@
+"""What the programs of the stages share: their options, and the record they write."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TypeVar
+
+from .record import Recorder
+
+Item = TypeVar("Item")
+
+
+class Given:
+    """What a stage is told. `device`: to be proven. `part`, `parts`: its share of the work, if it is one of several
+    processes. `record`: where it says what it finds."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.device: str = options.device
+        self.deadline: float = options.until  # of time.monotonic(), which all processes of a machine share
+        self.seconds = self.remaining
+        self.chosen: str = options.chosen
+        self.part, self.parts = (int(number) for number in options.part.split("/"))
+        self.record = Recorder(options.record)
+
+    @property
+    def remaining(self) -> float:
+        """Seconds that are left."""
+        return self.deadline - time.monotonic()
+
+    @property
+    def is_cuda(self) -> bool:
+        """Is it a real GPU?"""
+        return self.device.startswith("cuda")
+
+    @property
+    def beside(self) -> list[str]:
+        """cpu:0 and the device."""
+        return list(dict.fromkeys(["cpu:0", self.device]))
+
+    def mine(self, items: Iterable[Item]) -> list[Item]:
+        """Those of this part."""
+        return [item for index, item in enumerate(items) if index % self.parts == self.part]
+
+    def stand_in_for(self, kind: str) -> None:
+        """Have the device open in place of those of that kind, also in processes that this one starts."""
+        from ..stand_in import VARIABLE
+
+        os.environ[VARIABLE] = f"{kind}={self.device}"
+
+
+def main(work: Callable[[Given], None]) -> None:
+    """Do the work of a stage, and say that it was done; an exception that leaves it is a failed check."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("chosen", nargs="?", default="", help="which of several, where the program is for several")
+    parser.add_argument("--device", required=True)
+    parser.add_argument("--until", type=float, required=True, help="when to end, by time.monotonic()")
+    parser.add_argument("--record", type=Path, required=True)
+    parser.add_argument("--part", default="0/1")
+    given = Given(parser.parse_args())
+    with given.record.check("the stage itself"):
+        work(given)
+    given.record.finish()

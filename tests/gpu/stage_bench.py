@@ -1,0 +1,255 @@
+"""How fast the device is through tensord, against its array module alone (CuPy, or NumPy) in the same run.
+
+Each row is a median over some turns, ours and the baseline's alternating. A row that misses its must on a GPU is a
+failed check; elsewhere nothing is judged, and sizes are small.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import tensord as td
+from bench.training import RATE, numpy_step, train_on_vm
+from examples.own_daemon import own_daemon
+from examples.train_digits import initial_parameters, load, minibatches
+from tensord.client.session import Session
+
+from .record import Skip
+from .stage import Given, main
+
+TURNS = 5
+GIB = 1 << 30
+CHAIN = 5  # elementwise ops on 100 million elements
+
+
+class Row(NamedTuple):
+    """One line. `more`: what tensord may take beyond the baseline; otherwise must and aim are parts or multiples of it.
+
+    `rate`: more is better.
+    """
+
+    name: str
+    unit: str
+    must: float
+    aim: float
+    more: bool = False
+    rate: bool = False
+
+    def limit(self, baseline: float, of: float) -> float:
+        """The limit in the row's unit."""
+        return baseline + of if self.more else baseline * of
+
+    def reaches(self, ours: float, limit: float) -> bool:
+        """Is it on the right side?"""
+        return ours >= limit if self.rate else ours <= limit
+
+
+class Bench:
+    """The workloads. `xp` is the array module alone."""
+
+    def __init__(self, given: Given) -> None:
+        self.given = given
+        self.device = given.device
+        self.xp: Any = np
+        if given.is_cuda:
+            import cupy
+
+            self.xp = cupy
+
+    def size(self, full: int, small: int) -> int:
+        """`full` on a GPU."""
+        return full if self.given.is_cuda else small
+
+    def finish(self) -> None:
+        """Wait until the array module alone has done everything."""
+        if self.given.is_cuda:
+            self.xp.cuda.get_current_stream().synchronize()
+
+    def timed(self, work: Callable[[], object]) -> float:
+        """Seconds until all of it is done."""
+        self.finish()
+        start = time.perf_counter()
+        work()
+        self.finish()
+        return time.perf_counter() - start
+
+    def compare(self, row: Row, ours: Callable[[], float], baseline: Callable[[], float]) -> None:
+        """State the row, in turns after a warm-up, and judge it."""
+        runs = [(ours(), baseline()) for _ in range(TURNS + 1)][1:]
+        mine, other = (statistics.median(column) for column in zip(*runs, strict=True))
+        must, aim = row.limit(other, row.must), row.limit(other, row.aim)
+        met = "aim" if row.reaches(mine, aim) else "must" if row.reaches(mine, must) else "missed"
+        self.given.record.figure(
+            row.name, round(mine, 3), row.unit, baseline=round(other, 3), must=round(must, 3), aim=round(aim, 3),
+            met=met if self.given.is_cuda else "not judged",
+        )  # fmt: skip
+        if self.given.is_cuda and met == "missed":
+            raise AssertionError(f"{mine:.3g} {row.unit}, {must:.3g} wanted; {self.xp.__name__} alone {other:.3g}")
+
+    @contextmanager
+    def session(self, where: str) -> Iterator[Session]:
+        """In this process, or on a daemon."""
+        devices = list(dict.fromkeys(["cpu:0", self.device]))
+        if where == "embedded":
+            with td.connect("local", devices=devices) as session:
+                yield session
+        else:
+            config = f"devices = {devices}".replace("'", '"')
+            with own_daemon(config=config) as daemon, td.connect(daemon.address) as session:
+                yield session
+
+    # -- rows ------------------------------------------------------------------------------------------------------
+
+    def chain(self, where: str) -> None:
+        """Small ops, each on the result of the one before: microseconds per op."""
+        count = self.size(10_000, 500)
+        row = Row(f"chain, {where}", "us per op", *((6, 2) if where == "embedded" else (8, 3)), more=True)
+        array = np.ones(16, np.float32)
+
+        def loop(x: Any, y: Any) -> Any:
+            for _ in range(count):
+                x = x + y
+            return x
+
+        with self.session(where) as s:
+            tensor = s.asarray(array, device=self.device)
+            there = self.xp.asarray(array)
+            scale = 1e6 / count
+            self.compare(
+                row,
+                lambda: scale * self.timed(lambda: loop(tensor, tensor).wait()),
+                lambda: scale * self.timed(lambda: loop(there, there)),
+            )
+
+    def result(self, where: str) -> None:
+        """One op and its value on the host, the median: microseconds."""
+        count = self.size(1_000, 50)
+        array = np.ones(16, np.float32)
+        with self.session(where) as s:
+            tensor, there = s.asarray(array, device=self.device), self.xp.asarray(array)
+
+            def ours() -> Any:
+                return (tensor + tensor).numpy()
+
+            def alone() -> Any:
+                value = there + there
+                return value.get() if self.given.is_cuda else value.copy()
+
+            def median(work: Callable[[], object]) -> float:
+                return 1e6 * statistics.median(self.timed(work) for _ in range(count))
+
+            row = Row(f"op and result, {where}", "us", 60, 20, more=True)
+            self.compare(row, lambda: median(ours), lambda: median(alone))
+
+    def training(self, where: str) -> None:
+        """A step that is bound by launches, op by op: milliseconds."""
+        steps = self.size(100, 5)
+        batches = list(minibatches(load(), np.random.default_rng(0)))
+        layers = [(self.xp.asarray(w), self.xp.asarray(b)) for w, b in initial_parameters(np.random.default_rng(0))]
+        alone = [(self.xp.asarray(images), self.xp.asarray(labels)) for images, labels in batches]
+
+        def train() -> None:
+            for step in range(steps):
+                numpy_step(layers, *alone[step % len(alone)], RATE, self.xp)
+
+        with self.session(where) as s:
+            put = [tuple(s.asarray(array, device=self.device) for array in batch) for batch in batches]
+            row = Row(f"training step, {where}", "ms", 1.5, 1.1)
+            self.compare(
+                row,
+                lambda: 1e3 * train_on_vm(s, put, steps, self.device),  # type: ignore[arg-type]
+                lambda: 1e3 / steps * self.timed(train),
+            )
+
+    def up(self, kind: str) -> None:
+        """1 GiB from the host to the device: GB/s, against the link's own from pinned memory."""
+        host, there, link = self.transfer()
+        source = host if kind == "pinned" else host.copy()
+        with self.session("embedded") as s:
+            row = Row(f"1 GiB up, {kind}", "GB/s", 0.9, 0.97, rate=True)
+            self.compare(row, lambda: self.rate(lambda: s.asarray(source, device=self.device).wait()), lambda: link(1))
+        del there
+
+    def down(self) -> None:
+        """1 GiB from the device to the host."""
+        host, there, link = self.transfer()
+        with self.session("embedded") as s:
+            tensor = s.asarray(host, device=self.device)
+
+            def fetch() -> float:
+                fresh = (tensor + 1).wait()  # a result that was read is kept, and read again for nothing
+                return self.rate(fresh.numpy)
+
+            self.compare(Row("1 GiB down", "GB/s", 0.9, 0.97, rate=True), fetch, lambda: link(2))
+        del there
+
+    def transfer(self) -> tuple[Any, Any, Callable[[int], float]]:
+        """An array in pinned memory, one on the device, and the link's GB/s in a direction: 1 is up, 2 down."""
+        count = self.size(GIB, 1 << 20) // 4
+        if not self.given.is_cuda:
+            host, there = np.ones(count, np.float32), np.empty(count, np.float32)
+            return host, there, lambda _: self.rate(lambda: np.copyto(there, host))
+        import cupyx
+
+        host, there = cupyx.empty_pinned(count, np.float32), self.xp.empty(count, np.float32)
+        host[...] = 1
+        stream = self.xp.cuda.get_current_stream()
+
+        def copy(direction: int) -> None:
+            pair = (there.data.ptr, host.ctypes.data) if direction == 1 else (host.ctypes.data, there.data.ptr)
+            self.xp.cuda.runtime.memcpyAsync(*pair, host.nbytes, direction, stream.ptr)
+
+        return host, there, lambda direction: self.rate(lambda: copy(direction))
+
+    def rate(self, work: Callable[[], object]) -> float:
+        """GB/s of 1 GiB."""
+        return self.size(GIB, 1 << 20) / 1e9 / self.timed(work)
+
+    def elementwise(self) -> None:
+        """A chain of elementwise ops on 100 M float32: bytes read and written, GB/s, against a copy on the device."""
+        count = self.size(100_000_000, 100_000)
+        with self.session("embedded") as s:
+            x = s.call("ones", [], {"shape": (count,), "dtype": "float32"}, device=self.device)[0]
+            one, other = self.xp.ones(count, np.float32), self.xp.empty(count, np.float32)
+
+            def chain() -> float:
+                y = x
+                for _ in range(CHAIN):
+                    y = y * 1.0001
+                return CHAIN * 8 * count / 1e9 / self.timed(y.wait)
+
+            s.sync()
+            row = Row("elementwise chain, not fused", "GB/s", 0.7, 0.9, rate=True)
+            self.compare(row, chain, lambda: 8 * count / 1e9 / self.timed(lambda: self.xp.copyto(other, one)))
+
+    def routine(self) -> None:
+        """A training step as a routine (a CUDA graph)."""
+        raise Skip("there are no routines yet")
+
+
+def work(given: Given) -> None:
+    """Every row."""
+    bench = Bench(given)
+    rows: list[tuple[str, Callable[[], None]]] = [
+        *((f"{name}, {where}", lambda run=run, where=where: run(where))
+          for where in ("embedded", "daemon")
+          for name, run in (("chain", bench.chain), ("op and result", bench.result), ("training", bench.training))),
+        ("training as a routine", bench.routine),
+        ("up from pinned memory", lambda: bench.up("pinned")),
+        ("up from pageable memory", lambda: bench.up("pageable")),
+        ("down", bench.down),
+        ("elementwise", bench.elementwise),
+    ]  # fmt: skip
+    for name, run in rows:
+        with given.record.check(name):
+            run()
+
+
+if __name__ == "__main__":
+    main(work)

@@ -1,0 +1,110 @@
+"""Every op on the device against the same call on cpu:0, which is NumPy's: the cases come from the ops' definitions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import tensord
+from tensord.client.session import Session
+from tensord.interpreter.errors import TensordError
+from tensord.interpreter.schema.opdef import OpDef
+
+from .deviation import Deviation, compare
+from .op_cases import Case, all_ops, cases, dtypes_of, seen
+from .stage import Given, main
+
+LISTED = 3  # cases that a failure lists
+Results = list[Any] | str  # arrays, or the type of the error
+
+
+def call(session: Session, device: str, case: Case) -> list[Any] | str:
+    """Issue the call on a device; its results as tensors, or the error that the call itself raises."""
+    operands = [
+        seen(session.asarray(x, device=device), strided=case.strided) if isinstance(x, np.ndarray) else x
+        for x in case.operands
+    ]
+    try:
+        return list(session.call(case.op, operands, dict(case.attributes), device=device))
+    except TensordError as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def results(made: list[Any] | str) -> Results:
+    """The values, or the error's type."""
+    if isinstance(made, str):
+        return made
+    try:
+        return [tensor.numpy() for tensor in made]
+    except TensordError as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def differences(op: OpDef, case: Case, found: Results, expected: Results) -> list[Deviation] | str:
+    """What a call gave in comparison; a text if one of the two failed and the other one did not."""
+    if isinstance(found, str) or isinstance(expected, str):
+        if isinstance(found, str) and isinstance(expected, str):
+            return []
+        return f"{ended(found)}; on cpu:0: {ended(expected)}"
+    return compare(op, case, found, expected)
+
+
+def ended(outcome: Results) -> str:
+    """A value, or the error."""
+    return outcome if isinstance(outcome, str) else "a value"
+
+
+def check(given: Given, session: Session, op: OpDef, dtype: str) -> str:
+    """All cases of an op with a dtype; what is wrong, "" if nothing is. The worst deviation is stated as a figure."""
+    made = cases(op, dtype)
+    issued = [(case, call(session, given.device, case), call(session, "cpu:0", case)) for case in made]
+    wrong: list[str] = []
+    worst: dict[str, tuple[Deviation, Case]] = {}
+    for case, there, here in issued:
+        found = differences(op, case, results(there), results(here))
+        if isinstance(found, str):
+            wrong.append(f"{case}: {found}")
+            continue
+        for one in found:
+            if one.bad:
+                bound = f"{one.bound.limit:g} {one.bound.unit}"
+                wrong.append(f"{case}: {one.text}, {one.elements} elements, {one.size:.3g} of {bound}")
+            elif one.bound.unit not in worst or worst[one.bound.unit][0].size < one.size:
+                worst[one.bound.unit] = (one, case)
+    for unit, (one, case) in worst.items():
+        name = f"{op.name} {dtype}".strip()
+        given.record.figure(name, round(one.size, 2), unit, bound=one.bound.limit, case=str(case), example=one.text)
+    return summary(wrong, len(made))
+
+
+def summary(wrong: Sequence[str], count: int) -> str:
+    """The first of what is wrong."""
+    if not count:
+        return "there is no case of it; tests/gpu/op_cases.py has to know samples of its attributes"
+    more = f"\nand {len(wrong) - LISTED} more" if len(wrong) > LISTED else ""
+    return f"{len(wrong)} of {count} cases:\n" + "\n".join(wrong[:LISTED]) + more if wrong else ""
+
+
+def work(given: Given) -> None:
+    """One check for each op and dtype."""
+    with tensord.connect("local", devices=given.beside) as session:
+        devices = session._transport.machine.devices
+        if lacking := sorted(devices[given.device].missing):
+            given.record.note(f"ops that the array module lacks, which run on cpu:0: {', '.join(lacking)}")
+        pairs = given.mine([(op, dtype) for op in all_ops() for dtype in dtypes_of(op)])
+        for index, (op, dtype) in enumerate(pairs):
+            if given.remaining < 0 or devices[given.device].lost is not None:
+                reason = devices[given.device].lost or f"{given.seconds:.0f} s are over"
+                given.record.failed("all ops are reached", f"{len(pairs) - index} of {len(pairs)} were not: {reason}")
+                return
+            name = f"{op.name} {dtype}".strip()
+            with given.record.check(name):
+                wrong = check(given, session, op, dtype)
+                assert not wrong, wrong
+        given.record.figure("ops", len(all_ops()))
+
+
+if __name__ == "__main__":
+    main(work)

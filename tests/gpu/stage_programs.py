@@ -1,0 +1,49 @@
+"""Random programs through the client's surface, with the device in place of two simulated ones, against the serial
+engine: every value bit for bit, and `verify` afterwards. As many as there is time for, each from its seed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import tensord
+
+from .. import stand_in
+from ..model.clients import Clients
+from ..model.ops import failing_ops
+from ..model.programs import random_program
+from .stage import Given, main
+
+LEAST = 20  # programs, without which nothing is shown
+MOST = 2_000
+
+
+def work(given: Given) -> None:
+    """One check for each seed."""
+    given.stand_in_for("sim")
+    count = 0
+    with stand_in.installed(), failing_ops(), np.errstate(all="ignore"):
+        for seed in range(MOST):
+            if given.remaining < 0:
+                break
+            with given.record.check(f"seed {seed}"):
+                run(seed)
+            count += 1
+    given.record.figure("random programs", count)
+    if count < LEAST:
+        given.record.failed("enough programs", f"{count} in {given.seconds:.0f} s; {LEAST} are wanted")
+
+
+def run(seed: int) -> None:
+    """The program of that seed; AssertionError says in what its values differ."""
+    program = random_program(seed, honest=True)
+    clients = Clients(program, f"local:gpu-{seed}", tensord.connect)
+    try:
+        wrong = clients.run(program)
+    finally:
+        for session in clients.sessions:
+            session.close()
+    assert not wrong, f"{len(wrong)} differences, the first: {wrong[0]}"
+
+
+if __name__ == "__main__":
+    main(work)

@@ -1,0 +1,185 @@
+"""The harness of the proof: whatever becomes of a stage, the others run, and the report says what it was."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from . import check, report
+from .bundle import ROOT, Unpacked
+from .check import Proof, judge, lacking, main, parse
+from .record import Recorder, Tally, read
+from .stages import NAMES, STAGES, Stage, limit_of
+from .supervise import Ended
+
+TRIAL = "tests.gpu.trial_stage"
+MACHINE = {"missing": "", "modules": {}}
+
+
+def trial(what: str, **fields: object) -> Stage:
+    return Stage(what, "1-trial", what, TRIAL, 1.0, (what,), **fields)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def prove(tmp_path, monkeypatch):
+    """prove(stages, budget) -> the report, with an empty bundle, on a machine that nobody looks at."""
+    monkeypatch.setattr(check, "unpack", lambda *_: Unpacked([], [], []))
+    monkeypatch.setattr(check, "describe", lambda *_: dict(MACHINE))
+
+    def run(*stages: Stage, budget: float = 60.0) -> dict[str, Any]:
+        work, folder = tmp_path / "work", tmp_path / "out"
+        work.mkdir()
+        folder.mkdir()
+        passed = Proof("sim:0", folder, budget, work, stages).run()
+        document = json.loads((folder / "report.json").read_text())
+        assert document["passed"] is passed
+        return document
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("what", "status", "why"),
+    [
+        ("passes", "passed", ""),
+        ("skips", "passed", ""),
+        ("fails", "failed", "1 checks, the first: third: ValueError: it is wrong"),
+        ("breaks", "failed", "the first: the stage itself: ValueError: nobody expected that"),
+        ("crashes", "crashed", "exit status -11; in the stage itself, third"),
+    ],
+)
+def test_a_stage_is_told_of_and_the_next_one_runs(prove, tmp_path, capsys, what, status, why):
+    document = prove(trial(what), trial("passes"))
+    first, second = document["stages"]
+    assert (first["status"], second["status"]) == (status, "passed")
+    assert why in first["why"]
+    assert document["passed"] is (status == "passed")
+    assert first["figures"] == [{"name": "answer", "value": 42, "unit": "units", "bound": 50}]
+    assert {"reason": "nothing here to do it with", "count": 1} in first["skipped"]
+    printed, page = capsys.readouterr().out, (tmp_path / "out/report.md").read_text()
+    for text in (f"| {what} ", status, "1/2", "2/2"):
+        assert text in printed
+    assert f"## {what}: {what}" in page
+    assert "- answer: 42 units (bound 50)" in page
+
+
+def test_a_stage_that_hangs_is_ended_and_its_log_says_where_it_was(prove, tmp_path):
+    document = prove(trial("hangs"), budget=4.0)
+    (stage,) = document["stages"]
+    assert stage["status"] == "timed out"
+    assert "in the stage itself, third" in stage["why"]
+    assert stage["seconds"] < 30
+    assert "trial_stage.py" in (tmp_path / "out" / stage["log"]).read_text()
+
+
+def test_nothing_that_a_stage_has_started_outlives_it(prove):
+    (stage,) = prove(trial("starts others"))["stages"]
+    (pid,) = stage["notes"]
+    status = Path(f"/proc/{pid}/stat")
+    assert not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def test_the_parts_of_a_stage_are_added_up(prove, monkeypatch):
+    monkeypatch.setattr(check, "parts_of", lambda _: 3)
+    (stage,) = prove(trial("passes", split=True))["stages"]
+    assert stage["counts"] == {"passed": 6, "failed": 0, "skipped": 3}
+
+
+def test_a_stage_without_what_it_needs_is_skipped_with_the_reason_and_proves_nothing(prove):
+    document = prove(trial("passes", needs=("no_such_module",)), trial("real", real=True))
+    assert [stage["status"] for stage in document["stages"]] == ["skipped", "skipped"]
+    assert "no_such_module" in document["stages"][0]["why"]
+    assert document["stages"][1]["why"].startswith("no CUDA device")
+    assert document["passed"] is False
+
+
+def test_where_the_device_is_missing_every_stage_says_so():
+    missing = {"missing": "CuPy cannot be imported", "modules": {}}
+    assert {lacking(stage, "cuda:0", missing) for stage in STAGES} == {"no CUDA device: CuPy cannot be imported"}
+
+
+def test_a_stage_that_ends_early_or_without_a_check_has_not_passed():
+    well = Ended((0,), 1.0, timed_out=False)
+    assert judge(Tally(), well, "")[0] == "failed"
+    assert judge(Tally(passed=1, finished=False), well, "last words") == ("crashed", "exit status 0; last words")
+    assert judge(Tally(passed=1), Ended((0, 1), 1.0, timed_out=False), "")[0] == "crashed"
+
+
+def test_a_record_that_was_cut_off_in_the_middle_counts_up_to_there(tmp_path):
+    path = tmp_path / "record"
+    record = Recorder(path)
+    record.begin("a")
+    record.passed("a")
+    record.begin("b")
+    record.finish()
+    with path.open("a") as file:
+        file.write('{"event": "pas')
+    tally = read([path, tmp_path / "never-written"])
+    assert (tally.passed, tally.running, tally.finished) == (1, ["b"], False)
+
+
+def test_time_that_a_stage_leaves_goes_to_the_later_ones():
+    first, *later = STAGES
+    assert limit_of(STAGES[-1], [], 100.0) == 100.0
+    assert limit_of(first, later, 200.0) == 2 * limit_of(first, later, 100.0)
+    assert sum(limit_of(stage, (), 1.0) for stage in STAGES) == len(STAGES)
+
+
+def test_a_package_with_our_name_is_not_in_the_way(tmp_path, monkeypatch):
+    (tmp_path / "elsewhere/tests").mkdir(parents=True)
+    (tmp_path / "elsewhere/tests/__init__.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path / "elsewhere")
+    site = tmp_path / "site"
+    site.mkdir()
+    check.unshadow(site)
+    assert [path.name for path in site.iterdir()] == ["tests"]
+    assert str(ROOT / "tests") in (site / "tests/__init__.py").read_text()
+
+
+def test_stages_know_nothing_of_the_users_daemons(tmp_path, monkeypatch):
+    monkeypatch.setenv("TENSORD_ADDRESS", "ipc:///somewhere")
+    env = Proof("sim:0", tmp_path, 1.0, tmp_path).environment()
+    assert "TENSORD_ADDRESS" not in env
+    assert env["PYTHONPATH"].split(os.pathsep)[0] == str(tmp_path / "site")
+
+
+def test_a_long_log_keeps_its_ends(tmp_path, monkeypatch):
+    monkeypatch.setattr(check, "LOG", 100)
+    log = tmp_path / "log"
+    log.write_text("begin" + "." * 1000 + "end")
+    check.shorten(log)
+    assert log.stat().st_size < 120
+    assert (log.read_text()[:5], log.read_text()[-3:]) == ("begin", "end")
+
+
+@pytest.mark.parametrize("wrong", [["--only", "nothing"], ["--budget", "0"], ["--budget", "soon"], ["--colour"]])
+def test_wrong_options_are_refused_with_the_right_ones(wrong, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(wrong)
+    assert ended.value.code == 2
+    assert wrong[0] in capsys.readouterr().err
+
+
+def test_results_go_where_out_says(monkeypatch, tmp_path):
+    monkeypatch.setenv("OUT", str(tmp_path))
+    assert parse([]).out == tmp_path / "gpu"
+    monkeypatch.delenv("OUT")
+    assert parse([]).out == ROOT / "out/gpu"
+
+
+def test_help_names_every_stage(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    printed = capsys.readouterr().out
+    assert all(name in printed for name in NAMES)
+
+
+def test_a_verdict_does_not_say_more_than_was_run():
+    stage = {"name": "ops", "status": "passed"}
+    about = {"device": "cuda:0", "stages": [stage], "passed": True, "interrupted": False, "seconds": 1.0}
+    assert report.verdict({**about, "complete": True}) == "cuda:0 is proven: all 1 stages passed in 1 s"
+    assert report.verdict({**about, "complete": False}) == "ops passed on cuda:0; other stages were not run"

@@ -1,0 +1,89 @@
+"""The stage that runs the suite's own tests records each of them, and says which it did not reach."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+
+from .bundle import ROOT
+from .record import Tally, read
+from .stage_tests import SETS, in_source
+
+PROGRAM = """
+from tests.gpu import stage_tests
+from tests.gpu.stage import main
+stage_tests.SETS["trial"] = stage_tests.Chosen(({path!r},), "sim", {keyword!r})
+main(stage_tests.work)
+"""
+TRIAL = """
+import pytest
+
+def test_passes(sim_session):
+    assert sim_session.asarray([1.0], device="sim:0").tolist() == [1.0]
+
+def test_fails():
+    assert 1 == 2
+
+def test_skips():
+    pytest.skip("not here")
+
+@pytest.fixture
+def broken():
+    yield
+    raise ValueError("at the end")
+
+def test_breaks_afterwards(broken):
+    pass
+"""
+
+
+def run(tmp_path: Any, keyword: str = "", seconds: float = 60.0) -> Tally:
+    """The records of a stage with one module of tests."""
+    path, record = tmp_path / "test_trial.py", tmp_path / "record"
+    path.write_text(TRIAL)
+    program = PROGRAM.format(path=str(path), keyword=keyword)
+    options = ["--device", "sim:0", "--until", str(time.monotonic() + seconds), "--record", str(record)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+    arguments = ["-c", ROOT / "pyproject.toml", "-p", "tests.conftest"]
+    environment["PYTEST_ADDOPTS"] = " ".join(map(str, arguments))
+    subprocess.run(  # noqa: S603 - our own command
+        [sys.executable, "-c", program, "trial", *options], env=environment, cwd=ROOT, timeout=60, check=True,
+        stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    return read([record])
+
+
+def test_each_test_is_recorded_with_its_outcome(tmp_path):
+    found = run(tmp_path)
+    assert found.finished
+    failed = {one["check"].rpartition("::")[2]: one["message"] for one in found.failures}
+    assert set(failed) == {"test_fails", "test_breaks_afterwards"}
+    assert "assert 1 == 2" in failed["test_fails"]
+    assert "teardown: ValueError: at the end" in failed["test_breaks_afterwards"]
+    assert found.skipped == {"not here": 1}
+    assert found.passed == 2  # a test, and the stage itself
+
+
+def test_tests_that_are_not_reached_are_a_failure_and_those_that_a_name_leaves_out_are_not(tmp_path):
+    found = run(tmp_path, keyword="passes or fails", seconds=0.0)
+    assert [one["check"] for one in found.failures] == ["all tests are reached"]
+    assert found.failures[0]["message"].startswith("1 tests were not reached")
+
+
+@pytest.mark.parametrize("chosen", SETS.values(), ids=SETS)
+def test_what_is_chosen_is_there(chosen):
+    assert all((ROOT / "tests" / path).exists() for path in chosen.paths)
+
+
+def test_a_test_that_names_an_accelerator_is_known_by_its_text():
+    def names_one() -> str:
+        return "sim:0"
+
+    assert in_source(names_one)
+    assert not in_source(read)
+    assert not in_source(None)

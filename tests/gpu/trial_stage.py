@@ -1,0 +1,42 @@
+"""A stage for the tests of the harness: it passes, fails, crashes, hangs, or leaves a daemon of its own behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+from .record import Skip
+from .stage import Given, main
+
+
+def work(given: Given) -> None:
+    """What it is told to."""
+    record = given.record
+    with record.check("first"):
+        record.figure("answer", 42, "units", bound=50)
+    record.skipped("second", "nothing here to do it with")
+    match given.chosen:
+        case "fails":
+            with record.check("third"):
+                raise ValueError("it is wrong")
+        case "breaks":
+            raise ValueError("nobody expected that")
+        case "crashes":
+            record.begin("third")
+            os.kill(os.getpid(), signal.SIGSEGV)
+        case "hangs":
+            record.begin("third")
+            threading.Event().wait()
+        case "skips":
+            with record.check("third"):
+                raise Skip("nor for this")
+        case "starts others":
+            started = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], process_group=0)
+            record.note(str(started.pid))
+
+
+if __name__ == "__main__":
+    main(work)

@@ -1,0 +1,139 @@
+"""What ops declare of their temporaries bounds what the kernels take: every op, on packed and strided operands.
+
+NumPy tells tracemalloc of its arrays. LAPACK and sorts allocate by themselves; of those the traced part is checked, and
+that they declare more. Their declarations come from the kernels' resident memory at its peak.
+"""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tensord.interpreter.errors import MetadataError
+from tensord.interpreter.schema.infer import infer_once
+from tensord.interpreter.schema.opdef import REGISTRY, UNNOTICED, BoundKernel, OpDef, find
+from tensord.interpreter.schema.pieces import PIECE, in_pieces
+from tensord.interpreter.types.meta import Meta
+from tensord.streams.blas import BLAS
+
+from ..conftest import meta_of
+from .large_calls import COUNT, Case, every_case, strided
+
+# Their results' sizes, and so their temporaries, are decided by data and bounded by nothing but the device's memory.
+UNBOUNDED = {"repeat_each"}
+# A bound for all subscripts is far above what most of them take.
+GENEROUS = {"einsum"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _traced() -> Iterator[None]:
+    BLAS.ask(1)  # on a busy machine its threads wait for each other
+    tracemalloc.start()
+    yield
+    tracemalloc.stop()
+    BLAS.drop(1)
+
+
+def peak_of(op: OpDef, kernel: BoundKernel, operands: Any, outputs: Any) -> int:
+    """The bytes that a call takes besides its results."""
+    results = [np.full(m.shape, 1, m.dtype) for m in outputs if m is not None]
+    with np.errstate(all="ignore"):
+        before, _ = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        made = kernel(*operands, *results)
+        _, peak = tracemalloc.get_traced_memory()
+    return peak - before - (sum(array.nbytes for array in made) if op.dynamic else 0)
+
+
+def measure(case: Case) -> tuple[int, list[int], list[int]] | None:
+    """What the op declares; the peaks with packed and with strided operands; those of pieces, if it may run so."""
+    op, operands = find(case.op), case.operands
+    frozen = op.freeze(case.attributes)
+    metas = tuple(map(meta_of, operands))
+    try:
+        outputs = infer_once(op, metas, frozen)
+    except MetadataError:
+        return None
+    kernel = op.bind(np, len(operands), dict(frozen))
+    declared = op.temporaries(metas, outputs, dict(frozen))
+    layouts = (operands, tuple(map(strided, operands)))
+    whole = [peak_of(op, kernel, each, outputs) for each in layouts]
+    pieces = [peak_of(op, in_pieces(kernel), each, outputs) for each in layouts] if op.pointwise and declared else []
+    return declared, whole, pieces
+
+
+def test_every_op_declares_what_it_takes() -> None:
+    wrong, seen = [], set(UNBOUNDED)
+    for case in every_case():
+        found = measure(case)
+        if found is None or case.op in UNBOUNDED:
+            continue
+        seen.add(case.op)
+        declared, whole, pieces = found
+        if max(whole) > declared + UNNOTICED:  # perhaps NumPy has imported something for the first time
+            declared, whole, pieces = measure(case) or found
+        most = (declared + UNNOTICED) * 9 // 8
+        kinds = [f"{x.dtype}{x.shape}" if isinstance(x, np.ndarray) else x for x in case.operands]
+        if max(whole) > most:
+            wrong.append(f"{case.op} {kinds} {case.attributes} takes {whole}, declares {declared}")
+        if max(pieces, default=0) > UNNOTICED:
+            wrong.append(f"{case.op} {kinds} {case.attributes} takes {pieces} in pieces")
+        if case.traced and not pieces and case.op not in GENEROUS and declared > 4 * max(whole) + UNNOTICED:
+            wrong.append(f"{case.op} {kinds} {case.attributes} declares {declared}, takes {whole}")
+    assert not wrong, "\n".join(wrong)
+    assert seen == REGISTRY.keys()
+
+
+@pytest.mark.parametrize("name", sorted(name for name, op in REGISTRY.items() if "linalg.svd" in op.needs))
+def test_what_lapack_takes_by_itself_is_declared(name: str) -> None:
+    op, x = find(name), Meta.of((512, 512), "float64")
+    frozen = op.freeze({"ord": "nuc"} if name == "matrix_norm" else {})
+    assert op.temporaries((x,), infer_once(op, (x,), frozen), dict(frozen)) >= x.nbytes
+
+
+@pytest.mark.parametrize("name", sorted(name for name, op in REGISTRY.items() if op.pointwise))
+def test_an_op_gives_in_pieces_what_it_gives_at_once(name: str, make: Any) -> None:
+    """Also written over an operand, and with operands that broadcast or are not packed."""
+    op = find(name)
+    count = PIECE * 3 // 2
+    dtypes = ["bool", *["float64"] * 2] if name == "where" else ["float64"] * op.inputs
+    operands = [np.abs(make((2, count), dtype, seed)).astype(dtype) for seed, dtype in enumerate(dtypes)]
+    kernel = op.bind(np, op.inputs, dict(op.freeze({})))
+    layouts: list[list[Any]] = [operands, [strided(x) for x in operands]]
+    layouts += [[operands[0][:, :1], *operands[1:]]] if op.inputs > 1 else []
+    layouts += [[*operands[:-1], 0.5]] if op.inputs > 1 and not name.endswith("_grad") else []
+    with np.errstate(all="ignore"):
+        for each in layouts:
+            whole, pieces = np.zeros((2, count)), np.zeros((2, count))
+            kernel(*each, whole)
+            in_pieces(kernel)(*each, pieces)
+            np.testing.assert_array_equal(pieces, whole)
+        target = operands[-1]
+        kernel(*operands, whole)
+        in_pieces(kernel)(*operands, target)
+        np.testing.assert_array_equal(target, whole)
+
+
+def test_a_part_that_is_written_in_place_needs_no_second_tensor() -> None:
+    x = np.zeros(COUNT)
+    kernel = find("setitem").bind(np, 2, {"index": (("slice", 0, 9, None),)}, aliased=True)
+    tracemalloc.reset_peak()
+    before, _ = tracemalloc.get_traced_memory()
+    kernel(x, 1.0, x)
+    assert tracemalloc.get_traced_memory()[1] - before < x.nbytes // 2
+    assert x[:10].tolist() == [1.0] * 9 + [0.0]
+
+
+def test_a_tensor_may_be_assigned_to_itself_in_another_order() -> None:
+    x = np.arange(9.0)
+    kernel = find("setitem").bind(np, 2, {"index": (("slice", None, None, -1),)}, aliased=True)
+    kernel(x, x, x)
+    assert x.tolist() == list(range(8, -1, -1))
+    positions = np.array([1, 2, 0])
+    kernel = find("advanced_setitem").bind(np, 3, {"index": ("tensor",)}, aliased=True)
+    kernel(positions, 7, positions, positions)
+    assert positions.tolist() == [7, 7, 7]

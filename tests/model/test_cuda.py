@@ -1,0 +1,64 @@
+"""Random programs on CUDA devices over the fake runtime: each order of launches, work and completions from a seed."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import pytest
+
+from tensord.streams import cuda_launcher
+from tensord.streams.cuda_stream import Burst, CudaStream
+from tensord.streams.stream import StreamKind
+
+from ..streams.fake_cuda.gpu import Stream
+from .programs import GPUS
+from .run import REPLAY, failures
+
+PROGRAMS = 40
+
+
+def test_random_programs_on_gpus_give_what_serial_execution_gives() -> None:
+    """Many more: python -m tests.model.run --gpus."""
+    wrong = failures(0, PROGRAMS, GPUS)
+    text = "\n".join(f"{REPLAY.format(seed=seed)} --gpus\n    {problems[0]}" for seed, problems in wrong)
+    assert not wrong, f"{len(wrong)} programs went wrong; to run them again:\n{text}"
+
+
+def no_wait(_stream: Any, _event: Any) -> None:
+    """A stream does not wait for another one's event."""
+
+
+def no_await(_stream: Any, _burst: Any) -> None:
+    """What was launched counts as done."""
+
+
+def never_aside(stream: Any, task: Any) -> bool:
+    """A copy from the host's memory does not wait until the host has the bytes."""
+    return stream.kind is not StreamKind.H2D and goes_aside(stream, task)
+
+
+def keeps_nothing(burst: Any, **given: Any) -> None:
+    """The memory that a launch needs is free at once."""
+    init_burst(burst, **given)
+    burst.keep = deque(maxlen=0)
+
+
+init_burst, goes_aside = Burst.__init__, cuda_launcher.goes_aside
+
+
+@pytest.mark.parametrize(
+    ("where", "what", "mutant"),
+    [
+        (Stream, "wait_event", no_wait),
+        (CudaStream, "_await", no_await),
+        (cuda_launcher, "goes_aside", never_aside),
+        (Burst, "__init__", keeps_nothing),
+    ],
+)
+def test_the_fake_shows_what_a_gpu_would_do_to_broken_code(
+    monkeypatch: pytest.MonkeyPatch, where: Any, what: str, mutant: Any
+) -> None:
+    """Without a wait, or with memory that is free too early, some orders give wrong values."""
+    monkeypatch.setattr(where, what, mutant)
+    assert any(failures(seed, 1, GPUS) for seed in range(PROGRAMS))

@@ -1,0 +1,155 @@
+"""Another device in the place of one that the tests name: tests that are written for any device then run on it.
+
+    pytest tests/behaviours --device cuda:0                         # in place of each sim device: cpu:0 and cuda:0
+    pytest tests/behaviours --device cuda:0 --in-place-of cpu       # in place of each cpu device: nothing but cuda:0
+
+The device opens under the name that the test gives it, so that what the test expects of "sim:0" is expected of it. All
+of them are the one device that was asked for. A test of what only the simulator or the host can do (delays, faults,
+streams and kernels that stand still) is skipped, and says so. Daemons that tests start get the same device, by an
+environment variable: `python -m tests.stand_in` is `tensord` with it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+from typing import Any, NoReturn
+from unittest.mock import patch
+
+from tensord.streams.catalogue import KINDS, Kind
+from tensord.streams.cuda import CudaDevice, CudaOptions
+from tensord.streams.device import Device
+from tensord.streams.stream import Sink
+
+VARIABLE = "TENSORD_TEST_STAND_IN"  # "sim=cuda:0": cuda:0 in place of each sim device
+SIMULATED = ("bandwidth", "latency", "compute_delay", "late_errors", "faults")  # options that hardware has not
+CONTROLS = frozenset({"hold", "resume", "inject", "faults", "release_hangs", "owns"})  # methods of a simulated device
+
+HELD_UP = frozenset({"make_gate", "Gate"})  # how tests hold a kernel up on the host
+# In place of the cpu device there is none: what these modules and tests are about is the host's.
+EFFECTS = "side effects need a cpu device"
+VIEWS = "results that are views of a host's memory"
+WORKERS = "several workers of one device"
+OF_THE_HOST = {
+    "test_effects.py": EFFECTS,
+    "test_a_callback_may_keep_its_arrays": EFFECTS,
+    "test_a_callback_that_waits_is_an_error_not_a_deadlock": EFFECTS,
+    "test_a_group_that_cannot_be_sent_now_is_sent_later": EFFECTS,
+    "test_a_handle_may_be_collected_anywhere": EFFECTS,
+    "test_a_handle_may_be_dropped_anywhere": EFFECTS,
+    "test_after_cancel_and_restart_side_effects_happen_again": EFFECTS,
+    "test_an_error_in_a_chain_stops_what_follows_in_it": EFFECTS,
+    "test_print_shows_values_in_program_order": EFFECTS,
+    "test_side_effects_and_moves_go_with_the_group": EFFECTS,
+    "test_side_effects_happen_in_program_order": EFFECTS,
+    "test_a_mapped_result_is_copied_for_whom_it_is_handed_to": VIEWS,
+    "test_without_a_copy_a_mapped_result_is_handed_over_read_only_or_not_at_all": VIEWS,
+    "test_a_hanging_copy_is_named_after_a_quiet_time": "it is about more than one device",
+    "test_a_barrier_waits_for_what_came_before_and_holds_nothing_later_back": WORKERS,
+    "test_two_reads_of_one_tensor_run_side_by_side": WORKERS,
+}
+
+Refuse = Callable[[str], object]
+
+
+def nothing(_reason: str) -> None:
+    """Go on without what the device cannot do."""
+
+
+def chosen() -> tuple[str, str] | None:
+    """(kind that is replaced, device in its place), if the environment says so."""
+    kind, _, device = os.environ.get(VARIABLE, "").partition("=")
+    return (kind, device) if device else None
+
+
+def unfit(test: Any) -> str:
+    """Why a test cannot be run on the device that stands in; "" if it can."""
+    choice = chosen()
+    if choice is None:
+        return ""
+    if choice[0] == "cpu" and (reason := OF_THE_HOST.get(test.originalname) or OF_THE_HOST.get(test.path.name)):
+        return reason
+    function = getattr(test, "function", None)
+    names = getattr(getattr(function, "__code__", None), "co_names", ())
+    return "a kernel of a GPU is no function that waits" if is_cuda() and HELD_UP.intersection(names) else ""
+
+
+def too_many(specs: Sequence[Any] | None) -> str:
+    """Why a session on these devices cannot be had; "" if it can. In place of cpu devices there is only one device."""
+    names = [spec if isinstance(spec, str) else spec.get("name", "") for spec in specs or ["cpu:0"]]
+    if (chosen() or ("", ""))[0] == "cpu" and names != ["cpu:0"]:
+        return "it is about more than one device"
+    return ""
+
+
+def is_cuda() -> bool:
+    """Does a real GPU stand in for something?"""
+    return (chosen() or ("", ""))[1].startswith("cuda")
+
+
+@contextmanager
+def installed(refuse: Refuse = nothing) -> Iterator[None]:
+    """Within the block devices of that kind are the other one. `refuse` is told what a device here cannot do."""
+    choice = chosen()
+    if choice is None:
+        yield
+        return
+    kind, device = choice
+    with patch.dict(KINDS, {kind: Kind(opener(device, refuse), KINDS[kind].options)}):
+        yield
+
+
+def opener(device: str, refuse: Refuse) -> Callable[[str, Sink, Any], Device]:
+    """What opens that device under another name."""
+    kind, _, ordinal = device.partition(":")
+    if kind == "cuda":
+        return gpu(int(ordinal), refuse)
+    target = KINDS[kind]
+
+    def open_under(name: str, sink: Sink, options: Any) -> Device:
+        return target.open(name, sink, translated(options, target.options))
+
+    return open_under
+
+
+def gpu(number: int, refuse: Refuse) -> Callable[[str, Sink, Any], Device]:
+    """The GPU of that number under any name."""
+
+    class StandIn(CudaDevice):
+        ordinal = property(lambda _: number, lambda *_: None)
+
+        def __getattr__(self, name: str) -> Any:
+            if name in CONTROLS:
+                refuse(f"a GPU has no {name}()")
+            raise AttributeError(name)
+
+    def open_under(name: str, sink: Sink, options: Any) -> Device:
+        for option in SIMULATED:
+            if getattr(options, option, None):
+                refuse(f"a GPU has no option {option!r}")
+        given = translated(options, CudaOptions)
+        if name.startswith("cpu"):
+            given = CudaOptions(cache=given.cache, missing=given.missing)  # the host's memory is no measure
+        return StandIn(name, sink, given)
+
+    return open_under
+
+
+def translated(options: Any, wanted: type[Any]) -> Any:
+    """The options that both kinds have."""
+    both = {field.name for field in fields(wanted)} & {field.name for field in fields(options)}
+    return wanted(**{name: getattr(options, name) for name in both})
+
+
+def main() -> NoReturn:
+    """`tensord` on the command line."""
+    from tensord.client.cli.main import main as tensord
+
+    with installed():
+        tensord()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,11 @@
+"""The CUDA runtime's semantics without a GPU: what CuPy's calls mean, down to when the work happens.
+
+- `gpu`: devices, streams, events, errors; which queue goes on next is drawn by a seed
+- `memory`: device and pinned memory, CuPy's pools; memory that is free is poisoned in stream order
+- `arrays`: CuPy's arrays; a function of NumPy is launched, and runs when its queue gets there
+- `module`: what stands in for the module `cupy`
+
+A call launches, and the device does the work later: when the host waits for an event or a stream, when it asks whether
+an event is done, or when a test calls `Gpu.step`. So a missing wait, or memory that is freed too early, makes wrong
+bits in some of the orders that the seeds give.
+"""

@@ -1,0 +1,266 @@
+"""CuPy's arrays: a call finds the result's shape and memory at once, and the stream computes the values later.
+
+Any function of NumPy can be launched. To know what a call returns, the function is called twice: at the launch, on
+whatever the memory holds then, and when the stream gets there. Functions whose result depends on data in its shape, or
+that look at a value, wait for the stream first, as CuPy's do. A call with an array of the host is a TypeError.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from .gpu import Gpu, current_queue
+from .memory import MemoryPointer, address_of
+
+# The host waits for the values: the shape depends on them, or an error does.
+WAITING = {"nonzero", "unique", "unique_all", "unique_counts", "unique_inverse", "unique_values", "argwhere"}
+WAITING |= {"flatnonzero", "bincount", "histogram", "extract", "compress", "array_equal", "count_nonzero_host"}
+# Change their first argument, and return nothing.
+MUTATING = {"copyto", "put", "place", "putmask", "fill_diagonal", "put_along_axis", "at", "fill", "sort_in_place"}
+MUTATING |= {"setitem", "setfield", "partition_in_place", "itemset"}
+VALUES = {"item", "tolist", "__bool__", "__int__", "__float__", "__index__", "__complex__"}
+
+
+class Array:
+    """`cupy.ndarray`; `native` is NumPy's view of the same bytes, for kernels alone."""
+
+    gpu: Gpu
+    malloc: Callable[[int], MemoryPointer]
+    __array_ufunc__ = None
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        dtype: Any = np.float64,
+        memptr: MemoryPointer | None = None,
+        strides: tuple[int, ...] | None = None,
+    ) -> None:
+        dtype = np.dtype(dtype)
+        shape = shape if isinstance(shape, tuple) else (shape,)
+        if len(shape) > 32:
+            raise ValueError("CuPy's arrays have 32 dimensions at the most")
+        if memptr is None:
+            memptr = type(self).malloc(int(np.prod(shape, dtype=np.int64)) * dtype.itemsize)
+        self.data = memptr
+        self.native: Any = np.ndarray(shape, dtype, memptr.mem.block, memptr.offset, strides)
+
+    @classmethod
+    def over(cls, native: Any, owner: Array) -> Array:
+        """An array over a view of another one's bytes."""
+        made = cls.__new__(cls)
+        made.data = MemoryPointer(owner.data.mem, address_of(native) - owner.data.mem.ptr)
+        made.native = native
+        return made
+
+    @property
+    def device(self) -> Any:
+        return Ordinal(self.data.device_id)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {"data": (address_of(self.native), False), "shape": self.shape, "version": 3}
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise TypeError("Implicit conversion to a NumPy array is not allowed. Please use `.get()`")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name in {"shape", "dtype", "strides", "nbytes", "itemsize", "size", "ndim", "flags"}:
+            return getattr(self.native, name)
+        if name in {"T", "real", "imag", "mT"}:
+            return Launch(self.gpu, name, operator.attrgetter(name))(self)
+        return Launch(self.gpu, IN_PLACE.get(name, name), operator.attrgetter(name), method=True).of(self)
+
+    def __getitem__(self, key: Any) -> Any:
+        return Launch(self.gpu, "unique" if has_mask(key) else "getitem", operator.getitem)(self, key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if isinstance(value, np.ndarray):
+            raise TypeError("an array of the host is assigned to one of the device")
+        Launch(self.gpu, "setitem", operator.setitem)(self, key, value)
+
+    def __len__(self) -> int:
+        return len(self.native)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self)))
+
+    def __hash__(self) -> int:
+        raise TypeError("unhashable")
+
+    def __eq__(self, other: object) -> Any:
+        return Launch(self.gpu, "equal", operator.eq)(self, other)
+
+
+IN_PLACE = {"sort": "sort_in_place", "partition": "partition_in_place"}
+
+
+class Ordinal:
+    """`cupy.ndarray.device`."""
+
+    def __init__(self, id_: int) -> None:
+        self.id = id_
+
+
+def has_mask(key: Any) -> bool:
+    keys = key if isinstance(key, tuple) else (key,)
+    return any(isinstance(one, Array) and one.native.dtype == np.bool_ for one in keys)
+
+
+def give_operators() -> None:
+    """The operators of Python, each a launch."""
+
+    def forward(function: Any) -> Any:
+        return lambda self, *rest: Launch(self.gpu, "operator", function)(self, *rest)
+
+    def backward(function: Any) -> Any:
+        return lambda self, other: Launch(self.gpu, "operator", lambda x, y: function(y, x))(self, other)
+
+    def in_place(function: Any) -> Any:
+        def assign(self: Array, other: Any) -> Array:
+            Launch(self.gpu, "setitem", function)(self, other)
+            return self
+
+        return assign
+
+    def value(name: str) -> Any:
+        return lambda self: Launch(self.gpu, name, operator.methodcaller(name))(self)
+
+    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "lshift", "rshift"):
+        setattr(Array, f"__{name}__", forward(getattr(operator, name)))
+        setattr(Array, f"__r{name}__", backward(getattr(operator, name)))
+        setattr(Array, f"__i{name}__", in_place(getattr(operator, f"i{name}")))
+    for name in ("and_", "or_", "xor"):
+        plain = name.rstrip("_")
+        setattr(Array, f"__{plain}__", forward(getattr(operator, name)))
+        setattr(Array, f"__r{plain}__", backward(getattr(operator, name)))
+        setattr(Array, f"__i{plain}__", in_place(getattr(operator, f"i{plain}")))
+    for name in ("lt", "le", "gt", "ge", "ne", "neg", "pos", "abs", "invert"):
+        setattr(Array, f"__{name}__", forward(getattr(operator, name)))
+    for name in ("bool", "int", "float", "index", "complex"):
+        setattr(Array, f"__{name}__", value(f"__{name}__"))
+
+
+give_operators()
+
+
+class Launch:
+    """A function of NumPy as a call of CuPy."""
+
+    def __init__(self, gpu: Gpu, name: str, function: Any, *, method: bool = False) -> None:
+        self.gpu, self.name, self.function, self.method = gpu, name, function, method
+        self.waits = name in WAITING or name in VALUES
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.function, name)
+        return Launch(self.gpu, name, found) if callable(found) else found
+
+    def of(self, array: Array) -> Callable[..., Any]:
+        """A method of that array."""
+        get = self.function
+        get(array.native)  # AttributeError where NumPy has no such method
+        return lambda *args, **kwargs: Launch(self.gpu, self.name, lambda x, *a, **k: get(x)(*a, **k))(
+            array, *args, **kwargs
+        )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(self.function, np.ufunc) and len(args) > self.function.nin:
+            kwargs["out"] = args[self.function.nin :]
+            args = args[: self.function.nin]
+        out = kwargs.pop("out", None)
+        outs = [] if out is None else [out] if isinstance(out, Array) else list(out)
+        used = [*arrays_in((args, kwargs)), *outs]
+        check_devices(self.gpu, used)
+        self.gpu.call("launchKernel")
+        native_args, native_kwargs = native((args, kwargs))
+        if self.name in MUTATING:
+            self.launch(lambda: self.function(*native_args, **native_kwargs))
+            return None
+        result = self.rehearse(native_args, native_kwargs)
+        many = type(result) in {tuple, list}
+        if outs:
+            for place, target in enumerate(outs):
+                self.launch_into(target, place if many else None, native_args, native_kwargs)
+            return out
+        if not many:
+            return self.wrap(result, used, None, native_args, native_kwargs)
+        wrapped = [self.wrap(one, used, place, native_args, native_kwargs) for place, one in enumerate(result)]
+        return type(result)(wrapped) if type(result) in {tuple, list} else wrapped
+
+    def rehearse(self, args: Any, kwargs: Any) -> Any:
+        """What the call returns, as far as its form and memory matter; its values, where the host waits for them."""
+        with np.errstate(all="ignore"):
+            if not self.waits:
+                try:
+                    return self.function(*args, **kwargs)
+                except Exception:  # due to values that are not computed yet?
+                    self.wait()
+            else:
+                self.wait()
+            return self.function(*args, **kwargs)
+
+    def wait(self) -> None:
+        self.gpu.drain(current_queue(self.gpu))
+
+    def wrap(self, result: Any, used: list[Array], place: int | None, args: Any, kwargs: Any) -> Any:
+        if self.name in VALUES or not isinstance(result, np.ndarray | np.generic):
+            return result
+        for array in used:
+            if isinstance(result, np.ndarray) and np.may_share_memory(result, array.native):
+                return Array.over(result, array)
+        made = Array(result.shape, result.dtype)
+        self.launch_into(made, place, args, kwargs)
+        return made
+
+    def launch_into(self, target: Array, place: int | None, args: Any, kwargs: Any) -> None:
+        into = target.native
+
+        def run() -> None:
+            result = self.function(*args, **kwargs)
+            np.copyto(into, result if place is None else result[place], casting="same_kind")
+
+        self.launch(run)
+
+    def launch(self, run: Callable[[], object]) -> None:
+        def quietly() -> None:
+            with np.errstate(all="ignore"):
+                run()
+
+        self.gpu.enqueue(current_queue(self.gpu), quietly)
+
+
+def arrays_in(value: Any) -> list[Array]:
+    """Every array of the device among arguments; TypeError for one of the host."""
+    if isinstance(value, Array):
+        return [value]
+    if isinstance(value, np.ndarray):
+        raise TypeError(f"Unsupported type {type(value)}")
+    if isinstance(value, list | tuple):
+        return [array for one in value for array in arrays_in(one)]
+    if isinstance(value, dict):
+        return [array for one in value.values() for array in arrays_in(one)]
+    return []
+
+
+def native(value: Any) -> Any:
+    """The arguments with NumPy's views in the place of arrays."""
+    if isinstance(value, Array):
+        return value.native
+    if type(value) in {list, tuple}:
+        return type(value)(native(one) for one in value)
+    if isinstance(value, dict):
+        return {name: native(one) for name, one in value.items()}
+    return value
+
+
+def check_devices(gpu: Gpu, arrays: list[Array]) -> None:
+    """A kernel reads memory of its own device, and of peers that are open to it."""
+    for array in arrays:
+        other = array.data.device_id
+        if other != gpu.device and (gpu.device, other) not in gpu.enabled:
+            raise ValueError(f"the array is on device {other}, the current device is {gpu.device}")

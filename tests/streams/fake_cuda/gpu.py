@@ -1,0 +1,287 @@
+"""Devices whose streams are queues: the seed decides which goes on next, the host's waits decide when.
+
+What CUDA's documentation promises, and nothing more: the items of a stream run in order; a stream that waits for an
+event waits for what the event had recorded at the time of that call; anything else may run in any order. An error of
+a kernel surfaces at a later call, and sticks: after it every call on that device fails. A wait that nothing can end is
+an AssertionError, unless an item is held by the test, which is waited for.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter, deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Self
+
+PATIENCE = 10.0  # seconds until a test that hangs is given up
+
+
+class CUDARuntimeError(RuntimeError):
+    """CuPy's error of a runtime call; `status` is CUDA's number."""
+
+    def __init__(self, status: int, name: str, text: str) -> None:
+        super().__init__(f"{name}: {text}")
+        self.status = status
+
+
+class IllegalAddress(Exception):  # noqa: N818 - what happened
+    """Raised in a kernel: the device's context is broken from then on."""
+
+
+def out_of_memory() -> CUDARuntimeError:
+    return CUDARuntimeError(2, "cudaErrorMemoryAllocation", "out of memory")
+
+
+def illegal_address() -> CUDARuntimeError:
+    return CUDARuntimeError(700, "cudaErrorIllegalAddress", "an illegal memory access was encountered")
+
+
+class Recorded:
+    """One recording of an event: done once its stream gets there."""
+
+    def __init__(self, device: int) -> None:
+        self.device = device
+        self.done = False
+
+    def __call__(self) -> None:
+        self.done = True
+
+
+class Item:
+    """A piece of a stream's work, which runs once `ready()`."""
+
+    def __init__(self, run: Callable[[], object], ready: Callable[[], bool]) -> None:
+        self.run = run
+        self.ready = ready
+
+
+class Queue:
+    """The work of one CUDA stream; `ptr` 0 is the null stream, whose work is done at once."""
+
+    def __init__(self, device: int, ptr: int) -> None:
+        self.device = device
+        self.ptr = ptr
+        self.items: deque[Item] = deque()
+        self.launched = 0
+
+
+def always() -> bool:
+    return True
+
+
+class Gpu:
+    """All devices of one system. `calls` counts the calls of the runtime, `blocked` those in which the host waited, by
+    the name of its thread."""
+
+    def __init__(self, seed: int = 0, devices: int = 2, memory: int = 1 << 28, *, peers: bool = True) -> None:
+        self.rng = random.Random(seed)
+        self.changed = threading.Condition(threading.RLock())
+        self.queues: dict[int, Queue] = {}
+        self.broken: list[CUDARuntimeError | None] = [None] * devices
+        self.free = [memory] * devices
+        self.total = memory
+        self.peers = {(a, b): peers for a in range(devices) for b in range(devices) if a != b}
+        self.enabled: set[tuple[int, int]] = set()  # (who, whose memory)
+        self.calls: Counter[str] = Counter()
+        self.blocked: Counter[str] = Counter()
+        self.bugs: list[BaseException] = []  # of kernels, when they ran: a fault of the fake or of its user
+        self.held: set[str] = set()
+        self.threads = threading.local()
+        self.next_ptr = 0
+
+    # -- the host's side -------------------------------------------------------------------------------------------
+
+    @property
+    def device(self) -> int:
+        """The current device of this thread."""
+        return getattr(self.threads, "device", 0)
+
+    @device.setter
+    def device(self, ordinal: int) -> None:
+        self.threads.device = ordinal
+
+    def call(self, name: str, device: int | None = None) -> None:
+        """Count a call of the runtime; raise what the device has been broken by."""
+        with self.changed:
+            self.calls[name] += 1
+            if (error := self.broken[self.device if device is None else device]) is not None:
+                raise error
+
+    def new_queue(self) -> Queue:
+        self.next_ptr += 16
+        queue = self.queues[self.next_ptr] = Queue(self.device, self.next_ptr)
+        return queue
+
+    def enqueue(self, queue: Queue, run: Callable[[], object], ready: Callable[[], bool] = always) -> None:
+        """Append work to a stream; that of the null stream, for which no other stream waits, is done now."""
+        with self.changed:
+            if queue.ptr == 0:
+                run()
+                return
+            queue.launched += 1
+            queue.items.append(Item(run, ready))
+            self.changed.notify_all()
+
+    def record(self, queue: Queue) -> Recorded:
+        recorded = Recorded(queue.device)
+        self.enqueue(queue, recorded)
+        return recorded
+
+    def is_over(self, recorded: Recorded) -> bool:
+        """Need nobody wait for it any more? No device waits for one that is broken."""
+        return recorded.done or self.broken[recorded.device] is not None
+
+    def await_recorded(self, recorded: Recorded) -> None:
+        """Block until that was reached; the device's error if it never will be."""
+        self.drive(lambda: recorded.done, recorded.device)
+
+    def drain(self, queue: Queue) -> None:
+        """Block until the stream is empty."""
+        self.drive(lambda: not queue.items, queue.device)
+
+    def drive(self, over: Callable[[], bool], device: int) -> None:
+        """Let the devices work until `over()`."""
+        with self.changed:
+            if not over():
+                self.blocked[threading.current_thread().name] += 1
+            while not over():
+                if (error := self.broken[device]) is not None:
+                    raise error
+                if self.step():
+                    continue
+                assert self.held, "the host waits for work that waits for nothing that is queued"
+                assert self.changed.wait(PATIENCE), f"nobody lets {self.held} go on"
+            if (error := self.broken[device]) is not None:
+                raise error
+
+    # -- what tests do ---------------------------------------------------------------------------------------------
+
+    def runnable(self) -> list[Queue]:
+        return [queue for queue in self.queues.values() if queue.items and queue.items[0].ready()]
+
+    def can_step(self) -> bool:
+        return bool(self.runnable())
+
+    def step(self) -> bool:
+        """Run one item of a stream that the seed chooses; False if none can go on."""
+        with self.changed:
+            runnable = self.runnable()
+            if not runnable:
+                return False
+            queue = self.rng.choice(runnable)
+            item = queue.items.popleft()
+            self.run(queue, item)
+            self.changed.notify_all()
+            return True
+
+    def run(self, queue: Queue, item: Item) -> None:
+        try:
+            item.run()
+        except IllegalAddress:
+            self.broken[queue.device] = illegal_address()
+            for other in self.queues.values():
+                if other.device == queue.device:
+                    other.items.clear()
+        except BaseException as error:
+            self.bugs.append(error)
+
+    def hold(self, name: str) -> Callable[[], bool]:
+        """A condition for an item that is not ready before `release(name)`."""
+        self.held.add(name)
+        return lambda: name not in self.held
+
+    def release(self, name: str) -> None:
+        with self.changed:
+            self.held.discard(name)
+            self.changed.notify_all()
+
+
+class Stream:
+    """`cupy.cuda.Stream`."""
+
+    null: Stream
+
+    def __init__(self, gpu: Gpu, *, non_blocking: bool = False, queue: Queue | None = None) -> None:
+        assert queue is not None or non_blocking, "a blocking stream waits for the null stream, which no one uses"
+        self.gpu = gpu
+        self.queue = queue if queue is not None else gpu.new_queue()
+        self.ptr = self.queue.ptr
+        self.device_id = -1 if queue is not None else gpu.device
+
+    def use(self) -> Stream:
+        if self.device_id not in {-1, self.gpu.device}:
+            raise RuntimeError(f"the stream is of device {self.device_id}, the current one is {self.gpu.device}")
+        current_streams(self.gpu)[self.gpu.device] = self
+        return self
+
+    def wait_event(self, event: Event) -> None:
+        self.gpu.call("streamWaitEvent", self.queue.device)
+        if (recorded := event.recorded) is not None:
+            self.gpu.enqueue(self.queue, lambda: None, partial(self.gpu.is_over, recorded))
+
+    def synchronize(self) -> None:
+        self.gpu.call("streamSynchronize", self.queue.device)
+        self.gpu.drain(self.queue)
+
+
+class Event:
+    """`cupy.cuda.Event`. One that was never recorded is done."""
+
+    def __init__(self, gpu: Gpu, *, block: bool = False, disable_timing: bool = False) -> None:
+        gpu.call("eventCreate")
+        assert block, "synchronize would spin"
+        self.gpu = gpu
+        self.timed = not disable_timing
+        self.recorded: Recorded | None = None
+
+    def record(self, stream: Stream) -> None:
+        self.gpu.call("eventRecord", stream.queue.device)
+        self.recorded = self.gpu.record(stream.queue)
+
+    @property
+    def done(self) -> bool:
+        recorded = self.recorded
+        if recorded is None:
+            return True
+        self.gpu.call("eventQuery", recorded.device)
+        if not recorded.done:
+            self.gpu.step()
+        return recorded.done
+
+    def synchronize(self) -> None:
+        if (recorded := self.recorded) is not None:
+            self.gpu.call("eventSynchronize", recorded.device)
+            self.gpu.await_recorded(recorded)
+
+
+class CurrentDevice:
+    """`cupy.cuda.Device`."""
+
+    def __init__(self, gpu: Gpu, ordinal: int) -> None:
+        self.gpu = gpu
+        self.id = ordinal
+        self.before: list[int] = []
+
+    def __enter__(self) -> Self:
+        self.before.append(self.gpu.device)
+        self.gpu.device = self.id
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.gpu.device = self.before.pop()
+
+
+def current_streams(gpu: Gpu) -> dict[int, Any]:
+    """The current stream of each device on this thread, unless it is the null stream."""
+    streams: dict[int, Any] | None = getattr(gpu.threads, "streams", None)
+    if streams is None:
+        streams = gpu.threads.streams = {}
+    return streams
+
+
+def current_queue(gpu: Gpu) -> Queue:
+    """The queue of the stream that is current on this thread."""
+    stream = current_streams(gpu).get(gpu.device)
+    return Queue(gpu.device, 0) if stream is None else stream.queue

@@ -1,0 +1,235 @@
+"""Device memory, pinned memory and CuPy's pools of both.
+
+Addresses are those of host memory, so that copies by address are what they are. Memory is poisoned when it is made,
+and again, in the order of the stream that may reuse it, when it is freed.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right, insort
+from collections import defaultdict
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from .gpu import Gpu, Queue, current_queue, out_of_memory
+
+POISON = 0xA5
+
+
+class OutOfMemoryError(MemoryError):
+    """CuPy's: its pool has reached its limit, or the device has no memory left."""
+
+
+class Regions:
+    """Disjoint pieces of memory by their addresses."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._owners: WeakValueDictionary[int, Any] = WeakValueDictionary()
+
+    def add(self, start: int, owner: Any) -> None:
+        insort(self._starts, start)
+        self._owners[start] = owner
+
+    def remove(self, start: int) -> None:
+        self._starts.remove(start)
+
+    def find(self, address: int, nbytes: int) -> Any:
+        """The owner of the piece in which these bytes lie, or None."""
+        place = bisect_right(self._starts, address) - 1
+        if place < 0:
+            return None
+        start = self._starts[place]
+        owner = self._owners[start]
+        return owner if address + nbytes <= start + owner.size else None
+
+
+class Memory:
+    """A block by cudaMalloc; freeing it waits for the device, as cudaFree does."""
+
+    def __init__(self, gpu: Gpu, size: int) -> None:
+        gpu.call("malloc")
+        self.gpu, self.device_id, self.size = gpu, gpu.device, size
+        with gpu.changed:
+            if size > gpu.free[self.device_id]:
+                raise out_of_memory()
+            gpu.free[self.device_id] -= size
+        self.block = np.full(size, POISON, np.uint8)
+        self.ptr = address_of(self.block)
+        regions_of(gpu).add(self.ptr, self)
+
+    def __del__(self) -> None:
+        if hasattr(self, "ptr"):
+            regions_of(self.gpu).remove(self.ptr)
+            self.gpu.calls["free"] += 1
+            self.gpu.free[self.device_id] += self.size
+
+
+class Piece:
+    """A part of a block."""
+
+    def __init__(self, memory: Memory, offset: int, size: int) -> None:
+        self.memory, self.offset, self.size = memory, offset, size
+
+    @property
+    def split(self) -> bool:
+        return self.size < self.memory.size
+
+    def cut(self, size: int) -> tuple[Piece, Piece | None]:
+        """The first bytes, and the rest if there is one."""
+        if size == self.size:
+            return self, None
+        return Piece(self.memory, self.offset, size), Piece(self.memory, self.offset + size, self.size - size)
+
+    def joined(self, other: Piece) -> Piece | None:
+        """Both as one, if they are neighbours."""
+        first, second = sorted((self, other), key=lambda piece: piece.offset)
+        if first.memory is not second.memory or first.offset + first.size != second.offset:
+            return None
+        return Piece(first.memory, first.offset, first.size + second.size)
+
+
+class Chunk:
+    """What `MemoryPool.malloc` hands out: goes back to its stream's free pieces."""
+
+    def __init__(self, pool: MemoryPool, piece: Piece, queue: Queue) -> None:
+        self.pool, self.piece, self.queue = pool, piece, queue
+        memory = piece.memory
+        self.ptr, self.device_id = memory.ptr + piece.offset, memory.device_id
+        self.block = memory.block[piece.offset : piece.offset + piece.size]
+
+    def __del__(self) -> None:
+        self.pool.free(self.piece, self.block, self.queue)
+
+
+class MemoryPointer:
+    """`cupy.cuda.MemoryPointer`."""
+
+    def __init__(self, mem: Any, offset: int) -> None:
+        self.mem = mem
+        self.offset = offset
+
+    @property
+    def ptr(self) -> int:
+        return self.mem.ptr + self.offset
+
+    @property
+    def device_id(self) -> int:
+        return self.mem.device_id
+
+    def __add__(self, offset: int) -> MemoryPointer:
+        return MemoryPointer(self.mem, self.offset + offset)
+
+
+class MemoryPool:
+    """`cupy.cuda.MemoryPool`: free pieces per device and stream, split as needed; sizes are multiples of 512 bytes."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        self.gpu = gpu
+        self._free: dict[tuple[int, int], list[Piece]] = defaultdict(list)  # by device and stream
+        self._total: dict[int, int] = defaultdict(int)
+        self._limit: dict[int, int] = {}
+        self._lock = threading.RLock()
+
+    def set_limit(self, size: int) -> None:
+        self._limit[self.gpu.device] = size
+
+    def total_bytes(self) -> int:
+        return self._total[self.gpu.device]
+
+    def malloc(self, nbytes: int) -> MemoryPointer:
+        size = max(1, -(-nbytes // 512)) * 512
+        queue = current_queue(self.gpu)
+        with self._lock:
+            free = self._free[self.gpu.device, queue.ptr]
+            best = min((piece for piece in free if piece.size >= size), key=lambda piece: piece.size, default=None)
+            if best is None:
+                best = Piece(self._fresh(size), 0, size)
+            else:
+                free.remove(best)
+            piece, rest = best.cut(size)
+            if rest is not None:
+                free.append(rest)
+        return MemoryPointer(Chunk(self, piece, queue), 0)
+
+    def _fresh(self, size: int) -> Memory:
+        device = self.gpu.device
+        limit = self._limit.get(device, 0)
+        if limit and self._total[device] + size > limit:
+            self.free_all_blocks()
+            if self._total[device] + size > limit:
+                raise OutOfMemoryError(f"Out of memory allocating {size:,} bytes (limit set to: {limit:,} bytes)")
+        try:
+            memory = Memory(self.gpu, size)
+        except RuntimeError:
+            if self.gpu.broken[device] is not None:
+                raise
+            self.free_all_blocks()
+            try:
+                memory = Memory(self.gpu, size)
+            except RuntimeError as error:
+                raise OutOfMemoryError(f"Out of memory allocating {size:,} bytes") from error
+        self._total[device] += size
+        return memory
+
+    def free(self, piece: Piece, block: Any, queue: Queue) -> None:
+        if self.gpu.broken[piece.memory.device_id] is None:
+            self.gpu.enqueue(queue, lambda: block.fill(POISON))
+        with self._lock:
+            free = self._free[piece.memory.device_id, queue.ptr]
+            for other in list(free):
+                if (both := piece.joined(other)) is not None:
+                    free.remove(other)
+                    piece = both
+            free.append(piece)
+
+    def free_all_blocks(self) -> None:
+        """Drop what was not split, on this device; the host waits until the device is idle, as with cudaFree."""
+        device = self.gpu.device
+        with self._lock:
+            mine = [pieces for key, pieces in self._free.items() if key[0] == device]
+            if self.gpu.broken[device] is None and any(not piece.split for pieces in mine for piece in pieces):
+                for queue in list(self.gpu.queues.values()):
+                    if queue.device == device:
+                        self.gpu.drain(queue)
+            for pieces in mine:
+                self._total[device] -= sum(piece.size for piece in pieces if not piece.split)
+                pieces[:] = [piece for piece in pieces if piece.split]
+
+
+class PinnedMemory:
+    """A block by cudaHostAlloc."""
+
+    def __init__(self, gpu: Gpu, size: int, _flags: int = 0) -> None:
+        gpu.call("hostAlloc")
+        self.gpu, self.size = gpu, size
+        self.block = np.full(size, POISON, np.uint8)
+        self.ptr = address_of(self.block)
+        pinned_of(gpu).add(self.ptr, self)
+
+    def __del__(self) -> None:
+        if hasattr(self, "ptr"):
+            pinned_of(self.gpu).remove(self.ptr)
+            self.gpu.calls["freeHost"] += 1
+            self.block.fill(POISON)
+
+
+def address_of(array: np.ndarray[Any, Any]) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def regions_of(gpu: Gpu) -> Regions:
+    found: Regions | None = getattr(gpu, "regions", None)
+    if found is None:
+        found = gpu.regions = Regions()  # type: ignore[attr-defined]
+    return found
+
+
+def pinned_of(gpu: Gpu) -> Regions:
+    found: Regions | None = getattr(gpu, "pinned", None)
+    if found is None:
+        found = gpu.pinned = Regions()  # type: ignore[attr-defined]
+    return found

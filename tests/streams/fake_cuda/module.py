@@ -1,0 +1,227 @@
+"""What stands in for the modules `cupy` and `cupyx`, over one `Gpu`."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from types import ModuleType, SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from . import arrays
+from .gpu import CUDARuntimeError, CurrentDevice, Event, Gpu, Queue, Stream, current_streams
+from .memory import MemoryPool, PinnedMemory, pinned_of, regions_of
+
+HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
+
+
+class Module(ModuleType):
+    """A module of NumPy's functions, each launched."""
+
+    def __init__(self, name: str, gpu: Gpu, source: Any) -> None:
+        super().__init__(name)
+        self.__dict__.update(_gpu=gpu, _source=source, _waits=name.endswith("linalg"))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        found = getattr(self._source, name)
+        if isinstance(found, ModuleType):
+            made: Any = Module(f"{self.__name__}.{name}", self._gpu, found)
+        elif isinstance(found, type) or not callable(found):
+            made = found
+        elif self.__name__.endswith("fft"):
+            made = Transform(self._gpu, name, found)
+            made.plans = self.config.get_plan_cache()
+        else:
+            made = arrays.Launch(self._gpu, name, found)
+            made.waits = made.waits or self._waits
+        setattr(self, name, made)
+        return made
+
+
+class Plans:
+    """CuPy's cache of plans: the plans of one shape have one work area, whatever stream they are used on."""
+
+    def __init__(self) -> None:
+        self.size = 16
+        self.areas: dict[int, arrays.Array] = {}
+
+    def set_size(self, size: int) -> None:
+        self.size = size
+
+    def clear(self) -> None:
+        self.areas.clear()
+
+    def area(self, nbytes: int) -> Any:
+        area = self.areas.get(nbytes)
+        if area is None:
+            area = arrays.Array((nbytes,), np.uint8)
+            if self.size:
+                self.areas[nbytes] = area
+        return area
+
+
+class Transform(arrays.Launch):
+    """A function of `cupy.fft`: two steps, through the work area of its plan."""
+
+    plans: Plans
+
+    def launch_into(self, target: Any, place: int | None, args: Any, kwargs: Any) -> None:
+        source = args[0]
+        area = self.plans.area(source.nbytes)
+        between: Any = np.ndarray(source.shape, source.dtype, area.native)
+        self.launch(lambda: np.copyto(between, source))
+        super().launch_into(target, place, (between, *args[1:]), kwargs)
+
+
+class Runtime:
+    """`cupy.cuda.runtime`."""
+
+    CUDARuntimeError = CUDARuntimeError
+    memcpyHostToDevice = HOST_TO_DEVICE  # noqa: N815 - CuPy's names
+    memcpyDeviceToHost = DEVICE_TO_HOST  # noqa: N815
+    hostAllocPortable = 1  # noqa: N815
+    errorMemoryAllocation = 2  # noqa: N815
+
+    def __init__(self, gpu: Gpu) -> None:
+        self._gpu = gpu
+
+    def getDeviceCount(self) -> int:  # noqa: N802
+        return len(self._gpu.free)
+
+    def memGetInfo(self) -> tuple[int, int]:  # noqa: N802
+        self._gpu.call("memGetInfo")
+        return self._gpu.free[self._gpu.device], self._gpu.total
+
+    def deviceCanAccessPeer(self, device: int, peer: int) -> bool:  # noqa: N802
+        return self._gpu.peers[device, peer]
+
+    def deviceEnablePeerAccess(self, peer: int) -> None:  # noqa: N802
+        self._gpu.call("deviceEnablePeerAccess")
+        pair = (self._gpu.device, peer)
+        if pair in self._gpu.enabled:
+            raise CUDARuntimeError(704, "cudaErrorPeerAccessAlreadyEnabled", "peer access is already enabled")
+        self._gpu.enabled.add(pair)
+
+    def memcpyAsync(self, to: int, origin: int, nbytes: int, kind: int, stream: int) -> None:  # noqa: N802
+        """To or from pageable memory the host waits; pinned memory is read and written when the stream gets there."""
+        gpu = self._gpu
+        queue = gpu.queues[stream]
+        gpu.call("memcpyAsync", queue.device)
+        inside, outside = (to, origin) if kind == HOST_TO_DEVICE else (origin, to)
+        block = regions_of(gpu).find(inside, nbytes)
+        if block is None or block.device_id != queue.device:
+            raise CUDARuntimeError(1, "cudaErrorInvalidValue", "invalid argument")
+        if pinned_of(gpu).find(outside, nbytes) is not None:
+            gpu.enqueue(queue, partial(ctypes.memmove, to, origin, nbytes))
+            return
+        gpu.drain(queue)
+        ctypes.memmove(to, origin, nbytes)
+
+    def memcpyPeerAsync(  # noqa: N802
+        self, to: int, to_device: int, origin: int, from_device: int, nbytes: int, stream: int
+    ) -> None:
+        gpu = self._gpu
+        queue = gpu.queues[stream]
+        gpu.call("memcpyPeerAsync", queue.device)
+        for address, device in ((to, to_device), (origin, from_device)):
+            block = regions_of(gpu).find(address, nbytes)
+            if block is None or block.device_id != device:
+                raise CUDARuntimeError(1, "cudaErrorInvalidValue", "invalid argument")
+        gpu.enqueue(queue, partial(ctypes.memmove, to, origin, nbytes))
+
+
+def make_modules(gpu: Gpu) -> dict[str, Any]:
+    """`cupy` and `cupyx` by name."""
+    cupy: Any = Module("cupy", gpu, np)
+    allocators = threading.local()
+    pool = MemoryPool(gpu)
+
+    def malloc(nbytes: int) -> Any:
+        return getattr(allocators, "malloc", pool.malloc)(nbytes)
+
+    @contextmanager
+    def using_allocator(allocate: Any) -> Iterator[None]:
+        before = getattr(allocators, "malloc", pool.malloc)
+        allocators.malloc = allocate
+        try:
+            yield
+        finally:
+            allocators.malloc = before
+
+    array = type("ndarray", (arrays.Array,), {"gpu": gpu, "malloc": staticmethod(malloc)})
+    arrays.Array.gpu, arrays.Array.malloc = gpu, staticmethod(malloc)
+    stream: Any = type("Stream", (Stream,), {"__init__": lambda self, **given: Stream.__init__(self, gpu, **given)})
+    stream.null = Stream(gpu, queue=Queue(-1, 0))
+    cupy.ndarray = array
+    plans = Plans()
+    cupy.fft.config = SimpleNamespace(get_plan_cache=lambda: plans)
+    cupy.where = partial(where, cupy.where)
+    cupy.nextafter = arrays.Launch(gpu, "nextafter", rounded_nextafter)
+    cupy.asarray = cupy.array = partial(from_host, gpu)
+    cupy.ascontiguousarray = partial(packed, gpu)
+    cupy.empty = lambda shape, dtype=np.float64, **_: arrays.Array(shape, dtype)
+    cupy.cuda = SimpleNamespace(
+        runtime=Runtime(gpu),
+        Device=partial(CurrentDevice, gpu),
+        Stream=stream,
+        Event=partial(Event, gpu),
+        MemoryPool=partial(MemoryPool, gpu),
+        PinnedMemory=partial(PinnedMemory, gpu),
+        using_allocator=using_allocator,
+        get_current_stream=lambda: current_streams(gpu).get(gpu.device, stream.null),
+    )
+    cupyx: Any = ModuleType("cupyx")
+    cupyx.errstate = lambda **_: nullcontext()
+    return {"cupy": cupy, "cupyx": cupyx}
+
+
+def where(launch: Any, condition: Any, *given: Any) -> Any:
+    """`cupy.where` takes an array as its condition, and nothing else."""
+    return launch(condition.astype(bool), *given)  # CuPy's AttributeError for anything else
+
+
+def rounded_nextafter(x: Any, y: Any, **given: Any) -> Any:
+    """`cupy.nextafter`, which computes in float32 what is float16, and rounds to zero what is very small there."""
+    wide = [np.asarray(one, np.float32) if one.dtype == np.float16 else one for one in (x, y)]
+    found = np.nextafter(*wide, **given).astype(np.result_type(x, y))
+    return np.where(np.abs(found) < np.finfo(np.float32).tiny, 0, found) if found.dtype == np.float32 else found
+
+
+def from_host(gpu: Gpu, value: Any, dtype: Any = None, copy: bool | None = None, **given: Any) -> Any:
+    """`cupy.array` and `asarray`: the only way in for arrays of the host. The host waits for the copy."""
+    if isinstance(value, arrays.Array):
+        same = copy is None and dtype in {None, value.native.dtype}
+        return value if same else arrays.Launch(gpu, "array", np.array)(value, dtype=dtype, **given)
+    source = np.array(value, dtype)
+    made = arrays.Array(source.shape, source.dtype)
+    arrays.Launch(gpu, "array", lambda: source).launch_into(made, None, (), {})
+    return made
+
+
+def packed(gpu: Gpu, value: Any) -> Any:
+    """`cupy.ascontiguousarray`."""
+    return value if value.flags.c_contiguous else arrays.Launch(gpu, "copy", lambda x: x.copy())(value)
+
+
+@contextmanager
+def installed(gpu: Gpu) -> Iterator[Gpu]:
+    """Have `import cupy` give the fake meanwhile; a kernel that failed when it ran is an error here."""
+    modules = make_modules(gpu)
+    with patch.dict(sys.modules, modules):
+        yield gpu
+    if gpu.bugs:
+        raise gpu.bugs[0]
+
+
+def installed_gpu() -> Gpu | None:
+    """The fake that `import cupy` gives now."""
+    found: Gpu | None = getattr(sys.modules.get("cupy"), "_gpu", None)
+    return found
