@@ -54,7 +54,7 @@ COPIED_BYTES = 1 << 14  # uploads up to this size are copied rather than adopted
 ACCESS, WAIT = Opcode.ACCESS.value, Opcode.WAIT.value
 
 # The arrays of a call's operands, and what the trace keeps of them: (copy, version) of each tensor, flat.
-Bound: TypeAlias = tuple[list[Any], list[int]]
+Bound: TypeAlias = tuple[Sequence[Any], Sequence[int]]
 
 
 class Inline:
@@ -84,30 +84,10 @@ class Inline:
         if (output | released | location) >> 63:
             return False  # negative, or too large
         tensors = session.tensors
-        if plan.two:  # as `bind_operands`, without loop and lists
-            first, second = inputs
-            if type(first) is not int or type(second) is not int:
-                return False
-            m, n = plan.metas
-            x, y = tensors.get(first), tensors.get(second)
-            if x is None or y is None or x.meta is not m or y.meta is not n:
-                return False
-            a, b = x.storage.copies.get(device), y.storage.copies.get(device)
-            if a is None or b is None or a.writer is not None or b.writer is not None:
-                return False
-            p, q = a.buffer, b.buffer
-            if p is None or q is None or a.poison is not None or b.poison is not None:
-                return False
-            arguments: Any = (
-                p.array if p.meta is m and x.strides is None else bind_operand(device, p, x, m),
-                q.array if q.meta is n and y.strides is None else bind_operand(device, q, y, n),
-            )
-            traced: Any = (a.id, a.version, b.id, b.version)
-        else:
-            bound = bind_operands(device, tensors, inputs, plan.metas)
-            if bound is None:
-                return False
-            arguments, traced = bound
+        bound = (bind_two if plan.two else bind_operands)(device, tensors, inputs, plan.metas)
+        if bound is None:
+            return False
+        arguments, traced = bound
         if device.replicas:
             for value, meta in zip(inputs, plan.metas, strict=True):
                 if type(meta) is Meta:
@@ -116,24 +96,10 @@ class Inline:
         inherited = 0
         if plan.in_place:
             copy = find_target(plan, session, output)
-            if copy is None:
-                return False
         else:
-            if meta is None or output <= session.newest:
-                return False
-            copy = None
-            dying = released & plan.heirs
-            if dying:
-                for position, value in enumerate(inputs):
-                    if dying >> position & 1 and inputs.count(value) == 1:
-                        copy = self.inherit(session, device, meta, value, output, plan.maker, location)
-                        if copy is not None:
-                            inherited = 1 << position
-                            break
-            if copy is None:
-                copy = self.make_result(session, device, meta, output, plan.maker, location)
-                if copy is None:
-                    return False
+            copy, inherited = self.new_result(plan, session, inputs, output, released, location)
+        if copy is None:
+            return False
         buffer: Any = copy.buffer
         target = buffer.array if buffer.meta is meta else device.backend.bind(buffer, meta)  # type: ignore[arg-type]
         scheduler = self.scheduler
@@ -156,6 +122,22 @@ class Inline:
         if released != inherited:
             self.names.release_operands(session, plan, inputs, outputs, released & ~inherited)
         return True
+
+    def new_result(
+        self, plan: Plan, session: VmSession, inputs: Sequence[Any], output: int, released: int, location: int
+    ) -> tuple[Copy | None, int]:
+        """The copy of the result, which has an input's memory or its own; and the release bit of that input, or 0."""
+        meta, device = plan.outputs[0], plan.device
+        if meta is None or output <= session.newest:
+            return None, 0
+        dying = released & plan.heirs
+        if dying:
+            for position, value in enumerate(inputs):
+                if dying >> position & 1 and inputs.count(value) == 1:
+                    copy = self.inherit(session, device, meta, value, output, plan.maker, location)
+                    if copy is not None:
+                        return copy, 1 << position
+        return self.make_result(session, device, meta, output, plan.maker, location), 0
 
     def inherit(
         self,
@@ -329,6 +311,28 @@ def bind_operands(
         arguments.append(buffer.array if plain else bind_operand(device, buffer, tensor, meta))
         traced += (copy.id, copy.version)
     return arguments, traced
+
+
+def bind_two(
+    device: DeviceState, tensors: Mapping[int, Tensor], inputs: Sequence[Any], metas: Sequence[Any]
+) -> Bound | None:
+    """`bind_operands` for two tensors, which most calls have: without loop and lists."""
+    first, second = inputs
+    if type(first) is not int or type(second) is not int:
+        return None
+    m, n = metas
+    x, y = tensors.get(first), tensors.get(second)
+    if x is None or y is None or x.meta is not m or y.meta is not n:
+        return None
+    a, b = x.storage.copies.get(device), y.storage.copies.get(device)
+    if a is None or b is None or a.writer is not None or b.writer is not None:
+        return None
+    p, q = a.buffer, b.buffer
+    if p is None or q is None or a.poison is not None or b.poison is not None:
+        return None
+    left = p.array if p.meta is m and x.strides is None else bind_operand(device, p, x, m)
+    right = q.array if q.meta is n and y.strides is None else bind_operand(device, q, y, n)
+    return (left, right), (a.id, a.version, b.id, b.version)
 
 
 def bind_operand(device: DeviceState, buffer: Buffer, tensor: Tensor, meta: Any) -> Any:
