@@ -3,44 +3,54 @@
 from __future__ import annotations
 
 import os
+import secrets
 from contextlib import suppress
 from pathlib import Path
 
 
 def partial_of(path: Path) -> Path:
-    """The name under which a file is written."""
+    """The name under which a file that takes long is written, for people to see."""
     return path.with_name(f"{path.name}.partial")
 
 
 def write_whole(path: str | Path, content: str | bytes, *, mode: int | None = None, new: bool = False) -> None:
     """Write the file, replacing what was there. Raises OSError with the path, and then leaves what was there.
 
-    `mode`: of the file, from the first byte on; by default as the umask says. `new`: FileExistsError if there is a file
-    already. A device or a pipe, which cannot be replaced, is written through.
+    `mode`: of the file, from the first byte on; by default that of the file before, or as the umask says. `new`:
+    FileExistsError if there is a file already. What cannot be replaced is written through: a device, a pipe, a file in
+    a directory that may not be changed.
     """
-    target = Path(path)
-    regular = target.is_file() or not target.exists()
-    written = partial_of(target.resolve()) if regular else target
+    target, data = Path(path), content.encode() if isinstance(content, str) else content
     try:
-        if regular and mode is not None:
-            _make(written, mode)
-        written.write_bytes(content.encode() if isinstance(content, str) else content)
-        if regular:
-            (_give_name if new else os.replace)(written, target.resolve())
-    except BaseException as error:
-        if regular:
-            with suppress(OSError):
-                written.unlink()
-        if isinstance(error, OSError):
-            raise named(error, target) from None
+        if target.exists() and not target.is_file():
+            target.write_bytes(data)
+        else:
+            _replace(target.resolve(), data, mode, new=new)
+    except OSError as error:
+        raise named(error, target) from None
+
+
+def _replace(target: Path, data: bytes, mode: int | None, *, new: bool) -> None:
+    written = target.with_name(f".{target.name}.{secrets.token_hex(4)}")  # no name that anybody else has given
+    if mode is None and target.exists():
+        mode = target.stat().st_mode & 0o777
+    try:
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            os.close(os.open(written, flags, 0o666 if mode is None else mode))
+        except PermissionError:
+            if new or not target.exists():
+                raise
+            target.write_bytes(data)
+            return
+        if mode is not None:
+            written.chmod(mode)
+        written.write_bytes(data)
+        (_give_name if new else os.replace)(written, target)
+    except BaseException:
+        with suppress(OSError):
+            written.unlink()
         raise
-
-
-def _make(path: Path, mode: int) -> None:
-    """Make an empty file with that mode in the place of whatever is there: a process may have that open."""
-    path.unlink(missing_ok=True)
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode))
-    path.chmod(mode)
 
 
 def _give_name(written: Path, target: Path) -> None:

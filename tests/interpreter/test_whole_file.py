@@ -40,7 +40,6 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, before):
 def test_a_private_file_is_private_from_its_first_byte(tmp_path, monkeypatch):
     path, modes = tmp_path / "secret", []
     write_bytes = Path.write_bytes
-    (tmp_path / "secret.partial").touch(0o666)  # of a process that was killed, or of somebody else
 
     def watched(self, content):
         modes.append(self.stat().st_mode & 0o777)
@@ -49,6 +48,31 @@ def test_a_private_file_is_private_from_its_first_byte(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "write_bytes", watched)
     write_whole(path, "x", mode=0o600)
     assert (modes, path.stat().st_mode & 0o777, names(tmp_path)) == ([0o600], 0o600, ["secret"])
+
+
+def test_a_file_keeps_its_mode_and_its_neighbours(tmp_path):
+    path, other = tmp_path / "x", tmp_path / "x.partial"
+    path.touch(0o600)
+    path.chmod(0o600)
+    other.write_text("the user's own")
+    write_whole(path, "after")
+    assert (path.stat().st_mode & 0o777, path.read_text(), other.read_text()) == (0o600, "after", "the user's own")
+
+
+def test_where_the_directory_may_not_be_changed_the_file_is_written_through(tmp_path, monkeypatch):
+    """As root, every directory may be changed; so the system's answer is given here."""
+    path = tmp_path / "x"
+    path.write_text("before")
+
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refuse)
+        write_whole(path, "after")
+        with pytest.raises(PermissionError, match="another"):
+            write_whole(tmp_path / "another", "x")
+    assert (path.read_text(), names(tmp_path)) == ("after", ["x"])
 
 
 def test_a_new_file_replaces_none(tmp_path):
