@@ -8,14 +8,14 @@ another session holds, or if such an instruction, or one of another session, nee
 result.
 
 The cost is bounded by what the session has. Nothing of a session that has never published or looked up a name is held
-by others, so only its live instructions are visited. For any other session its own tensors are counted, once, and the
-live instructions of all sessions are walked; the tensors of other sessions never are.
+by others, so only its live instructions are visited. For any other session its own tensors are looked through, once,
+and the live instructions of all sessions are walked; the tensors of other sessions never are.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from ...interpreter.errors import CancelledError
 from ..model.device_state import DeviceState
@@ -23,7 +23,7 @@ from ..model.directory import Directory
 from ..model.instruction import UNDER_WAY, Instruction
 from ..model.reason import Reason
 from ..model.session import VmSession
-from ..model.tensor import Copy, Tensor
+from ..model.tensor import Copy, Storage, Tensor
 from ..placement.residency import Residency, end_moves
 from ..scheduler.scheduler import Scheduler
 from .names import Names
@@ -131,7 +131,7 @@ class Cancellation:
         Backwards, since an instruction comes before those that need it.
         """
         scheduler = self.scheduler
-        own = held_alone(session)
+        own = held_alone(session, written_now(scheduler.live.values()))
         protected: set[int] = set()
         for instruction in reversed(scheduler.live.values()):
             foreign = instruction.session is not session and instruction.session is not scheduler.nobody
@@ -148,9 +148,26 @@ def cancellation_of(instruction: Instruction, why: str) -> CancelledError:
     return CancelledError(why, op=instruction.label, instruction=instruction.id, location=location)
 
 
-def held_alone(session: VmSession) -> set[Copy]:
-    """The current copies of the values that no name and no other session holds."""
-    handles = Counter(session.tensors.values())
+def written_now(live: Iterable[Instruction]) -> set[Storage] | None:
+    """The storages whose current copies these instructions write; None if that cannot be told.
+
+    A tensor that was given a storage of its own has left a copy in the old one, which others may hold.
+    """
+    found: set[Storage] = set()
+    for instruction in live:
+        for binding in instruction.outputs:
+            if binding.copy.current:
+                storage = binding.tensor.storage
+                if binding.copy not in storage.current():
+                    return None
+                found.add(storage)
+    return found
+
+
+def held_alone(session: VmSession, among: Collection[Storage] | None) -> set[Copy]:
+    """The current copies of the values that no name and no other session holds: of those storages, or of all."""
+    own = session.tensors.values()
+    handles = Counter(own if among is None else [tensor for tensor in own if tensor.storage in among])
     tensors = Counter(tensor.storage for tensor in handles)
     shared = {tensor.storage for tensor, count in handles.items() if tensor.holders > count}
     alone = (storage for storage, count in tensors.items() if storage.sharers == count and storage not in shared)

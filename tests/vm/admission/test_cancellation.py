@@ -9,7 +9,7 @@ import pytest
 from tensord.interpreter.errors import CancelledError, DeviceMemoryError
 from tensord.interpreter.wire.limits import Limits
 from tensord.interpreter.wire.messages import Call, Chain, Effect, Lookup, Publish, Unpublish, Wait
-from tensord.vm.admission.cancellation import PIECE
+from tensord.vm.admission.cancellation import PIECE, held_alone, written_now
 from tensord.vm.reporting.invariants import violations
 from tensord.vm.tracing.flat import Place
 
@@ -73,6 +73,19 @@ def test_of_a_session_that_shares_nothing_only_live_instructions_are_visited(bar
     bare.drain()
     with pytest.raises(CancelledError):
         crowd.ask(Wait((result,), 0, 1))
+
+
+def test_of_a_session_that_shares_what_is_not_written_is_not_counted(bare: Bare, crowd: Client) -> None:
+    """Nobody else is kept waiting by what it holds besides."""
+    crowd.publish("x", ids=[7])
+    crowd.call("negative", 1)
+    written = written_now(bare.engine.live.values())
+    assert written is not None
+    assert len(held_alone(crowd.session, written)) == len(written) == 1
+    assert len(held_alone(crowd.session, None)) == 1000  # all but the published one, and the result
+    bare.engine.cancel(crowd.session)
+    bare.drain()
+    assert not violations(bare.engine)
 
 
 def share(client: Client, other: Client, x: int, holder: str) -> None:
