@@ -262,7 +262,7 @@ def parse() -> argparse.Namespace:
 
 def main() -> None:
     options = parse()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends us as Ctrl-C does: nothing is left behind
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # as Ctrl-C: nothing is left behind
     try:
         if options.part is None:
             run_all(options)

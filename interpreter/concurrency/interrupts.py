@@ -4,7 +4,8 @@ Python raises KeyboardInterrupt between any two bytecodes of the main thread. In
 engine, and an exception in the middle of a retirement would leave edges that are never released. So while the main
 thread drives, SIGINT is only noted, and raised when the drive ends. That is soon: kernels that run there are small. A
 second Ctrl-C is raised at once, for a side effect that never returns. Waiting threads are behind the same shield, and
-`exposed` while they sleep.
+`exposed` while they sleep. One that comes while a handle is finalised is noted, too, since Python ignores what `__del__`
+raises.
 
 The handler is installed only over Python's own; a program with a handler of its own keeps it. Source: trio's protection
 of its scheduler from KeyboardInterrupt.
@@ -81,7 +82,8 @@ class Shield:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self._depth and not self._noted and not self._exposed:
+        finalises = frame is not None and frame.f_code.co_name == "__del__"  # there, Python would ignore it
+        if (self._depth or finalises) and not self._noted and not self._exposed:
             self._noted = True
         else:
             self._noted = self._exposed = False

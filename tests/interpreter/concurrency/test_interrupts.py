@@ -131,3 +131,22 @@ class TestTheLock:
             signal.signal(signal.SIGUSR1, before)
         assert entered == [threading.get_ident()]
         assert not lock.locked()
+
+
+class Finalised:
+    """Is interrupted while it is finalised."""
+
+    def __del__(self) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_ctrl_c_while_something_is_finalised_comes_right_behind_the_next_shield() -> None:
+    """Python ignores exceptions of finalisers: the program would go on as if nobody had pressed it."""
+    shield = Shield()
+    shield.install()
+    try:
+        Finalised()
+        with pytest.raises(KeyboardInterrupt), shield:
+            pass
+    finally:
+        shield.remove()
