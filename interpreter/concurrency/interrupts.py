@@ -4,7 +4,7 @@ Python raises KeyboardInterrupt between any two bytecodes of the main thread. In
 engine, and an exception in the middle of a retirement would leave edges that are never released. So while the main
 thread drives, SIGINT is only noted, and raised when the drive ends. That is soon: kernels that run there are small. A
 second Ctrl-C is raised at once, for a side effect that never returns. Waiting threads are behind the same shield, and
-`exposed` while they sleep. One that comes while a handle is finalised is noted, too, since Python ignores what `__del__`
+`exposed` while they sleep. One that comes while a handle is finalised is noted, too: Python ignores what a finaliser
 raises.
 
 The handler is installed only over Python's own; a program with a handler of its own keeps it. Source: trio's protection
