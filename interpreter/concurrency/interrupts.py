@@ -83,7 +83,7 @@ class Shield:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         finalises = frame is not None and frame.f_code.co_name == "__del__"  # there, Python would ignore it
-        if (self._depth or finalises) and not self._noted and not self._exposed:
+        if not self._noted and (finalises or (self._depth and not self._exposed)):
             self._noted = True
         else:
             self._noted = self._exposed = False
