@@ -47,6 +47,7 @@ REPORT = "digits/report"  # float64[7]: what the classifier has seen, a `Report`
 LOOK = 1.0  # seconds between two looks of the watcher
 PATIENCE = 0.1  # seconds between two looks whether something was published yet
 RETELL = 0.25  # seconds between two reports
+GRACE = 20.0  # seconds that a process has to end
 
 
 class Report(NamedTuple):
@@ -197,14 +198,20 @@ def run_all(options: argparse.Namespace) -> None:
 
 @contextmanager
 def another_process(*arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """Python with these arguments, for as long as the block lasts. Ctrl-C in a terminal is ours alone to pass on."""
+    """Python with these arguments, for as long as the block lasts, and at most GRACE longer.
+
+    Ctrl-C in a terminal is ours alone to pass on.
+    """
     command = [sys.executable, *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, process_group=0) as process:  # noqa: S603
         try:
             yield process
         finally:
             process.terminate()
-            process.wait()
+            try:
+                process.wait(GRACE)
+            except subprocess.TimeoutExpired:
+                process.kill()
 
 
 def watch(session: td.Session, address: str, parts: list[subprocess.Popen[str]]) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import weakref
 from collections.abc import Callable
 from types import FrameType, TracebackType
 
@@ -37,6 +38,18 @@ class Exposed:
 
     def __exit__(self, *_: object) -> None:
         self._end()
+
+
+def _in_finaliser(frame: FrameType | None) -> bool:
+    """Is an exception raised here ignored? Called with the frame that a signal has interrupted.
+
+    It need not be the finaliser's own: a handler of another signal may run between, which raises this one in turn.
+    """
+    while frame is not None:
+        if frame.f_code.co_name == "__del__" or frame.f_code is weakref.finalize.__call__.__code__:
+            return True
+        frame = frame.f_back
+    return False
 
 
 class Shield:
@@ -82,8 +95,7 @@ class Shield:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        finalises = frame is not None and frame.f_code.co_name == "__del__"  # there, Python would ignore it
-        if not self._noted and (finalises or (self._depth and not self._exposed)):
+        if not self._noted and ((self._depth and not self._exposed) or _in_finaliser(frame)):
             self._noted = True
         else:
             self._noted = self._exposed = False

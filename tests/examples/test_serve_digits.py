@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,48 +64,39 @@ def no_daemon(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
 
 
-def start(*arguments: str) -> subprocess.Popen[str]:
-    """In a session of its own, which all of its descendants belong to."""
-    return subprocess.Popen(  # noqa: S603
-        [*EXAMPLE, *arguments],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+class Process(subprocess.Popen[str]):
+    """The example, or a part of it, in a session of its own, which all of its descendants belong to."""
 
-
-@dataclass
-class Part:
-    """A part of the example that may be `paused`."""
-
-    process: subprocess.Popen[str]
-
-    @property
-    def pid(self) -> int:
-        return self.process.pid
+    def __init__(self, *arguments: str) -> None:
+        pipe = subprocess.PIPE
+        super().__init__([*EXAMPLE, *arguments], cwd=ROOT, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
 
     def signal(self, number: int) -> None:
-        self.process.send_signal(number)
+        """As `paused` calls it."""
+        self.send_signal(number)
 
 
 @pytest.fixture
-def begin() -> Iterator[Callable[..., Part]]:
-    """begin(*arguments) -> a part of the example, which does not outlive the test."""
-    parts: list[Part] = []
+def start() -> Iterator[Callable[..., Process]]:
+    """start(*arguments) -> the running example. Neither it nor what it has started outlives the test."""
+    with ExitStack() as stack:
 
-    def begin(*arguments: str) -> Part:
-        parts.append(Part(start(*arguments)))
-        return parts[-1]
+        def start(*arguments: str) -> Process:
+            process = stack.enter_context(Process(*arguments))
+            stack.callback(end, process)
+            return process
 
-    yield begin
-    for part in parts:
-        with part.process as process:
-            process.kill()
+        yield start
 
 
-def descendants(process: subprocess.Popen[str]) -> list[int]:
+def end(process: Process) -> None:
+    """Kill what is left of it and of its descendants."""
+    for pid in descendants(process):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def descendants(process: Process) -> list[int]:
     """The processes of its session that are still there."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
@@ -141,7 +133,7 @@ class Summary:
         return self.number(r"accuracy of the served weights ([0-9.]+)%")
 
 
-def finish(process: subprocess.Popen[str]) -> Summary:
+def finish(process: Process) -> Summary:
     output, errors = process.communicate(timeout=100)
     assert process.returncode == 0, output + errors
     assert not errors
@@ -149,7 +141,7 @@ def finish(process: subprocess.Popen[str]) -> Summary:
 
 
 @pytest.mark.usefixtures("no_daemon")
-def test_it_serves_what_it_trains_says_which_commands_watch_it_and_shows_a_look_of_its_own():
+def test_it_serves_what_it_trains_says_which_commands_watch_it_and_shows_a_look_of_its_own(start):
     process = start("--device", "sim:0", "--epochs", str(EPOCHS))
     summary = finish(process)
     assert summary.accuracy >= 95
@@ -162,10 +154,10 @@ def test_it_serves_what_it_trains_says_which_commands_watch_it_and_shows_a_look_
     assert re.search(r"\| +[2-4] +[0-9,]+  [0-9]+ MiB", output)
 
 
-def test_weights_are_served_while_they_are_trained_and_nothing_is_left_but_names(daemon, session, example, begin):
+def test_weights_are_served_while_they_are_trained_and_nothing_is_left_but_names(daemon, session, example, start):
     """The trainer stands still, twice, until the classifier has seen the weights of that step."""
     part = "--address", daemon.address, "--device", "sim:0", "--epochs", str(EPOCHS)
-    training, classifying = begin("train", *part), begin("classify", *part)
+    training, classifying = start("train", *part), start("classify", *part)
     eventually(lambda: set(example.SERVED) <= set(session.names()))
     step = session.lookup(example.STEP)
     for _ in range(2):
@@ -174,7 +166,7 @@ def test_weights_are_served_while_they_are_trained_and_nothing_is_left_but_names
             at = step.item()
         eventually(lambda: step.item() > at)  # noqa: B023 - called at once
     step.release()
-    classified, trained = finish(classifying.process), finish(training.process)
+    classified, trained = finish(classifying), finish(training)
     assert classified.versions >= 3
     assert classified.torn == 0
     assert f"{STEPS} steps" in trained.output
@@ -205,7 +197,7 @@ def used(session: td.Session) -> dict[str, int]:
     return {name: device["used"] for name, device in session._query("status")["devices"].items()}
 
 
-def test_a_classifier_notices_weights_that_are_half_an_update(daemon, session, example):
+def test_a_classifier_notices_weights_that_are_half_an_update(daemon, session, example, start):
     """What the other tests rely on when they count none."""
     network = example.Network(session, "cpu:0", example.initial_parameters(np.random.default_rng(0)))
     served = example.publish(network, goal=1)
@@ -217,7 +209,7 @@ def test_a_classifier_notices_weights_that_are_half_an_update(daemon, session, e
 
 
 @pytest.mark.usefixtures("no_daemon")
-def test_a_part_alone_needs_a_daemon():
+def test_a_part_alone_needs_a_daemon(start):
     process = start("train")
     _, errors = process.communicate(timeout=100)
     assert process.returncode == 1
@@ -225,7 +217,7 @@ def test_a_part_alone_needs_a_daemon():
     assert len(errors.splitlines()) == 1
 
 
-def test_a_device_that_the_daemon_does_not_have_is_one_line(daemon):
+def test_a_device_that_the_daemon_does_not_have_is_one_line(daemon, start):
     process = start("train", "--address", daemon.address, "--device", "sim:7")
     _, errors = process.communicate(timeout=100)
     assert process.returncode == 1
@@ -235,7 +227,7 @@ def test_a_device_that_the_daemon_does_not_have_is_one_line(daemon):
 
 @pytest.mark.usefixtures("no_daemon")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_it_takes_its_processes_along_and_says_nothing_more(number):
+def test_interrupted_it_takes_its_processes_along_and_says_nothing_more(start, number):
     process = start("--epochs", "100000")
     assert process.stdout is not None
     while " MiB" not in process.stdout.readline():

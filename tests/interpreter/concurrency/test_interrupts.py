@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -134,19 +135,36 @@ class TestTheLock:
 
 
 class Finalised:
-    """Is interrupted while it is finalised."""
+    """Is interrupted by `number` while it is finalised."""
+
+    def __init__(self, number: signal.Signals) -> None:
+        self.number = number
 
     def __del__(self) -> None:
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(self.number)
 
 
-def test_ctrl_c_while_something_is_finalised_comes_right_behind_the_next_shield() -> None:
-    """Python ignores exceptions of finalisers: the program would go on as if nobody had pressed it."""
+class WatchedFinalised:
+    """Is interrupted by `number` in a callback that finalises it."""
+
+    def __init__(self, number: signal.Signals) -> None:
+        weakref.finalize(self, signal.raise_signal, number)
+
+
+@pytest.mark.parametrize("kind", [Finalised, WatchedFinalised])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGUSR1])
+def test_ctrl_c_while_something_is_finalised_comes_right_behind_the_next_shield(kind, number) -> None:
+    """Python ignores exceptions of finalisers: the program would go on as if nobody had pressed it.
+
+    Also where it comes by way of another signal, as in programs that treat SIGTERM as Ctrl-C.
+    """
     shield = Shield()
     shield.install()
+    before = signal.signal(signal.SIGUSR1, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
-        Finalised()
+        kind(number)
         with pytest.raises(KeyboardInterrupt), shield:
             pass
     finally:
+        signal.signal(signal.SIGUSR1, before)
         shield.remove()
