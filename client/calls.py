@@ -4,10 +4,9 @@ A call infers its results' metas here, so that wrong shapes, dtypes or attribute
 then it appends one message to the `outbox`, which decides when a batch leaves. `signatures` makes a call that was seen
 before one dictionary lookup.
 
-There are three entry points, from special to general: `Calls.operate` (two operands, no attributes: operators and
-functions like them), `Calls.operate_one` (one tensor), and `call` (everything). A `Calls` belongs to one session but
-has no reference to the session: the session owns it, and the tensors own the session. So each entry point takes the
-session from its first tensor, or as an argument.
+There are two entry points: `Calls.operate` (a tensor, and perhaps another operand: operators, views, and functions like
+them), and `call` (everything). A `Calls` belongs to one session but has no reference to the session: the session owns
+it, and the tensors own the session. So each entry point takes the session from its first tensor, or as an argument.
 """
 
 from __future__ import annotations
@@ -75,22 +74,32 @@ class Calls:
         self.native = handler is DEFAULT_HANDLER
         self._known: dict[Any, Entry] = self._signatures.entries if self.native else {}
 
-    # -- the hot paths ---------------------------------------------------------------------------------------------
+    # -- the hot path ---------------------------------------------------------------------------------------------
 
-    def operate(self, op: OpDef, x: Tensor, y: Tensor | Scalar, in_place: bool = False) -> Tensor:
-        """A binary operator with the tensor on the left. The hot path: one lookup, one message, one handle."""
+    def operate(
+        self,
+        op: OpDef,
+        x: Tensor,
+        y: Tensor | Scalar | None = None,
+        in_place: bool = False,
+        attributes: FrozenAttributes = (),
+    ) -> Tensor:
+        """An op of a tensor, and of another operand unless that is None. The hot path: one lookup, message, handle."""
         session = x._session
         if type(y) is Tensor:
             key: Any = (op, x._meta, y._meta, x._home, in_place)
             operands: Any = (x._id, y._id)
             if y._session is not session:
                 own(session, y)
+        elif y is None:
+            key = (op, x._meta, x._home, attributes)
+            operands = (x._id,)
         else:
             key = (op, x._meta, type(y), x._home, in_place)
             operands = (x._id, y)
         entry = self._known.get(key)
         if entry is None or (entry.integers and not 0 <= y <= SMALL):  # type: ignore[operator]
-            return self._first_time(op, (x, y), (), (x,) if in_place else None, key)
+            return self._first_time(op, x, y, attributes, in_place, key)
         outbox = self._outbox
         if entry.heavy:
             outbox.make_way()
@@ -108,7 +117,7 @@ class Calls:
             location |= span.bits or outbox.locations.spans.number(span)
         with outbox.lock:
             if not entry.alive:
-                return self._first_time(op, (x, y), (), (x,) if in_place else None, key)
+                return self._first_time(op, x, y, attributes, in_place, key)
             if in_place:
                 id_ = x._id
                 if x._reading is not None:
@@ -129,15 +138,6 @@ class Calls:
         made._home = entry.home
         made._reading = None
         return made
-
-    def operate_one(self, op: OpDef, x: Tensor, attributes: FrozenAttributes = ()) -> Tensor:
-        """An op of one tensor with frozen attributes: as `operate`."""
-        key: Any = (op, x._meta, x._home, attributes)
-        entry = self._known.get(key)
-        if entry is None:
-            return self._first_time(op, (x,), attributes, None, key)
-        issued = self._issue(x._session, entry, (x,), None, self._outbox.locations.here(2))
-        return self._first_time(op, (x,), attributes, None, key) if issued is None else issued[0]
 
     def _issue(
         self, session: Session, entry: Entry, inputs: Sequence[Any], out: Sequence[Tensor] | None, location: int
@@ -167,15 +167,11 @@ class Calls:
     # -- the long way ----------------------------------------------------------------------------------------------
 
     def _first_time(
-        self,
-        op: OpDef,
-        operands: tuple[Any, ...],
-        attributes: FrozenAttributes,
-        out: tuple[Tensor, ...] | None,
-        key: Any,
+        self, op: OpDef, x: Tensor, y: Any, attributes: FrozenAttributes, in_place: bool, key: Any
     ) -> Tensor:
         """A call that was not seen before; see `_carry_out`."""
-        invocation = Invocation(operands[0]._session, op, operands, attributes, out, None)
+        operands = (x,) if y is None else (x, y)
+        invocation = Invocation(x._session, op, operands, attributes, (x,) if in_place else None, None)
         try:
             return self._carry_out(invocation, key)[0]
         except MetadataError as error:

@@ -142,7 +142,7 @@ def add_operators(tensor: type[Tensor]) -> None:
     def unary(op: OpDef) -> Callable[[Tensor], Tensor]:
         def operate(self: Tensor) -> Tensor:
             try:
-                return self._session._calls.operate_one(op, self)
+                return self._session._calls.operate(op, self)
             except MEANT as error:
                 hide(error)
                 raise

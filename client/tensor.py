@@ -339,7 +339,7 @@ class Tensor(Operators):
                 return session.call(op, [self, *tensors], {"index": with_places(key)})[0]
             frozen = frozen_index(key)
             whole = reading.of(self)
-            view = session._calls.operate_one(_GETITEM, self, frozen)
+            view = session._calls.operate(_GETITEM, self, attributes=frozen)
         except MEANT as error:
             hide(error)
             raise

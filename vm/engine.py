@@ -85,10 +85,12 @@ class Engine:
         self._opened = 0
         self.fault: Exception | None = None
 
-    def open_session(self, reply: ReplySink, *, strict: bool = False, limits: Limits | None = None) -> VmSession:
+    def open_session(
+        self, reply: ReplySink, *, strict: bool = False, trusted: bool = False, limits: Limits | None = None
+    ) -> VmSession:
         """A new session; `reply` is called on the driving thread with the answers to its requests."""
         self._opened += 1
-        session = VmSession(self._opened, reply, strict=strict, limits=limits)
+        session = VmSession(self._opened, reply, strict=strict, trusted=trusted, limits=limits)
         self.directory.sessions[session.id] = session
         return session
 

@@ -36,7 +36,7 @@ def unary(name: str, alias: str | None = None) -> Unary:
             session = self._session
             if type(x) is not Tensor or x._session is not session:
                 own(session, x)
-            return session._calls.operate_one(op, x)
+            return session._calls.operate(op, x)
         except MEANT as error:
             hide(error)
             raise

@@ -26,19 +26,18 @@ def add_releases(batch: list[list[Any]], released: set[int], scalars: Mapping[in
         kind = message[0]
         if kind == CALL:
             _, number, inputs, outputs, _, _ = message
-            if len(inputs) == 2 and len(outputs) == 1:  # most calls, without a set of their ids
-                first, second = inputs
-                (result,) = outputs
+            count = len(inputs)
+            if 0 < count <= 2 and len(outputs) == 1:  # most calls, without a set of their ids
                 bits = 0
-                if first in released and not scalars[number][0]:
-                    released.remove(first)
+                if inputs[0] in released and not scalars[number][0]:
+                    released.remove(inputs[0])
                     bits = 1
-                if second in released and not scalars[number][1]:
-                    released.remove(second)
+                if count == 2 and inputs[1] in released and not scalars[number][1]:
+                    released.remove(inputs[1])
                     bits |= 2
-                if result in released:
-                    released.remove(result)
-                    bits |= 4
+                if outputs[0] in released:
+                    released.remove(outputs[0])
+                    bits |= 1 << count
                 if bits:
                     mark_released(message, bits)
                     if not released:

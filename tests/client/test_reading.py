@@ -175,13 +175,13 @@ def test_a_queue_that_is_read_to_its_end(session):
 def test_a_piece_that_was_taken_while_a_thread_wrote_is_what_the_machine_has(session, monkeypatch):
     x = session.asarray(np.zeros(3))
     assert [x[i].item() for i in range(3)] == [0.0] * 3
-    operate = Calls.operate_one
+    operate = Calls.operate
 
-    def write_first(*arguments: Any) -> td.Tensor:
+    def write_first(*arguments: Any, **named: Any) -> td.Tensor:
         session.call("add", [x, 1.0], out=[x])
-        return operate(*arguments)
+        return operate(*arguments, **named)
 
-    monkeypatch.setattr(Calls, "operate_one", write_first)
+    monkeypatch.setattr(Calls, "operate", write_first)
     piece = x[0]
     monkeypatch.undo()
     assert piece.item() == (piece + 0).item() == 1.0

@@ -18,7 +18,6 @@ from ...interpreter.schema.targets import check_target_count
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.forms import LIMITED, check_group, decode_message
 from ...interpreter.wire.messages import (
-    CALL,
     Atomic,
     Call,
     Chain,
@@ -53,7 +52,7 @@ from .accesses import Accesses
 from .calls import Calls
 from .cancellation import Cancellation
 from .exports import Exports
-from .inline import Inline
+from .inline import END, Inline
 from .lookup import check_new, check_pairs, describe, device_of, enter, forget_plan, refuse_cancelled, tensor_of
 from .names import Names
 from .quotas import check_chains, check_fields, check_nesting, check_operands, check_tensors, may_refuse_chain
@@ -102,7 +101,7 @@ class Admission:
             Query: self.query,
         }
         dispatcher = scheduler.dispatcher
-        self._steps = (inline.call, scheduler.bound, dispatcher.ready, dispatcher.dispatch_ready)  # of `take`
+        self._steps = (inline.run, scheduler.bound, dispatcher.ready, dispatcher.dispatch_ready)  # of `take`
         for kind in LIMITED:
             self.handlers[kind] = within_limits(self.handlers[kind])
 
@@ -110,10 +109,9 @@ class Admission:
         """Admit messages. Ready instructions are dispatched after each, so that the next one may find them done."""
         run_inline, bound, ready, dispatch_ready = self._steps
         scheduler = self.scheduler
-        for array in arrays:
+        rest = iter(arrays)
+        while (array := run_inline(session, rest)) is not END:
             try:
-                if array[0] is CALL and run_inline(session, array):  # not ==: False equals CALL
-                    continue
                 message = decode_message(array)
                 self.handlers[type(message)](session, message)
             except Exception as error:  # no message of a client may stop the others
@@ -203,7 +201,7 @@ class Admission:
             device = device_of(self.scheduler.devices, home)
             session.plans[number] = plan = Plan(op, frozen, decoded, device, wanted, self.infer, session.id)
             session.operands += plan.count
-            if plan.immediate:
+            if plan.immediate or plan.views:
                 session.immediate[number] = plan
         except TensordError as error:
             session.plans[number] = kept(error, name)

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...interpreter.errors import MetadataError
 from ...interpreter.opcodes import Opcode
+from ..memory.recycling import recycle
 from ..model.directory import Directory
 from ..model.plan import Plan
 from ..model.session import VmSession
@@ -71,21 +72,23 @@ class Names:
 
     def drop_holder(self, tensor: Tensor) -> None:
         """Drop one handle or name; with the last one the tensor is released."""
-        tensor.holders -= 1
-        if tensor.holders == 0:
+        if tensor.holders != 1:
+            tensor.holders -= 1
+        elif not recycle(tensor):
+            tensor.holders = 0
             self.residency.unshare(tensor)
 
     def release(self, session: VmSession, tensor: Tensor) -> None:
         """Admit ReleaseTensor as an instruction: it waits for the tensor's unfinished accesses and shows in traces."""
         scheduler, storage = self.scheduler, tensor.storage
-        last = tensor.holders == 1 and storage.sharers == 1
-        used = [copy for copy in storage.current() if copy.uses] if last else []
-        if used:
-            instruction = scheduler.new_instruction(session, Opcode.RELEASE, "release", tensor.home, 0)
-            instruction.writes = tuple(storage.current())
-            scheduler.admit(instruction)
+        freed = storage.current() if tensor.holders == 1 and storage.sharers == 1 else ()
+        for copy in freed:
+            if copy.uses:
+                instruction = scheduler.new_instruction(session, Opcode.RELEASE, "release", tensor.home, 0)
+                instruction.writes = tuple(freed)
+                scheduler.admit(instruction)
+                break
         else:
-            freed = storage.current() if last else ()
             traits = (session.id, RELEASE, "release", tensor.home.name, "f" * len(freed), NOTHING)
             copies = tuple([part for copy in freed for part in (copy.id, copy.version)])
             scheduler.keep_record(traits, copies, scheduler.clock(), 0, 0)
@@ -95,9 +98,18 @@ class Names:
         self, session: VmSession, plan: Plan | None, inputs: Sequence[Any], outputs: Sequence[int], released: int
     ) -> None:
         """Releases that are part of an instruction take effect even if the instruction fails."""
-        scalars = plan.scalars if plan is not None else ()
-        for position, id_ in enumerate((*inputs, *outputs)):
-            if released >> position & 1 and not (position < len(scalars) and scalars[position]):
-                tensor = session.tensors.pop(id_, None)
-                if tensor is not None:
-                    self.drop_holder(tensor)
+        scalars, count = plan.scalars if plan is not None else (), len(inputs)
+        while released:
+            position = (released & -released).bit_length() - 1
+            released &= released - 1
+            if position < count:
+                if position < len(scalars) and scalars[position]:
+                    continue
+                id_ = inputs[position]
+            elif position - count < len(outputs):
+                id_ = outputs[position - count]
+            else:
+                return
+            tensor = session.tensors.pop(id_, None)
+            if tensor is not None:
+                self.drop_holder(tensor)

@@ -2,6 +2,7 @@
 
 - `ledger`: planned memory, instructions that have not reserved theirs, instructions that wait for memory
 - `allocation`: allocating buffers; `release`: releasing them; `forwarding`: reusing the buffer of an input
+- `recycling`: reusing the objects of a released result
 - `replicas`: copies that are also valid elsewhere; `making_room`: dropping them where a plan exceeds its device
 - `reservation`: reserving at dispatch; `binding`: operands become arrays
 - `overwriting`: which memory may take another value; `mapped`: copies that clients have mapped

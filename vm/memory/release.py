@@ -39,10 +39,10 @@ def release(copy: Copy, over: int = 0) -> None:
         _free(copy)
         _expect_next_write(copy)
     elif not copy.current:
-        if copy.uses <= over:
-            _free(copy)
-        else:
+        if copy.uses > over:
             _hand_to_stream(copy)
+        else:
+            _free(copy)
 
 
 def release_drained(device: DeviceState, stream: Stream) -> None:

@@ -6,6 +6,7 @@ is released with its last use (`release`).
 
 from __future__ import annotations
 
+from ..model.account import credit
 from ..model.device_state import DeviceState
 from ..model.tensor import Copy, Storage
 from .release import release
@@ -32,12 +33,23 @@ def forget(copy: Copy, storage: Storage) -> None:
 def drop(copy: Copy) -> None:
     """Make the copy stale: it leaves the plan, and its buffer is released with its last use."""
     device = copy.device
-    device.replicas.pop(copy, None)
+    if device.replicas:
+        device.replicas.pop(copy, None)
     if copy.current:
         copy.current = False
         if copy.nbytes > 0:
             device.planned -= copy.nbytes
         release(copy)
+
+
+def drop_copies(storage: Storage) -> None:
+    """Drop the copies of a storage without tensors; each buffer is released with the copy's last use."""
+    credit(storage)
+    for copy in storage.copies.values():
+        drop(copy)
+    if storage.views is not None:
+        for copy in storage.views.values():
+            drop(copy)
 
 
 def drop_idle(device: DeviceState) -> bool:

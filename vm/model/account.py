@@ -41,9 +41,11 @@ def charge(session: VmSession, storage: Storage) -> None:
 
 def credit(storage: Storage) -> None:
     """Credit a storage that is released, or has no memory any more."""
-    account, storage.account = storage.account, None
-    if account is not None and storage.nbytes > 0:
-        account.bytes -= storage.nbytes
+    account = storage.account
+    if account is not None:
+        storage.account = None
+        if storage.nbytes > 0:
+            account.bytes -= storage.nbytes
 
 
 def check_bytes(session: VmSession, nbytes: int) -> None:

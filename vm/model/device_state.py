@@ -32,7 +32,7 @@ from ...streams.stream import Stream
 if TYPE_CHECKING:
     from .instruction import Instruction
     from .session import VmSession
-    from .tensor import Copy, Storage
+    from .tensor import Copy, Storage, Tensor
 
 
 UNCOUNTED = 1 << 30  # bytes that a value may have on any device, however small
@@ -55,6 +55,7 @@ class DeviceState:
         "planned",
         "replicas",
         "reusable",
+        "spares",
         "standby",
         "unknown",
         "unreserved",
@@ -86,6 +87,7 @@ class DeviceState:
         self.mapped: dict[Copy, int] = {}
         self.reusable: dict[Stream, list[Buffer]] = {}
         self.standby: dict[Copy, Instruction] = {}
+        self.spares: list[Tensor] = []  # released, each with its storage and copy, for new results (`memory.recycling`)
 
     def inline(self) -> bool:
         """May a small op run on the driving thread now?"""

@@ -21,6 +21,7 @@ from ...interpreter.schema.promotion import check_scalars
 from ...interpreter.schema.targets import check_targets
 from ...interpreter.types.meta import Meta, OperandMeta
 from .device_state import DeviceState
+from .number import number_of
 from .signature import attributes_of, plain
 
 
@@ -41,16 +42,20 @@ class Plan:
         "maker",
         "metas",
         "most",
+        "number",
         "op",
         "open",
+        "output",
         "outputs",
         "pending",
         "scalars",
         "scratch",
         "session",
         "signature",
+        "stream",
         "traits",
         "two",
+        "views",
         "work",
     )
 
@@ -71,6 +76,7 @@ class Plan:
         self.metas = metas
         self.count = len(metas)
         self.device = device
+        self.stream = device.compute[0]  # if that lets small ops run on the driving thread, they do
         self.in_place = targets is not None
         self.scalars = tuple(isinstance(meta, type) for meta in metas)
         self.two = len(metas) == 2 and all(type(meta) is Meta for meta in metas)  # two tensors
@@ -83,10 +89,12 @@ class Plan:
             )
         self.outputs: OutputMetas = infer.infer(op, metas, attributes)
         self.outputs = check_targets(op, self.outputs, targets)
+        self.output: Any = self.outputs[0] if len(self.outputs) == 1 else None  # of an op with one result
         self.open = self.pending or None in self.outputs  # some metas are not known at the call
         self.kernel: BoundKernel = op.bind(
             device.backend.xp, len(metas), dict(attributes), aliased=self.in_place, room=device.backend.limit
         )
+        self.number = number_of(op, metas, device.backend.xp)
         known = [meta for meta in metas if meta is not None]
         self.work = 0 if self.pending else op.estimate(tuple(known), self.outputs, dict(attributes))
         # An upper bound of its results' bytes, if their size depends on data.
@@ -109,6 +117,8 @@ class Plan:
             and self.work <= device.inline_work
             and not self.scratch
         )
+        # Its results are views, where strides can express them: such a call may take effect at admission, too.
+        self.views = op.view is not None and not self.in_place and not self.pending and len(metas) == 1
         reads = "".join("" if scalar else "r" for scalar in self.scalars)
         kinds = reads + ("2" if op.dynamic else "w") * len(self.outputs)
         self.layouts: dict[Any, Any] = {}  # of a view op: (offset, strides) of its base -> those of the view, or None

@@ -27,7 +27,8 @@ class VmSession:
     `live` are its unfinished instructions in program order; `tensors` what its ids name; `newest` the highest id it
     ever defined, since ids rise and are never reused; `generation` the number of its cancellations, so that a restart
     that was sent before the latest one does not undo it; `queues` what it has on each stream; `moves` the tensors that
-    it has moved and that were not needed yet; `moving` copies that the moves begun since will fill.
+    it has moved and that were not needed yet; `moving` copies that the moves begun since will fill. `trusted`: its
+    messages are made in this process, by `client`, so they have the form of their kinds.
     """
 
     __slots__ = (
@@ -58,19 +59,29 @@ class VmSession:
         "strict",
         "synced",
         "tensors",
+        "trusted",
     )
 
-    def __init__(self, id_: int, reply: ReplySink, *, strict: bool = False, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        id_: int,
+        reply: ReplySink,
+        *,
+        strict: bool = False,
+        trusted: bool = False,
+        limits: Limits | None = None,
+    ) -> None:
         self.id = id_
         self.reply = reply
         self.strict = strict
+        self.trusted = trusted
         self.limits = limits or Limits()
         self.account = Account(self.limits, id_)
         self.tensors: dict[int, Tensor] = {}
         self.chains: dict[int, Copy] = {}
         self.refused_chains: dict[int, TensordError] = {}  # what the side effects of a refused chain get
         self.plans: dict[int, Plan | TensordError] = {}
-        self.immediate: dict[int, Plan] = {}  # those of the plans whose ops may run at admission
+        self.immediate: dict[int, Plan] = {}  # those of the plans whose ops may run, or take effect, at admission
         self.operands = 0  # of all plans
         self.locations: dict[int, str] = {}
         self.spans: dict[int, tuple[str, ...]] = {}

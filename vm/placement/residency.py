@@ -19,8 +19,8 @@ from ...interpreter.types.meta import Meta
 from ...streams.stream import StreamKind
 from ..memory.mapped import unmap_copy
 from ..memory.overwriting import may_overwrite
-from ..memory.replicas import drop, forget, may_forget, touch
-from ..model.account import charge, credit
+from ..memory.replicas import drop_copies, forget, may_forget, touch
+from ..model.account import charge
 from ..model.device_state import DeviceState
 from ..model.instruction import PENDING, Instruction
 from ..model.operand import Binding
@@ -357,13 +357,6 @@ def arrived(instruction: Instruction, carrier: DeviceState, kind: StreamKind, st
         carrier.count_move(kind.value, instruction.bytes_moved)
     elif copy.current and (len(storage.copies) > 1 or copy.view is not None):
         forget(copy, storage)
-
-
-def drop_copies(storage: Storage) -> None:
-    """Drop the copies of a storage without tensors; each buffer is released with the copy's last use."""
-    credit(storage)
-    for copy in storage.current():
-        drop(copy)
 
 
 def copy_array(source: Any, target: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...interpreter.errors import metadata_error
 from ...interpreter.schema.opdef import Layout
-from ...interpreter.types.meta import Meta, packed_strides
+from ...interpreter.types.meta import Meta
 from ..model.device_state import DeviceState
 from ..model.plan import Plan
 from ..model.session import VmSession
@@ -28,10 +28,13 @@ def view_of(plan: Plan, base: Tensor) -> Tensor | None:
         if len(layouts) >= LAYOUTS:
             layouts.clear()
         layout = layouts[key] = lay_out(plan, meta, output, base)
-    if layout is None:
-        return None
-    offset, strides = layout
-    return share(base, output, offset, strides, plan.device)
+    return None if layout is None else share(base, output, layout[0], layout[1], plan.device)
+
+
+def known_view_of(plan: Plan, base: Tensor) -> Tensor | None:
+    """`view_of`, if the plan has seen such a base before, and a view can express the result; else None."""
+    layout = plan.layouts.get((base.offset, base.strides))
+    return None if layout is None else share(base, plan.output, layout[0], layout[1], plan.device)
 
 
 def lay_out(plan: Plan, meta: Meta, output: Meta, base: Tensor) -> Layout | None:
@@ -79,7 +82,6 @@ def share(base: Tensor, meta: Meta, offset: int, strides: tuple[int, ...], home:
     storage = base.storage
     tensor = part_of_move(base, meta) if type(base) is Moved and base.home is home else Tensor(meta, storage, home)
     storage.sharers += 1
-    packed = offset == 0 and strides == packed_strides(meta.shape, meta.dtype.itemsize)
-    if not (packed and meta.nbytes == storage.nbytes):
+    if offset or meta.nbytes != storage.nbytes or strides != meta.strides:
         tensor.offset, tensor.strides = offset, strides
     return tensor

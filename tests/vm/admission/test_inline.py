@@ -14,6 +14,7 @@ import pytest
 
 from tensord.interpreter.errors import TensordError
 from tensord.interpreter.wire.messages import CALL, Fetch, Publish, Release, Signature, ToDevice, Upload, Wait
+from tensord.vm.admission.inline import END
 from tensord.vm.memory.binding import bind
 from tensord.vm.model.operand import Binding
 from tensord.vm.model.tensor import Tensor
@@ -333,6 +334,13 @@ class TestForeign:
         both.send([CALL, NEGATE, (NEW + 11,), (NEW + 20,), 0b1, 1])
 
 
+@pytest.mark.parametrize("damaged", [None, (), 0, [], [CALL], {"CALL": 1}])
+def test_what_is_no_message_does_not_end_its_batch(damaged: Any) -> None:
+    both = Both()
+    both.each(lambda client: client.send(damaged, MESSAGES["an op"]))
+    assert all(NEW in client.session.tensors for client in both.clients)
+
+
 def test_a_long_program_leaves_the_same_after_each_message() -> None:
     both = Both()
     for n in range(200):
@@ -353,11 +361,13 @@ class TestWhichWay:
             assert len(client.bare.engine.live) == instructions
             client.bare.drain()
 
-    @pytest.mark.parametrize("name", ["in place", "a view as operand", "a scalar", "the first dies", "all die"])
+    @pytest.mark.parametrize(
+        "name", ["in place", "a view as operand", "a scalar", "the first dies", "all die", "a view op"]
+    )
     def test_these_are_taken_by_the_short_one(self, name: str) -> None:
         (client, _) = Both().clients
         engine = client.bare.engine
-        assert engine.admission.inline.call(client.session, MESSAGES[name])
+        assert engine.admission.inline.run(client.session, iter([MESSAGES[name]])) is END
 
     @pytest.mark.parametrize(
         "name",
@@ -368,13 +378,12 @@ class TestWhichWay:
             "bits true",
             "an old result",
             "data decide",
-            "a view op",
         ],
     )
     def test_these_are_not_and_have_changed_nothing(self, name: str) -> None:
         (client, _) = Both().clients
         before = state(client)
-        assert not client.bare.engine.admission.inline.call(client.session, MESSAGES[name])
+        assert client.bare.engine.admission.inline.run(client.session, iter([MESSAGES[name]])) is MESSAGES[name]
         assert state(client) == before
 
     def test_a_fetch_behind_it_sees_the_result(self) -> None:

@@ -1,0 +1,77 @@
+"""Recycling: the objects of a small result that only its session's table knew serve the next result.
+
+A tensor, its storage and its copy cost more to make than many kernels take. Most results of eager code come and go with
+no instruction ever bound to them: they ran at admission, and were released before anybody else heard of them. Nothing
+but the session's table refers to such a tensor, so its objects can begin anew under a new id, as they do when a result
+takes the memory of an input (`admission.inline`). Their memory goes back to its pool like any other.
+
+`recycle` is to the objects what `forwarding` is to memory; a device keeps at most `SPARES` of them.
+"""
+
+from __future__ import annotations
+
+from ...interpreter.types.meta import Meta
+from ...streams.device import Buffer
+from ..model.account import Account
+from ..model.device_state import DeviceState
+from ..model.signature import Maker
+from ..model.tensor import Copy, Storage, Tensor
+
+SPARES = 256  # per device
+
+
+def recycle(tensor: Tensor) -> bool:
+    """Release a tensor and keep its objects for `make_tensor`; False, and nothing is changed, if others know them."""
+    storage = tensor.storage
+    if (
+        tensor.bound
+        or tensor.strides is not None
+        or storage.sharers != 1
+        or storage.views is not None
+        or len(storage.copies) != 1
+    ):
+        return False
+    (copy,) = storage.copies.values()
+    device, buffer = copy.device, copy.buffer
+    if copy.uses or copy.readers or copy.exposed or copy.writer is not None or copy.poison is not None:
+        return False
+    if buffer is None or len(device.spares) >= SPARES or (device.replicas and copy in device.replicas):
+        return False
+    account = storage.account
+    if account is not None:
+        account.bytes -= storage.nbytes
+        storage.account = None
+    storage.sharers = tensor.holders = 0
+    copy.current = False
+    copy.buffer = None
+    device.planned -= copy.nbytes
+    device.backend.free(buffer)
+    device.spares.append(tensor)
+    return True
+
+
+def make_tensor(
+    meta: Meta, device: DeviceState, buffer: Buffer, number: int, account: Account, maker: Maker, location: int
+) -> tuple[Tensor, Copy]:
+    """A new tensor in that memory, with its copy, number `number`; charged and planned."""
+    nbytes = meta.nbytes
+    device.planned += nbytes
+    account.bytes += nbytes
+    if not device.spares:
+        copy = Copy(number, device, nbytes, 1)
+        copy.buffer = buffer
+        return Tensor(meta, Storage(nbytes, device, copy, account, maker, location), device), copy
+    tensor = device.spares.pop()
+    storage = tensor.storage
+    copy = storage.copies[device]
+    copy.id = number
+    copy.nbytes = storage.nbytes = nbytes
+    copy.version = storage.version = storage.sharers = tensor.holders = 1
+    copy.buffer = buffer
+    copy.current = True
+    storage.account = account
+    storage.maker = maker
+    storage.location = location
+    tensor.meta = meta
+    tensor.home = device
+    return tensor, copy
