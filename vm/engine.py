@@ -101,7 +101,7 @@ class Engine:
     def waiting(self) -> Counter[int]:
         """How many received messages are not yet admitted, by the session's id."""
         found: Counter[int] = Counter()
-        for session, rest in self.pending:
+        for session, rest in list(self.pending):  # another thread may append
             found[session.id] += length_hint(rest)
         return found
 

@@ -121,11 +121,10 @@ class VirtualMachine(Runtime):
         if self.closed:
             raise ConnectionLost("the virtual machine is closed") if self.fault is None else self.fault.reraisable()
         self.refuse_driver()
-        with self.lock:
-            if self.fault is not None:
-                raise self.fault.reraisable()
-            self.engine.receive(session, messages)
+        self.engine.receive(session, messages)  # without the lock: a deque's `append` is one step
         self.drive()
+        if self.fault is not None:
+            raise self.fault.reraisable()
         if self.background.dozing and self.is_in_use():
             self.background.ring()  # its last check came before these instructions were there
 

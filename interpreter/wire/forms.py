@@ -85,6 +85,11 @@ def decode_message(array: Any) -> Any:
     return new(declaration, array[1:])
 
 
+def name_message(array: Sequence[Any]) -> Any:
+    """`decode_message` for an array that this process made."""
+    return new(FORMS[array[0]].declaration, array[1:])
+
+
 def check_group(arrays: Sequence[Any]) -> None:
     """ProtocolError if a message of the group is damaged, or of a kind that a group may not hold."""
     for array in arrays:

@@ -40,8 +40,11 @@ def own_ids(array: Message) -> list[int]:
     """`ids_of` for a message that this process made, which is sound and not checked. 0 may be among the ids."""
     if array[0] == ATOMIC:
         return [id_ for inner in array[1] for id_ in own_ids(inner)]
+    positions = POSITIONS[array[0]]
+    if len(positions) == 1 and type(array[positions[0]]) is int:
+        return [array[positions[0]]]
     found: list[int] = []
-    for position in POSITIONS[array[0]]:
+    for position in positions:
         value = array[position]
         found += (value,) if type(value) is int else value
     return found
