@@ -30,7 +30,7 @@ from typing import Any, TypeAlias
 
 from ...interpreter.opcodes import Opcode
 from ...interpreter.types.meta import Meta
-from ...interpreter.wire.messages import CALL, Upload
+from ...interpreter.wire.messages import CALL, Call, Upload
 from ...streams.device import Buffer
 from ..memory.binding import bind
 from ..memory.ledger import has_spare
@@ -55,6 +55,7 @@ COPIED_BYTES = 1 << 14  # uploads up to this size are copied rather than adopted
 # Texts of opcodes as records keep them: Python reads a plain text much faster than the value of an enum's member.
 ACCESS, WAIT = Opcode.ACCESS.value, Opcode.WAIT.value
 
+FIELDS = 1 + len(Call._fields)  # of a CALL as an array
 END = object()  # no message is left
 
 # The arrays of a call's operands, and what the trace keeps of them: (copy, version) of each tensor, flat.
@@ -81,11 +82,19 @@ class Inline:
         scheduler, ring = self.scheduler, self.scheduler.ring
         immediate, tensors, trusted, clock = session.immediate, session.tensors, session.trusted, scheduler.clock
         for message in messages:
-            if not trusted and not is_call(message):
+            if not trusted and ((type(message) is not tuple and type(message) is not list) or len(message) != FIELDS):
                 return message
             if message[0] is not CALL:  # not ==: False equals CALL
                 return message
             _, number, inputs, outputs, released, location = message
+            if not trusted and not (
+                type(number) is type(released) is type(location) is int  # a bool or a float may equal one
+                and type(inputs) is type(outputs) is tuple  # lists take the long way; a dict has a length and keys, too
+                and len(outputs) == 1
+                and type(outputs[0]) is int
+                and not (outputs[0] | released | location) >> 63  # neither negative, nor too large
+            ):
+                return message
             plan = immediate.get(number)
             if plan is None or session.cancelled is not None or not plan.stream.inline:
                 return message
@@ -331,19 +340,6 @@ class Inline:
         flat = tuple([part for copy in copies for part in (copy.id, copy.version)])
         self.scheduler.keep_record(traits, flat, self.scheduler.clock(), location, 0)
         return True
-
-
-def is_call(message: Any) -> bool:
-    """Is a message from outside a CALL with one result, so far as its fields can be checked without its signature?"""
-    if (type(message) is not tuple and type(message) is not list) or len(message) != 6 or message[0] is not CALL:
-        return False
-    _, number, inputs, outputs, released, location = message
-    if type(number) is not int or type(released) is not int or type(location) is not int:
-        return False  # a bool or a float may equal one
-    if type(inputs) is not tuple or type(outputs) is not tuple or len(outputs) != 1:
-        return False  # lists take the long way; a dict has a length and keys, too, and bytes hold numbers
-    (output,) = outputs
-    return type(output) is int and not (output | released | location) >> 63  # neither negative, nor too large
 
 
 def touch_operands(
