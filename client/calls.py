@@ -41,6 +41,7 @@ new = object.__new__
 SMALL = 127  # ints up to this fit every dtype
 LISTS = frozenset((list, tuple))
 PLAIN = frozenset((bool, int, float, str, type(None)))
+UNKNOWN: tuple[Any, tuple[Any, ...]] = (None, ())  # a call that has to be checked before it has a key
 ITEMS = frozenset((int, str, type(None)))  # of a tuple: values of different types here are never equal
 
 
@@ -140,29 +141,42 @@ class Calls:
         return made
 
     def _issue(
-        self, session: Session, entry: Entry, inputs: Sequence[Any], out: Sequence[Tensor] | None, location: int
+        self,
+        session: Session,
+        entry: Entry,
+        operands: tuple[Any, ...],
+        out: Sequence[Tensor] | None,
+        location: int,
     ) -> list[Tensor] | None:
         """Append one call to the batch; None if another thread's signature has taken the entry's number."""
-        outbox = self._outbox
+        outbox, outputs = self._outbox, entry.outputs
         if entry.heavy:
             outbox.make_way()
-        operands = tuple([value._id if type(value) is Tensor else value for value in inputs])
         with outbox.lock:
             if not entry.alive:
                 return None
-            for target in out or ():
-                forget(target)
-            if out is None:
-                first = outbox.ids + 1
-                outbox.ids += len(entry.outputs)
-                ids = tuple(range(first, outbox.ids + 1))
-            else:
+            if out is not None:
+                for target in out:
+                    forget(target)
                 ids = tuple([target._id for target in out])
-            outbox.messages.append([CALL, entry.number, operands, ids, 0, location])
-        outbox.appended()
+            elif len(outputs) == 1:
+                outbox.ids = id_ = outbox.ids + 1
+                ids = (id_,)
+            else:
+                first = outbox.ids + 1
+                outbox.ids += len(outputs)
+                ids = tuple(range(first, outbox.ids + 1))
+            messages = outbox.messages
+            messages.append([CALL, entry.number, operands, ids, 0, location])
+            size = len(messages)
+        if size >= outbox.limit or size == 1:
+            outbox.appended()
         if out is not None:
             return list(out)
-        return [Tensor(session, id_, meta, entry.home) for id_, meta in zip(ids, entry.outputs, strict=True)]
+        home = entry.home
+        if len(ids) == 1:
+            return [Tensor(session, id_, entry.output, home)]
+        return [Tensor(session, id_, meta, home) for id_, meta in zip(ids, outputs, strict=True)]
 
     # -- the long way ----------------------------------------------------------------------------------------------
 
@@ -218,7 +232,8 @@ class Calls:
                 if floats is not None:
                     return self.execute(invocation._replace(inputs=floats))
                 check_scalars(key.op.name, invocation.inputs, key.metas, dict(key.attributes))
-            issued = self._issue(invocation.session, entry, invocation.inputs, invocation.out, location)
+            operands = tuple([value._id if type(value) is Tensor else value for value in invocation.inputs])
+            issued = self._issue(invocation.session, entry, operands, invocation.out, location)
             if issued is not None:
                 return issued
 
@@ -255,10 +270,10 @@ def call(
         if more:
             raise located(MetadataTypeError(too_many("call", 1, 3, 3 + len(more))))
         calls = session._calls
-        key = call_key(session, name, inputs, attributes, out, device) if calls.native else None
+        key, operands = call_key(session, name, inputs, attributes, out, device) if calls.native else UNKNOWN
         entry = None if key is None else calls._known.get(key)
         if entry is not None and not (entry.integers and has_large(inputs)):
-            issued = calls._issue(session, entry, inputs, out, calls._outbox.locations.here())
+            issued = calls._issue(session, entry, operands, out, calls._outbox.locations.here())
             if issued is not None:
                 return issued
         return call_anew(session, name, inputs, attributes, out, device, key)
@@ -280,39 +295,45 @@ def call_anew(
         raise located(error) from None
 
 
-def call_key(session: Session, name: str, inputs: Any, attributes: Any, out: Any, device: str | None) -> Any:
-    """A key that tells a call from others before anything is checked; None if there is no cheap one."""
+def call_key(
+    session: Session, name: str, inputs: Any, attributes: Any, out: Any, device: str | None
+) -> tuple[Any, tuple[Any, ...]]:
+    """A key that tells a call from others before anything is checked, and its operands; `UNKNOWN` if there is none."""
     if type(name) is not str or type(inputs) not in LISTS or not (out is None or are_tensors(out)):
-        return None
+        return UNKNOWN
     if device is not None and type(device) is not str:
-        return None
+        return UNKNOWN
     home = out[0]._home if out and device is None else device
     metas: list[Any] = []
+    operands: list[Any] = []
     for value in inputs:
         if type(value) is Tensor:
             if value._session is not session:
-                return None
+                return UNKNOWN
             metas.append(value._meta)
-            home = value._home if home is None else home
+            operands.append(value._id)
+            if home is None:
+                home = value._home
         elif type(value) in SCALARS:
             metas.append(type(value))
+            operands.append(value)
         else:
-            return None
+            return UNKNOWN
     targets = None
     if out is not None:
         if any(target._session is not session for target in out):
-            return None
+            return UNKNOWN
         if len(out) > 1 and len(set(map(id, out))) < len(out):
-            return None  # the long way refuses it
+            return UNKNOWN  # the long way refuses it
         targets = tuple([target._meta for target in out])
     if attributes is None:
-        return (name, tuple(metas), home, targets)
+        return (name, tuple(metas), home, targets), tuple(operands)
     if type(attributes) is not dict:
-        return None
+        return UNKNOWN
     kinds: Any = tuple(map(type, attributes.values()))  # 1, 1.0 and True are equal, but not the same attribute
     if not PLAIN.issuperset(kinds) and not all(map(is_plain, attributes.values())):
-        return None
-    return (name, tuple(metas), home, targets, tuple(attributes.items()), kinds)
+        return UNKNOWN
+    return (name, tuple(metas), home, targets, tuple(attributes.items()), kinds), tuple(operands)
 
 
 def signature_of(invocation: Invocation, device: str) -> SignatureKey:
