@@ -58,12 +58,15 @@ class Special(Extension):
     beta = binary("beta")
     betainc = ternary("betainc")
     betaincc = ternary("betaincc")
+    betaincinv = ternary("betaincinv")
     betaln = binary("betaln")
     binom = binary("binom")
     digamma = unary("psi", "digamma")
     gamma = unary("gamma")
     gammainc = binary("gammainc")
     gammaincc = binary("gammaincc")
+    gammainccinv = binary("gammainccinv")
+    gammaincinv = binary("gammaincinv")
     gammaln = unary("gammaln")
     gammasgn = unary("gammasgn")
     loggamma = unary("loggamma")
@@ -87,8 +90,9 @@ class Special(Extension):
     k1e = unary("k1e")
     y0 = unary("y0")
     y1 = unary("y1")
+    yn = binary("yn")
 
-    # --- exponentials, roots, degrees, losses, elliptic integrals
+    # --- exponentials, roots, degrees, losses, elliptic integrals, dilogarithm, Legendre and hypergeometric functions
 
     boxcox = binary("boxcox")
     boxcox1p = binary("boxcox1p")
@@ -102,31 +106,41 @@ class Special(Extension):
     exp2 = unary("exp2")
     exp10 = unary("exp10")
     expi = unary("expi")
+    expn = binary("expn")
     exprel = unary("exprel")
     huber = binary("huber")
+    hyp1f1 = ternary("hyp1f1")
     inv_boxcox = binary("inv_boxcox")
     inv_boxcox1p = binary("inv_boxcox1p")
+    lpmv = ternary("lpmv")
     pseudo_huber = binary("pseudo_huber")
     radian = ternary("radian")
     sinc = unary("sinc")
     sindg = unary("sindg")
+    spence = unary("spence")
     tandg = unary("tandg")
 
     # --- distributions
 
     bdtr = ternary("bdtr")
     bdtrc = ternary("bdtrc")
+    bdtri = ternary("bdtri")
     chdtr = binary("chdtr")
     chdtrc = binary("chdtrc")
+    chdtri = binary("chdtri")
     fdtr = ternary("fdtr")
     fdtrc = ternary("fdtrc")
+    fdtri = ternary("fdtri")
     gdtr = ternary("gdtr")
     gdtrc = ternary("gdtrc")
     nbdtr = ternary("nbdtr")
     nbdtrc = ternary("nbdtrc")
+    nbdtri = ternary("nbdtri")
     pdtr = binary("pdtr")
     pdtrc = binary("pdtrc")
+    pdtri = binary("pdtri")
     stdtr = binary("stdtr")
+    stdtrit = binary("stdtrit")
 
     # --- of more than one kind of call
 

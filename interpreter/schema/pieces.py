@@ -10,12 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from .opdef import BoundKernel
+from .opdef import UNNOTICED, BoundKernel
 
-PIECE = 1 << 11  # elements
+PIECE = 1 << 11  # elements, at the most
 
 
-def in_pieces(kernel: BoundKernel) -> BoundKernel:
+def length_of_pieces(scratch: int, elements: int) -> int:
+    """Elements of a piece whose temporaries nobody notices, where those of so many elements take so many bytes."""
+    fitting = UNNOTICED * elements // max(scratch, 1)
+    return min(PIECE, 1 << max(fitting.bit_length() - 1, 0))
+
+
+def in_pieces(kernel: BoundKernel, length: int = PIECE) -> BoundKernel:
     """The kernel, called on one piece of its NumPy operands and its one result after the other.
 
     The result may be the memory of an operand of its shape: a piece is read before it is written.
@@ -24,7 +30,7 @@ def in_pieces(kernel: BoundKernel) -> BoundKernel:
     def run(*arrays: Any) -> None:
         tensors = [array for array in arrays if isinstance(array, np.ndarray)]
         flags: Any = [["readonly"]] * (len(tensors) - 1) + [["writeonly"]]
-        with np.nditer(tensors, ["external_loop", "buffered", "zerosize_ok"], flags, buffersize=PIECE) as pieces:
+        with np.nditer(tensors, ["external_loop", "buffered", "zerosize_ok"], flags, buffersize=length) as pieces:
             for piece in pieces:
                 rest = iter(piece)
                 kernel(*[next(rest) if isinstance(array, np.ndarray) else array for array in arrays])

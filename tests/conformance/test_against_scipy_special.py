@@ -102,6 +102,23 @@ OPERANDS = {
     "polygamma": (WHOLE[:6], POSITIVE),
     "zeta": (POSITIVE + 1, POSITIVE),
 }
+# Inverses, at their ends and outside, too; only where SciPy has all digits itself.
+PROBABILITIES = np.array([0.0, 1e-9, 0.01, 0.3, 0.5, 0.75, 0.999, 1.0, 1.5, -0.5, np.nan])
+INSIDE = np.array([-1.0, -0.9, -0.5, -1e-3, 0.0, 0.3, 0.75, 0.99, 1.0])
+SHAPES = np.array([0.5, 0.999, 1.0, 1.5, 2.0, 3.7, 8.0, 24.0, 110.0])
+OPERANDS |= {
+    **dict.fromkeys(("gammaincinv", "gammainccinv", "chdtri"), (SHAPES, PROBABILITIES)),
+    **dict.fromkeys(("betaincinv", "fdtri"), (SHAPES, SHAPES, PROBABILITIES)),
+    "bdtri": (WHOLE, WHOLE, np.delete(PROBABILITIES, 1)),  # at 1e-9 SciPy itself loses digits
+    "nbdtri": (WHOLE, WHOLE + 1, PROBABILITIES),
+    "pdtri": (WHOLE, PROBABILITIES),
+    "stdtrit": (SHAPES, PROBABILITIES[1:]),  # at 0 SciPy gives inf
+    "expn": (WHOLE, np.append(POSITIVE, [0.0, -1.0, np.inf, np.nan])),
+    "yn": (WHOLE[:8], POSITIVE[:5]),
+    "lpmv": (WHOLE[:4], WHOLE[:8], INSIDE),
+    "hyp1f1": (POSITIVE[1:12], POSITIVE[1:12], SIGNED[np.abs(SIGNED) < 30]),
+}
+UNARY["spence"] = np.append(SIGNED, [0.0, np.nan])
 ROUGH = 1 << 12  # units: SciPy's functions of several operands, and its loggamma near 1, lose digits
 
 

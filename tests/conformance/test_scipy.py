@@ -51,6 +51,7 @@ EXPRESSIONS = (
     "Rotation.from_rotvec(A[:, :3]).apply(B[:, :3])",
     "(Rotation.from_rotvec(A[:, :3]) * Rotation.from_rotvec(B[:, :3])).inv().as_quat()",
     "special.betainc(A + 1.0, B + 2.0, B / 2.0)",
+    "special.betaincinv(A + 1.0, B + 2.0, B / 2.0)",
     "special.chdtrc(A * 9.0, B)",
     "special.digamma(A + 1.0)",
     "special.entr(A)",
@@ -58,7 +59,9 @@ EXPRESSIONS = (
     "special.erfc(A)",
     "special.expit(A)",
     "special.gamma(A + 0.1)",
+    "special.gammaincinv(A + 1.0, B / 2.0)",
     "special.gammaln(A + 0.1)",
+    "special.hyp1f1(A, B + 1.0, -A)",
     "special.i0e(A)",
     "special.kl_div(A, B)",
     "special.log_ndtr(-A)",
@@ -72,6 +75,7 @@ EXPRESSIONS = (
     "special.rel_entr(A, B)",
     "special.softmax(A, axis=1)",
     "special.stdtr(5.0, A)",
+    "special.stdtrit(5.0, A / 2.0)",
     "special.xlog1py(A, B)",
     "special.xlogy(A - 0.1, B)",
     "special.zeta(A + 1.5)",
@@ -116,7 +120,6 @@ UNABLE = (
     "signal.lfilter(v[:3], v[3:6], v)",
     "signal.welch(v)",
     "spatial.distance.cdist(A, B)",
-    "special.gammaincinv(A, B)",
     "stats.mannwhitneyu(A, B)",
 )
 IMPORTS = f"""

@@ -16,8 +16,9 @@ from ...interpreter.errors import MetadataError
 from ...interpreter.opcodes import Opcode
 from ...interpreter.schema.infer import InferCache
 from ...interpreter.schema.opdef import BoundKernel, FrozenAttributes, OpDef, OutputMetas
-from ...interpreter.schema.pieces import in_pieces
+from ...interpreter.schema.pieces import in_pieces, length_of_pieces
 from ...interpreter.schema.promotion import check_scalars
+from ...interpreter.schema.scratch import largest
 from ...interpreter.schema.targets import check_targets
 from ...interpreter.types.meta import Meta, OperandMeta
 from .device_state import DeviceState
@@ -104,7 +105,8 @@ class Plan:
         if not self.pending:
             self.scratch = op.temporaries(tuple(known), self.outputs, dict(attributes), aliased=self.in_place)
         if self.scratch and op.pointwise and device.backend.xp is np:
-            self.kernel, self.scratch = in_pieces(self.kernel), 0
+            length = length_of_pieces(self.scratch, largest((*known, *self.outputs)))
+            self.kernel, self.scratch = in_pieces(self.kernel, length), 0
         self.forward = forwardable(op, metas, self.outputs)
         self.heirs = sum(1 << position for position in self.forward if position < 63)  # their bits in `released`
         self.immediate = (

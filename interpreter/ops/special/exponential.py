@@ -1,7 +1,8 @@
 """Exponential integrals and functions beside the exponential.
 
 Sources: E1 and Ei by their series for small arguments, E1 by a Chebyshev series of our own in (x - 5) / (x + 3) beyond
-1 (computed in 50 digits), Ei by its asymptotic series beyond 40 (DLMF 6.6.2, 6.12.2).
+1 (computed in 50 digits), Ei by its asymptotic series beyond 40 (DLMF 6.6.2, 6.12.2); En by its series up to 1, by its
+continued fraction beyond (DLMF 8.19.8, 8.19.17).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import math
 import numpy as np
 
 from ...schema.opdef import Array, ArrayModule
+from .fractions import continued_fraction
 from .polynomials import chebyshev, numbers
 from .table import define_special
 
@@ -35,6 +37,8 @@ E1_FAR = numbers(
     """
 )
 FAR = 40.0
+EXPN_TERMS = 20  # of its series, for x <= 1
+EXPN_MOST = 256  # of its continued fraction, for x >= 1
 
 
 def exp1(xp: ArrayModule, x: Array) -> Array:
@@ -62,6 +66,34 @@ def expi(xp: ArrayModule, x: Array) -> Array:
     far = half * (total / high) * half
     found = xp.where(x <= FAR, near, xp.where(x == math.inf, x, far))
     return xp.where(x > 0, found, xp.where(x == 0, -math.inf, -exp1(xp, -x)))
+
+
+def expn(xp: ArrayModule, n: Array, x: Array) -> Array:
+    """En(x) for whole n >= 0 and x >= 0; other n are cut off to whole ones."""
+    n = xp.trunc(n)
+    inside = (n > 0) & (x > 0) & xp.isfinite(n) & xp.isfinite(x)
+    order, y = xp.where(inside, n, 1), xp.where(inside, x, 1)
+    found = xp.where(y <= 1, _expn_series(xp, order, xp.minimum(y, 1)), _expn_fraction(xp, order, xp.maximum(y, 1)))
+    at_zero = xp.where(n > 1, 1 / (n - 1), math.inf)
+    edge = xp.where(x == 0, at_zero, xp.where(x == math.inf, 0, xp.exp(-x) / x))
+    valid = (n >= 0) & (n < math.inf) & (x >= 0)
+    return xp.where(inside, found, xp.where(valid, edge, math.nan))
+
+
+def _expn_series(xp: ArrayModule, n: Array, x: Array) -> Array:
+    """In powers of x, of which the one of order n - 1 has a logarithm."""
+    total, power, psi, log = xp.zeros_like(x), xp.ones_like(x), -np.euler_gamma, xp.log(x)
+    for k in range(EXPN_TERMS):
+        has_log = n == k + 1
+        total = total + power * xp.where(has_log, psi - log, 1 / xp.where(has_log, 1, n - (k + 1)))
+        power, psi = power * x / -(k + 1), psi + 1 / (k + 1)
+    return total
+
+
+def _expn_fraction(xp: ArrayModule, n: Array, x: Array) -> Array:
+    """exp(-x) over a continued fraction."""
+    first = x + n
+    return xp.exp(-x) / continued_fraction(xp, first, lambda k: (-k * (n + (k - 1)), first + 2 * k), EXPN_MOST)
 
 
 def exp2(xp: ArrayModule, x: Array) -> Array:
@@ -113,6 +145,9 @@ def _unpowered(xp: ArrayModule, y: Array, power: Array) -> Array:
 
 define_special("exp1", exp1, "The exponential integral E1; NaN for negative x.", cost=2)
 define_special("expi", expi, "The exponential integral Ei.", cost=8)
+define_special(
+    "expn", expn, "The exponential integral of order x1, a whole number from 0 on; NaN for negative x2.", 2, cost=64
+)
 define_special("exp2", exp2, "2**x.")
 define_special("exp10", exp10, "10**x.")
 define_special("exprel", exprel, "(exp(x) - 1) / x, 1 at 0.")

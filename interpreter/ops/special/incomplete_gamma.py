@@ -8,10 +8,10 @@ of the Poisson distribution: C. Loader, Fast and Accurate Computation of Binomia
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 from ...schema.opdef import Array, ArrayModule
 from .error_functions import erfc
+from .fractions import Parts, continued_fraction, repeat
 from .gamma import HALF_LOG_TAU, log_gamma_beyond_one, positive_gamma, positive_log_gamma, stirling
 from .polynomials import chebyshev, numbers, polynomial
 from .table import define_special
@@ -92,33 +92,8 @@ LARGE_A = 25.0  # from here on by Temme's expansion, if x / a is within 0.3 of 1
 DEVIANCE = numbers("0.058823529411764705 0.06666666666666667 0.07692307692307693 0.09090909090909091") + numbers(
     "0.1111111111111111 0.14285714285714285 0.2 0.3333333333333333"
 )  # 1/17, 1/15, ..., 1/3
+MODERATE, VANISHES = 100.0, 1400.0  # x**a * exp(-x) / gamma(a + 1) is 0 in float64 from the second on, up to the first
 MOST = 256  # terms
-TINY = 1e-290
-DONE = 1e-17
-CLOSE = 4e-16  # to 1, in a continued fraction
-
-Parts = tuple[Array, ...]
-
-
-def repeat(xp: ArrayModule, step: Callable[[int, Parts], Parts], parts: Parts, most: int) -> Parts:
-    """Step after step, until the last of the parts, the relative change, is small everywhere; looked at now and
-    then.
-    """
-    for n in range(1, most):
-        parts = step(n, parts)
-        if n % 16 == 0 and not bool((xp.abs(parts[-1]) > DONE).any()):
-            break
-    return parts
-
-
-def advanced(xp: ArrayModule, value: Array, c: Array, d: Array, before: Array) -> Parts:
-    """A continued fraction after one more term; it stays as it is once its last place is reached.
-
-    `before`: the change by the term before, 0 from then on.
-    """
-    change = c * d - 1
-    change = xp.where((xp.abs(change) < CLOSE) | (before == 0), 0, change)
-    return value * (1 + change), c, d, change
 
 
 def deviance(xp: ArrayModule, a: Array, m: Array) -> Array:
@@ -130,11 +105,13 @@ def deviance(xp: ArrayModule, a: Array, m: Array) -> Array:
 
 
 def poisson(xp: ArrayModule, a: Array, x: Array) -> Array:
-    """x**a * exp(-x) / gamma(a + 1)."""
-    small, y = xp.minimum(a, 10.0), xp.maximum(a, 10.0)
-    near = xp.power(x, small / 2) * xp.exp(-x) * xp.power(x, small / 2) / positive_gamma(xp, small + 1)
+    """x**a * exp(-x) / gamma(a + 1): by powers for small a, and for moderate a where the deviance is not small."""
+    direct = (a < 10) | ((a < MODERATE) & (xp.abs(x - a) > a / 2))
+    small, m, y = xp.minimum(a, MODERATE), xp.minimum(x, VANISHES), xp.maximum(a, 10.0)
+    root = xp.power(m, small / 2) * xp.exp(-m / 2)
+    near = root * root / positive_gamma(xp, small + 1)
     far = xp.exp(-stirling(y) - deviance(xp, y, x) - HALF_LOG_TAU) / xp.sqrt(y)
-    return xp.where(x == 0, 0, xp.where(a < 10, near, far))
+    return xp.where(x == 0, 0, xp.where(direct, near, far))
 
 
 def power_series(xp: ArrayModule, a: Array, x: Array) -> Array:
@@ -150,21 +127,11 @@ def power_series(xp: ArrayModule, a: Array, x: Array) -> Array:
 
 
 def fraction(xp: ArrayModule, a: Array, x: Array) -> Array:
-    """Q by Legendre's continued fraction, evaluated with Lentz's algorithm."""
-
-    def step(n: int, parts: Parts) -> Parts:
-        value, c, d, change = parts
-        numerator, b = n * (a - n), x - a + (2 * n + 1)
-        d, c = numerator * d + b, b + numerator / c
-        d = 1 / xp.where(xp.abs(d) < TINY, TINY, d)
-        c = xp.where(xp.abs(c) < TINY, TINY, c)
-        return advanced(xp, value, c, d, change)
-
-    b = x - a + 1
-    value = 1 / b
-    start = (value, xp.full_like(b, 1 / TINY), value, xp.ones_like(b))
+    """Q by Legendre's continued fraction."""
+    first = x - a + 1
+    found = continued_fraction(xp, first, lambda n: (n * (a - n), first + 2 * n), MOST)
     factor = poisson(xp, a, x) * a
-    return xp.where(factor == 0, 0, repeat(xp, step, start, MOST)[0] * factor)
+    return xp.where(factor == 0, 0, factor / found)
 
 
 def small_series(xp: ArrayModule, a: Array, x: Array) -> Array:

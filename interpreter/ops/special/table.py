@@ -37,9 +37,17 @@ def special_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attribut
 
 
 def define_special(
-    name: str, function: Function, summary: str, inputs: int = 1, *, cost: int = 1, bounded: bool = True
+    name: str,
+    function: Function,
+    summary: str,
+    inputs: int = 1,
+    *,
+    cost: int = 1,
+    bounded: bool = True,
+    temporaries: int = TEMPORARIES,
 ) -> None:
-    """Define the op. `cost`: how much longer it takes than an error function; `bounded`: does it at most?"""
+    """Define the op. `cost`: how much longer it takes than an error function; `bounded`: does it at most?
+    `temporaries`: bytes per element."""
 
     def work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
         return cost * special_work(metas, outputs, attributes)
@@ -58,7 +66,7 @@ def define_special(
             kernel=kernel,
             elementwise=True,
             pointwise=True,
-            scratch=scratch(elements=TEMPORARIES),
+            scratch=scratch(elements=temporaries),
             bounded=bounded,
             work=work,
             scalars=accepts_any,

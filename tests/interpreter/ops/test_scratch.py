@@ -16,7 +16,8 @@ import pytest
 from tensord.interpreter.errors import MetadataError
 from tensord.interpreter.schema.infer import infer_once
 from tensord.interpreter.schema.opdef import REGISTRY, UNNOTICED, BoundKernel, OpDef, find
-from tensord.interpreter.schema.pieces import PIECE, in_pieces
+from tensord.interpreter.schema.pieces import PIECE, in_pieces, length_of_pieces
+from tensord.interpreter.schema.scratch import largest
 from tensord.interpreter.types.meta import Meta
 from tensord.streams.blas import BLAS
 
@@ -62,7 +63,10 @@ def measure(case: Case) -> tuple[int, list[int], list[int]] | None:
     declared = op.temporaries(metas, outputs, dict(frozen))
     layouts = (operands, tuple(map(strided, operands)))
     whole = [peak_of(op, kernel, each, outputs) for each in layouts]
-    pieces = [peak_of(op, in_pieces(kernel), each, outputs) for each in layouts] if op.pointwise and declared else []
+    pieces = []
+    if op.pointwise and declared:
+        small = in_pieces(kernel, length_of_pieces(declared, largest((*metas, *outputs))))
+        pieces = [peak_of(op, small, each, outputs) for each in layouts]
     return declared, whole, pieces
 
 

@@ -20,6 +20,15 @@ VALUES = [
     ("expi", (40.1,), 6657825191607100.0),
     ("expi", (712.9,), 5.703192298553694e306),
     ("expi", (-2.0,), -0.04890051070806112),
+    ("expn", (1.0, 0.3), 0.9056766516758468),
+    ("expn", (2.0, 1.0), 0.14849550677592205),
+    ("expn", (3.0, 1.3), 0.07357629042741223),
+    ("expn", (1.0, 1.0001), 0.219347150129891),
+    ("expn", (2.0, 1e-09), 0.9999999788539499),
+    ("expn", (4.0, 30.0), 2.7613332813973074e-15),
+    ("expn", (100.0, 0.5), 0.006095474587318909),
+    ("expn", (10000.0, 2.0), 1.353217483553423e-05),
+    ("expn", (5.0, 700.0), 1.3985497097109522e-307),
     ("exp10", (-300.5,), 3.1622776601683794e-301),
     ("exp10", (-1.0,), 0.1),
     ("exp10", (0.3,), 1.9952623149688795),
@@ -40,3 +49,20 @@ VALUES = [
 def test_values(evaluate, name, operands, expected):
     found = float(evaluate(name, *map(np.asarray, operands)))
     assert abs(found - expected) <= LIMIT * np.spacing(abs(expected))
+
+
+@pytest.mark.parametrize(
+    ("name", "operands", "expected"),
+    [
+        ("expn", (0.0, 0.0), np.inf),
+        ("expn", (1.0, 0.0), np.inf),
+        ("expn", (3.0, 0.0), 0.5),
+        ("expn", (1.0, np.inf), 0.0),
+        ("expn", (-1.0, 1.0), np.nan),
+        ("expn", (1.0, -1.0), np.nan),
+        ("expn", (np.inf, 1.0), np.nan),
+        ("expn", (1.0, np.nan), np.nan),
+    ],
+)
+def test_ends_of_the_integrals_of_any_order(evaluate, name, operands, expected):
+    np.testing.assert_equal(evaluate(name, *map(np.asarray, operands))[()], expected)
