@@ -49,8 +49,9 @@ _AMOUNT: Final = click.IntRange(min=0)
 @click.option(
     "--fold/--no-fold",
     default=None,
-    help="Draw chains as one node each; by default where there are many nodes.",
+    help="Draw parts as one node each, chains unless --fold-by is given; by default where there are many nodes.",
 )
+@click.option("--fold-by", type=click.Choice(("chain", "line", "span")), help="Draw each of these as one node.")
 @click.option("--no-legend", is_flag=True, help="Do not explain the arrows in the picture.")
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 def dag(
@@ -69,6 +70,7 @@ def dag(
     last: int | None,
     releases: bool,
     fold: bool | None,
+    fold_by: str | None,
     no_legend: bool,
     as_json: bool,
 ) -> None:
@@ -81,6 +83,8 @@ def dag(
     wanted = "json" if as_json else wanted
     if first is not None and last is not None:
         raise click.BadParameter("--first and --last exclude each other: give one of them")
+    if fold is False and fold_by is not None:
+        raise click.BadParameter("--no-fold and --fold-by exclude each other: give one of them")
     if wanted in RENDERED:
         graphviz(wanted)  # which is missing before the trace is loaded, too
     trace = load(file, address)
@@ -89,7 +93,8 @@ def dag(
         ids=ids, around=around, upstream=upstream, downstream=downstream,
         depth=depth, first=first, last=last, releases=releases,
     )  # fmt: skip
-    _write(graph, wanted, output, fold=fold, legend=not no_legend)
+    node = fold_by or {None: "", True: "chain", False: "instruction"}[fold]
+    _write(graph, wanted, output, node, legend=not no_legend)
 
 
 def _chosen_part(trace: Trace, chooses: Filter, named: set[int]) -> Graph:
@@ -98,19 +103,22 @@ def _chosen_part(trace: Trace, chooses: Filter, named: set[int]) -> Graph:
     return graph.restrict({record.id for record in chooses.select(trace.records)} | named) if chooses else graph
 
 
-def _write(graph: Graph, wanted: str, output: Path | None, *, fold: bool | None, legend: bool) -> None:
+def _write(graph: Graph, wanted: str, output: Path | None, node: str, *, legend: bool) -> None:
     from ...vm.tracing.analysis.graph_export import to_json
-    from ...vm.tracing.analysis.pictures import CROWDED, WRITERS, picture_of
+    from ...vm.tracing.analysis.pictures import CROWDED, TEXTS, page_of, picture_of
 
     if wanted == "json":
         write(to_json(graph), output)
         return
-    picture = picture_of(graph, folded=fold)
+    if wanted == "html":
+        write(page_of(graph, node, legend=legend), output)
+        return
+    picture = picture_of(graph, node)
     if wanted in RENDERED:
-        write(render(graphviz(wanted), WRITERS["dot"](picture, legend=legend), wanted), output)
+        write(render(graphviz(wanted), TEXTS["dot"](picture, legend=legend), wanted), output)
     else:
-        write(WRITERS[wanted](picture, legend=legend), output)
-    if len(picture.nodes) > CROWDED and wanted != "html":
+        write(TEXTS[wanted](picture, legend=legend), output)
+    if len(picture.nodes) > CROWDED:
         _hint_crowded(picture)
 
 
@@ -141,6 +149,7 @@ def render(program: str, dot: str, output_format: str) -> bytes:
 def _hint_crowded(picture: Picture) -> None:
     click.echo(
         f"tensord: {len(picture.nodes)} nodes are hard to draw and to read. "
-        f"Narrow them down: --around ID --depth 3, --session N, --id ID, --op NAME, --last 200; or --format html.",
+        "Fold them: --fold-by line; narrow them down: --around ID --depth 3, --session N, --id ID, --op NAME, "
+        "--last 200; or --format html.",
         err=True,
     )
