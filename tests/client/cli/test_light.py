@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -65,6 +66,31 @@ def test_a_question_about_ops_needs_neither_their_kernels_nor_a_daemon(question:
 )
 def test_a_question_to_a_daemon_needs_neither_numpy_nor_a_session(daemon: Daemon, question: str) -> None:
     modules = imported(*question.split(), address=daemon.address)
+    assert "zmq" in modules
+    assert not modules.intersection((*NEVER, "hashlib"))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "show --limit 3",
+        "stats",
+        "memory --by op",
+        "verify",
+        "why {}",
+        "dag --format html --fold-by line",
+        "timeline",
+        "dump -o {}.trace",
+    ],
+)
+def test_the_trace_of_a_daemon_is_read_without_numpy(
+    daemon: Daemon, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with daemon.connect() as session:
+        session.asarray(1.0).numpy()
+        newest = session.trace().records[-1].id
+        modules = imported("trace", *command.format(newest).split(), address=daemon.address)
     assert "zmq" in modules
     assert not modules.intersection(NEVER)
 
