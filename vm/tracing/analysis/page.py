@@ -19,8 +19,6 @@ from .page_template import PAGE
 from .plain import as_dict
 from .text import printable
 
-_LETTERS = 34  # of a line in a node
-
 
 def to_html(pictures: Mapping[str, Picture], shown: str, *, legend: bool = True) -> str:
     """The page with these pictures of one graph, by what a node of them is; it opens with the one that is `shown`."""
@@ -52,9 +50,5 @@ def _nodes(picture: Picture) -> Iterator[tuple[object, ...]]:
     devices = {device: number for number, device in enumerate(sorted({n.first.device for n in picture.nodes}))}
     for node in picture.nodes:
         fill = FILLS[devices[node.first.device] % len(FILLS)]
-        lines = [_cut(printable(line)) for line in node.label(picture.until)[:3]]
+        lines = list(map(printable, node.label(picture.until)[:3]))
         yield node.id, *at[node.id], fill, lines, [record.id for record in node.records]
-
-
-def _cut(line: str) -> str:
-    return line if len(line) <= _LETTERS else f"{line[: _LETTERS - 1]}\N{HORIZONTAL ELLIPSIS}"

@@ -13,7 +13,8 @@ body { display: flex; flex-direction: column }
 #bar input { width: 24em } #bar label { margin-left: 1em } #bar span { color: #555; margin-left: 1em }
 #picture { flex: 1; min-height: 0; width: 100%; cursor: grab; background: white }
 #record { position: fixed; right: 10px; bottom: 10px; width: 30em; max-height: 80%; overflow: auto; display: none;
-  background: #fffffff0; border: 1px solid #999; padding: 8px; white-space: pre-wrap; font: 12px monospace }
+  background: #fffffff0; border: 1px solid #999; padding: 8px; white-space: pre-wrap; overflow-wrap: anywhere;
+  font: 12px monospace }
 .node rect { stroke: #666 } .node text { font: 11px sans-serif; pointer-events: none }
 .many rect { stroke-width: 3 }
 .edge { fill: none; stroke: #555; marker-end: url(#tip) } .dim { opacity: .15 }
@@ -35,6 +36,7 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const picture = document.getElementById("picture"), panel = document.getElementById("record");
 const fold = document.getElementById("fold"), search = document.getElementById("search");
 const width = 230, height = 46, across = 250, down = 90;  // of a node, and from one to the next
+const letters = 34;  // of a line in a node
 const readable = 0.7;  // of its size: where a node's text can still be read
 const described = 20;  // records of a node that the panel shows
 let nodes = [], edges = [], byId = new Map(), view = [0, 0, 1, 1], whole = view, kept = false, hits = [], hit = -1;
@@ -47,11 +49,12 @@ function make(tag, attributes, ...inside) {
 }
 function drawNode([id, layer, place, fill, lines, records]) {
   const x = place * across, y = layer * down;
-  const text = make("text", {}, ...lines.map(line => make("tspan", {x: 8, dy: 13}, line)));
+  const text = make("text", {}, ...lines.map(line => make("tspan", {x: 8, dy: 13}, cut(line))));
   const element = make("g", {class: records.length > 1 ? "node many" : "node", transform: `translate(${x},${y})`,
     "data-id": id}, make("rect", {width, height, rx: 5, fill}), text);
-  return {id, x, y, records, element};
+  return {id, x, y, lines, records, element};
 }
+function cut(line) { return line.length <= letters ? line : line.slice(0, letters - 1) + "\N{HORIZONTAL ELLIPSIS}"; }
 function drawEdge([source, target, reasons, mark]) {
   const from = byId.get(source), to = byId.get(target);
   const x = from.x + width / 2, y = from.y + height, toX = to.x + width / 2, toY = to.y;
@@ -98,6 +101,7 @@ function text(node) {
   const parts = node.records.slice(0, described).map(id => Object.entries(data.records[id])
     .map(([name, value]) => name + ": " + (typeof value === "string" ? value : JSON.stringify(value))).join("\\n"));
   const more = node.records.length - described;
+  if (node.records.length > 1) parts.unshift(node.lines.join("\\n"));
   return parts.join("\\n\\n") + (more > 0 ? `\\n\\nand ${more} more` : "");
 }
 function describe(node) {

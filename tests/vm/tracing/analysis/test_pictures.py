@@ -240,6 +240,7 @@ class TestInABrowser:
         """
         report = self.use(page_of(chain(30).graph()), script, tmp_path)
         assert (report["op"], report["one"], report["folded"]) == (15, 1, 1)
+        assert report["panel"].startswith("#2 to #31, a chain of 30\n15 op0, 15 op1\n")
         assert "op: op0" in report["panel"]
         assert report["panel"].endswith("and 10 more")
         assert (report["shown"], report["left"], report["kept"]) == ("block", "none", "block")
