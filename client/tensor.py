@@ -131,9 +131,11 @@ class Tensor(Operators):
         known = reading.recall(self._own())
         return self._session._answers.fetch(self) if known is None else known
 
+    _value = numpy  # for calls from here, which are no entries from users' code
+
     def item(self) -> Scalar:
         """The value of a tensor with one element, as a Python scalar; ValueError for any other."""
-        array = self.numpy()
+        array = self._value()
         if array.size != 1:
             message = f"item() is for tensors of one element (size 1), not of shape {array.shape}"
             raise located(MetadataError(message))
@@ -142,7 +144,7 @@ class Tensor(Operators):
 
     def tolist(self) -> Any:
         """Its value as nested lists of Python scalars; waits."""
-        return self.numpy().tolist()
+        return self._value().tolist()
 
     def wait(self, timeout: float | None = None) -> Self:
         """Wait until its value is there, after `to_device` on that device; raises its error, or TimeoutError."""

@@ -9,8 +9,9 @@ import sys
 from collections.abc import Sequence
 
 from tensord.interpreter import ops as _ops  # noqa: F401 - fills the registry
+from tensord.interpreter.schema.op_table import Description, by_family, same_dtypes
 from tensord.interpreter.schema.opdef import REGISTRY
-from tensord.interpreter.schema.opdoc import Description, by_family, same_dtypes
+from tensord.interpreter.schema.opdoc import description_of
 
 HEAD = """# Ops
 
@@ -70,7 +71,7 @@ def row(cells: Sequence[str]) -> str:
 def document() -> str:
     """The whole file."""
     parts = [HEAD]
-    for family, members in by_family(REGISTRY.values()).items():
+    for family, members in by_family(map(description_of, REGISTRY.values())).items():
         rows = [(code(op["name"]), operands(op), attributes(op), op["summary"], remarks(op)) for op in members]
         table = [row(COLUMNS), "|---" * len(COLUMNS) + "|", *map(row, rows)]
         parts.append("\n".join([f"## {family}\n", *table]) + "\n")

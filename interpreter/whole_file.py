@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from contextlib import suppress
 from pathlib import Path
 
@@ -31,7 +30,7 @@ def write_whole(path: str | Path, content: str | bytes, *, mode: int | None = No
 
 
 def _replace(target: Path, data: bytes, mode: int | None, *, new: bool) -> None:
-    written = target.with_name(f".{target.name}.{secrets.token_hex(4)}")  # no name that anybody else has given
+    written = target.with_name(f".{target.name}.{os.urandom(4).hex()}")  # no name that anybody else has given
     if mode is None and target.exists():
         mode = target.stat().st_mode & 0o777
     try:

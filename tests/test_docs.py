@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import runpy
 import subprocess
@@ -15,7 +16,9 @@ import pytest
 
 import tensord
 from tensord.interpreter import ops as _ops  # noqa: F401 - fills the registry
+from tensord.interpreter.schema.op_table import TABLE, read_table
 from tensord.interpreter.schema.opdef import REGISTRY
+from tensord.interpreter.schema.opdoc import description_of
 from tensord.streams.cpu import CpuOptions
 from tensord.streams.cuda import CudaOptions
 from tensord.streams.faults import Fault, FaultKind
@@ -43,6 +46,12 @@ def table_rows(heading: str) -> dict[str, list[str]]:
 def test_the_list_of_ops_is_current():
     """If not: .venv/bin/python docs/make_ops.py > docs/ops.md."""
     assert run("docs/make_ops.py") == (ROOT / "docs/ops.md").read_text()
+
+
+def test_the_table_of_ops_is_current():
+    """If not: .venv/bin/python docs/make_op_table.py > interpreter/schema/ops.json."""
+    assert run("docs/make_op_table.py") == TABLE.read_text()
+    assert read_table() == json.loads(json.dumps({name: description_of(op) for name, op in REGISTRY.items()}))
 
 
 def test_the_types_of_the_module_are_those_of_the_namespace():

@@ -1,12 +1,12 @@
 """The command line: `tensord`.
 
-- `main`: errors and exit codes; `commands`: which there are, and what is answered without a parser; `application`: the
-  parser with them; `options`: those of many
+- `main`: errors and exit codes; `application`: which commands there are; `commands`: groups of commands, imported when
+  they are called; `options`: those of many
 - `terminal`, `figures`: readable tables and numbers
 - `ask`: one question to a daemon; `source`: the trace that a command reads
-- `serve`, `keygen`, `top` (with `keyboard`), `ops`, `completion`
+- `serve`, `keygen`, `top` (with `keyboard` and `screen_tables`), `ops`, `completion`
 - `doctor`, with `doctor_checks`, `doctor_gpu`, `doctor_cuda`
 - `admin`: status, sessions, tensors, devices, and how they are `shown`
-- `trace`, with `record`, `show`, `stats`, `memory` and `dag`; `selection`: the options that select records; `output`:
-  what a command writes
+- `trace`, with `record`, `show`, `stats`, `memory` and `dag`; `selection`: the options that select records, as one
+  filter; `output`: what a command writes
 """

@@ -1,24 +1,19 @@
-"""`tensord status`, `sessions`, `tensors`, `devices`: what is asked, as the parser wants it."""
+"""`tensord status`, `sessions`, `tensors`, `devices`: what is asked; `shown` says how the answers look."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import click
 
-import typer
-
-from .options import Address, Json
+from . import options
 from .shown import tell
 
 MOST = 10_000  # rows of one answer
 
 
-def add(app: typer.Typer) -> None:
-    """Register the commands."""
-    for command in (status, sessions, tensors, devices):
-        app.command()(command)
-
-
-def status(address: Address = None, as_json: Json = False) -> None:
+@click.command()
+@options.address
+@options.as_json
+def status(address: str | None, *, as_json: bool) -> None:
     """Show the daemon's health: memory, instructions, hanging kernels.
 
     Also recent errors, with the lines of your programs that caused them.
@@ -28,7 +23,10 @@ def status(address: Address = None, as_json: Json = False) -> None:
     tell("status", address, as_json=as_json)
 
 
-def sessions(address: Address = None, as_json: Json = False) -> None:
+@click.command()
+@options.address
+@options.as_json
+def sessions(address: str | None, *, as_json: bool) -> None:
     """List the connected sessions and what they hold.
 
     Example: tensord sessions --json | jq '.[] | select(.errors > 0)'
@@ -36,13 +34,13 @@ def sessions(address: Address = None, as_json: Json = False) -> None:
     tell("sessions", address, as_json=as_json)
 
 
-def tensors(
-    address: Address = None,
-    limit: Annotated[int, typer.Option(min=0, max=MOST, help="Only this many, the largest ones; 0 for all.")] = 20,
-    session: Annotated[int, typer.Option(min=0, help="Only those of this session; 0 for all.")] = 0,
-    device: Annotated[str, typer.Option(help="Only those with their home or a copy there.")] = "",
-    as_json: Json = False,
-) -> None:
+@click.command()
+@options.address
+@click.option("--limit", type=click.IntRange(0, MOST), default=20, help="Only this many, the largest ones; 0 for all.")
+@click.option("--session", type=click.IntRange(min=0), default=0, help="Only those of this session; 0 for all.")
+@click.option("--device", default="", show_default=False, help="Only those with their home or a copy there.")
+@options.as_json
+def tensors(address: str | None, limit: int, session: int, device: str, *, as_json: bool) -> None:
     """List the largest tensors, and where their copies are.
 
     Example: tensord tensors --device cuda:0 --limit 10
@@ -50,7 +48,10 @@ def tensors(
     tell("tensors", address, (limit or MOST, session, device), as_json=as_json)
 
 
-def devices(address: Address = None, as_json: Json = False) -> None:
+@click.command()
+@options.address
+@options.as_json
+def devices(address: str | None, *, as_json: bool) -> None:
     """Show each device and what its streams do.
 
     Example: tensord devices

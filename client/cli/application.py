@@ -1,38 +1,35 @@
-"""The commands of the command line, as the parser wants them."""
+"""`tensord` and its commands."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from importlib import import_module
-from typing import Annotated
+from typing import Final
 
-import typer
+import click
 
 from ... import __version__
-from .commands import COMMANDS, TITLE
+from .commands import Commands, Listed
 
+COMMANDS: Final = {
+    "serve": Listed("serve", "Run the daemon, until SIGTERM or Ctrl-C."),
+    "status": Listed("admin", "Show the daemon's health: memory, instructions, hanging kernels."),
+    "sessions": Listed("admin", "List the connected sessions and what they hold."),
+    "tensors": Listed("admin", "List the largest tensors, and where their copies are."),
+    "devices": Listed("admin", "Show each device and what its streams do."),
+    "top": Listed("top", "Watch the daemon work; q or Ctrl-C ends it."),
+    "trace": Listed("trace", "Record, verify, draw and explain what a daemon did."),
+    "ops": Listed("ops", "List the ops that a session can call, or describe one in detail."),
+    "doctor": Listed("doctor", "Find common problems, and say what to do."),
+    "keygen": Listed("keygen", "Make a pair of keys for tcp: NAME.key, which is public, and NAME.key_secret."),
+    "completion": Listed("completion", "Print the script that completes commands and options in a shell."),
+}
 
-def application(given: Sequence[str]) -> typer.Typer:
-    """The command line for these arguments: the command that they begin with, else all commands."""
-    app = typer.Typer(
+application: Final = click.version_option(
+    __version__, message="tensord %(version)s", help="Print the version and exit."
+)(
+    Commands(
+        COMMANDS,
         name="tensord",
-        help=TITLE,
-        add_completion=True,
-        pretty_exceptions_enable=False,
-        rich_markup_mode=None,
+        help="One owner for the tensors and devices of a machine.",
+        context_settings={"show_default": True},
     )
-    app.callback(invoke_without_command=True)(_root)
-    called = COMMANDS.get(given[0]) if given else None
-    for module in (called.module,) if called else dict.fromkeys(one.module for one in COMMANDS.values()):
-        import_module(f".{module}", __package__).add(app)
-    return app
-
-
-def _root(
-    context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
-) -> None:
-    if version:
-        typer.echo(f"tensord {__version__}")
-    elif context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+)

@@ -1,61 +1,57 @@
-"""The commands: which there are, and what is answered without the parser, whose import takes longer than the answer."""
+"""Groups of commands that are imported when they are called, since most commands need little and are to answer fast."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import click
 
 
-class Command(NamedTuple):
-    """A command: the module that adds it with `add(app)`, and what it does, as its docstring begins."""
+class Listed(NamedTuple):
+    """A command of a group: the module that has it under its name, and what it does, as its docstring begins."""
 
     module: str
     summary: str
 
 
-# In the order of the help. Only the module of the command that is called is imported.
-COMMANDS: Final = {
-    "serve": Command("serve", "Run the daemon, until SIGTERM or Ctrl-C."),
-    "status": Command("admin", "Show the daemon's health: memory, instructions, hanging kernels."),
-    "sessions": Command("admin", "List the connected sessions and what they hold."),
-    "tensors": Command("admin", "List the largest tensors, and where their copies are."),
-    "devices": Command("admin", "Show each device and what its streams do."),
-    "top": Command("top", "Watch the daemon work; q or Ctrl-C ends it."),
-    "trace": Command("trace", "Record, verify, draw and explain what a daemon did."),
-    "ops": Command("ops", "List the ops that a session can call, or describe one in detail."),
-    "doctor": Command("doctor", "Find common problems, and say what to do."),
-    "keygen": Command("keygen", "Make a pair of keys for tcp: NAME.key, which is public, and NAME.key_secret."),
-    "completion": Command("completion", "Print the script that completes commands and options in a shell."),
-}
-TITLE: Final = "One owner for the tensors and devices of a machine."
-ASKED: Final = frozenset({"status", "sessions", "devices"})  # questions without options of their own
+class Commands(click.Group):
+    """A group with a table of its commands, in the order of the help. Without a command it prints its help."""
+
+    def __init__(self, table: Mapping[str, Listed], **attributes: Any) -> None:
+        super().__init__(invoke_without_command=True, callback=_or_help, **attributes)
+        self.table = table
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names."""
+        del ctx
+        return list(self.table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, from its module; None if there is none."""
+        del ctx
+        if cmd_name not in self.table:
+            return None
+        found: click.Command = getattr(import_module(f".{self.table[cmd_name].module}", __package__), cmd_name)
+        return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The called command. NoSuchCommand, which names similar ones, if there is none of that name."""
+        if args[0] not in self.table and not args[0].startswith("-") and not ctx.resilient_parsing:
+            raise click.exceptions.NoSuchCommand(args[0], possibilities=self.table, ctx=ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands, of which none is imported."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, one.summary) for name, one in self.table.items()])
 
 
-def light(given: Sequence[str]) -> Callable[[], None] | None:
-    """What answers these arguments without the parser; None if nothing does."""
-    if not given or list(given) == ["--help"]:
-        return overview
-    if given[0] in ASKED and set(given[1:]) <= {"--json"}:
-        return lambda: _ask(given[0], as_json="--json" in given)
-    return None
-
-
-def _ask(what: str, *, as_json: bool) -> None:
-    from .shown import tell
-
-    tell(what, None, as_json=as_json)
-
-
-def overview() -> None:
-    """Print what there is."""
-    width = max(map(len, COMMANDS)) + 2
-    options = [
-        ("--version", "Print the version and exit."),
-        ("--install-completion", "Install completion for the current shell."),
-        ("--show-completion", "Show completion for the current shell."),
-        ("--help", "Show this message; COMMAND --help says all about one command."),
-    ]
-    lines = ["Usage: tensord [OPTIONS] COMMAND [ARGS]...", "", f"  {TITLE}", "", "Options:"]
-    lines += [f"  {name:<22}{text}" for name, text in options]
-    lines += ["", "Commands:", *(f"  {name:<{width}}{one.summary}" for name, one in COMMANDS.items())]
-    print("\n".join(lines))  # noqa: T201
+@click.pass_context
+def _or_help(context: click.Context) -> None:
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())

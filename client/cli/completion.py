@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Annotated
-
-import typer
-
-from .main import COMPLETION
+import click
 
 
-class Shell(StrEnum):
-    """The shells that the parser has a script for."""
-
-    BASH = "bash"
-    ZSH = "zsh"
-    FISH = "fish"
-
-
-def add(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command()(completion)
-
-
-def completion(shell: Annotated[Shell, typer.Argument(help="The shell.", show_default=False)]) -> None:
+@click.command()
+@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")), help="The shell.")
+def completion(shell: str) -> None:
     """Print the script that completes commands and options in a shell.
 
     bash: eval "$(tensord completion bash)" in ~/.bashrc. zsh: the same in ~/.zshrc, after compinit. fish: tensord
@@ -31,6 +15,10 @@ def completion(shell: Annotated[Shell, typer.Argument(help="The shell.", show_de
 
     Example: tensord completion bash
     """
-    from typer.completion import get_completion_script  # type: ignore[attr-defined]  # imported there
+    from click.shell_completion import BashComplete, FishComplete, ZshComplete
 
-    typer.echo(get_completion_script(prog_name="tensord", complete_var=COMPLETION, shell=shell.value))
+    from .application import application
+    from .main import COMPLETION
+
+    script = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}[shell]
+    click.echo(script(application, {}, "tensord", COMPLETION).source())

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import subprocess
-from enum import StrEnum
+from collections.abc import Sequence
 from pathlib import Path
 from shutil import which
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Final
 
-import typer
+import click
 
 from ...interpreter.errors import ProtocolError
-from .options import Address
-from .output import Out, write
-from .selection import Location, Op, SessionId, Slowest, SpanName, chosen
-from .source import Source, load
+from . import options
+from .output import output as output_option
+from .output import write
+from .selection import selects
+from .source import load, source
 
 if TYPE_CHECKING:
     from ...vm.tracing.analysis.filter import Filter
@@ -24,54 +25,54 @@ if TYPE_CHECKING:
 
 _PATIENCE = 120  # seconds that Graphviz may take
 
-
-class DagFormat(StrEnum):
-    """The output formats."""
-
-    DOT = "dot"
-    MERMAID = "mermaid"
-    JSON = "json"
-    HTML = "html"
-    SVG = "svg"
-    PNG = "png"
+RENDERED: Final = ("svg", "png")  # by Graphviz
+FORMATS: Final = ("dot", "mermaid", "json", "html", *RENDERED)
+_AMOUNT: Final = click.IntRange(min=0)
 
 
-RENDERED = {DagFormat.SVG, DagFormat.PNG}
-
-
-def add(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command()(dag)
-
-
+@click.command()
+@source
+@options.address
+@output_option
+@click.option("--format", "wanted", type=click.Choice(FORMATS), default="dot", help="What to write.")
+@selects
+@click.option("--id", "ids", type=int, multiple=True, help="Only this instruction; may be repeated.")
+@click.option("--around", type=int, help="Only the neighbourhood of this instruction.")
+@click.option("--upstream", type=int, help="Only this instruction and what it depends on.")
+@click.option("--downstream", type=int, help="Only this instruction and what depends on it.")
+@click.option(
+    "--depth", type=_AMOUNT, help="How many edges --around (2), --upstream and --downstream (no limit) reach."
+)
+@click.option("--first", type=_AMOUNT, help="Only this many, from the beginning.")
+@click.option("--last", type=_AMOUNT, help="Only this many, from the end.")
+@click.option("--releases", is_flag=True, help="Show ReleaseTensor, too.")
+@click.option(
+    "--fold/--no-fold",
+    default=None,
+    help="Draw parts as one node each, chains unless --fold-by is given; by default where there are many nodes.",
+)
+@click.option("--fold-by", type=click.Choice(("chain", "line", "span")), help="Draw each of these as one node.")
+@click.option("--no-legend", is_flag=True, help="Do not explain the arrows in the picture.")
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 def dag(
-    file: Source = None,
+    file: Path | None,
     *,
-    address: Address = None,
-    output: Out = None,
-    output_format: Annotated[DagFormat, typer.Option("--format", help="What to write.")] = DagFormat.DOT,
-    op: Op = "",
-    location: Location = "",
-    span: SpanName = "",
-    session: SessionId = None,
-    slowest: Slowest = None,
-    ids: Annotated[list[int] | None, typer.Option("--id", help="Only this instruction; may be repeated.")] = None,
-    around: Annotated[int | None, typer.Option(help="Only the neighbourhood of this instruction.")] = None,
-    upstream: Annotated[int | None, typer.Option(help="Only this instruction and what it depends on.")] = None,
-    downstream: Annotated[int | None, typer.Option(help="Only this instruction and what depends on it.")] = None,
-    depth: Annotated[
-        int | None,
-        typer.Option(min=0, help="How many edges --around (2), --upstream and --downstream (no limit) reach."),
-    ] = None,
-    first: Annotated[int | None, typer.Option(min=0, help="Only this many, from the beginning.")] = None,
-    last: Annotated[int | None, typer.Option(min=0, help="Only this many, from the end.")] = None,
-    releases: Annotated[bool, typer.Option("--releases", help="Show ReleaseTensor, too.")] = False,
-    fold: Annotated[
-        bool | None,
-        typer.Option("--fold/--no-fold", help="Draw chains as one node each; by default where there are many nodes."),
-    ] = None,
-    no_legend: Annotated[bool, typer.Option("--no-legend", help="Do not explain the arrows in the picture.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+    address: str | None,
+    output: Path | None,
+    wanted: str,
+    chooses: Filter,
+    ids: Sequence[int],
+    around: int | None,
+    upstream: int | None,
+    downstream: int | None,
+    depth: int | None,
+    first: int | None,
+    last: int | None,
+    releases: bool,
+    fold: bool | None,
+    fold_by: str | None,
+    no_legend: bool,
+    as_json: bool,
 ) -> None:
     """Draw the logical DAG.
 
@@ -79,18 +80,21 @@ def dag(
 
     Example: tensord trace dag run.trace --upstream 4711 --depth 3 --format html -o dag.html
     """
-    wanted = DagFormat.JSON if as_json else output_format
+    wanted = "json" if as_json else wanted
     if first is not None and last is not None:
-        raise typer.BadParameter("--first and --last exclude each other: give one of them")
+        raise click.BadParameter("--first and --last exclude each other: give one of them")
+    if fold is False and fold_by is not None:
+        raise click.BadParameter("--no-fold and --fold-by exclude each other: give one of them")
     if wanted in RENDERED:
         graphviz(wanted)  # which is missing before the trace is loaded, too
     trace = load(file, address)
-    named = {id_ for id_ in (*(ids or ()), around, upstream, downstream) if id_ is not None}
-    graph = _chosen_part(trace, chosen(op, location, span, session, slowest), named).select(
-        ids=ids or (), around=around, upstream=upstream, downstream=downstream,
+    named = {id_ for id_ in (*ids, around, upstream, downstream) if id_ is not None}
+    graph = _chosen_part(trace, chooses, named).select(
+        ids=ids, around=around, upstream=upstream, downstream=downstream,
         depth=depth, first=first, last=last, releases=releases,
     )  # fmt: skip
-    _write(graph, wanted, output, fold=fold, legend=not no_legend)
+    node = fold_by or {None: "", True: "chain", False: "instruction"}[fold]
+    _write(graph, wanted, output, node, legend=not no_legend)
 
 
 def _chosen_part(trace: Trace, chooses: Filter, named: set[int]) -> Graph:
@@ -99,19 +103,22 @@ def _chosen_part(trace: Trace, chooses: Filter, named: set[int]) -> Graph:
     return graph.restrict({record.id for record in chooses.select(trace.records)} | named) if chooses else graph
 
 
-def _write(graph: Graph, wanted: DagFormat, output: Path | None, *, fold: bool | None, legend: bool) -> None:
+def _write(graph: Graph, wanted: str, output: Path | None, node: str, *, legend: bool) -> None:
     from ...vm.tracing.analysis.graph_export import to_json
-    from ...vm.tracing.analysis.pictures import CROWDED, WRITERS, picture_of
+    from ...vm.tracing.analysis.pictures import CROWDED, TEXTS, page_of, picture_of
 
-    if wanted is DagFormat.JSON:
+    if wanted == "json":
         write(to_json(graph), output)
         return
-    picture = picture_of(graph, folded=fold)
+    if wanted == "html":
+        write(page_of(graph, node, legend=legend), output)
+        return
+    picture = picture_of(graph, node)
     if wanted in RENDERED:
-        write(render(graphviz(wanted), WRITERS["dot"](picture, legend=legend), wanted), output)
+        write(render(graphviz(wanted), TEXTS["dot"](picture, legend=legend), wanted), output)
     else:
-        write(WRITERS[wanted.value](picture, legend=legend), output)
-    if len(picture.nodes) > CROWDED and wanted is not DagFormat.HTML:
+        write(TEXTS[wanted](picture, legend=legend), output)
+    if len(picture.nodes) > CROWDED:
         _hint_crowded(picture)
 
 
@@ -140,8 +147,9 @@ def render(program: str, dot: str, output_format: str) -> bytes:
 
 
 def _hint_crowded(picture: Picture) -> None:
-    typer.echo(
+    click.echo(
         f"tensord: {len(picture.nodes)} nodes are hard to draw and to read. "
-        f"Narrow them down: --around ID --depth 3, --session N, --id ID, --op NAME, --last 200; or --format html.",
+        "Fold them: --fold-by line; narrow them down: --around ID --depth 3, --session N, --id ID, --op NAME, "
+        "--last 200; or --format html.",
         err=True,
     )

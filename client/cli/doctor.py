@@ -6,29 +6,24 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
 from ... import __version__
 from ...interpreter.errors import ConnectionLost, TensordError
+from . import options
 from .ask import ask, print_json
 from .doctor_checks import SYSTEM, Finding, Level, fail, note, ok, warn
 from .doctor_gpu import check_gpu
 from .figures import count, duration, plural
-from .options import Address, Json
-
-Deep = Annotated[
-    bool, typer.Option("--deep", help="Check a running daemon's invariants, too; it serves no client meanwhile.")
-]
 
 
-def add(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command()(doctor)
-
-
-def doctor(address: Address = None, as_json: Json = False, deep: Deep = False) -> None:
+@click.command()
+@options.address
+@options.as_json
+@click.option("--deep", is_flag=True, help="Check a running daemon's invariants, too; it serves no client meanwhile.")
+def doctor(address: str | None, *, as_json: bool, deep: bool) -> None:
     """Find common problems, and say what to do.
 
     Exits with 1 if something is wrong; warnings alone do not count.
@@ -44,7 +39,7 @@ def doctor(address: Address = None, as_json: Json = False, deep: Deep = False) -
     else:
         _show(findings)
     if any(finding.level is Level.FAIL for finding in findings):
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)
 
 
 def examine(address: str | None) -> Iterator[Finding]:

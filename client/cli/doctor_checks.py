@@ -54,7 +54,7 @@ def fail(check: str, message: str, advice: str) -> Finding:
 
 # -- Python ------------------------------------------------------------------------------------------------------------
 
-_NEEDED = ("numpy", "pyzmq", "msgpack", "structlog", "typer", "rich")
+_NEEDED = ("numpy", "pyzmq", "msgpack", "structlog", "click", "rich")
 
 
 def check_python() -> Iterator[Finding]:

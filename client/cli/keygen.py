@@ -9,32 +9,26 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
 from ...interpreter.whole_file import write_whole
+from . import options
 
 SERVER = "server"
 
 
-def add(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command("keygen")(keygen)
-
-
-def keygen(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The directory for the keys.", show_default=False)],
-    *,
-    name: Annotated[str, typer.Option(help=f'Whose keys: "{SERVER}" for the daemon, else a client.')] = SERVER,
-    allow: Annotated[
-        Path | None,
-        typer.Option(
-            help="The daemon's allow list: append the client's key. Keys that exist are used.", metavar="FILE"
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs: JSON on stdout.")] = False,
-) -> None:
+@click.command()
+@click.argument("directory", type=options.FILE, metavar="DIR", help="The directory for the keys.")
+@click.option("--name", default=SERVER, help=f'Whose keys: "{SERVER}" for the daemon, else a client.')
+@click.option(
+    "--allow",
+    type=options.FILE,
+    metavar="FILE",
+    help="The daemon's allow list: append the client's key. Keys that exist are used.",
+)
+@options.as_json
+def keygen(directory: Path, *, name: str, allow: Path | None, as_json: bool) -> None:
     """Make a pair of keys for tcp: NAME.key, which is public, and NAME.key_secret, which must stay secret.
 
     Example: tensord keygen ~/keys --name alice --allow ~/keys/allowed_clients
@@ -53,13 +47,13 @@ def keygen(
     if as_json:
         told = {"name": name, "public": str(public), "secret": str(secret), "key": key}
         about = {} if listed is None else {"allow": str(listed), "added": added}
-        typer.echo(json.dumps(told | about))
+        click.echo(json.dumps(told | about))
         return
-    typer.echo(f"public key: {public}\nsecret key: {secret} (mode 0600; never copy it)")
+    click.echo(f"public key: {public}\nsecret key: {secret} (mode 0600; never copy it)")
     if listed is not None:
-        typer.echo(f"allow list: {listed}, {'which has the key now' if added else 'which had the key already'}")
-    typer.echo()
-    typer.echo(_for_server(public, secret) if name == SERVER else _for_client(name, key, secret, listed=bool(listed)))
+        click.echo(f"allow list: {listed}, {'which has the key now' if added else 'which had the key already'}")
+    click.echo()
+    click.echo(_for_server(public, secret) if name == SERVER else _for_client(name, key, secret, listed=bool(listed)))
 
 
 def _check_list(file: Path, name: str) -> None:

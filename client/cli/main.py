@@ -1,8 +1,7 @@
 """The command line: `tensord`.
 
 An error is one line on stderr that says what to do, or with --json an object with "error" on stdout; the exit code is
-1. A traceback appears only if TENSORD_DEBUG is set. The parser and the called command are imported late: start-up is to
-be fast.
+1. A traceback appears only if TENSORD_DEBUG is set.
 """
 
 from __future__ import annotations
@@ -14,9 +13,10 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from ... import __version__
+import click
+
 from ...interpreter.errors import TensordError
-from .commands import light
+from .application import application
 
 COMPLETION = "_TENSORD_COMPLETE"  # set by a shell that wants to complete a line
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -25,9 +25,6 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line; `arguments` default to those of the process. Always raises SystemExit."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if given == ["--version"]:  # needs no parser
-        sys.stdout.write(f"tensord {__version__}\n")
-        sys.exit(0)
     try:
         code = _run(given)
         sys.stdout.flush()
@@ -46,17 +43,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _run(given: Sequence[str]) -> object:
-    """Do what is asked for, with the parser only if it is needed; returns the exit code, if it is an int."""
-    at_once = light(given) if COMPLETION not in os.environ else None
-    if at_once is not None:
-        return at_once()
-    import typer
-
-    from .application import application
-
+    """Do what is asked for; returns the exit code, if it is an int."""
     try:
-        return application(given)(args=given, prog_name="tensord", standalone_mode=False)
-    except typer.Abort:
+        return application(given, prog_name="tensord", complete_var=COMPLETION, standalone_mode=False)
+    except click.Abort:
         raise KeyboardInterrupt from None
 
 
@@ -74,11 +64,8 @@ def _tell(message: str, *, as_json: bool) -> None:
 
 def _explained(error: Exception) -> str:
     """The error as one line: what happened and what to do."""
-    # Usage errors come from click, which newer versions of typer bundle under another name.
-    usage = getattr(error, "format_message", None)
-    if usage is not None:
-        said = _without_echo(usage()).rstrip(".")
-        said = said.removesuffix("?.") + "?" if said.endswith("?.") else said
+    if isinstance(error, click.ClickException):  # wrong usage
+        said = error.format_message().rstrip(".")
         message = f"{said}{'' if said.endswith('?') else '.'} Try --help."
     elif isinstance(error, TensordError):
         message = error.message  # the location would be a line of this package
@@ -88,9 +75,3 @@ def _explained(error: Exception) -> str:
     else:
         message = f"internal error, {type(error).__name__}: {error}. TENSORD_DEBUG=1 shows where; please report it."
     return " ".join(message.split())
-
-
-def _without_echo(message: str) -> str:
-    """The message without its repetitions: "Invalid value for X: Value error, ..." and "..., unable to parse ..."."""
-    head, colon, reason = message.partition(": ")
-    return f"{head}{colon}{reason.removeprefix('Value error, ').partition(', unable to parse')[0]}"

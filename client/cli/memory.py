@@ -3,56 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Final
 
-import typer
+import click
 
 from ...interpreter.errors import ProtocolError
+from . import options
 from .ask import print_json
 from .figures import count, size
-from .options import Address, Json
-from .selection import Location, Op, SessionId, Slowest, SpanName, chosen
-from .source import Source, about_source, load
+from .selection import selects
+from .source import about_source, load, source
 
 if TYPE_CHECKING:
+    from ...vm.tracing.analysis.filter import Filter
     from ...vm.tracing.analysis.memory import DeviceMemory
 
-
-class By(StrEnum):
-    """What the table sums up by; `copy` lists single copies."""
-
-    COPY = "copy"
-    OP = "op"
-    LOCATION = "location"
-    SPAN = "span"
-    SESSION = "session"
-    NAME = "name"
+BY: Final = ("copy", "op", "location", "span", "session", "name")  # what a table sums up by; `copy` lists single copies
 
 
-def add(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command()(memory)
-
-
+@click.command()
+@source
+@options.address
+@click.option("--by", type=click.Choice(BY), default="copy", help="Sum up who stood in the peak by this.")
+@click.option("--device", default="", show_default=False, help="Only this device.")
+@selects
+@options.rows(12)
+@click.option("-o", "--output", type=options.FILE, help="Draw memory over time: a .svg, or with matplotlib a .png.")
+@options.as_json
 def memory(
-    file: Source = None,
+    file: Path | None,
     *,
-    address: Address = None,
-    by: Annotated[By, typer.Option(help="Sum up who stood in the peak by this.")] = By.COPY,
-    device: Annotated[str, typer.Option(help="Only this device.", show_default=False)] = "",
-    op: Op = "",
-    location: Location = "",
-    span: SpanName = "",
-    session: SessionId = None,
-    slowest: Slowest = None,
-    limit: Annotated[int, typer.Option(min=0, help="Only so many rows of each table; 0 for all.")] = 12,
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", help="Draw memory over time: a .svg, or with matplotlib a .png."),
-    ] = None,
-    as_json: Json = False,
+    address: str | None,
+    by: str,
+    device: str,
+    chooses: Filter,
+    limit: int,
+    output: Path | None,
+    as_json: bool,
 ) -> None:
     """Show each device's peak of memory, and which ops and lines had made what stood in it.
 
@@ -61,7 +49,6 @@ def memory(
     from ...vm.tracing.analysis.memory import memory as over_time
 
     trace = load(file, address, as_json=as_json)
-    chooses = chosen(op, location, span, session, slowest)
     found = [one for one in over_time(trace, chooses) if device in {"", one.device}]
     if device and device not in trace.devices:
         raise ProtocolError(f"the trace has no device {device!r}: it has {', '.join(trace.devices) or 'none'}")
@@ -73,7 +60,7 @@ def memory(
         for one in found:
             _show(one, by, limit, now=None if chooses else trace.memory.used.get(one.device))
         if not found:
-            typer.echo("no memory was in use" if not chooses else "no such record made a copy in memory")
+            click.echo("no memory was in use" if not chooses else "no such record made a copy in memory")
 
 
 def draw(found: Sequence[DeviceMemory], output: Path) -> None:
@@ -110,16 +97,16 @@ def to_png(found: Sequence[DeviceMemory]) -> bytes:
     return drawn.getvalue()
 
 
-def _show(one: DeviceMemory, by: By, limit: int, *, now: int | None) -> None:
+def _show(one: DeviceMemory, by: str, limit: int, *, now: int | None) -> None:
     from ...vm.tracing.analysis.text import duration
 
     rest = f", {size(now)} when the trace was taken" if now is not None else ""
     since = duration(max(0, one.at - one.curve[0][0]))
-    typer.echo(f"{one.device}: peak {size(one.peak)}, {since} after the first record{rest}")
-    (_show_copies if by is By.COPY else _show_holders)(one, by, limit)
+    click.echo(f"{one.device}: peak {size(one.peak)}, {since} after the first record{rest}")
+    (_show_copies if by == "copy" else _show_holders)(one, by, limit)
 
 
-def _show_copies(one: DeviceMemory, _by: By, limit: int) -> None:
+def _show_copies(one: DeviceMemory, _by: str, limit: int) -> None:
     from .terminal import print_table
 
     shown = one.standing[:limit] if limit else one.standing
@@ -140,11 +127,11 @@ def _show_copies(one: DeviceMemory, _by: By, limit: int) -> None:
     )
 
 
-def _show_holders(one: DeviceMemory, by: By, limit: int) -> None:
+def _show_holders(one: DeviceMemory, by: str, limit: int) -> None:
     from ...vm.tracing.analysis.memory import HOLDERS
     from .terminal import print_table
 
-    holders = one.holders(HOLDERS[by.value])
+    holders = one.holders(HOLDERS[by])
     rows = [
         (
             holder.key,
@@ -154,16 +141,16 @@ def _show_holders(one: DeviceMemory, by: By, limit: int) -> None:
         )
         for holder in (holders[:limit] if limit else holders)
     ]
-    caption = "names are those that tensors had when the trace was taken" if by is By.NAME else ""
-    print_table((by.value, "copies>", "bytes>", "of the peak>"), rows, caption=caption, folded=(by.value,))
+    caption = "names are those that tensors had when the trace was taken" if by == "name" else ""
+    print_table((by, "copies>", "bytes>", "of the peak>"), rows, caption=caption, folded=(by,))
 
 
-def _plain(one: DeviceMemory, by: By) -> dict[str, object]:
+def _plain(one: DeviceMemory, by: str) -> dict[str, object]:
     from dataclasses import asdict
 
     from ...vm.tracing.analysis.memory import HOLDERS
 
     found = {"device": one.device, "peak": one.peak, "at": one.at, "other": one.other, "curve": one.curve}
-    if by is By.COPY:
+    if by == "copy":
         return found | {"standing": [stay._asdict() for stay in one.standing]}
-    return found | {"holders": [asdict(holder) for holder in one.holders(HOLDERS[by.value])]}
+    return found | {"holders": [asdict(holder) for holder in one.holders(HOLDERS[by])]}

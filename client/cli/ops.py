@@ -1,101 +1,90 @@
-"""`tensord ops`: the ops that can be called, from their definitions; no daemon is asked."""
+"""`tensord ops`: the ops that can be called, from the table of their definitions; no daemon is asked."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-import typer
+import click
 
+from . import options
 from .ask import print_json
 from .figures import plural
-from .options import Json
 
 if TYPE_CHECKING:
-    from ...interpreter.schema.opdef import OpDef
-    from ...interpreter.schema.opdoc import Description
+    from ...interpreter.schema.op_table import Description
 
 UNKNOWN = 2  # the exit code
 _LABEL = 14
 
 
-def add(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command()(ops)
-
-
-def ops(
-    name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Describe only this op.", show_default=False)
-    ] = None,
-    as_json: Json = False,
-) -> None:
+@click.command()
+@click.argument("name", required=False, help="Describe only this op.")
+@options.as_json
+def ops(name: str | None, *, as_json: bool) -> None:
     """List the ops that a session can call, or describe one in detail.
 
     Exits with 2 if there is no such op.
 
     Example: tensord ops matmul
     """
+    from ...interpreter.schema.op_table import read_table
+
+    described = read_table()
     if name is None:
-        _list(as_json=as_json)
+        _list(described.values(), as_json=as_json)
+    elif name in described:
+        _tell(described[name], as_json=as_json)
     else:
-        _tell(_found(name, as_json=as_json), as_json=as_json)
+        _miss(name, described, as_json=as_json)
 
 
-def _found(name: str, *, as_json: bool) -> OpDef:
-    from ...interpreter import ops as _ops  # noqa: F401 - fills the registry
-    from ...interpreter.errors import MetadataError
-    from ...interpreter.schema.opdef import find
+def _miss(name: str, names: Iterable[str], *, as_json: bool) -> NoReturn:
+    from ...interpreter.schema.op_table import similar
 
-    try:
-        return find(name)
-    except MetadataError as error:
-        if as_json:
-            print_json({"error": str(error)})
-        else:
-            near = str(error).endswith("?")
-            typer.echo(f"tensord: {error}{'' if near else '; `tensord ops` lists all'}", err=True)
-        raise typer.Exit(UNKNOWN) from None
+    hint = similar(name, names)
+    error = f"there is no op {name!r}{hint}"
+    if as_json:
+        print_json({"error": error})
+    else:
+        click.echo(f"tensord: {error}{'' if hint else '; `tensord ops` lists all'}", err=True)
+    raise click.exceptions.Exit(UNKNOWN)
 
 
 # -- all of them -------------------------------------------------------------------------------------------------------
 
 
-def _list(*, as_json: bool) -> None:
-    from ...interpreter import ops as _ops  # noqa: F401 - fills the registry
-    from ...interpreter.schema.opdef import REGISTRY
-    from ...interpreter.schema.opdoc import by_family
-
-    if as_json:
-        print_json([about(op) for op in REGISTRY.values()])
-        return
+def _list(ops: Collection[Description], *, as_json: bool) -> None:
+    from ...interpreter.schema.op_table import by_family, shown
     from .terminal import print_table
 
+    if as_json:
+        print_json([about(op) for op in ops])
+        return
     # In a pipe, a line is as long as necessary.
     folded = ("operands", "what it does") if sys.stdout.isatty() else ()
-    for family, members in by_family(REGISTRY.values()).items():
-        rows = [(op["name"], _operands(op), op["summary"]) for op in members]
+    for family, members in by_family(ops).items():
+        rows = [(op["name"], ", ".join(map(shown, op["operands"])), op["summary"]) for op in members]
         print_table(("op", "operands", "what it does"), rows, title=family, folded=folded)
-    typer.echo(f"{plural(len(REGISTRY), 'op')}; `tensord ops NAME` says all about one")
-
-
-def _operands(op: Description) -> str:
-    from ...interpreter.schema.opdoc import shown
-
-    return ", ".join(map(shown, op["operands"]))
+    click.echo(f"{plural(len(ops), 'op')}; `tensord ops NAME` says all about one")
 
 
 # -- one ---------------------------------------------------------------------------------------------------------------
 
 
-def about(op: OpDef) -> dict[str, Any]:
-    """The description of an op, with "lacks": installed array module -> function that it lacks, or None."""
-    from ...interpreter.schema.opdoc import description_of
-
+def about(op: Description) -> Description:
+    """The description, with "lacks": installed array module -> function that it lacks, or None."""
     cupy = _cupy()
-    return {**description_of(op), "lacks": {} if cupy is None else {"cupy": op.lacks(cupy)}}
+    return {**op, "lacks": {} if cupy is None else {"cupy": _lacks(cupy, op)}}
+
+
+def _lacks(xp: Any, op: Description) -> str | None:
+    """The first function that the kernel needs and the array module lacks, if any."""
+    from ...interpreter.schema.opdef import lacks
+
+    return lacks(xp, op["ufunc"], op["needs"])
 
 
 def _cupy() -> Any:
@@ -107,14 +96,14 @@ def _cupy() -> Any:
     return None
 
 
-def _tell(op: OpDef, *, as_json: bool) -> None:
+def _tell(op: Description, *, as_json: bool) -> None:
     description = about(op)
     if as_json:
         print_json(description)
         return
-    typer.echo(f"{op.name}: {op.summary}\n")
+    click.echo(f"{op['name']}: {op['summary']}\n")
     for label, text in _lines(description):
-        typer.echo(f"  {label:<{_LABEL}}{text}")
+        click.echo(f"  {label:<{_LABEL}}{text}")
 
 
 def _lines(op: Description) -> Iterator[tuple[str, str]]:
@@ -139,7 +128,7 @@ def _labelled(label: str, texts: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _operand_texts(op: Description) -> list[str]:
-    from ...interpreter.schema.opdoc import same_dtypes
+    from ...interpreter.schema.op_table import same_dtypes
 
     groups = [(", ".join(names), first) for names, first in same_dtypes(op)]
     width = max((len(names) for names, _ in groups), default=0)

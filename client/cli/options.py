@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
 
-import typer
+import click
 
-Address = Annotated[
-    str | None,
-    typer.Option(
-        envvar="TENSORD_ADDRESS", help="The daemon's address; by default the one that runs.", show_default=False
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="For programs: JSON on stdout.")]
+FILE: Final = click.Path(path_type=Path)  # the type of what names a file or a directory
+
+address: Final = click.option(
+    "--address",
+    envvar="TENSORD_ADDRESS",
+    show_envvar=True,
+    help="The daemon's address; by default the one that runs.",
+)
+as_json: Final = click.option("--json", "as_json", is_flag=True, help="For programs: JSON on stdout.")
+
+
+def rows(default: int) -> Callable[..., Any]:
+    """How many rows of each table are shown."""
+    described = "Only so many rows of each table; 0 for all."
+    return click.option("--limit", type=click.IntRange(min=0), default=default, help=described)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
-Out = Annotated[Path | None, typer.Option("-o", "--output", help="Write here instead of to stdout.")]
+from .options import FILE
+
+output = click.option("-o", "--output", type=FILE, help="Write here instead of to stdout.")
 
 
 def write(content: str | bytes, output: Path | None) -> None:

@@ -13,14 +13,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
 from ...interpreter.errors import ConnectionLost, ProtocolError, TensordError
+from . import options
 from .ask import connected, print_json
 from .figures import count, duration, plural, size
-from .options import Address, Json
 from .source import load
 
 if TYPE_CHECKING:
@@ -33,17 +33,11 @@ _NEVER = 1 << 62  # a tick that no machine reaches
 _UNITS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0}
 
 
-def add(app: typer.Typer) -> None:
-    """Register the commands."""
-    app.command()(dump)
-    app.command()(record)
-
-
-def dump(
-    output: Annotated[Path, typer.Option("-o", "--output", help="The file to write.")] = Path("tensord.trace"),
-    address: Address = None,
-    as_json: Json = False,
-) -> None:
+@click.command()
+@click.option("-o", "--output", type=options.FILE, default="tensord.trace", help="The file to write.")
+@options.address
+@options.as_json
+def dump(output: Path, address: str | None, *, as_json: bool) -> None:
     """Save the trace that the daemon has in its ring.
 
     The ring holds the last 16,384 finished instructions, unless configured otherwise; the live ones are saved, too.
@@ -56,23 +50,25 @@ def dump(
     _report(output, len(trace), trace.dropped, written, which="older ones ", as_json=as_json)
 
 
-def seconds(text: str) -> float:
+class Seconds(click.ParamType[float]):
     """A duration: `10s`, `500ms`, `2min`, `1h`, or seconds without a unit."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h)?", text.strip())
-    if found is None:
-        raise typer.BadParameter(f"{text!r} is no duration; write it like 10s, 500ms or 2min")
-    return float(found[1]) * _UNITS[found[2] or "s"]
+
+    name = "time"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The duration in seconds. BadParameter if it is none."""
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h)?", value.strip())
+        if found is None:
+            self.fail(f"{value!r} is no duration; write it like 10s, 500ms or 2min", param, ctx)
+        return float(found[1]) * _UNITS[found[2] or "s"]
 
 
-def record(
-    output: Annotated[Path, typer.Option("-o", "--output", help="The file to write.", show_default=False)],
-    address: Address = None,
-    length: Annotated[
-        float | None,
-        typer.Option("--for", parser=seconds, metavar="TIME", help="Stop after this time, such as 10s or 2min."),
-    ] = None,
-    as_json: Json = False,
-) -> None:
+@click.command()
+@click.option("-o", "--output", type=options.FILE, required=True, help="The file to write.")
+@options.address
+@click.option("--for", "length", type=Seconds(), help="Stop after this time, such as 10s or 2min.")
+@options.as_json
+def record(output: Path, address: str | None, length: float | None, *, as_json: bool) -> None:
     """Record what the daemon does, until Ctrl-C.
 
     Or until the given time is over. The file is complete however the recording ends.
@@ -92,7 +88,7 @@ def _report(output: Path, records: int, lost: int, written: int, *, as_json: boo
         print_json({"file": str(output), "records": records, "lost": lost, "bytes": written})
         return
     missing = f"; {count(lost)} {which}lost" if lost else ""
-    typer.echo(f"{plural(records, 'record')} in {output}, {size(written)}{missing}")
+    click.echo(f"{plural(records, 'record')} in {output}, {size(written)}{missing}")
 
 
 class Stop:

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable
+from functools import partial, reduce, wraps
+from typing import TYPE_CHECKING, Any, Final
 
-import typer
+import click
 
 if TYPE_CHECKING:
     from ...vm.tracing.analysis.filter import Filter
 
-Op = Annotated[str, typer.Option(help="Only this op or opcode; a pattern such as 'mat*'.", show_default=False)]
-Location = Annotated[
-    str, typer.Option(help="Only what was issued at a line with this in it: train.py:9.", show_default=False)
-]
-SpanName = Annotated[
-    str, typer.Option("--span", help="Only what was issued in the span of this name or path.", show_default=False)
-]
-SessionId = Annotated[int | None, typer.Option("--session", help="Only this session.", show_default=False)]
-Slowest = Annotated[int | None, typer.Option(min=1, help="Only so many, those that ran longest.", show_default=False)]
+_text: Final = partial(click.option, default="", show_default=False)
+_OPTIONS: Final = (
+    _text("--op", help="Only this op or opcode; a pattern such as 'mat*'."),
+    _text("--location", help="Only what was issued at a line with this in it: train.py:9."),
+    _text("--span", help="Only what was issued in the span of this name or path."),
+    click.option("--session", type=int, help="Only this session."),
+    click.option("--slowest", type=click.IntRange(min=1), help="Only so many, those that ran longest."),
+)
 
 
-def chosen(op: str, location: str, span: str, session: int | None, slowest: int | None) -> Filter:
-    """The filter that these options ask for."""
-    from ...vm.tracing.analysis.filter import Filter
+def selects(command: Callable[..., None]) -> Callable[..., None]:
+    """Give the command these options, which it gets as one filter, `chooses`."""
 
-    return Filter(op, location, span, session, slowest)
+    @wraps(command)
+    def with_filter(
+        *, op: str, location: str, span: str, session: int | None, slowest: int | None, **others: Any
+    ) -> None:
+        from ...vm.tracing.analysis.filter import Filter
+
+        command(chooses=Filter(op, location, span, session, slowest), **others)
+
+    return reduce(lambda so_far, option: option(so_far), reversed(_OPTIONS), with_filter)
 
 
 def no_records(chooses: Filter) -> str:

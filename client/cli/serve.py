@@ -3,61 +3,57 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
-
-def add(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command("serve")(serve)
+from . import options
 
 
+@click.command()
+@click.option("--address", multiple=True, help="Where to listen: ipc:///PATH or tcp://HOST:PORT; may be repeated.")
+@click.option("--device", multiple=True, help="A device, such as cpu:0; may be repeated.")
+@click.option("--config", type=options.FILE, help="A configuration file; options override it.")
+@click.option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")
+@click.option("--log-format", metavar="FORMAT", help="console or json.")
+@click.option("--grace", type=float, help="Seconds for pending work to end at shutdown.")
+@click.option("--no-tracing", is_flag=True, help="Keep no trace.")
+@click.option(
+    "--check-config", is_flag=True, help="Check whether a daemon could start, print the final settings, and exit."
+)
+@click.option("--json", "as_json", is_flag=True, help="With --check-config: JSON.")
 def serve(
     *,
-    address: Annotated[
-        list[str] | None,
-        typer.Option(help="Where to listen: ipc:///PATH or tcp://HOST:PORT; may be repeated.", show_default=False),
-    ] = None,
-    device: Annotated[
-        list[str] | None, typer.Option(help="A device, such as cpu:0; may be repeated.", show_default=False)
-    ] = None,
-    config: Annotated[Path | None, typer.Option(help="A configuration file; options override it.")] = None,
-    log_level: Annotated[
-        str | None, typer.Option(metavar="LEVEL", help="debug, info, warning or error.", show_default=False)
-    ] = None,
-    log_format: Annotated[
-        str | None, typer.Option(metavar="FORMAT", help="console or json.", show_default=False)
-    ] = None,
-    grace: Annotated[
-        float | None, typer.Option(help="Seconds for pending work to end at shutdown.", show_default=False)
-    ] = None,
-    no_tracing: Annotated[bool, typer.Option("--no-tracing", help="Keep no trace.")] = False,
-    check_config: Annotated[
-        bool,
-        typer.Option("--check-config", help="Check whether a daemon could start, print the final settings, and exit."),
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="With --check-config: JSON.")] = False,
+    address: Sequence[str],
+    device: Sequence[str],
+    config: Path | None,
+    log_level: str | None,
+    log_format: str | None,
+    grace: float | None,
+    no_tracing: bool,
+    check_config: bool,
+    as_json: bool,
 ) -> None:
     """Run the daemon, until SIGTERM or Ctrl-C: one owner for the devices and tensors of many processes."""
     from ...vm.service.config import load
 
     log = {"level": log_level, "format": log_format}
-    given: dict[str, Any] = {"addresses": address, "devices": device, "grace": grace}
+    given: dict[str, Any] = {"addresses": list(address), "devices": list(device), "grace": grace}
     given["log"] = {name: value for name, value in log.items() if value is not None}
     given["trace"] = {"on": False} if no_tracing else {}
     if as_json and not check_config:
-        raise typer.BadParameter("--json is for --check-config: a daemon's log is JSON with --log-format json")
+        raise click.BadParameter("--json is for --check-config: a daemon's log is JSON with --log-format json")
     found = load(config, {name: value for name, value in given.items() if value not in (None, [], {})})
     if check_config:
         from ...vm.service.config_text import to_plain, to_toml
         from ...vm.service.preflight import check
 
         check(found)
-        typer.echo(json.dumps(to_plain(found)) if as_json else to_toml(found), nl=as_json)
+        click.echo(json.dumps(to_plain(found)) if as_json else to_toml(found), nl=as_json)
         return
     from ...vm.service.daemon import run
 
     if code := run(found):
-        raise typer.Exit(code)
+        raise click.exceptions.Exit(code)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
+from . import options
 from .ask import print_json
 from .figures import plural, size
-from .options import Address, Json
-from .selection import Location, Op, SessionId, Slowest, SpanName, chosen, no_records
-from .source import Source, about_source, counts_of, load
+from .selection import no_records, selects
+from .source import about_source, counts_of, load, source
 
 if TYPE_CHECKING:
     from ...vm.tracing.analysis.filter import Filter
@@ -22,25 +23,25 @@ if TYPE_CHECKING:
 _EDGES_SHOWN = 4
 
 
-def add(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command()(show)
-
-
+@click.command()
+@source
+@options.address
+@click.option("--limit", type=click.IntRange(min=0), default=50, help="Only this many, from the end; 0 for all.")
+@selects
+@click.option("--id", "ids", type=int, multiple=True, help="Only this instruction; may be repeated.")
+@click.option("--around", type=int, help="Only the neighbourhood of this instruction.")
+@click.option("--depth", type=click.IntRange(min=0), default=2, help="How many edges the neighbourhood reaches.")
+@options.as_json
 def show(
-    file: Source = None,
+    file: Path | None,
     *,
-    address: Address = None,
-    limit: Annotated[int, typer.Option(min=0, help="Only this many, from the end; 0 for all.")] = 50,
-    op: Op = "",
-    location: Location = "",
-    span: SpanName = "",
-    session: SessionId = None,
-    slowest: Slowest = None,
-    ids: Annotated[list[int] | None, typer.Option("--id", help="Only this instruction; may be repeated.")] = None,
-    around: Annotated[int | None, typer.Option(help="Only the neighbourhood of this instruction.")] = None,
-    depth: Annotated[int, typer.Option(min=0, help="How many edges the neighbourhood reaches.")] = 2,
-    as_json: Json = False,
+    address: str | None,
+    limit: int,
+    chooses: Filter,
+    ids: Sequence[int],
+    around: int | None,
+    depth: int,
+    as_json: bool,
 ) -> None:
     """List the records.
 
@@ -51,8 +52,7 @@ def show(
     trace = load(file, address, as_json=as_json)
     found: Sequence[Record] = trace.records
     if ids or around is not None:
-        found = trace.graph().select(ids=ids or (), around=around, depth=depth, releases=True).nodes
-    chooses = chosen(op, location, span, session, slowest)
+        found = trace.graph().select(ids=ids, around=around, depth=depth, releases=True).nodes
     found = chooses.select(found)
     records = found[-limit:] if limit else found
     if as_json:

@@ -1,8 +1,4 @@
-"""What a running daemon has and does, as people read it; `admin` parses what is asked.
-
-A question without options of its own (`tensord status --json`) is answered from here alone, without the parser, whose
-import takes longer than the answer.
-"""
+"""What a running daemon has and does, as people read it; `admin` says what is asked."""
 
 # ruff: noqa: T201
 from __future__ import annotations

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from .ask import ask, print_json
+from .options import FILE
 
 if TYPE_CHECKING:
     from ...vm.tracing.analysis.trace import Trace
 
-Source = Annotated[
-    Path | None,
-    typer.Argument(metavar="[FILE]", help="A saved trace; without it, the running daemon's.", show_default=False),
-]
+source = click.argument("file", type=FILE, required=False, help="A saved trace; without it, the running daemon's.")
 
 
 def load(file: Path | None, address: str | None, *, as_json: bool = False) -> Trace:
@@ -32,7 +30,7 @@ def load(file: Path | None, address: str | None, *, as_json: bool = False) -> Tr
         if not as_json:
             raise
         print_json({"file": str(file), "error": error.strerror if isinstance(error, OSError) else str(error)})
-        raise typer.Exit(1) from None
+        raise click.exceptions.Exit(1) from None
 
 
 def about_source(file: Path | None) -> dict[str, str]:

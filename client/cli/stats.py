@@ -6,40 +6,28 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
+from . import options
 from .ask import print_json
 from .figures import count, plural, size
-from .options import Address, Json
-from .selection import Location, Op, SessionId, Slowest, SpanName, chosen, no_records
-from .source import Source, about_source, load
+from .selection import no_records, selects
+from .source import about_source, load, source
 
 if TYPE_CHECKING:
+    from ...vm.tracing.analysis.filter import Filter
     from ...vm.tracing.analysis.stats import Change, Row, StreamRow
 
-Limit = Annotated[int, typer.Option(min=0, help="Only so many rows of each table; 0 for all.")]
 
-
-def add(app: typer.Typer) -> None:
-    """Register the commands."""
-    app.command()(stats)
-    app.command()(diff)
-
-
-def stats(
-    file: Source = None,
-    *,
-    address: Address = None,
-    op: Op = "",
-    location: Location = "",
-    span: SpanName = "",
-    session: SessionId = None,
-    slowest: Slowest = None,
-    limit: Limit = 12,
-    as_json: Json = False,
-) -> None:
+@click.command()
+@source
+@options.address
+@selects
+@options.rows(12)
+@options.as_json
+def stats(file: Path | None, *, address: str | None, chooses: Filter, limit: int, as_json: bool) -> None:
     """Sum up what ran, per op, line, span and stream, and what the streams waited for.
 
     Example: tensord trace stats run.trace --location train.py
@@ -47,17 +35,16 @@ def stats(
     from ...vm.tracing.analysis.stats import stats as sum_up
 
     trace = load(file, address, as_json=as_json)
-    chooses = chosen(op, location, span, session, slowest)
     records = chooses.select(trace.records)
     found = sum_up(trace, records)
     if as_json:
         print_json({**about_source(file), "records": len(records), "dropped": trace.dropped, **asdict(found)})
         return
     if not records:
-        typer.echo(no_records(chooses))
+        click.echo(no_records(chooses))
         return
     lost = f"; {count(trace.dropped)} were lost" if trace.dropped else ""
-    typer.echo(f"{plural(len(records), 'record')} of {count(len(trace))}{lost}")
+    click.echo(f"{plural(len(records), 'record')} of {count(len(trace))}{lost}")
     for title, rows in (("op", found.ops), ("location", found.locations), ("span", found.spans)):
         if rows:
             _show_rows(title, rows, limit)
@@ -124,32 +111,26 @@ def _show_streams(rows: Sequence[StreamRow]) -> None:
     print_table(columns, cells, title="what each stream did, and what it waited for:", spare=("count>",))
 
 
-def diff(
-    before: Annotated[Path, typer.Argument(metavar="A", help="A saved trace.", show_default=False)],
-    after: Annotated[Path, typer.Argument(metavar="B", help="The trace to compare with it.", show_default=False)],
-    *,
-    op: Op = "",
-    location: Location = "",
-    span: SpanName = "",
-    session: SessionId = None,
-    slowest: Slowest = None,
-    limit: Limit = 20,
-    as_json: Json = False,
-) -> None:
+@click.command()
+@click.argument("before", type=options.FILE, metavar="A", help="A saved trace.")
+@click.argument("after", type=options.FILE, metavar="B", help="The trace to compare with it.")
+@selects
+@options.rows(20)
+@options.as_json
+def diff(before: Path, after: Path, *, chooses: Filter, limit: int, as_json: bool) -> None:
     """Compare two traces, per op and line: what got slower, what was called more often.
 
     Example: tensord trace diff before.trace after.trace --op matmul
     """
     from ...vm.tracing.analysis.stats import diff as compare
 
-    chooses = chosen(op, location, span, session, slowest)
     traces = [load(file, None, as_json=as_json) for file in (before, after)]
     changes = compare(*(chooses.select(trace.records) for trace in traces))
     if as_json:
         print_json({"before": str(before), "after": str(after), "changes": [_plain(change) for change in changes]})
         return
     if not changes:
-        typer.echo(no_records(chooses))
+        click.echo(no_records(chooses))
     _show_speed([change for change in changes if change.before.count and change.after.count], limit)
     _show_counts([change for change in changes if change.more], limit)
 

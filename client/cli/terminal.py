@@ -1,21 +1,18 @@
-"""Tables on a terminal. Commands import this module late: it needs rich, whose import takes as long as all the rest."""
+"""Tables on a terminal, or in a file. They are drawn here, since a package that can is slower to import than to ask."""
 
 from __future__ import annotations
 
+import os
+import re
 import sys
-from collections.abc import Collection, Iterable, Sequence
-from typing import Literal
-
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 # In a file or a pipe, lines are as long as necessary.
 _PIPED_WIDTH = 240
 _WORD = 9
 _LONGEST_WORD = 40  # that is kept whole where there is room: a file and its line
 _GAP = 2
+_BOLD = "\x1b[1m{}\x1b[0m"
 
 
 def print_table(
@@ -33,94 +30,147 @@ def print_table(
     Without rows, `empty` is all that is printed. Columns in which every cell is empty are left out. On a narrow
     terminal, cells of the columns `folded` (all by default) take several lines; other columns are never cut or broken.
     If the folded columns would get less than their longest word, the columns `spare` are left out, in that order, and
-    if that is not enough, words are broken. The strings are shown as they are: neither markup nor control characters
-    have an effect.
+    if that is not enough, words are broken. The strings are shown as they are: control characters have no effect.
     """
-    cells = [tuple(map(plain_text, row)) for row in rows]
+    cells = [tuple(map(plain, row)) for row in rows]
     if not cells:
         if empty:
-            print(plain_text(empty).plain)  # noqa: T201
+            _print(plain(empty))
         return
     shown = [n for n in range(len(columns)) if any(row[n] for row in cells)]
-    room = Console(file=sys.stdout).width if sys.stdout.isatty() else _PIPED_WIDTH
+    room = width_of_stdout()
     foldable = columns if folded is None else folded
     for column in spare:
-        if _least_width(columns, cells, shown, foldable, 1, _LONGEST_WORD) > room:
+        if least_width(columns, cells, shown, foldable, 1, _LONGEST_WORD) > room:
             shown = [n for n in shown if columns[n] != column]
-    word = _LONGEST_WORD if _least_width(columns, cells, shown, foldable, 1, _LONGEST_WORD) <= room else _WORD
-    gap = _GAP if _least_width(columns, cells, shown, foldable, _GAP, word) <= room else 1
-    room = max(room, _least_width(columns, cells, shown, foldable, gap, word))
+    word = _LONGEST_WORD if least_width(columns, cells, shown, foldable, 1, _LONGEST_WORD) <= room else _WORD
+    gap = _GAP if least_width(columns, cells, shown, foldable, _GAP, word) <= room else 1
+    room = max(room, least_width(columns, cells, shown, foldable, gap, word))
     widths = _shared_out(columns, cells, shown, foldable, gap, word, room)
-    # Rich would wrap titles to the width of the table, so they are printed apart from it.
-    picked = [[row[n] for n in shown] for row in cells]
-    lines = _table([columns[n] for n in shown], picked, foldable, gap, widths=widths)
-    console = Console(file=sys.stdout, width=room)
-    for part in (title and plain_text(title), lines, caption and plain_text(caption)):
-        if part:
-            console.print(part)
+    for line in wrapped(plain(title), room) if title else ():
+        _print(line)
+    for line in _drawn([columns[n] for n in shown], [[row[n] for n in shown] for row in cells], widths, gap):
+        _print(line)
+    for line in wrapped(plain(caption), room) if caption else ():
+        _print(line)
 
 
-def fitting(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], spare: Sequence[str], long: str, width: int
-) -> tuple[list[str], list[list[str]], list[str]]:
-    """A table that fits the width, one line a row: its columns, its rows, and the columns left out, those of `spare`.
+def width_of_stdout() -> int:
+    """The columns of the terminal; where stdout is none, enough for everything."""
+    if not sys.stdout.isatty():
+        return _PIPED_WIDTH
+    from shutil import get_terminal_size
 
-    Empty columns are left out, too, and not named. Cells of the column `long` are cut.
-    """
-    cells = [tuple(map(plain_text, row)) for row in rows]
-    shown = [n for n in range(len(columns)) if any(row[n] for row in cells)]
-    dropped = []
-    for column in spare:
-        if _least_width(columns, cells, shown, (long,), _GAP) > width and any(columns[n] == column for n in shown):
-            shown = [n for n in shown if columns[n] != column]
-            dropped.append(column.rstrip(">"))
-    excess = _least_width(columns, cells, shown, (), _GAP) - width
-    texts = [row[columns.index(long)] for row in cells]
-    widest = max(text.cell_len for text in texts)
-    for text in texts if excess > 0 else ():
-        text.truncate(max(widest - excess, 1), overflow="ellipsis")
-    return [columns[n] for n in shown], [[row[n].plain for n in shown] for row in cells], dropped
+    return get_terminal_size().columns
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, fold: bool = True) -> Table:
-    """The table as an object to be drawn with others; on a narrow terminal its cells take several lines, or are cut."""
-    cells = [tuple(map(plain_text, row)) for row in rows]
-    shown = [n for n in range(len(columns)) if not cells or any(row[n] for row in cells)]
-    foldable = columns if fold else ()
-    return _table([columns[n] for n in shown], [[row[n] for n in shown] for row in cells], foldable, _GAP, fold=fold)
+def plain(text: str) -> str:
+    """The text with a replacement character for each unprintable one."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
 
 
-def stdout_console() -> Console:
-    """A console on stdout, as wide as the terminal; in a pipe, wide enough for everything."""
-    return Console(file=sys.stdout, width=None if sys.stdout.isatty() else _PIPED_WIDTH)
+def cells_of(text: str) -> int:
+    """How many columns of a terminal the text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(map(_cells, text))
 
 
-def _table(
+def _cells(char: str) -> int:
+    from unicodedata import category, east_asian_width
+
+    if east_asian_width(char) in "WF":
+        return 2
+    return 0 if category(char) in {"Mn", "Me", "Cf"} else 1
+
+
+def cut(text: str, width: int) -> str:
+    """The text, or as much of it as fits the width together with an ellipsis."""
+    return text if cells_of(text) <= width else f"{_head(text, width - 1)}\N{HORIZONTAL ELLIPSIS}"
+
+
+def wrapped(text: str, width: int) -> Iterator[str]:
+    """The text in lines of that width, broken between words, and within those that are longer; one at least."""
+    line = ""
+    for word in re.findall(r"\s*\S+\s*", text):
+        rest = word
+        if cells_of(line + rest.rstrip()) > width:
+            if line:
+                yield line.rstrip()
+            line = ""
+            while cells_of(rest.rstrip()) > width and len(rest.rstrip()) > 1:
+                head = _head(rest, width) or rest[0]
+                yield head
+                rest = rest[len(head) :]
+        line += rest
+    yield line.rstrip()
+
+
+def _head(text: str, width: int) -> str:
+    """As much of the beginning as fits the width."""
+    taken = 0
+    for at, char in enumerate(text):
+        taken += cells_of(char)
+        if taken > width:
+            return text[:at]
+    return text
+
+
+# -- drawing -----------------------------------------------------------------------------------------------------------
+
+
+def _drawn(columns: Sequence[str], cells: Iterable[Sequence[str]], widths: Sequence[int], gap: int) -> Iterator[str]:
+    """The lines of the table: its head, a rule, and the rows, between empty lines."""
+    right = [column.endswith(">") for column in columns]
+    names = [column.rstrip(">") for column in columns]
+    head = _row([[name] for name in names], widths, right, gap)
+    yield ""
+    yield from (_BOLD.format(line) for line in head) if _styled() else head
+    yield " " + _rule() * (sum(widths) + gap * (len(widths) - 1))
+    for row in cells:
+        yield from _row(
+            [list(wrapped(cell, width)) for cell, width in zip(row, widths, strict=True)], widths, right, gap
+        )
+    yield ""
+
+
+def _row(cells: Sequence[Sequence[str]], widths: Sequence[int], right: Sequence[bool], gap: int) -> Iterator[str]:
+    """The lines of one row, whose cells have one line or more each."""
+    for number in range(max(map(len, cells), default=0)):
+        texts = (cell[number] if number < len(cell) else "" for cell in cells)
+        yield (" " + (" " * gap).join(map(_aligned, texts, widths, right))).rstrip()
+
+
+def _aligned(text: str, width: int, right: bool) -> str:
+    space = " " * (width - cells_of(text))
+    return space + text if right else text + space
+
+
+def _styled() -> bool:
+    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in {"dumb", "unknown"}
+
+
+def _rule() -> str:
+    return "─" if (sys.stdout.encoding or "utf-8").lower().startswith("utf") else "-"
+
+
+def _print(line: str) -> None:
+    """Print the line, with `?` for what stdout's encoding lacks."""
+    encoding = sys.stdout.encoding or "utf-8"
+    print(line.encode(encoding, "replace").decode(encoding))  # noqa: T201
+
+
+# -- widths ------------------------------------------------------------------------------------------------------------
+
+
+def least_width(
     columns: Sequence[str],
-    rows: Iterable[Sequence[Text]],
-    foldable: Collection[str],
-    gap: int,
-    *,
-    fold: bool = True,
-    widths: Sequence[int | None] = (),
-) -> Table:
-    made = Table(box=box.SIMPLE, pad_edge=False, padding=(0, gap - 1, 0, 0))
-    for column, width in zip(columns, widths or (None,) * len(columns), strict=True):
-        justify: Literal["left", "right"] = "right" if column.endswith(">") else "left"
-        overflow: Literal["fold", "ellipsis"] = "fold" if fold else "ellipsis"
-        name = column.rstrip(">")
-        made.add_column(name, justify=justify, overflow=overflow, no_wrap=column not in foldable, width=width)
-    for row in rows:
-        made.add_row(*row)
-    return made
-
-
-def _least_width(
-    columns: Sequence[str],
-    cells: Sequence[Sequence[Text]],
+    cells: Sequence[Sequence[str]],
     shown: Sequence[int],
     folded: Collection[str],
-    gap: int,
+    gap: int = _GAP,
     word: int = _WORD,
 ) -> int:
     """The width that the shown columns need; those that may be folded need their longest word, `word` at the most."""
@@ -130,7 +180,7 @@ def _least_width(
 
 def _shared_out(
     columns: Sequence[str],
-    cells: Sequence[Sequence[Text]],
+    cells: Sequence[Sequence[str]],
     shown: Sequence[int],
     folded: Collection[str],
     gap: int,
@@ -155,20 +205,13 @@ def _around(widths: Sequence[int], gap: int) -> int:
     return gap * (len(widths) - 1) + 2
 
 
-def _width(columns: Sequence[str], cells: Sequence[Sequence[Text]], n: int) -> int:
-    return max([len(columns[n].rstrip(">")), *(row[n].cell_len for row in cells)])
+def _width(columns: Sequence[str], cells: Sequence[Sequence[str]], n: int) -> int:
+    return max([len(columns[n].rstrip(">")), *(cells_of(row[n]) for row in cells)])
 
 
-def _least(columns: Sequence[str], cells: Sequence[Sequence[Text]], n: int, folded: Collection[str], word: int) -> int:
+def _least(columns: Sequence[str], cells: Sequence[Sequence[str]], n: int, folded: Collection[str], word: int) -> int:
     width = _width(columns, cells, n)
     if columns[n] not in folded:
         return width
-    words = (len(one) for row in cells for one in row[n].plain.split())
+    words = (len(one) for row in cells for one in row[n].split())
     return min(width, max(_WORD, min(word, max(words, default=0))))
-
-
-def plain_text(text: str) -> Text:
-    """The text without markup, with a replacement character for each unprintable one."""
-    if not text.isprintable():
-        text = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
-    return Text(text)

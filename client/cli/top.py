@@ -5,15 +5,16 @@ Rates are differences between two looks, so the first screen appears after one i
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import typer
+import click
 
+from . import options
 from .ask import connected, print_json
 from .figures import count, duration, plural, rate, size
-from .options import Address, Json
 from .shown import doing, moved
 
 if TYPE_CHECKING:
@@ -42,17 +43,12 @@ class Rates(NamedTuple):
     moved: Mapping[str, float]
 
 
-def add(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command()(top)
-
-
-def top(
-    address: Address = None,
-    interval: Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds between two looks.")] = 1.0,
-    once: Annotated[bool, typer.Option("--once", help="Print one screen and exit.")] = False,
-    as_json: Json = False,
-) -> None:
+@click.command()
+@options.address
+@click.option("--interval", type=click.FloatRange(0.1, 3600), default=1.0, help="Seconds between two looks.")
+@click.option("--once", is_flag=True, help="Print one screen and exit.")
+@options.as_json
+def top(address: str | None, interval: float, *, once: bool, as_json: bool) -> None:
     """Watch the daemon work; q or Ctrl-C ends it.
 
     Shows devices, streams, hanging kernels, and sessions by messages per second. With --json, one line for each look.
@@ -126,7 +122,7 @@ def _busiest(sessions: Sequence[Mapping[str, Any]], found: Rates) -> list[Mappin
 
 
 def _print_once(before: Look, now: Look) -> None:
-    from .terminal import stdout_console
+    from .screen_tables import stdout_console
 
     console = stdout_console()
     console.print(screen(now, rates(before, now), width=console.width))
@@ -158,13 +154,12 @@ def screen(now: Look, found: Rates, foot: str = "", *, width: int = _WIDE, heigh
     from rich.console import Group
     from rich.text import Text
 
-    from .terminal import fitting, plain_text, table
+    from .screen_tables import fitting, table
+    from .terminal import cut, plain
 
     parts = [_devices(now, found), _streams(now), _sessions(now, found)]
-    lines = [plain_text(line) for line in (*_head(now, found), *_hung(now))]
-    if height is not None:
-        for line in lines:
-            line.truncate(width, overflow="ellipsis")
+    most = width if height is not None else sys.maxsize
+    lines = [Text(cut(plain(line), most)) for line in (*_head(now, found), *_hung(now))]
     room = None if height is None else height - len(lines) - 1
     shares = _shares([len(part.rows) for part in parts], room)
     left_out, tables = [], []
@@ -177,9 +172,7 @@ def screen(now: Look, found: Rates, foot: str = "", *, width: int = _WIDE, heigh
             left_out += dropped
             tables.append(table(columns, picked, fold=height is None))
     missing = f"left out: {', '.join(reversed(left_out))}" if left_out else ""
-    last = Text("; ".join(filter(None, (foot, missing))), style="dim")
-    if height is not None:
-        last.truncate(width, overflow="ellipsis")
+    last = Text(cut("; ".join(filter(None, (foot, missing))), most), style="dim")
     return Group(*lines[:2], *tables, *lines[2:], last)
 
 

@@ -5,59 +5,55 @@ Every command reads a saved trace file, or else the ring of a running daemon.
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-import typer
+import click
 
-from . import dag, memory, show, stats
-from . import record as cli_record
+from . import options
 from .ask import print_json
+from .commands import Commands, Listed
 from .figures import count, plural
-from .options import Address, Json
-from .output import Out, write
-from .selection import Location, Op, SessionId, Slowest, SpanName, chosen
-from .source import Source, about_source, counts_of, load
+from .output import output as output_option
+from .output import write
+from .selection import selects
+from .source import about_source, counts_of, load, source
 
 if TYPE_CHECKING:
+    from ...vm.tracing.analysis.filter import Filter
     from ...vm.tracing.analysis.verify import Problem
 
-app = typer.Typer(
-    help="Record, verify, draw and explain what a daemon did, from a saved FILE or from the running daemon.",
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
-
-
-class TimelineFormat(StrEnum):
-    """The output formats of `trace timeline`."""
-
-    CHROME = "chrome"
-
-
-def add(parent: typer.Typer) -> None:
-    """Register the commands."""
-    parent.add_typer(app, name="trace")
-
-
+COMMANDS: Final = {
+    "dump": Listed("record", "Save the trace that the daemon has in its ring."),
+    "record": Listed("record", "Record what the daemon does, until Ctrl-C."),
+    "show": Listed("show", "List the records."),
+    "stats": Listed("stats", "Sum up what ran, per op, line, span and stream, and what the streams waited for."),
+    "diff": Listed("stats", "Compare two traces, per op and line: what got slower, what was called more often."),
+    "memory": Listed("memory", "Show each device's peak of memory, and which ops and lines had made what stood in it."),
+    "dag": Listed("dag", "Draw the logical DAG."),
+    "verify": Listed("trace", "Recompute every edge and report each mismatch."),
+    "timeline": Listed("trace", "Write a timeline that https://ui.perfetto.dev or chrome://tracing opens."),
+    "why": Listed(
+        "trace",
+        "Explain why an instruction took so long: what it waited for, what that waited for, and the critical path.",
+    ),
+}
+FORMATS: Final = ("chrome",)
 _PROBLEMS_SHOWN = 50
 
 
-@app.callback(invoke_without_command=True)
-def _trace(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+trace: Final = Commands(
+    COMMANDS,
+    name="trace",
+    help="Record, verify, draw and explain what a daemon did, from a saved FILE or from the running daemon.",
+)
 
 
-cli_record.add(app)
-show.add(app)
-stats.add(app)
-memory.add(app)
-dag.add(app)
-
-
-@app.command()
-def verify(file: Source = None, address: Address = None, as_json: Json = False) -> None:
+@click.command()
+@source
+@options.address
+@options.as_json
+def verify(file: Path | None, address: str | None, *, as_json: bool) -> None:
     """Recompute every edge and report each mismatch. Exits with 1 if there is one.
 
     Example: tensord trace verify run.trace
@@ -80,23 +76,19 @@ def verify(file: Source = None, address: Address = None, as_json: Json = False) 
     else:
         _show_problems(counts, problems)
     if problems:
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)
 
 
-@app.command()
+@click.command()
+@source
+@options.address
+@output_option
+@click.option("--format", "wanted", type=click.Choice(FORMATS), default="chrome", help="What to write.")
+@selects
+@click.option("--flows", type=click.IntRange(min=0), default=20_000, help="At most this many arrows for edges.")
+@click.option("--json", is_flag=True, expose_value=False, help="Errors as JSON, too; the timeline always is.")
 def timeline(
-    file: Source = None,
-    *,
-    address: Address = None,
-    output: Out = None,
-    output_format: Annotated[TimelineFormat, typer.Option("--format", help="What to write.")] = TimelineFormat.CHROME,
-    op: Op = "",
-    location: Location = "",
-    span: SpanName = "",
-    session: SessionId = None,
-    slowest: Slowest = None,
-    flows: Annotated[int, typer.Option(min=0, help="At most this many arrows for edges.")] = 20_000,
-    as_json: Annotated[bool, typer.Option("--json", help="Errors as JSON, too; the timeline always is.")] = False,  # noqa: ARG001 - `main` looks for it
+    file: Path | None, *, address: str | None, output: Path | None, wanted: str, chooses: Filter, flows: int
 ) -> None:
     """Write a timeline that https://ui.perfetto.dev or chrome://tracing opens.
 
@@ -105,19 +97,17 @@ def timeline(
     from ...vm.tracing.analysis import timeline
 
     trace = load(file, address)
-    chooses = chosen(op, location, span, session, slowest)
-    writer = {TimelineFormat.CHROME: timeline.to_chrome}[output_format]
+    writer = {"chrome": timeline.to_chrome}[wanted]
     write(writer(trace.only(chooses.select(trace.records)) if chooses else trace, flows=flows), output)
 
 
-@app.command()
-def why(
-    instruction: Annotated[int, typer.Argument(metavar="ID", help="The instruction.", show_default=False)],
-    file: Source = None,
-    depth: Annotated[int, typer.Option(min=0, max=200, help="How far to follow edges.")] = 6,
-    address: Address = None,
-    as_json: Json = False,
-) -> None:
+@click.command()
+@click.argument("instruction", type=int, metavar="ID", help="The instruction.")
+@source
+@click.option("--depth", type=click.IntRange(0, 200), default=6, help="How far to follow edges.")
+@options.address
+@options.as_json
+def why(instruction: int, file: Path | None, depth: int, address: str | None, *, as_json: bool) -> None:
     """Explain why an instruction took so long: what it waited for, what that waited for, and the critical path.
 
     Example: tensord trace why 4711
@@ -138,8 +128,8 @@ def _show_problems(counts: dict[str, int], problems: list[Problem]) -> None:
     listed = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
     verdict = f"{plural(len(problems), 'problem')}: {listed}" if problems else "every edge is as it should be"
     lost = f" ({count(counts['dropped'])} older ones lost)" if counts["dropped"] else ""
-    typer.echo(verdict)
-    typer.echo(
+    click.echo(verdict)
+    click.echo(
         f"{plural(counts['records'], 'record')}{lost}, {plural(counts['edges'], 'edge')} waited or elided, "
         f"{plural(counts['met'], 'dependence')} met at admission"
     )

@@ -234,12 +234,12 @@ class Outbox:
         return self.ask_all([build], located=located)[0]
 
     def ask_all(self, builds: Sequence[Build], *, located: bool = True) -> list[Reply]:
-        """`ask` several questions in one batch."""
+        """`ask` several questions in one batch. Its caller's caller is of this package, too."""
         replies: list[Reply] = []
         expects = self._expects or monotonic() - self._left < PROMPT
         with self.lock:
             self.refuse_inside()
-            location = self.locations.here(2) if located else 0
+            location = self.locations.here(3) if located else 0
             for build in builds:
                 number, reply = self.transport.request()
                 self.messages.append(encode_message(build(number, location)))

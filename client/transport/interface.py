@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
@@ -19,16 +18,19 @@ FORKED = "this session belongs to another process; connect again after a fork"
 
 
 class Reply:
-    """The answer to one request: `value` or `error`, once `done`. Callbacks run on the thread that sets it."""
+    """The answer to one request: `value` or `error`, once `done`. Callbacks run on the thread that sets it.
 
-    __slots__ = ("_callbacks", "_lock", "done", "error", "value")
+    Without a lock, of which each request would need a new one: a callback that comes while the answer is set is called
+    by whichever of the two threads takes it from the list.
+    """
+
+    __slots__ = ("_callbacks", "done", "error", "value")
 
     def __init__(self) -> None:
         self.done = False
         self.value: Any = None
         self.error: TensordError | None = None
-        self._lock = threading.Lock()
-        self._callbacks: list[Callable[[], None]] | None = []
+        self._callbacks: list[Callable[[], None]] = []
 
     def set(self, value: Any, error: TensordError | None) -> None:
         """Set the answer; only the first one counts."""
@@ -37,18 +39,22 @@ class Reply:
         self.value = value
         self.error = None if error is None else without_frames(error)
         self.done = True
-        with self._lock:
-            callbacks, self._callbacks = self._callbacks, None
-        for callback in callbacks or ():
-            callback()
+        if self._callbacks:
+            self._call_back()
 
     def when_done(self, callback: Callable[[], None]) -> None:
         """Call back once done; at once if it is already."""
-        with self._lock:
-            if self._callbacks is not None:
-                self._callbacks.append(callback)
+        self._callbacks.append(callback)
+        if self.done:
+            self._call_back()
+
+    def _call_back(self) -> None:
+        while self._callbacks:
+            try:
+                callback = self._callbacks.pop(0)
+            except IndexError:  # another thread has taken it
                 return
-        callback()
+            callback()
 
     def result(self) -> Any:
         """The value; raises the error. Only once done."""

@@ -200,7 +200,10 @@ class Link:
 
     def receive(self) -> list[Any]:
         """The next message's frames; zmq.Again if there is none."""
-        frames: list[Any] = self.socket.recv_multipart(zmq.NOBLOCK, copy=False)
+        socket = self.socket
+        frames = [socket.recv(zmq.NOBLOCK, copy=False)]
+        while frames[-1].more:  # `recv_multipart` would ask the socket, which takes as long as receiving
+            frames.append(socket.recv(zmq.NOBLOCK, copy=False))
         return frames
 
     def watch(self, bell: int) -> list[Event]:

@@ -5,5 +5,5 @@
 - `attributes`, `indexing`: checks and normal forms of attributes and indices
 - `promotion`: the result's dtype, and what a Python scalar must satisfy
 - `scratch`: the memory of kernels' temporaries; `pieces`: kernels that work piece by piece
-- `opdoc`: descriptions of ops for people
+- `opdoc`: descriptions of ops for people; `op_table`: the same, read without importing the definitions
 """

@@ -29,6 +29,7 @@ from ..errors import MetadataError, MetadataTypeError, metadata_error
 from ..types.kinds import ANY, DTypes
 from ..types.meta import LARGEST, Meta, OperandMeta
 from ..wire.forms import shown
+from .op_table import similar
 
 # An attribute value as it travels: hashable and made of msgpack's types. A dtype is its name, an axis list a tuple.
 AttributeValue: TypeAlias = Any
@@ -234,13 +235,18 @@ class OpDef:
 
     def lacks(self, xp: ArrayModule) -> str | None:
         """The first function that the kernel needs and the array module lacks, if any."""
-        wanted = self.needs if self.ufunc is None else (self.ufunc, *self.needs)
-        return next((path for path in wanted if not has(xp, path)), None)
+        return lacks(xp, self.ufunc, self.needs)
 
 
 def cost_of(metas: Iterable[OperandMeta | None]) -> int:
     """The cost of an element of the costliest of these dtypes, relative to float64."""
     return max((_COSTLY.get(m.dtype, 1) for m in metas if isinstance(m, Meta)), default=1)
+
+
+def lacks(xp: ArrayModule, ufunc: str | None, needs: Iterable[str]) -> str | None:
+    """The first function that the array module lacks of those that a kernel is, or needs; None if it has all."""
+    wanted = needs if ufunc is None else (ufunc, *needs)
+    return next((path for path in wanted if not has(xp, path)), None)
 
 
 def has(xp: ArrayModule, path: str) -> bool:
@@ -271,9 +277,6 @@ def find(name: str) -> OpDef:
     """The op of that name; MetadataError with the nearest names if there is none."""
     op = REGISTRY.get(name) if isinstance(name, str) else None
     if op is None:
-        from difflib import get_close_matches
-
-        near = get_close_matches(name[:80], REGISTRY, n=3, cutoff=0.7) if isinstance(name, str) else []
-        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        hint = similar(name, REGISTRY) if isinstance(name, str) else ""
         raise MetadataError(f"there is no op {shown(name)}{hint}", op=name if isinstance(name, str) else shown(name))
     return op

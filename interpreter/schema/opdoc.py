@@ -1,17 +1,11 @@
-"""Descriptions of ops, made from their definitions, for the command line and the documents."""
+"""Descriptions of ops, made from their definitions, for the documents and the table that the command line reads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import groupby
-from typing import Any, TypeAlias
-
 from ..types.kinds import BOOLEAN, FLOATING, REAL, REAL_FLOATING, DTypes, kind_name
 from ..types.meta import DTYPES
+from .op_table import Description
 from .opdef import REQUIRED, VARIADIC, OpDef
-
-# Made of JSON's types: name, family, summary, operands, attributes, results, and special properties.
-Description: TypeAlias = dict[str, Any]
 
 SCALAR = "Python scalar"
 
@@ -59,16 +53,9 @@ def description_of(op: OpDef) -> Description:
         "elementwise": op.elementwise,
         "partial": op.partial,
         "composite": op.compose is not None,
+        "ufunc": op.ufunc,
         "needs": list(op.needs),
     }
-
-
-def by_family(ops: Iterable[OpDef]) -> dict[str, list[Description]]:
-    """Descriptions of all ops, families and members in the order of their definition."""
-    families: dict[str, list[Description]] = {}
-    for op in ops:
-        families.setdefault(family_of(op), []).append(description_of(op))
-    return families
 
 
 def family_of(op: OpDef) -> str:
@@ -87,12 +74,6 @@ def operand_names(op: OpDef) -> tuple[str, ...]:
     return ("x",) if op.inputs == 1 else tuple(f"x{n + 1}" for n in range(op.inputs))
 
 
-def same_dtypes(description: Description) -> list[tuple[list[str], Description]]:
-    """Neighbouring operands of the same dtypes: their shown names, and the first one's description."""
-    grouped = (list(group) for _, group in groupby(description["operands"], key=lambda operand: operand["takes"]))
-    return [([shown(operand) for operand in group], group[0]) for group in grouped]
-
-
 def _operand(op: OpDef, position: int, name: str) -> Description:
     accepted: DTypes = op.dtypes[min(position, len(op.dtypes) - 1)]
     return {
@@ -107,11 +88,6 @@ def _use(op: OpDef, position: int) -> str:
     if op.most_operands() is None and position == len(operand_names(op)) - 1:
         return "repeated"
     return "required" if position < op.least_operands() else "optional"
-
-
-def shown(operand: Description) -> str:
-    """An operand's name as in a signature: `[name]` if it may be left out, `name...` if there may be more."""
-    return {"required": "{}", "optional": "[{}]", "repeated": "{}..."}[operand["use"]].format(operand["name"])
 
 
 def _takes(accepted: DTypes) -> str:

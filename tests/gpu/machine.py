@@ -23,7 +23,7 @@ PACKAGES = (
     "pyzmq",
     "msgpack",
     "structlog",
-    "typer",
+    "click",
     "rich",
     "scipy",
     "scikit-learn",

@@ -6,16 +6,19 @@ import json
 import os
 import subprocess
 import sys
-from typing import Any
+from collections.abc import Iterator
+from pathlib import Path
 
+import click
 import pytest
 
 from tensord.client.cli.application import application
-from tensord.client.cli.commands import COMMANDS
+from tensord.client.cli.commands import Commands
 
 from ...daemon import Daemon
 
-HEAVY = ("numpy", "zmq", "rich", "structlog", "msgpack", "ctypes", "asyncio")
+NEVER = ("numpy", "rich", "structlog", "asyncio", "pydantic", "tensord.client.session")  # what takes long to import
+HEAVY = (*NEVER, "zmq", "msgpack", "ctypes")
 PROGRAM = """
 import json, sys
 from tensord.client.cli.main import main
@@ -39,10 +42,12 @@ def imported(*arguments: str, address: str = "") -> set[str]:
 @pytest.mark.parametrize(
     ("line", "more"),
     [
-        ("--version", ("typer",)),
-        ("--help", ("typer", "tensord.client.cli.admin")),
+        ("--version", ("tensord.client.cli.admin",)),
+        ("--help", ("tensord.client.cli.admin", "tensord.client.cli.trace")),
         ("keygen --help", ("tensord.client.cli.admin", "tensord.client.cli.trace")),
         ("status --help", ("tensord.client.cli.trace",)),
+        ("trace --help", ("tensord.client.cli.dag",)),
+        ("trace dag --help", ("tensord.client.cli.memory",)),
     ],
 )
 def test_a_light_command_imports_nothing_that_it_does_not_need(line: str, more: tuple[str, ...]) -> None:
@@ -50,36 +55,81 @@ def test_a_light_command_imports_nothing_that_it_does_not_need(line: str, more: 
     assert not modules.intersection((*HEAVY, *more))
 
 
-def test_a_question_about_an_op_needs_neither_zmq_nor_rich() -> None:
-    assert not imported("ops", "matmul").intersection({"zmq", "rich", "structlog"})
+@pytest.mark.parametrize("question", ["ops", "ops matmul", "ops --json"])
+def test_a_question_about_ops_needs_neither_their_kernels_nor_a_daemon(question: str) -> None:
+    modules = imported(*question.split())
+    assert not modules.intersection((*NEVER, "zmq", "tensord.interpreter.ops"))
 
 
-@pytest.mark.parametrize("question", ["status", "sessions --json", "devices"])
-def test_a_plain_question_needs_neither_the_parser_nor_a_session(daemon: Daemon, question: str) -> None:
+@pytest.mark.parametrize(
+    "question", ["status", "sessions --json", "devices", "tensors", "tensors --limit 3 --device cpu:0 --json"]
+)
+def test_a_question_to_a_daemon_needs_neither_numpy_nor_a_session(daemon: Daemon, question: str) -> None:
     modules = imported(*question.split(), address=daemon.address)
     assert "zmq" in modules
-    assert not modules.intersection({"numpy", "typer", "pydantic", "tensord.client.session", "asyncio", "structlog"})
+    assert not modules.intersection((*NEVER, "hashlib"))
 
 
-def test_a_question_with_options_needs_no_session(daemon: Daemon) -> None:
-    modules = imported("tensors", "--limit", "3", address=daemon.address)
-    assert not modules.intersection({"numpy", "tensord.client.session", "asyncio", "structlog"})
+@pytest.mark.parametrize(
+    "command",
+    [
+        "show --limit 3",
+        "stats",
+        "memory --by op",
+        "verify",
+        "why {}",
+        "dag --format html --fold-by line",
+        "timeline",
+        "dump -o {}.trace",
+    ],
+)
+def test_the_trace_of_a_daemon_is_read_without_numpy(
+    daemon: Daemon, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with daemon.connect() as session:
+        session.asarray(1.0).numpy()
+        newest = session.trace().records[-1].id
+        modules = imported("trace", *command.format(newest).split(), address=daemon.address)
+    assert "zmq" in modules
+    assert not modules.intersection(NEVER)
 
 
-def test_every_command_is_found_in_its_module_and_begins_with_its_summary(run):
-    for command, (module, summary) in COMMANDS.items():
-        app = application([command])
-        single: list[Any] = app.registered_commands
-        groups: list[Any] = app.registered_groups
-        described = {one.name or one.callback.__name__: one.callback.__doc__ for one in single}
-        described |= {group.name: group.typer_instance.info.help for group in groups}
-        assert described[command].startswith(summary.rstrip(".")), module
-    listed = run("--help")[1]
-    assert all(f"  {command} " in listed for command in COMMANDS)
-    assert run()[1] == listed
+def groups(group: Commands = application) -> Iterator[Commands]:
+    """The group and those in it."""
+    yield group
+    for name in group.table:
+        command = group.get_command(click.Context(group), name)
+        if isinstance(command, Commands):
+            yield from groups(command)
 
 
-@pytest.mark.parametrize(("shell", "told"), [("bash", "complete -o"), ("zsh", "#compdef"), ("fish", "complete --com")])
+@pytest.mark.parametrize("group", list(groups()), ids=lambda group: group.name)
+def test_every_command_is_found_in_its_module_and_begins_with_its_summary(group: Commands) -> None:
+    context = click.Context(group)
+    for name, (module, summary) in group.table.items():
+        command = group.get_command(context, name)
+        assert command is not None
+        assert command.name == name
+        assert command.help is not None
+        assert command.help.startswith(summary.rstrip(".")), module
+    assert all(f"  {command} " in group.get_help(context) for command in group.table)
+
+
+def test_without_a_command_the_help_is_shown(run):
+    for group in ((), ("trace",)):
+        assert run(*group) == run(*group, "--help")
+        assert run(*group)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("shell", "told"),
+    [
+        ("bash", "complete -o nosort -F _tensord_completion tensord"),
+        ("zsh", "#compdef"),
+        ("fish", "complete --no-files --command tensord"),
+    ],
+)
 def test_completion_prints_the_script_of_a_shell(run, shell: str, told: str) -> None:
     code, out, err = run("completion", shell)
     assert (code, err) == (0, "")

@@ -15,8 +15,9 @@ import pytest
 import tensord.interpreter.ops  # noqa: F401 - fills the registry
 from tensord.client.cli import ops as cli_ops
 from tensord.client.cli import terminal
+from tensord.interpreter.schema import op_table
 from tensord.interpreter.schema.opdef import REGISTRY
-from tensord.interpreter.schema.opdoc import by_family, description_of
+from tensord.interpreter.schema.opdoc import description_of
 
 
 @pytest.fixture(autouse=True)
@@ -34,14 +35,16 @@ def cupy(monkeypatch):
 
 
 @pytest.fixture
-def made(monkeypatch):
-    """made(**fields of OpDef) -> an op in the registry."""
+def made(monkeypatch, tmp_path):
+    """made(**fields of OpDef) -> an op in the table."""
 
     def make(**fields):
         from tensord.interpreter.schema.opdef import OpDef
 
         op = OpDef(**{"name": "made", "inputs": 1, "infer": lambda metas, _: metas, "summary": "Made up.", **fields})
-        monkeypatch.setitem(REGISTRY, op.name, op)
+        table = tmp_path / "ops.json"
+        table.write_text(op_table.table_of(map(description_of, [*REGISTRY.values(), op])))
+        monkeypatch.setattr(op_table, "TABLE", table)
         return op
 
     return make
@@ -52,7 +55,7 @@ class TestAll:
         code, out, err = run("ops")
         assert (code, err) == (0, "")
         lines = [line.split() for line in out.splitlines()]
-        for family, members in by_family(REGISTRY.values()).items():
+        for family, members in op_table.by_family(map(description_of, REGISTRY.values())).items():
             assert family.split() in lines
             for op in members:
                 assert [line for line in lines if line[:1] == [op["name"]]]

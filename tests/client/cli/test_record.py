@@ -206,7 +206,7 @@ class TestRecord:
         ("text", "seconds"), [("10s", 10), ("500ms", 0.5), ("2min", 120), ("2 m", 120), ("1h", 3600), ("3", 3)]
     )
     def test_durations(self, text, seconds):
-        assert cli_record.seconds(text) == seconds
+        assert cli_record.Seconds().convert(text, None, None) == seconds
 
     @pytest.mark.parametrize("text", ["", "s", "-1s", "ten", "1d", "1e9"])
     def test_what_is_no_duration_is_wrong_usage(self, run, text):

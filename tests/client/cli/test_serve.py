@@ -10,11 +10,10 @@ import types
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
-import typer
 
-from tensord.client.cli import keygen as cli_keygen
-from tensord.client.cli import serve as cli_serve
+from tensord.client.cli.application import application
 from tensord.client.keys import curve_options
 from tensord.interpreter.errors import MetadataError
 from tensord.interpreter.wire.keys import read_public
@@ -28,12 +27,9 @@ from ...full_disk import longest_file
 @pytest.fixture
 def command(capsys):
     """command("serve --check-config") -> what it prints."""
-    app = typer.Typer()
-    cli_serve.add(app)
-    cli_keygen.add(app)
 
     def run(line: str) -> str:
-        app(shlex.split(line), standalone_mode=False)
+        application(shlex.split(line), standalone_mode=False)
         return capsys.readouterr().out
 
     return run
@@ -74,7 +70,7 @@ def test_wrong_options_are_one_line(command, options, told):
 
 
 def test_json_goes_with_the_check(command):
-    with pytest.raises(typer.BadParameter, match="--json is for --check-config"):
+    with pytest.raises(click.BadParameter, match="--json is for --check-config"):
         command("serve --json")
 
 
@@ -90,9 +86,7 @@ def test_serve_runs_the_daemon_and_leaves_with_its_status(command, monkeypatch):
     monkeypatch.setitem(sys.modules, daemon.__name__, daemon)
     command("serve")
     assert seen == [Config()]
-    app = typer.Typer()
-    cli_serve.add(app)
-    assert app(["--grace", "1"], standalone_mode=False) == 1
+    assert application(["serve", "--grace", "1"], standalone_mode=False) == 1
 
 
 def test_keygen_says_what_belongs_where_and_it_fits(command, tmp_path):

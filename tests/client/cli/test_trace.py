@@ -61,7 +61,7 @@ class TestRoot:
         _, _, err = run("trace", "dag", "x", "--format", "gif")
         assert err.startswith("tensord: Invalid value for '--format': 'gif' is not one of ")
         _, _, err = run("trace", "why", "y", "x")
-        assert err == "tensord: Invalid value for 'ID': Input should be a valid integer. Try --help.\n"
+        assert err == "tensord: Invalid value for 'ID': 'y' is not a valid integer. Try --help.\n"
 
     def test_an_internal_error_is_one_line_unless_debugging(self, run, good, monkeypatch):
         monkeypatch.setattr(Trace, "verify", lambda _: 1 / 0)

@@ -241,6 +241,17 @@ class TestPictures:
         assert run("trace", "dag", saved, "--format", "html", "-o", tmp_path / "x.html")[0] == 0
         assert "<!DOCTYPE html>" in (tmp_path / "x.html").read_text()
 
+    def test_parts_fold_by_line_on_request(self, run, tmp_path):
+        path = tmp_path / "x.trace"
+        Trace(record(n, (n, "mut"), location=f"train.py:{n % 2} in f") for n in range(1, 41)).save(path)
+        assert run("trace", "dag", path, "--fold-by", "line")[1].count("[label=") == 2
+        page = run("trace", "dag", path, "--fold-by", "line", "--format", "html")[1]
+        assert '"shown":"line"' in page
+        assert '"shown":"instruction"' in run("trace", "dag", path, "--format", "html")[1]
+        code, _, err = run("trace", "dag", path, "--fold-by", "line", "--no-fold")
+        assert code == 1
+        assert "--no-fold and --fold-by exclude each other: give one of them" in err
+
     def test_parts_and_folding(self, run, tmp_path):
         path = tmp_path / "x.trace"
         random_trace(3).save(path)

@@ -1,4 +1,7 @@
-"""Folding: chains of a large DAG become one node each, so that its picture stays readable.
+"""Folding: parts of a large DAG become one node each, so that its picture stays readable.
+
+A part is a chain, or what one line of the program has issued, or what a span holds. Lines in a loop depend on each
+other, so that a picture of lines may have cycles.
 
 A chain is a row of instructions of one device, all done, each of which depends on the one before alone and is alone in
 depending on it. Instructions that depend on nothing, such as uploads of weights, are no part of that: a chain whose
@@ -7,14 +10,15 @@ every step reads the same weights is a chain.
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 
 from ..record import Record
 from .filter import ran
 from .graph import Dependence, Graph
-from .text import duration, label, name, place
+from .text import duration, label, name
 
 SHORTEST = 3  # shorter rows of instructions are shown as they are
 _OPS_SHOWN = 4
@@ -22,9 +26,10 @@ _OPS_SHOWN = 4
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node of a picture: one instruction, or a folded chain in its order. Its id is the first one's."""
+    """A node of a picture: one instruction, or a folded part in its order, with its name. Its id is the first one's."""
 
     records: tuple[Record, ...]
+    part: str = ""
 
     @property
     def id(self) -> int:
@@ -36,14 +41,13 @@ class Node:
 
     def label(self, until: int) -> list[str]:
         """Lines for people."""
-        if len(self.records) == 1:
+        if not self.part:
             return label(self.first, until)
         counts = Counter(record.op or record.opcode for record in self.records).most_common()
         more = f" and {len(counts) - _OPS_SHOWN} more" if len(counts) > _OPS_SHOWN else ""
         ops = ", ".join(f"{count} {op}" for op, count in counts[:_OPS_SHOWN])
-        spent = duration(sum(map(ran, self.records)))
-        head = f"#{self.id} to #{self.records[-1].id}, a chain of {len(self.records)}"
-        return [head, f"{ops}{more}", f"{place(self.first)}  {spent}"]
+        devices = ", ".join(dict.fromkeys(record.device for record in self.records))
+        return [self.part, f"{ops}{more}", f"{devices}  {duration(sum(map(ran, self.records)))}"]
 
     def tooltip(self) -> str:
         """The line of its first instruction."""
@@ -73,9 +77,43 @@ def fold(graph: Graph) -> Picture:
     for record in graph.nodes:
         if record.id not in ahead:
             chain = tuple(records[id_] for id_ in _chain(record.id, following))
-            nodes += [Node(chain)] if len(chain) >= SHORTEST else [Node((one,)) for one in chain]
+            nodes += [_folded_chain(chain)] if len(chain) >= SHORTEST else [Node((one,)) for one in chain]
+    return _picture(graph, nodes)
+
+
+def by_line(graph: Graph) -> Picture:
+    """A node for what each line has issued on each device."""
+    return _grouped(graph, lambda record: (record.location, record.device), _line)
+
+
+def by_span(graph: Graph) -> Picture:
+    """A node for what each span holds but its inner spans do, and for what each line has issued outside of spans."""
+    return _grouped(graph, lambda record: record.span or (record.location, record.device), _span)
+
+
+def _grouped(graph: Graph, key: Callable[[Record], Hashable], name_of: Callable[[Record], str]) -> Picture:
+    groups: dict[Hashable, list[Record]] = defaultdict(list)
+    for record in graph.nodes:
+        groups[key(record)].append(record)
+    return _picture(graph, [Node(tuple(group), name_of(group[0])) for group in groups.values()])
+
+
+def _picture(graph: Graph, nodes: list[Node]) -> Picture:
     nodes.sort(key=lambda node: node.first.admitted)
     return Picture(tuple(nodes), tuple(_joined(graph.edges, nodes)), graph.until)
+
+
+def _folded_chain(chain: tuple[Record, ...]) -> Node:
+    return Node(chain, f"#{chain[0].id} to #{chain[-1].id}, a chain of {len(chain)}")
+
+
+def _line(record: Record) -> str:
+    """`train.py:9 in step`, without folders."""
+    return re.sub(r"[^\s,]*/", "", record.location) or "no line"
+
+
+def _span(record: Record) -> str:
+    return " / ".join(record.span) or _line(record)
 
 
 def _links(graph: Graph) -> dict[int, int]:

@@ -37,13 +37,6 @@ _DOT_STYLES = {
     Mark.MET: 'style=dotted color="#888888"',
     Mark.MISSING: 'style=bold color="#cc0000"',
 }
-# The same as attributes of SVG.
-MARK_STYLES = {
-    Mark.WAITED: 'stroke="#555555"',
-    Mark.ELIDED: 'stroke="#555555" stroke-dasharray="8 4"',
-    Mark.MET: 'stroke="#888888" stroke-dasharray="2 4"',
-    Mark.MISSING: 'stroke="#cc0000" stroke-width="3"',
-}
 _MERMAID_SHAPES: dict[str, tuple[str, str]] = {
     "kernel": ("[", "]"),
     "transfer": ("[/", "/]"),

@@ -1,7 +1,8 @@
 """Where the nodes of a picture go: in layers, sources above their targets, with few crossings.
 
-Each node lies one layer below its lowest source. Within a layer nodes are sorted by the middle of their neighbours, in
-some sweeps down and up.
+Each node lies one layer below its lowest source, and then moves down until it is right above its highest target, so
+that an upload lies where it is first needed. In a cycle, the edges against the order of the nodes go up. Within a layer
+nodes are sorted by the middle of their neighbours, in some sweeps down and up.
 
 Source: Sugiyama, Tagawa, Toda, "Methods for visual understanding of hierarchical system structures", 1981.
 """
@@ -24,20 +25,23 @@ def places(picture: Picture) -> dict[int, tuple[int, int]]:
     for edge in picture.edges:
         sources[edge.target].add(edge.source)
         targets[edge.source].add(edge.target)
-    layers = _layers(sources)
+    layers = _layers(sources, targets)
     for sweep in range(_SWEEPS):
         _sort(layers, sources if sweep % 2 == 0 else targets, downwards=sweep % 2 == 0)
     return {node: (depth, at) for depth, layer in enumerate(layers) for at, node in enumerate(layer)}
 
 
-def _layers(sources: Mapping[int, set[int]]) -> list[list[int]]:
+def _layers(sources: Mapping[int, set[int]], targets: Mapping[int, set[int]]) -> list[list[int]]:
     depth: dict[int, int] = {}
     try:
         order: Sequence[int] = tuple(TopologicalSorter(sources).static_order())
-    except CycleError:  # only a damaged trace has one
+    except CycleError:
         order = tuple(sources)
     for node in order:
         depth[node] = 1 + max((depth.get(source, -1) for source in sources[node]), default=-1)
+    for node in reversed(order):
+        below = [depth[target] for target in targets.get(node, ()) if depth[target] > depth[node]]
+        depth[node] = min(below, default=depth[node] + 1) - 1
     layers: list[list[int]] = [[] for _ in range(1 + max(depth.values(), default=-1))]
     for node, layer in depth.items():
         layers[layer].append(node)

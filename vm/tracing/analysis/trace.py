@@ -157,12 +157,12 @@ class Trace:
         """The DAG, or what `selection` leaves of it (see `Graph.select`), as "dot", "mermaid", "html" or "json". Chains
         of a large one are folded. Raises ValueError for another format, ProtocolError for an unknown id or session."""
         from .graph_export import to_json
-        from .pictures import WRITERS, picture_of
+        from .pictures import FORMATS, drawn
 
-        if format not in {*WRITERS, "json"}:
-            raise ValueError(f"the format {format!r} is not one of {', '.join(WRITERS)}, json")
+        if format not in {*FORMATS, "json"}:
+            raise ValueError(f"the format {format!r} is not one of {', '.join(FORMATS)}, json")
         graph = self.graph().select(**selection)
-        return to_json(graph) if format == "json" else WRITERS[format](picture_of(graph))
+        return to_json(graph) if format == "json" else drawn(graph, format)
 
     def timeline(self, path: str | Path) -> None:
         """Write a timeline that https://ui.perfetto.dev opens, whole or not at all; raises OSError."""

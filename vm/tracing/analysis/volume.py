@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from ...model.signature import PlainMeta
 from ..record import MetaRecord, Record
+
+if TYPE_CHECKING:  # the tools are loaded without NumPy
+    from ...model.signature import PlainMeta
 
 _OPERANDS_SHOWN = 4
 # One operation per element of the result.

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import shutil
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tensord.vm.tracing.analysis.fold import fold, unfolded
+from tensord.vm.tracing.analysis.fold import fold
 from tensord.vm.tracing.analysis.layers import places
-from tensord.vm.tracing.analysis.page import to_html
-from tensord.vm.tracing.analysis.pictures import CROWDED, picture_of
+from tensord.vm.tracing.analysis.pictures import CROWDED, page_of, picture_of
 from tensord.vm.tracing.analysis.trace import Trace
 
 from .trace_programs import random_trace, record
@@ -46,7 +47,7 @@ class TestFold:
     def test_a_small_graph_is_not_folded_unless_asked(self):
         graph = chain(10).graph()
         assert len(picture_of(graph).nodes) == 11 < CROWDED
-        assert len(picture_of(graph, folded=True).nodes) == 2
+        assert len(picture_of(graph, "chain").nodes) == 2
 
     def test_what_two_read_ends_a_chain(self):
         steps = list(chain(8).records)
@@ -94,39 +95,119 @@ class TestSelection:
         assert self.ids(**selection) == ids
 
 
-class TestPage:
-    def data(self, page):
-        found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
-        assert found is not None
-        return json.loads(found[1])
+class TestLinesAndSpans:
+    def looped(self, steps: int) -> Trace:
+        """A loop of two lines, each of which reads what the other has written, in a span for each step."""
+        lines = ("/home/me/train.py:7 in step", "/home/me/train.py:8 in step")
+        return Trace(
+            record(
+                n, (n - 1, "const"), (n, "mut"), ticks=(2 * n, 2 * n + 1), location=lines[n % 2], span=(f"{n // 2}",)
+            )
+            for n in range(2, 2 * steps + 2)
+        )
 
+    def test_ten_thousand_instructions_of_two_lines_are_two_nodes(self):
+        picture = picture_of(self.looped(5_000).graph(), "line")
+        assert [node.label(0)[:2] for node in picture.nodes] == [
+            ["train.py:7 in step", "5000 add"],
+            ["train.py:8 in step", "5000 add"],
+        ]
+        assert {(edge.source, edge.target) for edge in picture.edges} == {(2, 3), (3, 2)}, "a cycle, and no loops"
+        assert len(set(places(picture).values())) == 2
+
+    def test_the_work_of_a_line_on_two_devices_is_two_nodes(self):
+        one, other = self.looped(1).records
+        steps = [one, other._replace(device="sim:0", location=one.location)]
+        assert [node.label(0)[2] for node in picture_of(Trace(steps).graph(), "line").nodes] == [
+            "cpu:0  0 ns",
+            "sim:0  0 ns",
+        ]
+
+    def test_a_span_is_a_node_and_what_is_in_none_folds_by_line(self):
+        steps = [record._replace(span=()) if record.id < 4 else record for record in self.looped(3).records]
+        nodes = picture_of(Trace(steps).graph(), "span").nodes
+        assert [(node.part, len(node.records)) for node in nodes] == [
+            ("train.py:7 in step", 1),
+            ("train.py:8 in step", 1),
+            ("2", 2),
+            ("3", 2),
+        ]
+
+    def test_what_has_no_line_is_named_so(self):
+        (node,) = picture_of(Trace([record(1, (1, "mut"))]).graph(), "line").nodes
+        assert node.part == "no line"
+
+    def test_an_upload_lies_right_above_what_first_needs_it(self):
+        late = record(9, (9, "mut"), ticks=(1, 2), status="DONE")
+        steps = [*chain(4, weights=0).records, record(5, (9, "const"), (4, "const"), (5, "mut"), ticks=(20, 21))]
+        at = places(picture_of(Trace([late, *steps]).graph()))
+        assert at[9][0] == at[5][0] - 1 == 3
+
+
+def data_of(page: str) -> dict[str, Any]:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    data: dict[str, Any] = json.loads(found[1])
+    return data
+
+
+class TestPage:
     def test_it_holds_every_record_and_loads_nothing(self):
         trace = random_trace(3)
-        page = to_html(unfolded(trace.graph()))
-        assert set(map(int, self.data(page))) == {one.id for one in trace.records}
-        assert not re.search(r"""(src|href)\s*=|@import|url\((?!#)|fetch\(|https?://""", page)
+        page = page_of(trace.graph())
+        assert set(map(int, data_of(page)["records"])) == {one.id for one in trace.records}
+        namespace = "http://www.w3.org/2000/svg"  # a name, from which nothing is loaded
+        assert not re.search(r"""(src|href)\s*=|@import|url\((?!#)|fetch\(|https?://""", page.replace(namespace, ""))
 
     def test_no_text_of_a_user_is_obeyed(self):
-        fields: dict[str, Any] = {"op": NASTY, "location": NASTY, "device": NASTY, "error": NASTY}
-        page = to_html(unfolded(Trace([record(1, (1, "mut"), **fields), record(2, (1, "const"), **fields)]).graph()))
+        fields: dict[str, Any] = {"op": NASTY, "location": NASTY, "device": NASTY, "error": NASTY, "span": (NASTY,)}
+        page = page_of(Trace([record(1, (1, "mut"), **fields), record(2, (1, "const"), **fields)]).graph())
         assert page.count("<script") == page.count("</script>") == 2
         assert "<img" not in page
-        assert self.data(page)["1"]["records"][0]["op"] == NASTY
+        assert "innerHTML" not in page
+        assert data_of(page)["records"]["1"]["op"] == NASTY
 
-    def test_a_page_of_ten_thousand_nodes_that_do_not_fold_is_made(self):
-        records = [
-            record(n, (n % 97, "const"), (n % 101 + 100, "mut"), ticks=(2 * n, 2 * n + 1)) for n in range(1, 3001)
+    def sizes(self, page: str) -> tuple[str, dict[str, int]]:
+        data = data_of(page)
+        return data["shown"], {name: len(one["nodes"]) for name, one in data["pictures"].items()}
+
+    def test_it_opens_with_the_finest_picture_that_can_be_read(self):
+        loop = TestLinesAndSpans().looped
+        assert self.sizes(page_of(chain(10).graph())) == ("instruction", {"instruction": 11, "chain": 2, "line": 1})
+        shown, sizes = self.sizes(page_of(chain(2_000).graph()))
+        assert (shown, sizes["instruction"], sizes["chain"]) == ("chain", 2_001, 2)
+        crossed = [
+            one._replace(operands=(*one.operands, record(1, (one.id - 2, "const")).operands[0]))
+            for one in loop(600).records
         ]
-        page = to_html(picture_of(Trace(records).graph()))
-        assert page.count('class="node"') <= 3000
-        assert "viewBox" in page
+        shown, sizes = self.sizes(page_of(Trace(crossed).graph()))
+        assert (shown, sizes) == ("line", {"instruction": 1200, "line": 2, "span": 600})
 
-    @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Chromium")
-    def test_one_too_large_to_be_seen_as_a_whole_opens_at_its_first_node(self, tmp_path):
-        """A thousand nodes below each other were a line less than a pixel wide: a blank page."""
-        path = tmp_path / "page.html"
-        path.write_text(to_html(unfolded(chain(1000).graph())))
-        options = ("--headless", "--no-sandbox", "--window-size=1400,900", f"--user-data-dir={tmp_path}/profile")
+    @pytest.mark.parametrize(("node", "shown"), [("instruction", "instruction"), ("line", "line"), ("span", "line")])
+    def test_it_opens_with_the_picture_that_is_asked_for(self, node, shown):
+        """A picture that has as many nodes as a finer one is not there twice."""
+        assert self.sizes(page_of(chain(10).graph(), node))[0] == shown
+
+
+# Appended to the page: what a user would do, and what the user would see.
+_USE = """
+function seen() { return {nodes: nodes.length, edges: edges.length, box: view, scale: scale(), hits: hits.length,
+  drawn: document.querySelectorAll(".node").length, room: [picture.clientWidth, picture.clientHeight]}; }
+function choose(name) { fold.value = name; fold.dispatchEvent(new Event("change")); return seen(); }
+function type(text) { search.value = text; search.dispatchEvent(new Event("input")); return seen(); }
+function point(what, at) { at.element.dispatchEvent(new Event(what, {bubbles: true})); }
+const report = {opened: seen()};
+"""
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Chromium")
+class TestInABrowser:
+    def use(self, page: str, script: str, folder: Path) -> dict[str, Any]:
+        """Open the page, run the script behind it, and return its `report`."""
+        path = folder / "page.html"
+        end = 'document.title = "report " + JSON.stringify(report);'
+        path.write_text(page.replace("</script></body>", f"{_USE}{script}\n{end}</script></body>"))
+        options = ("--headless", "--no-sandbox", "--window-size=1400,900", f"--user-data-dir={folder}/profile")
         done = subprocess.run(  # noqa: S603 - our own page
             [shutil.which("chromium") or "", *options, "--dump-dom", f"file://{path}"],
             capture_output=True,
@@ -134,50 +215,39 @@ class TestPage:
             check=True,
             timeout=60,
         )
-        shown = re.findall(r'<svg id="picture" viewBox="([^"]*)"', done.stdout)[0]
-        across, _down, width, height = map(float, shown.split())
-        assert (across, width) == (0, 2800)
-        assert height < 2 * 900, "the bar takes room of its own"
-        assert '<span id="part">' in done.stdout
+        found = re.search(r"<title>report (.*?)</title>", done.stdout)
+        assert found is not None, done.stderr[-1000:]
+        report: dict[str, Any] = json.loads(html.unescape(found[1]))
+        return report
 
-    @pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
-    def test_its_script_runs_searches_and_shows_records(self, tmp_path):
-        page = to_html(unfolded(chain(5).graph()))
-        script = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)[0]
-        data = re.findall(r'id="data">(.*?)</script>', page, re.DOTALL)[0]
-        nodes = re.findall(r'class="node" data-id="(\d+)"', page)
-        program = tmp_path / "page.js"
-        program.write_text(_BROWSER + f"const DATA = {json.dumps(data)}, IDS = {json.dumps(nodes)};\n{script}\n{_USE}")
-        done = subprocess.run(  # noqa: S603 - our own page
-            [shutil.which("node") or "", program], capture_output=True, text=True, check=False, timeout=60
-        )
-        assert (done.returncode, done.stderr) == (0, "")
-        assert json.loads(done.stdout) == {"hits": "3 found", "found": ["2", "4", "6"], "one": "1 found", "shown": True}
+    def test_a_large_graph_opens_folded_and_shows_any_picture_on_request(self, tmp_path):
+        page = page_of(chain(1_500).graph())
+        report = self.use(page, 'report.line = choose("line"); report.all = choose("instruction");', tmp_path)
+        assert report["opened"]["nodes"] == report["opened"]["drawn"] == 2
+        assert report["opened"]["scale"] == 1, "what fits is neither magnified nor made small"
+        assert report["line"]["nodes"] == report["line"]["drawn"] == 1
+        assert report["all"]["nodes"] == report["all"]["drawn"] == 1_501
+        assert report["all"]["scale"] == pytest.approx(1 / 0.7), "it opens where its first node can be read"
+        assert report["all"]["box"][1] == -20
+        assert report["all"]["room"][1] < 900, "the bar takes room of its own"
 
+    def test_it_searches_and_shows_records(self, tmp_path):
+        script = """
+        report.op = type("OP0").hits; report.one = type("#5").hits; report.folded = (choose("chain"), type("#5").hits);
+        point("pointerover", nodes[1]); report.panel = panel.textContent; report.shown = panel.style.display;
+        point("pointerover", {element: picture}); report.left = panel.style.display;
+        point("click", nodes[1]); point("pointerover", {element: picture}); report.kept = panel.style.display;
+        """
+        report = self.use(page_of(chain(30).graph()), script, tmp_path)
+        assert (report["op"], report["one"], report["folded"]) == (15, 1, 1)
+        assert report["panel"].startswith("#2 to #31, a chain of 30\n15 op0, 15 op1\n")
+        assert "op: op0" in report["panel"]
+        assert report["panel"].endswith("and 10 more")
+        assert (report["shown"], report["left"], report["kept"]) == ("block", "none", "block")
 
-# As much of a browser as the page uses.
-_BROWSER = """
-class Element {
-  constructor(dataset = {}) {
-    this.dataset = dataset; this.style = {}; this.value = ""; this.listeners = {}; this.classes = new Set();
-    this.classList = {toggle: (name, on) => on ? this.classes.add(name) : this.classes.delete(name),
-                      remove: name => this.classes.delete(name)};
-  }
-  addEventListener(name, action) { this.listeners[name] = action; }
-  getAttribute(name) { return name === "viewBox" ? "0 0 100 100" : "translate(0,0)"; }
-  setAttribute() {}
-}
-const known = {};
-const document = {
-  getElementById: id => known[id] ??= Object.assign(new Element(), id === "data" ? {textContent: DATA} : {}),
-  querySelectorAll: what => known[what] ??= what === ".node" ? IDS.map(id => new Element({id})) : [],
-};
-"""
-_USE = """
-function look(text) { search.value = text; search.listeners.input(); return known.hits.textContent; }
-const hitsOfOp = look("OP0"), marked = nodes.filter(node => node.classes.has("found")).map(node => node.dataset.id);
-const one = look("#5");
-nodes[3].listeners.pointerenter();
-const shown = panel.style.display === "block" && panel.textContent.includes("op: op0");
-console.log(JSON.stringify({hits: hitsOfOp, found: marked, one, shown}));
-"""
+    def test_it_shows_texts_of_users_as_texts(self, tmp_path):
+        trace = Trace([record(1, (1, "mut"), op="<b>&amp;</b>", location="</script>:1 in f")])
+        script = "report.text = nodes[0].element.textContent; report.bold = document.querySelectorAll('b').length;"
+        report = self.use(page_of(trace.graph()), script, tmp_path)
+        assert "<b>&amp;</b>" in report["text"]
+        assert report["bold"] == 0
