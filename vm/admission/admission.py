@@ -212,11 +212,11 @@ class Admission:
 
     def location(self, session: VmSession, message: Location) -> None:
         """Keep a location under its number."""
-        session.locations[message.number] = message.text
+        session.locations.keep(message.number, message.text)
 
     def span(self, session: VmSession, message: Span) -> None:
         """Keep the names of open spans under their number."""
-        session.spans[message.number] = tuple(message.path)
+        session.spans.keep(message.number, tuple(message.path))
 
     # -- names -----------------------------------------------------------------------------------------------------
 

@@ -11,9 +11,10 @@ from ...interpreter.errors import CancelledError, ProtocolError, TensordError, w
 from ...interpreter.opcodes import Opcode
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.fields import Role
-from ...interpreter.wire.forms import decode_message, has_kind
+from ...interpreter.wire.forms import decode_message, has_kind, name_fields
 from ...interpreter.wire.message_kinds import MessageKind
-from ...interpreter.wire.roles import number_of, outputs_of, signatures_of
+from ...interpreter.wire.messages import Location, Span
+from ...interpreter.wire.roles import messages_of, number_of, outputs_of, signatures_of
 from ..memory.release import release
 from ..model.account import credit
 from ..model.device_state import DeviceState
@@ -44,6 +45,7 @@ class Rejection:
             if signature.number <= session.limits.signatures:
                 forget_plan(session, signature.number)
                 session.plans[signature.number] = kept(error, signature.op if type(signature.op) is str else label)
+        forget_places(session, array)
         outputs = outputs_of(array)
         if outputs:
             self.reject(session, error, outputs, location, label)
@@ -108,6 +110,16 @@ class Rejection:
         release(copy)
         tensor.meta_error = error if meta is None else None
         return tensor
+
+
+def forget_places(session: VmSession, array: Any) -> None:
+    """The number of a refused line or span stands for none, and not for what had the number before."""
+    for message in messages_of(array):
+        line, span = name_fields(message, Location), name_fields(message, Span)
+        if line is not None and type(line.number) is int:
+            session.locations.forget(line.number)
+        if span is not None and type(span.number) is int:
+            session.spans.forget(span.number)
 
 
 def kept(error: TensordError, name: str) -> TensordError:
