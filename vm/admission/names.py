@@ -88,7 +88,7 @@ class Names:
             freed = storage.current() if last else ()
             traits = (session.id, RELEASE, "release", tensor.home.name, "f" * len(freed), NOTHING)
             copies = tuple([part for copy in freed for part in (copy.id, copy.version)])
-            scheduler.keep_record(traits, copies, scheduler.clock(), 0, 0)
+            scheduler.keep_record(traits, copies, scheduler.clock(), 0)
         self.drop_holder(tensor)
 
     def release_operands(
