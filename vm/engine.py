@@ -85,10 +85,12 @@ class Engine:
         self._opened = 0
         self.fault: Exception | None = None
 
-    def open_session(self, reply: ReplySink, *, strict: bool = False, limits: Limits | None = None) -> VmSession:
+    def open_session(
+        self, reply: ReplySink, name: str = "", *, strict: bool = False, limits: Limits | None = None
+    ) -> VmSession:
         """A new session; `reply` is called on the driving thread with the answers to its requests."""
         self._opened += 1
-        session = VmSession(self._opened, reply, strict=strict, limits=limits)
+        session = VmSession(self._opened, reply, name, strict=strict, limits=limits)
         self.directory.sessions[session.id] = session
         return session
 
@@ -112,6 +114,8 @@ class Engine:
         except Exception as error:
             self.fault = error
             raise
+        if self.fault is not None:  # of a cancellation in the middle of the pass, whose caller went on
+            raise self.fault
         return True
 
     def _pass(self) -> None:

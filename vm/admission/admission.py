@@ -57,7 +57,7 @@ from .inline import Inline
 from .lookup import check_new, check_pairs, describe, device_of, enter, forget_plan, refuse_cancelled, tensor_of
 from .names import Names
 from .quotas import check_chains, check_fields, check_nesting, check_operands, check_tensors, may_refuse_chain
-from .rejection import Rejection, kept
+from .rejection import Rejection, kept, refusal_of
 
 Handler = Callable[[VmSession, Any], None]
 # Answers a question about the machine: (session, what, arguments).
@@ -117,7 +117,10 @@ class Admission:
                 message = decode_message(array)
                 self.handlers[type(message)](session, message)
             except Exception as error:  # no message of a client may stop the others
-                self.rejection.refuse(session, array, error)
+                refused = refusal_of(array, error)
+                if refused is None:
+                    raise  # a fault of the engine, which has stopped in the middle of a step
+                self.rejection.refuse(session, array, refused)
             bound.clear()
             if ready:
                 dispatch_ready()

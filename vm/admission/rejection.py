@@ -36,9 +36,8 @@ class Rejection:
         self.residency = residency
         self.devices = devices
 
-    def refuse(self, session: VmSession, array: Any, failure: Exception) -> None:
-        """Poison the outputs of a message whose admission raised: it is damaged, or the machine has a fault."""
-        error = describe(array, failure)
+    def refuse(self, session: VmSession, array: Any, error: TensordError) -> None:
+        """Poison the outputs of a message whose admission has raised this error."""
         label = name_of(array)
         location = number_of(array, Role.LOCATION)
         for signature in signatures_of(array):
@@ -128,17 +127,16 @@ def kept(error: TensordError, name: str) -> TensordError:
     return type(error)(message, op=(error.op or name)[:LONGEST], location=error.location)
 
 
-def describe(array: Any, failure: Exception) -> TensordError:
-    """The failure as an error for the client."""
+def refusal_of(array: Any, failure: Exception) -> TensordError | None:
+    """The client's error behind what admission has raised: its message is damaged, or asks for what it may not have.
+
+    None if the message is sound and the error none of ours: a fault of the engine.
+    """
     try:
         decode_message(array)
     except ProtocolError as damage:
         return damage
-    if isinstance(failure, TensordError):
-        return failure
-    error = ProtocolError(f"a {name_of(array)} message could not be admitted: {type(failure).__name__}: {failure}")
-    error.__cause__ = without_frames(failure)
-    return error
+    return failure if isinstance(failure, TensordError) else None
 
 
 def name_of(array: Any) -> str:

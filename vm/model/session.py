@@ -47,6 +47,7 @@ class VmSession:
         "locations",
         "moves",
         "moving",
+        "name",
         "newest",
         "operands",
         "payload",
@@ -61,8 +62,11 @@ class VmSession:
         "tensors",
     )
 
-    def __init__(self, id_: int, reply: ReplySink, *, strict: bool = False, limits: Limits | None = None) -> None:
+    def __init__(
+        self, id_: int, reply: ReplySink, name: str = "", *, strict: bool = False, limits: Limits | None = None
+    ) -> None:
         self.id = id_
+        self.name = name  # for people
         self.reply = reply
         self.strict = strict
         self.limits = limits or Limits()

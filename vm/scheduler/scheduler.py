@@ -183,9 +183,10 @@ class Scheduler:
         self.tick += 2
         self.retired += 1
         ring = self.ring
-        if ring.enabled:
-            entry = (self.ids, traits, copies, self.tick, self.now, started, self.clock(), location, used)
-            ring.append((*entry, moved) if moved else entry)
+        if ring.enabled and moved:
+            ring.append((self.ids, traits, copies, self.tick, self.now, started, self.clock(), location, used, moved))
+        elif ring.enabled:
+            ring.append((self.ids, traits, copies, self.tick, self.now, started, self.clock(), location, used))
 
     # -- completion ------------------------------------------------------------------------------------------------
 

@@ -52,8 +52,8 @@ from ...interpreter.wire.messages import (
 )
 from ...interpreter.wire.messages import Signature as SignatureMessage
 from ...interpreter.wire.roles import number_of, outputs_of
-from ..admission.rejection import describe as describe_refusal
-from ..admission.rejection import name_of
+from ..admission.rejection import name_of, refusal_of
+from ..log import log
 from ..model.session import ReplySink
 from ..model.signature import call_text
 from .values import (
@@ -123,11 +123,12 @@ class SerialEngine:
 
     # -- the engine's interface ------------------------------------------------------------------------------------
 
-    def open_session(self, reply: ReplySink, *, strict: bool = False) -> SerialSession:
+    def open_session(self, reply: ReplySink, name: str = "", *, strict: bool = False) -> SerialSession:
         """Open a session. `strict` is accepted and has no effect, since no data ever moves here."""
         del strict
         self.opened += 1
         session = self.sessions[self.opened] = self.new_session(self.opened, reply)
+        session.name = name
         return session
 
     def new_session(self, id_: int, reply: ReplySink) -> SerialSession:
@@ -145,8 +146,15 @@ class SerialEngine:
                     self.refuse(session, array, error)
 
     def refuse(self, session: SerialSession, array: Any, failure: Exception) -> None:
-        """Poison the outputs of a message whose execution raised, or deny it. The message or the engine has a fault."""
-        error, location = describe_refusal(array, failure), number_of(array, Role.LOCATION)
+        """Poison the outputs of a message whose execution raised, or deny it.
+
+        If the engine is to blame, the log says so. Messages do not depend on each other's bookkeeping here, so others
+        go on.
+        """
+        error, location = refusal_of(array, failure), number_of(array, Role.LOCATION)
+        if error is None:
+            log.error("a fault of the serial engine", exc_info=failure)
+            error = ProtocolError(f"the serial engine has a fault: {type(failure).__name__}: {failure}")
         outputs = outputs_of(array)
         if outputs:
             self.reject(session, error, outputs, location, name_of(array))
