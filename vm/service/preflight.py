@@ -49,16 +49,30 @@ def check_port(address: ListenAddress) -> None:
     if address.local:
         return
     host, _, port = address.endpoint.removeprefix("tcp://").rpartition(":")
-    host = host.strip("[]").replace("*", "::")
-    family = sockets.AF_INET6 if ":" in host else sockets.AF_INET
     try:
-        with sockets.socket(family) as probe:
-            probe.setsockopt(sockets.SOL_SOCKET, sockets.SO_REUSEADDR, 1)
-            probe.bind((host, int(port)))
+        bind_once(host.strip("[]"), int(port))
     except OSError as error:
         is_ours = error.errno == errno.EADDRINUSE and pid_of(address.address) is not None
-        if not is_ours and error.errno != errno.EAFNOSUPPORT:
+        if not is_ours:
             raise cannot_listen(address.address, error.errno) from None
+
+
+def bind_once(host: str, port: int) -> None:
+    """Bind a socket and close it; OSError if that fails. "*" is any address.
+
+    Where IPv6 is off, that is any of IPv4, as for ZeroMQ.
+    """
+    if host == "*":
+        try:
+            bind_once("::", port)
+        except OSError as error:
+            if error.errno != errno.EAFNOSUPPORT:
+                raise
+            bind_once("0.0.0.0", port)  # noqa: S104 - the address that is asked for
+        return
+    with sockets.socket(sockets.AF_INET6 if ":" in host else sockets.AF_INET) as probe:
+        probe.setsockopt(sockets.SOL_SOCKET, sockets.SO_REUSEADDR, 1)
+        probe.bind((host, port))
 
 
 def cannot_listen(address: str, number: int | None) -> StartError:

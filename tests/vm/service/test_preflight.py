@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +18,7 @@ from tensord.vm.service.config import load
 from tensord.vm.service.daemon import run
 from tensord.vm.service.errors import StartError
 from tensord.vm.service.instance import Instance
+from tensord.vm.service.listen_address import ListenAddress
 
 PRIVATE = 0o700
 
@@ -147,3 +150,33 @@ def test_an_address_that_our_daemon_has_is_fine_and_one_of_another_program_is_no
         before = left_in(home)
         preflight.check(config)
         assert left_in(home) == before
+
+
+@pytest.fixture
+def without_ipv6(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host whose kernel knows no IPv6."""
+    real = socket.socket
+
+    def only_ipv4(family: Any = socket.AF_INET, *rest: Any) -> socket.socket:
+        if family == socket.AF_INET6:
+            raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
+        return real(family, *rest)
+
+    monkeypatch.setattr(preflight.sockets, "socket", only_ipv4)
+
+
+@pytest.mark.usefixtures("without_ipv6")
+def test_without_ipv6_any_address_is_any_of_ipv4() -> None:
+    with socket.socket() as other:
+        other.bind(("0.0.0.0", 0))  # noqa: S104 - the address in question
+        port = other.getsockname()[1]
+        taken = ListenAddress(f"tcp://*:{port}", f"tcp://*:{port}")
+        with pytest.raises(StartError, match="Address already in use"):
+            preflight.check_port(taken)
+    preflight.check_port(taken)
+
+
+@pytest.mark.usefixtures("without_ipv6")
+def test_without_ipv6_one_of_its_addresses_cannot_be_had() -> None:
+    with pytest.raises(StartError, match="cannot listen on tcp://localhost6:0: Address family not supported"):
+        preflight.check_port(ListenAddress("tcp://localhost6:0", "tcp://[::1]:0"))
