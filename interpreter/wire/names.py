@@ -1,12 +1,18 @@
-"""Names of sessions: short, printable texts for people, in the log and in `tensord sessions`."""
+"""Names of sessions and of published tensors: printable texts for people, in logs, tables and errors."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection, Iterable
+from heapq import nsmallest
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from ..errors import MetadataError
+
 LONGEST: Final = 64  # characters
+TOLD: Final = 20  # names in an error
 LOOK: Final = "tensord"  # what people see in place of a name that is nil: that of a look
 
 
@@ -21,6 +27,22 @@ def clean(name: str) -> str:
 def is_name(name: object) -> bool:
     """Is it a name that needs no cleaning, and not empty?"""
     return type(name) is str and bool(name.strip()) and clean(name) == name
+
+
+def check_names(given: Iterable[str]) -> None:
+    """MetadataError unless tensors may be published under these names, which stand in tables, in logs and in errors."""
+    for name in given:
+        if not (name.isprintable() and name.strip()):
+            raise MetadataError(f"a name is printable text, and {name[:LONGEST]!r} is not")
+
+
+def unpublished(missing: Iterable[str], names: Collection[str]) -> MetadataError:
+    """The error for names under which nothing is published; `names` are those that there are, and some are told."""
+    some = nsmallest(TOLD, names)
+    more = f" and {len(names) - len(some)} more" if len(names) > len(some) else ""
+    known = ", ".join(some) + more or "none"
+    wanted = ", ".join(repr(name[:LONGEST]) for name in islice(missing, TOLD))
+    return MetadataError(f"no tensor is published as {wanted} (published: {known})")
 
 
 def program_name() -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...interpreter.errors import MetadataError
 from ...interpreter.opcodes import Opcode
+from ...interpreter.wire.names import unpublished
 from ..model.directory import Directory
 from ..model.plan import Plan
 from ..model.session import VmSession
@@ -49,8 +49,7 @@ class Names:
         names = self.directory.names
         missing = [name for name in wanted if name not in names]
         if missing:
-            known = ", ".join(sorted(names)) or "none"
-            raise MetadataError(f"no tensor is published as {', '.join(map(repr, missing))} (published: {known})")
+            raise unpublished(missing, names)
         return [names[name] for name in wanted]
 
     def unpublish(self, given: Sequence[str]) -> None:

@@ -51,6 +51,7 @@ from ...interpreter.wire.messages import (
     decode_meta,
 )
 from ...interpreter.wire.messages import Signature as SignatureMessage
+from ...interpreter.wire.names import check_names, unpublished
 from ...interpreter.wire.roles import number_of, outputs_of
 from ..admission.rejection import name_of, refusal_of
 from ..log import log
@@ -475,6 +476,7 @@ class SerialEngine:
         """Publish tensors under names."""
         given, ids, request = message
         try:
+            check_names(given)
             tensors = [tensor_of(session, id_) for id_ in ids]
         except TensordError as error:
             self.deny(session, error, request, 0, "publish")
@@ -524,8 +526,7 @@ class SerialEngine:
         """The tensors behind names; MetadataError if one is missing."""
         missing = [name for name in wanted if name not in self.names]
         if missing:
-            known = ", ".join(sorted(self.names)) or "none"
-            raise MetadataError(f"no tensor is published as {', '.join(map(repr, missing))} (published: {known})")
+            raise unpublished(missing, self.names)
         return [self.names[name] for name in wanted]
 
     def check_kernel(self, op: str, device: str) -> None:

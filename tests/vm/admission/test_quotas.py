@@ -273,6 +273,21 @@ def test_the_error_counts_what_stands_for_refused_results(bare: Bare) -> None:
         client.fetch(refused)
 
 
+@pytest.mark.parametrize("name", ["a\nb", "\x1b[31m", "", " ", "\u2028"])
+def test_a_name_that_would_break_a_table_is_refused(bare: Bare, name: str) -> None:
+    client = bare.client()
+    with pytest.raises(MetadataError, match="a name is printable text"):
+        client.publish("good", name, ids=[client.upload([1.0])] * 2)
+    assert not bare.engine.directory.names
+
+
+def test_an_error_tells_some_of_the_names_that_there_are(bare: Bare) -> None:
+    client = bare.client()
+    client.publish(*[f"name {n:03}" for n in range(100)], ids=[client.upload([1.0])] * 100)
+    with pytest.raises(MetadataError, match=r"\(published: name 000, .*, name 019 and 80 more\)"):
+        client.lookup("other")
+
+
 def test_names_are_bounded_by_who_published_them_last(bare: Bare) -> None:
     client, other = bare.client(names=2, text=9), bare.client(names=2)
     x, y = client.upload([1.0]), other.upload([2.0])

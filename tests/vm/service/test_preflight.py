@@ -20,6 +20,8 @@ from tensord.vm.service.errors import StartError
 from tensord.vm.service.instance import Instance
 from tensord.vm.service.listen_address import ListenAddress
 
+from ...daemon import Daemon
+
 PRIVATE = 0o700
 
 
@@ -162,7 +164,7 @@ def without_ipv6(monkeypatch: pytest.MonkeyPatch) -> None:
             raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
         return real(family, *rest)
 
-    monkeypatch.setattr(preflight.sockets, "socket", only_ipv4)
+    monkeypatch.setattr(socket, "socket", only_ipv4)
 
 
 @pytest.mark.usefixtures("without_ipv6")
@@ -180,3 +182,30 @@ def test_without_ipv6_any_address_is_any_of_ipv4() -> None:
 def test_without_ipv6_one_of_its_addresses_cannot_be_had() -> None:
     with pytest.raises(StartError, match="cannot listen on tcp://localhost6:0: Address family not supported"):
         preflight.check_port(ListenAddress("tcp://localhost6:0", "tcp://[::1]:0"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"memory": "8 GiB", "devices": ["cpu:0", "sim:0"]}, []),
+        ({"devices": [{"name": "cpu:0", "memory": "9 GiB"}]}, ["cpu:0 (its option memory) may take 9 GiB"]),
+        (
+            {"devices": [{"name": "sim:0", "memory": "8 GiB"}, {"name": "sim:1", "memory": "12 GiB"}]},
+            ["sim:1 (its option memory) may take 12 GiB"],
+        ),
+        ({"memory": "64 GiB"}, ["the daemon (memory) may take 64 GiB"]),
+    ],
+)
+def test_more_memory_than_there_is_makes_doubts(
+    home: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], told: list[str]
+) -> None:
+    monkeypatch.setattr(preflight, "available_memory", lambda: 8 << 30)
+    found = preflight.doubts(given(home, **({"memory": "1 GiB"} | settings)))
+    assert found == [f"{each}, and this machine or its control group has 8 GiB: set it lower" for each in told]
+
+
+def test_a_daemon_with_doubts_says_so_at_its_start(tmp_path: Path) -> None:
+    config = tmp_path / "c.toml"
+    config.write_text('devices = ["cpu:0", {name = "sim:0", memory = "4096 TiB"}]\n')
+    with Daemon.start(tmp_path, "--config", str(config)) as daemon:
+        assert "sim:0 (its option memory) may take 4,096 TiB" in daemon.log
