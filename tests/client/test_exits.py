@@ -127,7 +127,7 @@ def test_on_local_machines_too_sessions_have_the_programs_names_and_the_log_tell
         assert [row["name"] for row in second._query("sessions")] == ["the trainer", program_name()]
         first.xp.linalg.inv(first.asarray(np.zeros((2, 2))))
         first.sync()
-    assert "session=1 name='the trainer' op='inv'" in caplog.text
+    assert "name='the trainer' op='inv' session=1" in caplog.text
 
 
 def test_a_session_may_be_given_a_name(daemon: Daemon) -> None:
