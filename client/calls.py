@@ -352,9 +352,9 @@ def operand_meta(session: Session, op: OpDef, value: Any) -> OperandMeta | None:
     if type(value) in SCALARS:
         kind: OperandMeta = type(value)
         return kind
-    raise MetadataTypeError(
-        f"{op.name}: {type(value).__name__} is no operand; use a tensor (asarray) or a number", op=op.name
-    )
+    several = isinstance(value, list | tuple | range)
+    instead = "make a tensor of it: session.asarray(...)" if several else "use a tensor (asarray) or a number"
+    raise MetadataTypeError(f"{op.name}: {type(value).__name__} is no operand; {instead}", op=op.name)
 
 
 def as_floats(key: SignatureKey, inputs: Sequence[Any]) -> tuple[Any, ...] | None:

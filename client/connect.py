@@ -9,7 +9,7 @@ from ..interpreter.errors import MetadataError, MetadataTypeError
 from ..interpreter.wire.addresses import VARIABLE as ADDRESS
 from ..interpreter.wire.addresses import find_daemon, for_client, is_local
 from ..interpreter.wire.forms import shown
-from ..interpreter.wire.names import LONGEST, is_name
+from ..interpreter.wire.names import LONGEST, is_name, program_name
 from .locations import check_frames
 from .session import Session
 
@@ -45,13 +45,21 @@ def connect(
         from .embedded.local import connect_local
 
         usual = usual_engine()
-        local_machine = connect_local(where, devices, engine=engine, usual=usual, tracing=tracing, strict=strict)
+        who = name or program_name()
+        local_machine = connect_local(
+            where, devices, engine=engine, usual=usual, tracing=tracing, strict=strict, name=who
+        )
         return Session(local_machine, lines)
     if engine is not None:
         raise MetadataError(f"engine= is for machines of this process: at {where} is a daemon, which has its own")
     if devices is not None:
         raise MetadataError("devices= is for machines of this process: a daemon's are those it was started with")
-    return connect_daemon(for_client(where).text, strict=strict, keys=keys, frames=lines, name=name)
+    return connect_daemon(for_client(where).text, name or program_name(), strict=strict, keys=keys, frames=lines)
+
+
+def connect_to_look(address: str) -> Session:
+    """A session of the command line's own: on a daemon, a look, of which the log tells at level debug only."""
+    return connect(address) if is_local(address) else connect_daemon(for_client(address).text, None)
 
 
 def find_address() -> str | None:
@@ -88,19 +96,20 @@ def check_engine(where: str, engine: object) -> None:
 
 def connect_daemon(
     address: str,
+    name: str | None,
     *,
     strict: bool = False,
     keys: str | os.PathLike[str] | None = None,
     frames: int | None = None,
-    name: str | None = None,
 ) -> Session:
-    """A session on the daemon at that address. ConnectionLost if there is none, or if it refuses us."""
+    """A session on the daemon at that address; without a name, a look. ConnectionLost if there is none, or if it
+    refuses us."""
     from .exits import close_at_exit
     from .keys import socket_options
-    from .transport.link import connecting, program_name
+    from .transport.link import connecting
     from .transport.remote import RemoteTransport
 
     with connecting(address):
-        transport = RemoteTransport(address, socket_options(address, keys), name or program_name(), strict=strict)
+        transport = RemoteTransport(address, socket_options(address, keys), name, strict=strict)
         close_at_exit(transport)
         return Session(transport, frames)

@@ -28,7 +28,8 @@ def value_text(tensor: Tensor) -> str:
     """The value as NumPy prints it, under its print options. Waits; raises the tensor's error."""
     options = np.get_printoptions()
     meta, edge = tensor._known(), int(options["edgeitems"])
-    if meta.size <= options["threshold"] or meta.ndim == 0 or max(meta.shape) <= 2 * edge:
+    whole = meta.size <= options["threshold"] or meta.ndim == 0 or max(meta.shape) <= 2 * edge
+    if whole or not edge:  # without edges NumPy prints the last element, in a format that suits all of them
         return str(tensor.numpy())
     return np.array2string(corners(tensor, meta.shape, edge), threshold=0)
 

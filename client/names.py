@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..interpreter.errors import MetadataTypeError
+from ..interpreter.errors import MetadataError, MetadataTypeError
 from ..interpreter.wire.messages import ListNames, Lookup, Publish, Unpublish
+from ..interpreter.wire.names import check_names
 from .locations import located
 from .outbox.outbox import Outbox
 from .reading import expose
@@ -24,6 +25,10 @@ class Names:
     def publish(self, tensors: Mapping[str, Tensor]) -> None:
         """Publish these tensors under their names, all at once."""
         names, ids = listed_names(tuple(tensors)), tuple(tensor._id for tensor in tensors.values())
+        try:
+            check_names(names)
+        except MetadataError as error:
+            raise located(error) from None
         for tensor in tensors.values():
             expose(tensor)
         self._outbox.tell(lambda request: Publish(names, ids, request))

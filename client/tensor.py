@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from html import escape
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,8 @@ from ..interpreter.types.meta import Meta, Scalar
 from . import display, reading
 from .array_api.hints import ABSENT
 from .locations import located
-from .operators import SCALARS, Operand, Operators, about_meta, add_operators, as_number, operator_of
+from .methods import Methods
+from .operators import SCALARS, Operand, about_meta, add_operators, as_number, operator_of
 from .tracebacks import MEANT, hide, hides, make_public, refusing
 
 if TYPE_CHECKING:
@@ -33,14 +34,13 @@ if TYPE_CHECKING:
     from .session import Session
     from .transport.interface import Reply
 
-Axes: TypeAlias = int | tuple[int, ...] | None
 Converted = TypeVar("Converted")
 _GETITEM = REGISTRY["getitem"]
 _ASKED = "setitem len iter contains bool float int complex index format array_namespace dlpack deepcopy str repr"
 _GONE: Any = object()  # the meta of a released handle: no signature has it
 
 
-class Tensor(Operators):
+class Tensor(Methods):
     """A handle to a tensor of a session's virtual machine.
 
     Operators and ops take tensors of one session and Python scalars, and return handles at once. `numpy`, `item`,
@@ -241,88 +241,10 @@ class Tensor(Operators):
             raise located(ProtocolError(f"tensor {-self._id} was released"))
         return self
 
-    # -- ops as methods --------------------------------------------------------------------------------------------
+    # -- ops -------------------------------------------------------------------------------------------------------
 
     def _call(self, name: str, *others: Operand, **attributes: Any) -> Tensor:
         return self._session.call(name, [self, *others], attributes)[0]
-
-    @property
-    def mT(self) -> Tensor:  # noqa: N802 - the array API's name
-        """The last two axes swapped: each matrix of a stack transposed. A view, as `T`."""
-        return self._call("matrix_transpose")
-
-    @property
-    def T(self) -> Tensor:  # noqa: N802 - the array API's name
-        """The axes in reverse order. Shares memory until one of the two is written.
-
-        Values are independent: unlike with NumPy's views, writing to one never changes the other.
-        """
-        return self._call("transpose")
-
-    def reshape(self, *shape: int | Sequence[int]) -> Tensor:
-        """Another shape, with one -1 at most: `reshape(3, 2)`, `reshape((3, 2))`.
-
-        Shares memory where strides can express it, until one of the two is written. Values are independent: unlike
-        with NumPy's views, writing to one never changes the other.
-        """
-        wanted = shape[0] if len(shape) == 1 else shape
-        return self._call("reshape", shape=wanted)
-
-    def permute_dims(self, axes: Sequence[int]) -> Tensor:
-        """Axis i of the result is axis `axes[i]` of this one. Shares memory until one of the two is written."""
-        return self._call("permute_dims", axes=axes)
-
-    def squeeze(self, axis: Axes = None) -> Tensor:
-        """Drop the given axes of size one, or all of them. Shares memory until one of the two is written."""
-        return self._call("squeeze", axis=axis)
-
-    def astype(self, dtype: Any) -> Tensor:
-        """Another dtype."""
-        return self._call("astype", dtype=dtype)
-
-    def sum(self, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
-        """Sum over the axes."""
-        return self._call("sum", axis=axis, keepdims=keepdims)
-
-    def prod(self, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
-        """Product over the axes."""
-        return self._call("prod", axis=axis, keepdims=keepdims)
-
-    def mean(self, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
-        """Mean over the axes."""
-        return self._call("mean", axis=axis, keepdims=keepdims)
-
-    def var(self, axis: Axes = None, *, correction: float = 0.0, keepdims: bool = False) -> Tensor:
-        """Variance over the axes; divides by the number of elements less `correction`."""
-        return self._call("var", axis=axis, correction=correction, keepdims=keepdims)
-
-    def std(self, axis: Axes = None, *, correction: float = 0.0, keepdims: bool = False) -> Tensor:
-        """Standard deviation over the axes; see `var`."""
-        return self._call("std", axis=axis, correction=correction, keepdims=keepdims)
-
-    def max(self, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
-        """Largest element along the axes."""
-        return self._call("max", axis=axis, keepdims=keepdims)
-
-    def min(self, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
-        """Smallest element along the axes."""
-        return self._call("min", axis=axis, keepdims=keepdims)
-
-    def argmax(self, axis: int | None = None, *, keepdims: bool = False) -> Tensor:
-        """Index of the largest element along the axis."""
-        return self._call("argmax", axis=axis, keepdims=keepdims)
-
-    def argmin(self, axis: int | None = None, *, keepdims: bool = False) -> Tensor:
-        """Index of the smallest element along the axis."""
-        return self._call("argmin", axis=axis, keepdims=keepdims)
-
-    def all(self, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
-        """Are all elements along the axes true?"""
-        return self._call("all", axis=axis, keepdims=keepdims)
-
-    def any(self, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
-        """Is one of the elements along the axes true?"""
-        return self._call("any", axis=axis, keepdims=keepdims)
 
     @hides
     def __getitem__(self, key: Any, /) -> Tensor:
@@ -512,4 +434,5 @@ def with_places(key: Any) -> tuple[Any, ...]:
 add_operators(Tensor)
 for _name, _absent in ABSENT.items():
     setattr(Tensor, _name, _absent)
+make_public(Methods)
 make_public(Tensor, frozenset(f"__{name}__" for name in ("copy", *_ASKED.split())))

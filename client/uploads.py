@@ -8,8 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..interpreter.errors import metadata_error
+from ..interpreter.schema.promotion import WIRE_INTEGERS
 from ..interpreter.types.meta import Meta
 from ..interpreter.wire.arrays import name_of
+from ..interpreter.wire.forms import shown
 from ..interpreter.wire.messages import Upload, encode_message
 from .locations import located
 from .operators import SCALARS
@@ -36,13 +38,33 @@ def upload(outbox: Outbox, values: ArrayLike, home: str, dtype: Any) -> tuple[in
 
 
 def numbers_of(values: Any, dtype: Any) -> NDArray[Any]:
-    """The values as an array; TypeError unless they are numbers, also where NumPy would make numbers of them."""
-    if dtype is not None and type(values) not in SCALARS:
-        found = np.asarray(values)
-        mixed = found.dtype.kind == "O"  # large ints, fractions; or None, which NumPy takes for NaN
-        if found.dtype.kind not in "biufc" and not (mixed and all(map(is_number, found.flat))):
-            raise TypeError(f"dtype {found.dtype} is not supported")
-    return np.asarray(values, dtype=dtype)
+    """The values as an array; TypeError or OverflowError unless they are numbers, also where NumPy would make some of
+    them."""
+    if dtype is not None and type(values) in SCALARS:
+        return np.asarray(values, dtype=dtype)
+    found = np.asarray(values)
+    mixed = found.dtype.kind == "O"  # large ints, fractions; or None, which NumPy takes for NaN
+    if found.dtype.kind not in "biufc" and not (dtype is not None and mixed and all(map(is_number, found.flat))):
+        raise unfit(found)
+    return found if dtype is None else np.asarray(values, dtype=dtype)
+
+
+def unfit(found: NDArray[Any]) -> Exception:
+    """Why the elements are no numbers, by the first that is none, and what to do."""
+    unsupported = f"dtype {found.dtype} is not supported"
+    if found.dtype.kind in "US":
+        return TypeError(f"text is not a number: {unsupported}; convert it with int() or float()")
+    if found.dtype.kind != "O":
+        return TypeError(unsupported)
+    first = next((value for value in found.flat if not is_number(value)), None)
+    if first is not None or None in found.flat:
+        hint = "; for a missing value use nan" if first is None else ""
+        return TypeError(f"{type(first).__name__} is not a number: {unsupported}{hint}")
+    large = next((value for value in found.flat if isinstance(value, int) and value not in WIRE_INTEGERS), None)
+    if large is not None:
+        which = shown(large) if large.bit_length() <= 128 else f"of {large.bit_length()} bits"
+        return OverflowError(f'the integer {which} has more than 64 bits; with dtype="float64" it is rounded')
+    return TypeError(f'{unsupported}; say what the numbers are to become: dtype="float64", for example')
 
 
 def is_number(value: Any) -> bool:

@@ -86,11 +86,17 @@ class Engine:
         self.fault: Exception | None = None
 
     def open_session(
-        self, reply: ReplySink, *, strict: bool = False, trusted: bool = False, limits: Limits | None = None
+        self,
+        reply: ReplySink,
+        name: str = "",
+        *,
+        strict: bool = False,
+        trusted: bool = False,
+        limits: Limits | None = None,
     ) -> VmSession:
         """A new session; `reply` is called on the driving thread with the answers to its requests."""
         self._opened += 1
-        session = VmSession(self._opened, reply, strict=strict, trusted=trusted, limits=limits)
+        session = VmSession(self._opened, reply, name, strict=strict, trusted=trusted, limits=limits)
         self.directory.sessions[session.id] = session
         return session
 
@@ -114,6 +120,8 @@ class Engine:
         except Exception as error:
             self.fault = error
             raise
+        if self.fault is not None:  # of a cancellation in the middle of the pass, whose caller went on
+            raise self.fault
         return True
 
     def _pass(self) -> None:

@@ -36,11 +36,12 @@ class Line(NamedTuple):
 
 
 class Entry:
-    """The failures of one session. `waiting`: (since when, error)."""
+    """The failures of one session. `whose`: its id, and its name if it has one; `waiting`: (since when, error)."""
 
-    __slots__ = ("began", "left_out", "lines", "waiting")
+    __slots__ = ("began", "left_out", "lines", "waiting", "whose")
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, session: int, name: str, now: float) -> None:
+        self.whose: dict[str, object] = {"session": session, "name": name} if name else {"session": session}
         self.waiting: deque[tuple[float, TensordError]] = deque()
         self.began = now  # the present window
         self.lines = 0
@@ -56,12 +57,12 @@ class Failures:
         self._began = clock()  # the window of all sessions together
         self._lines = 0
 
-    def add(self, session: int, error: TensordError) -> None:
-        """An error has arisen."""
+    def add(self, session: int, error: TensordError, name: str = "") -> None:
+        """An error has arisen in the session with that id and name."""
         now = self._clock()
         entry = self.entries.get(session)
         if entry is None:
-            entry = self.entries[session] = Entry(now)
+            entry = self.entries[session] = Entry(session, name, now)
         if len(entry.waiting) < KEPT:
             entry.waiting.append((now, error))
         else:
@@ -73,9 +74,9 @@ class Failures:
         lines: list[Line] = []
         for session, entry in list(self.entries.items()):
             while entry.waiting and now - entry.waiting[0][0] >= GRACE:
-                lines += self._line(session, entry, entry.waiting.popleft()[1])
+                lines += self._line(entry, entry.waiting.popleft()[1])
             if now - entry.began >= WINDOW:
-                lines += sum_up(session, entry)
+                lines += sum_up(entry)
                 entry.began, entry.lines = now, 0
                 if not entry.waiting:
                     del self.entries[session]
@@ -86,21 +87,21 @@ class Failures:
         entry = self.entries.pop(session, None)
         if entry is None:
             return []
-        lines = [line for _, error in entry.waiting for line in self._line(session, entry, error)]
-        return lines + sum_up(session, entry)
+        lines = [line for _, error in entry.waiting for line in self._line(entry, error)]
+        return lines + sum_up(entry)
 
     def close(self) -> list[Line]:
         """The lines about whatever is left."""
         return [line for session in list(self.entries) for line in self.end(session)]
 
-    def _line(self, session: int, entry: Entry, error: TensordError) -> list[Line]:
+    def _line(self, entry: Entry, error: TensordError) -> list[Line]:
         if error.heard:
             return []
         if entry.lines >= LINES or not self._may_add_one():
             entry.left_out += 1
             return []
         entry.lines += 1
-        return [Line("a failure that nobody has waited for", describe(session, error))]
+        return [Line("a failure that nobody has waited for", entry.whose | describe(error))]
 
     def _may_add_one(self) -> bool:
         """Count a line, unless the sessions together have had as many as they may."""
@@ -111,10 +112,9 @@ class Failures:
         return self._lines <= LINES_IN_ALL
 
 
-def describe(session: int, error: TensordError) -> dict[str, object]:
+def describe(error: TensordError) -> dict[str, object]:
     """What the log says of a failure."""
     return {
-        "session": session,
         "op": error.op,
         "location": error.location,
         "instruction": error.instruction,
@@ -122,11 +122,11 @@ def describe(session: int, error: TensordError) -> dict[str, object]:
     }
 
 
-def sum_up(session: int, entry: Entry) -> list[Line]:
+def sum_up(entry: Entry) -> list[Line]:
     """The line about failures that were left out, if any were."""
     count, entry.left_out = entry.left_out, 0
     what = "further failures that nobody has waited for were left out"
-    return [Line(what, {"session": session, "count": count})] if count else []
+    return [Line(what, entry.whose | {"count": count})] if count else []
 
 
 def log_lines(lines: Iterable[Line]) -> None:

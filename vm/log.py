@@ -1,12 +1,14 @@
 """The machine's log: structlog over the standard library's logger "tensord".
 
 So an embedded machine is as quiet as any library: warnings appear, and other levels only if the application configures
-logging. The daemon exchanges the processors in place (vm/service/logs.py), also for loggers that already exist.
+logging. Until it does, lines look as those of the daemon's log (`Unconfigured`). The daemon exchanges the processors in
+place (vm/service/logs.py), also for loggers that already exist.
 """
 
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -14,23 +16,78 @@ from typing import Any
 import structlog
 from structlog.typing import EventDict, Processor
 
-_as_text = structlog.processors.KeyValueRenderer(key_order=["event"])
+
+def _as_text(_logger: Any, _method: str, event: EventDict) -> str:
+    """`what has happened session=1 op='inv'`."""
+    text = str(event.pop("event", ""))
+    fields = "".join(f" {name}={value!r}" for name, value in sorted(event.items()))
+    return (text if text.isprintable() else repr(text)) + fields
 
 
 def for_the_standard_library(logger: Any, method: str, event: EventDict) -> tuple[tuple[Any], dict[str, Any]]:
-    """The event as text, and its exception for the handler to show with its traceback."""
+    """The event as text, and its exception for the handler to show with its traceback; as a dict for `Unconfigured`."""
     error = event.pop("exc_info", None)
-    return (_as_text(logger, method, event),), {"exc_info": error}
+    fields = dict(event)
+    return (_as_text(logger, method, event),), {"exc_info": error, "extra": {"fields": fields}}
 
 
 PROCESSORS: list[Processor] = [structlog.stdlib.filter_by_level, for_the_standard_library]
 
+_LOGGER = logging.getLogger("tensord")
 log: Any = structlog.wrap_logger(
-    logging.getLogger("tensord"),
+    _LOGGER,
     processors=PROCESSORS,
     wrapper_class=structlog.stdlib.BoundLogger,
     cache_logger_on_first_use=True,
 )
+
+
+def console(*, colours: bool) -> list[Processor]:
+    """From an event to a line for people, with its time and its level."""
+    # Plain tracebacks: rich ones print local variables, which may be a client's.
+    renderer = structlog.dev.ConsoleRenderer(
+        colors=colours, exception_formatter=structlog.dev.plain_traceback, repr_native_str=True
+    )
+    return [structlog.processors.TimeStamper(fmt="%Y-%m-%d %H:%M:%S", utc=False), _quoted_event, renderer]
+
+
+def _quoted_event(_logger: Any, _method: str, event: EventDict) -> EventDict:
+    """Quote the event if it is not printable: the renderer quotes values only."""
+    text = str(event.get("event", ""))
+    event["event"] = text if text.isprintable() else repr(text)
+    return event
+
+
+def _unfolded(_logger: Any, _method: str, event: EventDict) -> EventDict:
+    """The event as it was before it became a text."""
+    event.update(getattr(event["_record"], "fields", {}))
+    return event
+
+
+class Unconfigured(logging.Handler):
+    """Writes warnings to stderr in a program that has not configured logging.
+
+    The standard library would write the bare text, without time and level.
+    """
+
+    def __init__(self, logger: logging.Logger) -> None:
+        super().__init__(logging.WARNING)
+        self._logger = logger
+        before = [structlog.stdlib.add_log_level, structlog.stdlib.add_logger_name, _unfolded]
+        last = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *console(colours=False)]
+        self.setFormatter(structlog.stdlib.ProcessorFormatter(processors=last, foreign_pre_chain=before))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write the line, unless another handler does."""
+        if logging.getLogger().handlers or self._logger.handlers != [self]:
+            return
+        try:
+            sys.stderr.write(self.format(record) + "\n")
+        except Exception:
+            self.handleError(record)
+
+
+_LOGGER.addHandler(Unconfigured(_LOGGER))
 
 
 @contextmanager

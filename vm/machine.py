@@ -42,7 +42,7 @@ from .failures import log_lines
 from .log import log
 from .model.session import ReplySink, VmSession
 from .reporting.questions import whole
-from .runtime import HANG_AFTER, Runtime
+from .runtime import HANG_AFTER, Runtime, answering
 
 IDLE_FLUSH = 0.01  # seconds after which a background flush sends a session's unsent messages
 WINDOW = 8192  # unfinished instructions that a session may have
@@ -96,11 +96,11 @@ class VirtualMachine(Runtime):
     # -- sessions --------------------------------------------------------------------------------------------------
 
     def attach(
-        self, reply: ReplySink, *, strict: bool = False, lose: Callable[[TensordError], None] = forget
+        self, reply: ReplySink, name: str = "", *, strict: bool = False, lose: Callable[[TensordError], None] = forget
     ) -> VmSession:
         """Open a new session. `lose` is called if no answers will come, since the machine has a fault."""
         with self.inside():
-            session = self.engine.open_session(reply, strict=strict, trusted=True)
+            session = self.engine.open_session(reply, name, strict=strict, trusted=True)
             self.losers[session.id] = lose
         return session
 
@@ -283,7 +283,8 @@ class VirtualMachine(Runtime):
 
     def answer(self, session: VmSession, what: str, arguments: Sequence[Any]) -> Any:
         """Answer a session's question about the machine at once. Called by the engine, while a thread drives it."""
-        return whole(super().answer(session, what, arguments))
+        with answering(what, session):
+            return whole(super().answer(session, what, arguments))
 
     # -- the end ---------------------------------------------------------------------------------------------------
 

@@ -7,11 +7,11 @@ called by the driving thread, or while no thread drives; those two take the `dri
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
-from ..interpreter.errors import TensordError
+from ..interpreter.errors import ProtocolError, TensordError
 from ..streams.catalogue import close_devices, open_devices
 from ..streams.stream import Sink
 from .engine import INLINE_WORK, Engine
@@ -69,7 +69,8 @@ class Runtime:
 
     def answer(self, session: VmSession, what: str, arguments: Sequence[Any]) -> Any:
         """Answer a session's question about the machine: a plain value, or an iterator of slices."""
-        return answer(self.engine, session, what, arguments, self.about)
+        with answering(what, session):
+            return answer(self.engine, session, what, arguments, self.about)
 
     def trace(self) -> Trace:
         """The ring and the live instructions."""
@@ -82,7 +83,7 @@ class Runtime:
     def report(self, session: VmSession, error: TensordError) -> None:
         """Keep the newest errors, each once, at its origin; log those that nobody waits for."""
         self.recent_errors = [*self.recent_errors[1 - ERRORS_KEPT :], error]
-        self.failures.add(session.id, error)
+        self.failures.add(session.id, error, session.name)
 
     def departing(self, session: VmSession) -> list[Line]:
         """A session is about to end: keep what traces need of it; the lines about failures that nobody has heard of."""
@@ -129,6 +130,21 @@ class Runtime:
         if not ended:
             log.warning("closed with a kernel that does not end; its thread is given up", hung=list(self.hung.values()))
         return ended
+
+
+@contextmanager
+def answering(what: str, session: VmSession) -> Iterator[None]:
+    """Around the answer to a question, which changes nothing. One that fails is therefore no fault of the engine: it is
+    logged, and the asker is told."""
+    try:
+        yield
+    except TensordError:
+        raise
+    except Exception as error:
+        log.exception("a question could not be answered", what=what, session=session.id)
+        raise ProtocolError(
+            f"the machine could not answer {what!r}: {type(error).__name__}: {error}; its log says more"
+        ) from None
 
 
 def describe_hang(task: Any, stream: str, seconds: float) -> dict[str, object]:

@@ -71,7 +71,10 @@ class Beyond(Functions):
         the result raises if elements or edges are not fit for bins: for NaN without a `range`, for edges that descend.
         """
         x, given = own(self._session, a), []
-        number = bins if isinstance(bins, int) else None
+        if bins is None or isinstance(bins, str | float | complex):
+            what = f"not {bins!r}" + "; NumPy's rules for the number are not here" * isinstance(bins, str)
+            raise refused("histogram", TypeError(f"bins is a whole number of bins, or their edges, {what}"))
+        number = int(bins) if isinstance(bins, int | np.integer) else None
         if number is None:
             given.append(self._placed(bins, x, "histogram"))
         if weights is not None:

@@ -13,17 +13,15 @@ if TYPE_CHECKING:
     from ..session import Session
     from ..transport.questions import Questions
 
-NAME = "tensord"  # of a command's session
 NOBODY = "no daemon is running here; start one with `tensord serve`, or name one with --address"
 
 
 @contextmanager
 def connected(address: str | None) -> Iterator[Session]:
     """A session with the daemon, closed at the end. ConnectionLost, saying what to do, if no daemon runs."""
-    from ...interpreter.wire.names import LOOK
-    from ..connect import connect
+    from ..connect import connect_to_look
 
-    with connect(address or running(), name=LOOK) as session:
+    with connect_to_look(address or running()) as session:
         yield session
 
 
@@ -58,7 +56,7 @@ def questions(address: str) -> Questions:
 
     text = for_client(address).text
     with connecting(text):
-        return Questions(text, socket_options(text), NAME)
+        return Questions(text, socket_options(text))
 
 
 def print_json(value: object) -> None:

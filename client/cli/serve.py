@@ -48,9 +48,11 @@ def serve(
     found = load(config, {name: value for name, value in given.items() if value not in (None, [], {})})
     if check_config:
         from ...vm.service.config_text import to_plain, to_toml
-        from ...vm.service.preflight import check
+        from ...vm.service.preflight import check, doubts
 
         check(found)
+        for doubt in doubts(found):
+            click.echo(f"tensord: warning: {doubt}", err=True)
         click.echo(json.dumps(to_plain(found)) if as_json else to_toml(found), nl=as_json)
         return
     from ...vm.service.daemon import run

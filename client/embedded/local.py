@@ -42,25 +42,25 @@ FORKS.anew.append(_shared.clear)  # a child does not have the threads of its par
 
 
 def connect_local(
-    address: str, devices: Specs | None, *, engine: str | None, usual: str, tracing: bool, strict: bool
+    address: str, devices: Specs | None, *, engine: str | None, usual: str, tracing: bool, strict: bool, name: str = ""
 ) -> Local:
     """A session on a machine of its own ("local"), or on the process's machine of that name ("local:NAME").
 
-    `engine` is the engine that the caller asked for; if None, a new machine has the engine `usual`.
+    `name` is that of the session. `engine` is the one that the caller asked for; if None, a new machine has `usual`.
     """
-    name = address.partition(":")[2]
-    if not name:
+    shared = address.partition(":")[2]
+    if not shared:
         machine = new_machine(devices, engine or usual, tracing=tracing)
-        return transport_to(machine, machine.close, strict=strict)
+        return transport_to(machine, machine.close, name, strict=strict)
     with _shared_lock:
-        found = _shared.get(name)
+        found = _shared.get(shared)
         if found is None:
             machine = new_machine(devices, engine or usual, tracing=tracing)
-            found = _shared[name] = Shared(machine, list(devices or ()), engine or usual)
+            found = _shared[shared] = Shared(machine, list(devices or ()), engine or usual)
         else:
             check_same(address, found, devices, engine)
         found.sessions += 1
-    return transport_to(found.machine, lambda: leave(name), strict=strict)
+    return transport_to(found.machine, lambda: leave(shared), name, strict=strict)
 
 
 def new_machine(devices: Specs | None, engine: str, *, tracing: bool) -> Machine:
@@ -68,11 +68,11 @@ def new_machine(devices: Specs | None, engine: str, *, tracing: bool) -> Machine
     return SerialMachine(devices or ()) if engine == "serial" else VirtualMachine(devices or (), tracing=tracing)
 
 
-def transport_to(machine: Machine, release: Callable[[], object], *, strict: bool) -> Local:
+def transport_to(machine: Machine, release: Callable[[], object], name: str, *, strict: bool) -> Local:
     """A session's connection to a machine; `release` is called when the session has ended."""
     if isinstance(machine, SerialMachine):
-        return SerialTransport(machine, release, strict=strict)
-    return EmbeddedTransport(machine, release, strict=strict)
+        return SerialTransport(machine, release, name, strict=strict)
+    return EmbeddedTransport(machine, release, name, strict=strict)
 
 
 def check_same(address: str, found: Shared, devices: Specs | None, engine: str | None) -> None:

@@ -24,11 +24,11 @@ from .in_process import InProcessTransport
 class SerialTransport(InProcessTransport):
     """A session's connection to a serial machine in the same process."""
 
-    def __init__(self, machine: SerialMachine, release: Callable[[], object], *, strict: bool) -> None:
+    def __init__(self, machine: SerialMachine, release: Callable[[], object], name: str = "", *, strict: bool) -> None:
         super().__init__(machine.devices, sys.maxsize)  # no op is so large that it would have to leave early
         self.machine = machine
         self._release = release
-        self._session = machine.attach(self._answer, strict=strict)
+        self._session = machine.attach(self._answer, name, strict=strict)
         self._closed = False
         self._process = os.getpid()
 

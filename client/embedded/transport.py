@@ -14,12 +14,12 @@ from .in_process import InProcessTransport
 class EmbeddedTransport(InProcessTransport):
     """A session's connection to a virtual machine in the same process."""
 
-    def __init__(self, machine: VirtualMachine, release: Callable[[], object], *, strict: bool) -> None:
+    def __init__(self, machine: VirtualMachine, release: Callable[[], object], name: str = "", *, strict: bool) -> None:
         devices = {name: device.missing for name, device in machine.devices.items()}
         super().__init__(devices, machine.engine.inline_work)
         self.machine = machine
         self._release = release
-        self._session = machine.attach(self._answer, strict=strict, lose=self._lose_replies)
+        self._session = machine.attach(self._answer, name, strict=strict, lose=self._lose_replies)
         self._closed = False
 
     @property

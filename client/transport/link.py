@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import socket as sockets
 import struct
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from math import ceil
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import zmq
@@ -20,7 +18,6 @@ from ...interpreter.wire.codec import Encoder, decode
 from ...interpreter.wire.descriptors import require_descriptors
 from ...interpreter.wire.frames import BYE, ERRORS, GOODBYE, HELLO, REFUSED, VERSION, WELCOME, host_identity
 from ...interpreter.wire.monitor import FAILURES, Event, read_events
-from ...interpreter.wire.names import clean
 
 GREETING = 5.0  # seconds for the daemon to answer HELLO
 PATIENCE = struct.pack("ll", int(GREETING), 0)  # a timeval
@@ -45,9 +42,12 @@ class Welcome(NamedTuple):
 
 
 class Link:
-    """A DEALER and its monitor. Not safe to use from two threads at once."""
+    """A DEALER and its monitor. Not safe to use from two threads at once.
 
-    def __init__(self, address: str, options: Mapping[int, Any], name: str, *, strict: bool) -> None:
+    `name`: the session's, None for a look.
+    """
+
+    def __init__(self, address: str, options: Mapping[int, Any], name: str | None, *, strict: bool) -> None:
         self.address = address
         self.local = address.startswith("ipc://")
         self.name = name
@@ -287,15 +287,3 @@ def check_reachable(address: str) -> None:
                 f"no daemon listens at {address} ({error.strerror or error}): start one with "
                 f"`tensord serve --address {address}`"
             ) from None
-
-
-def program_name() -> str:
-    """The name of this process, for the daemon's list of sessions: the script's or module's, never code or arguments.
-
-    `-c` stands for code from the command line, "python" for an interpreter without a script.
-    """
-    module = getattr(sys.modules.get("__main__"), "__spec__", None)
-    if module is not None:
-        return clean(str(module.name).removesuffix(".__main__"))
-    script = sys.argv[0] if sys.argv and isinstance(sys.argv[0], str) else ""
-    return clean(Path(script).name or "python")

@@ -24,8 +24,8 @@ QUERY = int(MessageKind.QUERY)
 class Questions:
     """A session that only asks. A context manager, which ends the session. ConnectionLost if there is no daemon."""
 
-    def __init__(self, address: str, options: Mapping[int, Any], name: str) -> None:
-        self._link = link = Link(address, options, name, strict=False)
+    def __init__(self, address: str, options: Mapping[int, Any]) -> None:
+        self._link = link = Link(address, options, None, strict=False)
         self._numbers = itertools.count(1)
         self._ended = False
         self._poller = zmq.Poller()

@@ -56,7 +56,7 @@ class RemoteTransport:
     As the leader's duty (`ring`, `serve`, `unattended`), it takes the messages that arrive at the socket.
     """
 
-    def __init__(self, address: str, options: Mapping[int, Any], name: str, *, strict: bool) -> None:
+    def __init__(self, address: str, options: Mapping[int, Any], name: str | None, *, strict: bool) -> None:
         self._link = link = Link(address, options, name, strict=strict)
         settings = link.welcome.settings
         self.devices = link.welcome.devices

@@ -18,7 +18,8 @@ class Limits:
     `nesting`: levels of attributes and metas. `text`: characters of a location or of a name. `window`: unfinished
     messages of a session before its client waits; four times as many close the session. `window_bytes`: the same for
     bytes of unconsumed uploads. `tensors`, `bytes`: live tensors of a session, and bytes of the storages that it made.
-    `signatures`, `locations`: their highest numbers. `operands`: operands of all signatures of a session. `chains`,
+    `signatures`, `locations`: their highest numbers. `location_bytes`: bytes of the locations that a session has sent,
+    and of its spans; beyond it the oldest are forgotten. `operands`: operands of all signatures of a session. `chains`,
     `names`: chains that a session may make, names that it may publish. `segments`, `mapped`: upload segments of a
     session, and their bytes. `sessions`: sessions open at a time.
     """
@@ -36,6 +37,7 @@ class Limits:
     signatures: int = 1 << 16
     operands: int = 1 << 20
     locations: int = (1 << 17) - 1
+    location_bytes: int = 16 * MIB
     chains: int = 1024
     names: int = 1 << 16
     segments: int = 128

@@ -1,8 +1,8 @@
 """Location numbers: where an instruction was issued, as one integer that costs nothing to carry.
 
 The low bits are the number of a LOCATION message, a line of the user's code; the bits above them are the number of a
-SPAN message, the path of the spans that were open there. Either may be 0, for none. With as many numbers as there are,
-a location fits 32 bits.
+SPAN message, the path of the spans that were open there. Either may be 0, for none. The first 32,767 spans fit 32 bits
+with their lines, which msgpack sends as five bytes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 LINE_BITS: Final = 17
 LINES: Final = 1 << LINE_BITS  # numbers of lines are below
-SPANS: Final = 1 << 15  # numbers of spans are below: twice as many as a trace ring has records
+SPANS: Final = 1 << 25  # numbers of spans are below: twice as many as the largest trace ring has records
 LINE: Final = LINES - 1  # the bits of the line
 DEPTH: Final = 32  # spans in a path
 NAME: Final = 128  # characters of a span's name

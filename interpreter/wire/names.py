@@ -1,11 +1,19 @@
-"""Names of sessions: short, printable texts for people, in the log and in `tensord sessions`."""
+"""Names of sessions and of published tensors: printable texts for people, in logs, tables and errors."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Collection, Iterable
+from heapq import nsmallest
+from itertools import islice
+from pathlib import Path
 from typing import Final
 
+from ..errors import MetadataError
+
 LONGEST: Final = 64  # characters
-LOOK: Final = "tensord"  # the command line's own sessions
+TOLD: Final = 20  # names in an error
+LOOK: Final = "tensord"  # what people see in place of a name that is nil: that of a look
 
 
 def clean(name: str) -> str:
@@ -19,3 +27,31 @@ def clean(name: str) -> str:
 def is_name(name: object) -> bool:
     """Is it a name that needs no cleaning, and not empty?"""
     return type(name) is str and bool(name.strip()) and clean(name) == name
+
+
+def check_names(given: Iterable[str]) -> None:
+    """MetadataError unless tensors may be published under these names, which stand in tables, in logs and in errors."""
+    for name in given:
+        if not (name.isprintable() and name.strip()):
+            raise MetadataError(f"a name is printable text, and {name[:LONGEST]!r} is not")
+
+
+def unpublished(missing: Iterable[str], names: Collection[str]) -> MetadataError:
+    """The error for names under which nothing is published; `names` are those that there are, and some are told."""
+    some = nsmallest(TOLD, names)
+    more = f" and {len(names) - len(some)} more" if len(names) > len(some) else ""
+    known = ", ".join(some) + more or "none"
+    wanted = ", ".join(repr(name[:LONGEST]) for name in islice(missing, TOLD))
+    return MetadataError(f"no tensor is published as {wanted} (published: {known})")
+
+
+def program_name() -> str:
+    """The name of this process, for lists of sessions: the script's or module's, never code or arguments.
+
+    `-c` stands for code from the command line, "python" for an interpreter without a script.
+    """
+    module = getattr(sys.modules.get("__main__"), "__spec__", None)
+    if module is not None:
+        return clean(str(module.name).removesuffix(".__main__"))
+    script = sys.argv[0] if sys.argv and isinstance(sys.argv[0], str) else ""
+    return clean(Path(script).name or "python")

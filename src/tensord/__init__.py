@@ -70,7 +70,7 @@ def connect(
     runs here, else "local:default". `strict`: an op whose operand is not on its device raises instead of moving it.
     `keys`: for tcp, the client's key file or its directory (see `tensord keygen`), by default $TENSORD_KEYS. `frames`:
     how many lines of the program errors and traces name for each call, by default $TENSORD_FRAMES, else the line of the
-    call, with up to three of its callers if that line is in a library. `name`: what a daemon's log and `tensord
+    call, with up to three of its callers if that line is in a library. `name`: what the machine's log and `tensord
     sessions` call the session, at most 64 printable characters; by default the script's name.
 
     For machines in this process only, and without an address they mean one: `devices`, names ("cpu:0", "sim:0",

@@ -17,6 +17,7 @@ import numpy as np
 import tensord as td
 from tensord.client.array_api.hints import Absent
 from tensord.client.handlers import Invocation
+from tensord.client.methods import Methods
 from tensord.client.operators import BINARY, COMPARISONS, UNARY
 from tensord.client.session import Session
 from tensord.client.tensor import Tensor
@@ -281,7 +282,7 @@ def missing(found: list[Entry]) -> set[str]:
     """Public names of sessions and tensors without an entry."""
     there = {
         name
-        for kind in (Session, Tensor)
+        for kind in (Session, Tensor, Methods)
         for name, value in vars(kind).items()
         if (name.startswith("__") or not name.startswith("_")) and not isinstance(value, Absent)
     }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 import functools
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -72,9 +73,16 @@ def session(make_session):
 @pytest.mark.parametrize(
     ("values", "options", "text"),
     [
-        (["a", "b"], {}, "dtype .* is not supported"),
-        ([1, "b"], {}, "is not supported"),
-        ([object()], {}, "is not supported"),
+        (["a", "b"], {}, r"text is not a number: dtype .* is not supported; convert it with int\(\) or float\(\)"),
+        ([1, "b"], {}, "text is not a number"),
+        ([object()], {}, "object is not a number"),
+        ({"a": 1}, {}, "dict is not a number"),
+        (None, {}, "NoneType is not a number: .*; for a missing value use nan"),
+        ([1.0, None], {}, "NoneType is not a number"),
+        (2**70, {}, 'the integer 1180591620717411303424 has more than 64 bits; with dtype="float64" it is rounded'),
+        ([-(2**70)], {}, "the integer -1180591620717411303424 has more than 64 bits"),
+        (1 << 5000, {}, "the integer of 5001 bits has more than 64 bits"),
+        ([Fraction(1, 3)], {}, "dtype object is not supported; say what the numbers are to become"),
         ([[1, 2], [3]], {}, "inhomogeneous"),
         ("5", {"dtype": "float64"}, "dtype .* is not supported"),
         (["1", 2], {"dtype": "int64"}, "dtype .* is not supported"),
@@ -93,6 +101,12 @@ def test_asarray_refuses_what_it_cannot_hold(session, values, options, text):
         session.asarray(values, **options)
     assert here(-1) in (caught.value.location or "")
     assert_works(session)
+
+
+def test_a_large_integer_is_an_overflow_as_it_is_elsewhere(session):
+    with pytest.raises(OverflowError, match="has more than 64 bits"):
+        session.asarray(2**70)
+    assert session.asarray([2**70], dtype="float64").tolist() == [2.0**70]
 
 
 @pytest.mark.parametrize(
@@ -235,6 +249,16 @@ def test_tensors_of_another_session_are_refused(make_session):
         (lambda _s, x: x["a"], td.MetadataError, "index"),
         (lambda _s, x: x[x], td.MetadataError, "takes integer"),
         (lambda _s, x: x.__setitem__(0, "a"), td.MetadataError, "no operand"),
+        (
+            lambda _s, x: x.__setitem__(0, [1, 2]),
+            td.MetadataError,
+            r"list is no operand; make a tensor of it: session.as",
+        ),
+        (lambda s, x: s.xp.histogram(x, bins="auto"), TypeError, "or their edges, not 'auto'; NumPy's rules"),
+        (lambda s, x: s.xp.histogram(x, bins=None), td.MetadataError, "or their edges, not None"),
+        (lambda s, x: s.xp.histogram(x, bins=2.5), td.MetadataError, "histogram: bins is a whole number"),
+        (lambda s, x: s.publish("a\nb", x), td.MetadataError, r"a name is printable text, and 'a\\nb' is not"),
+        (lambda s, x: s.publish({"": x}), td.MetadataError, "a name is printable text, and '' is not"),
         (lambda _s, x: x.astype("text"), td.MetadataError, "text"),
         (lambda s, _x: s.asarray([1, 2], dtype="int8") + 1000, td.MetadataError, "1000 does not fit int8"),
         (lambda s, x: s.publish(5, x), td.MetadataError, "name"),

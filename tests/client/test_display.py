@@ -29,7 +29,11 @@ ARRAYS = {
 
 
 @pytest.mark.parametrize("name", ARRAYS)
-@pytest.mark.parametrize("options", [{}, {"edgeitems": 2, "threshold": 5, "precision": 3}], ids=["default", "other"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"edgeitems": 2, "threshold": 5, "precision": 3}, {"edgeitems": 0, "threshold": 5}],
+    ids=["default", "other", "no edges"],
+)
 def test_print_shows_what_numpy_prints(session, name, options):
     x = session.asarray(ARRAYS[name])
     with np.printoptions(**options):

@@ -6,11 +6,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import tensord as td
-from tensord.interpreter.wire.names import LONGEST, clean
+from tensord.interpreter.wire.names import LONGEST, clean, program_name
 
 from ..daemon import Daemon
 from ..puppet import eventually
@@ -117,11 +119,22 @@ def test_a_session_is_called_after_its_script_and_never_after_its_code(
     assert "# key" not in daemon.log
 
 
+@pytest.mark.parametrize("engine", ["vm", "serial"])
+def test_on_local_machines_too_sessions_have_the_programs_names_and_the_log_tells_them(
+    engine: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    with td.connect("local:named", engine=engine, name="the trainer") as first, td.connect("local:named") as second:
+        assert [row["name"] for row in second._query("sessions")] == ["the trainer", program_name()]
+        first.xp.linalg.inv(first.asarray(np.zeros((2, 2))))
+        first.sync()
+    assert "name='the trainer' op='inv' session=1" in caplog.text
+
+
 def test_a_session_may_be_given_a_name(daemon: Daemon) -> None:
     with daemon.connect(name="the trainer") as session:
         assert session._query("sessions")[-1]["name"] == "the trainer"
     with td.connect("local", name="the same program without a daemon") as session:
-        assert session.asarray([1.0]).tolist() == [1.0]
+        assert [row["name"] for row in session._query("sessions")] == ["the same program without a daemon"]
 
 
 @pytest.mark.parametrize("name", ["", "  ", "a\nb", "\x1b[31m", "x" * (LONGEST + 1), 7])

@@ -214,7 +214,7 @@ class TestCost:
         assert all(message[0] != SPAN for message in sent)
         assert session._outbox.locations.unsent == []
 
-    def test_a_location_fits_32_bits(self, session, sent):
+    def test_a_location_of_the_first_spans_fits_32_bits(self, session, sent):
         session._outbox.locations.newest = 65_000
         session._outbox.locations.spans._newest = 32_700
         with session.span("late"):
@@ -222,6 +222,15 @@ class TestCost:
         session.flush()
         (call,) = [message for message in sent if message[0] == CALL]
         assert 1 << 31 < call[-1] < 1 << 32
+
+    def test_records_keep_their_names_when_there_are_more_spans_than_fit_32_bits(self, session):
+        x = session.asarray([1.0])
+        with session.span("early"):
+            x + 1
+        session._outbox.locations.spans._newest = (1 << 15) - 1
+        with session.span("late"):
+            x + 1
+        assert spans_of(session, "add") == [("early",), ("late",)]
 
     def test_numbers_are_used_again_and_an_open_span_keeps_its_name(self, session, monkeypatch):
         monkeypatch.setattr(spans, "SPANS", 8)

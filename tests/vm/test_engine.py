@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from tensord.interpreter.wire.messages import Location, encode_message
+from tensord.interpreter.wire.messages import CALL, Atomic, Chain, Effect, Location, Release, Sync, encode_message
 from tensord.vm.admission.cancellation import Cancellation
 from tensord.vm.engine import WINDOW
 from tensord.vm.scheduler.dispatch import Dispatcher
 
-from .bare_engine import Bare
+from .bare_engine import Bare, array_of
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_batches_are_admitted_in_the_order_of_their_arrival(bare: Bare) -> None:
 @pytest.mark.parametrize("sizes", [(WINDOW,), (WINDOW + 1,), (1, WINDOW), (WINDOW - 1, 1), (100, 300, 50), (0, 3)])
 def test_a_pass_admits_a_window_and_nothing_is_lost_between_two(bare: Bare, sizes: tuple[int, ...]) -> None:
     session = bare.client().session
-    session.locations.clear()
+    session.locations.forget(1)
     first = 1
     for size in sizes:
         bare.engine.receive(session, locations(first, size))
@@ -54,7 +54,9 @@ def test_a_pass_admits_a_window_and_nothing_is_lost_between_two(bare: Bare, size
         assert bare.engine.waiting()[session.id] == left
         assert bare.engine.schedule()
         left = max(left - WINDOW, 0)
-        assert list(session.locations) == list(range(1, sum(sizes) - left + 1))
+        assert [session.where(number) is not None for number in range(1, sum(sizes) + 1)] == (
+            [True] * (sum(sizes) - left) + [False] * left
+        )
     assert bare.engine.waiting().total() == 0
     bare.schedule()
     assert not bare.engine.pending
@@ -72,6 +74,58 @@ def test_without_messages_and_completions_a_pass_does_nothing(bare: Bare) -> Non
     before = bare.now
     assert not bare.engine.schedule()
     assert bare.now == before
+
+
+def test_a_fault_of_admission_is_no_refusal_of_the_clients_message(bare: Bare) -> None:
+    client = bare.client()
+
+    def broken(*_: Any) -> None:
+        raise RuntimeError("made by the test")
+
+    bare.engine.admission.handlers[Sync] = broken
+    with pytest.raises(RuntimeError, match="made by the test"):
+        client.ask(Sync(0, 1))
+    assert isinstance(bare.engine.fault, RuntimeError)
+    assert (bare.errors, client.answers) == ([], {})
+
+
+def test_in_a_group_too(bare: Bare) -> None:
+    client = bare.client()
+
+    def broken(*_: Any) -> None:
+        raise ZeroDivisionError
+
+    bare.engine.admission.handlers[Release] = broken
+    with pytest.raises(ZeroDivisionError):
+        client.send(Atomic([array_of(Release((1,)))]))
+    assert isinstance(bare.engine.fault, ZeroDivisionError)
+    assert bare.errors == []
+
+
+def test_a_damaged_message_on_which_the_short_path_stumbles_is_refused(bare: Bare) -> None:
+    client = bare.client()
+    client.send([CALL, [], (1,), (2,), 0, 1])  # a list has no hash, so looking it up raises a TypeError
+    assert bare.engine.fault is None
+    assert "the field 'signature' of a CALL message is list" in str(bare.errors[0])
+
+
+def test_a_pass_in_which_a_cancellation_failed_raises_even_if_the_canceller_went_on(
+    bare: Bare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = bare.client()
+    client.send(Chain(client.new()))
+
+    def cancel(*_: Any) -> None:
+        with pytest.raises(RuntimeError):
+            bare.engine.begin_cancel(client.session)
+
+    monkeypatch.setattr(Cancellation, "begin", lambda *_: broken())
+    with pytest.raises(RuntimeError, match="made by the test"):
+        client.send(Effect((), client.ids, cancel, 0, 1))
+
+
+def broken() -> None:
+    raise RuntimeError("made by the test")
 
 
 @pytest.mark.parametrize("what", ["begin_cancel", "flush"])

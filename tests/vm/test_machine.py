@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import pytest
 import tensord as td
 from tensord.interpreter.concurrency.interrupts import SHIELD
 from tensord.vm import machine as module
+from tensord.vm.admission.cancellation import Cancellation
 from tensord.vm.failures import Failures
 from tensord.vm.log import log
 from tensord.vm.reporting.locations import Places
@@ -159,6 +161,35 @@ def test_after_a_fault_of_the_engine_everybody_is_told_and_nothing_is_taken(make
     assert session.closed
     session.close()
     other.close()
+
+
+def test_a_cancellation_that_fails_in_a_callback_ends_the_machine(make_session, monkeypatch, caplog):
+    session = make_session("local:cancels", devices=["cpu:0"], expect_empty=False)
+    machine = session._transport.machine
+
+    def broken(*_: Any) -> None:
+        raise RuntimeError("made by the test")
+
+    def cancel() -> None:
+        with suppress(RuntimeError):
+            session.cancel()
+
+    monkeypatch.setattr(Cancellation, "begin", broken)
+    session.effect(cancel)
+    with pytest.raises(td.ConnectionLost, match="after a fault of its own: RuntimeError: made by the test"):
+        session.sync()
+    assert machine.closed
+    assert "the virtual machine has a fault" in caplog.text
+    with pytest.raises(td.ConnectionLost):
+        session.sync()
+
+
+def test_a_question_that_fails_is_no_fault_of_the_engine(session, machine_of, monkeypatch, caplog):
+    monkeypatch.setattr(machine_of(session).about, "errors", lambda: 1 // 0)
+    with pytest.raises(td.ProtocolError, match=r"could not answer 'stats': ZeroDivisionError.*its log says more"):
+        session.stats()
+    assert "Traceback" in caplog.text
+    assert session.asarray([1.0]).tolist() == [1.0]
 
 
 # -- beside the engine -------------------------------------------------------------------------------------------------

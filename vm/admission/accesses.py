@@ -360,7 +360,7 @@ def upload_meta(shape: Sequence[int], dtype: str, payload: NDArray[Any]) -> Meta
         return Meta.of(payload.shape, payload.dtype)
     try:
         meta = decode_meta((shape, dtype))
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise MetadataError(f"asarray: {error}", op="asarray") from None
     found = f"{payload.dtype.name}{list(payload.shape)}"
     raise MetadataError(f"asarray: the payload is {found}, not {meta}", op="asarray")

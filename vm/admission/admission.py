@@ -61,7 +61,7 @@ from .inline import END, Inline
 from .lookup import check_new, check_pairs, describe, device_of, enter, forget_plan, refuse_cancelled, tensor_of
 from .names import Names
 from .quotas import check_chains, check_fields, check_nesting, check_operands, check_tensors, may_refuse_chain
-from .rejection import Rejection, kept
+from .rejection import Rejection, kept, refusal_of
 
 PLAIN = frozenset((CALL, RELEASE, FETCH, WAIT, SYNC))  # in the client's messages of these kinds, nothing is the user's
 
@@ -122,7 +122,10 @@ class Admission:
                 message = name_message(array) if trusted and array[0] in PLAIN else decode_message(array)
                 self.handlers[type(message)](session, message)
             except Exception as error:  # no message of a client may stop the others
-                self.rejection.refuse(session, array, error)
+                refused = refusal_of(array, error)
+                if refused is None:
+                    raise  # a fault of the engine, which has stopped in the middle of a step
+                self.rejection.refuse(session, array, refused)
             bound.clear()
             if ready:
                 dispatch_ready()
@@ -217,11 +220,11 @@ class Admission:
 
     def location(self, session: VmSession, message: Location) -> None:
         """Keep a location under its number."""
-        session.locations[message.number] = message.text
+        session.locations.keep(message.number, message.text)
 
     def span(self, session: VmSession, message: Span) -> None:
         """Keep the names of open spans under their number."""
-        session.spans[message.number] = tuple(message.path)
+        session.spans.keep(message.number, tuple(message.path))
 
     # -- names -----------------------------------------------------------------------------------------------------
 

@@ -95,7 +95,7 @@ class Exports:
         started = self.scheduler.clock()
         result = sealed(bind(source))
         traits = (session.id, ACCESS, "fetch", copy.device.name, "r", tensor.meta.plain)
-        self.scheduler.keep_record(traits, (copy.id, copy.version), started, location, 0)
+        self.scheduler.keep_record(traits, (copy.id, copy.version), started, location)
         session.reply(request, result, None)
         return True
 

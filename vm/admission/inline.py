@@ -310,7 +310,8 @@ class Inline:
         buffer: Any = copy.buffer
         device.backend.bind(buffer, meta)[...] = message.payload
         traits = (session.id, ACCESS, "upload", device.name, "w", meta.plain)
-        self.scheduler.keep_record(traits, (copy.id, copy.version), started, message.location, meta.nbytes)
+        used, location = device.backend.allocated, message.location
+        self.scheduler.keep_record(traits, (copy.id, copy.version), started, location, used, meta.nbytes)
         return True
 
     def fetch(self, session: VmSession, source: Binding, request: int, location: int) -> bool:
@@ -328,7 +329,8 @@ class Inline:
         except Exception:
             return False  # the long way tells what is wrong
         traits = (session.id, ACCESS, "fetch", device.name, "r", tensor.meta.plain)
-        self.scheduler.keep_record(traits, (copy.id, copy.version), started, location, tensor.meta.nbytes)
+        used, moved = device.backend.allocated, tensor.meta.nbytes
+        self.scheduler.keep_record(traits, (copy.id, copy.version), started, location, used, moved)
         session.reply(request, result, None)
         return True
 
@@ -338,7 +340,7 @@ class Inline:
             return False
         traits = (session.id, WAIT, "wait", copies[0].device.name, "r" * len(copies), NOTHING)
         flat = tuple([part for copy in copies for part in (copy.id, copy.version)])
-        self.scheduler.keep_record(traits, flat, self.scheduler.clock(), location, 0)
+        self.scheduler.keep_record(traits, flat, self.scheduler.clock(), location)
         return True
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...interpreter.errors import MetadataError
 from ...interpreter.opcodes import Opcode
+from ...interpreter.wire.names import unpublished
 from ..memory.recycling import recycle
 from ..model.directory import Directory
 from ..model.plan import Plan
@@ -50,8 +50,7 @@ class Names:
         names = self.directory.names
         missing = [name for name in wanted if name not in names]
         if missing:
-            known = ", ".join(sorted(names)) or "none"
-            raise MetadataError(f"no tensor is published as {', '.join(map(repr, missing))} (published: {known})")
+            raise unpublished(missing, names)
         return [names[name] for name in wanted]
 
     def unpublish(self, given: Sequence[str]) -> None:
@@ -91,7 +90,7 @@ class Names:
         else:
             traits = (session.id, RELEASE, "release", tensor.home.name, "f" * len(freed), NOTHING)
             copies = tuple([part for copy in freed for part in (copy.id, copy.version)])
-            scheduler.keep_record(traits, copies, scheduler.clock(), 0, 0)
+            scheduler.keep_record(traits, copies, scheduler.clock(), 0)
         self.drop_holder(tensor)
 
     def release_operands(

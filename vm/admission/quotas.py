@@ -14,6 +14,7 @@ from ...interpreter.types.meta import Meta
 from ...interpreter.wire.forms import LIMITED, depth_exceeds
 from ...interpreter.wire.limits import Limits
 from ...interpreter.wire.messages import NamedMessage
+from ...interpreter.wire.names import check_names as check_printable
 from ..memory.overwriting import may_overwrite
 from ..model.account import check_bytes
 from ..model.device_state import DeviceState
@@ -124,7 +125,8 @@ def check_text(text: str, quota: int, what: str) -> None:
 
 
 def check_names(directory: Directory, session: VmSession, given: Sequence[str]) -> None:
-    """QuotaError if the session may not publish these names."""
+    """QuotaError if the session may not publish these names, MetadataError if nobody could read one of them."""
+    check_printable(given)
     for name in given:
         check_text(name, session.limits.text, "name")
     account, quota = session.account, session.limits.names

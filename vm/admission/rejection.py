@@ -11,9 +11,10 @@ from ...interpreter.errors import CancelledError, ProtocolError, TensordError, w
 from ...interpreter.opcodes import Opcode
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.fields import Role
-from ...interpreter.wire.forms import decode_message, has_kind
+from ...interpreter.wire.forms import decode_message, has_kind, name_fields
 from ...interpreter.wire.message_kinds import MessageKind
-from ...interpreter.wire.roles import number_of, outputs_of, signatures_of
+from ...interpreter.wire.messages import Location, Span
+from ...interpreter.wire.roles import messages_of, number_of, outputs_of, signatures_of
 from ..memory.release import release
 from ..model.account import credit
 from ..model.device_state import DeviceState
@@ -35,15 +36,15 @@ class Rejection:
         self.residency = residency
         self.devices = devices
 
-    def refuse(self, session: VmSession, array: Any, failure: Exception) -> None:
-        """Poison the outputs of a message whose admission raised: it is damaged, or the machine has a fault."""
-        error = describe(array, failure)
+    def refuse(self, session: VmSession, array: Any, error: TensordError) -> None:
+        """Poison the outputs of a message whose admission has raised this error."""
         label = name_of(array)
         location = number_of(array, Role.LOCATION)
         for signature in signatures_of(array):
             if signature.number <= session.limits.signatures:
                 forget_plan(session, signature.number)
                 session.plans[signature.number] = kept(error, signature.op if type(signature.op) is str else label)
+        forget_places(session, array)
         outputs = outputs_of(array)
         if outputs:
             self.reject(session, error, outputs, location, label)
@@ -110,23 +111,32 @@ class Rejection:
         return tensor
 
 
+def forget_places(session: VmSession, array: Any) -> None:
+    """The number of a refused line or span stands for none, and not for what had the number before."""
+    for message in messages_of(array):
+        line, span = name_fields(message, Location), name_fields(message, Span)
+        if line is not None and type(line.number) is int:
+            session.locations.forget(line.number)
+        if span is not None and type(span.number) is int:
+            session.spans.forget(span.number)
+
+
 def kept(error: TensordError, name: str) -> TensordError:
     """An error as a session keeps it: without its traceback, and with its message cut to LONGEST characters."""
     message = error.message if len(error.message) <= LONGEST else f"{error.message[:LONGEST]}..."
     return type(error)(message, op=(error.op or name)[:LONGEST], location=error.location)
 
 
-def describe(array: Any, failure: Exception) -> TensordError:
-    """The failure as an error for the client."""
+def refusal_of(array: Any, failure: Exception) -> TensordError | None:
+    """The client's error behind what admission has raised: its message is damaged, or asks for what it may not have.
+
+    None if the message is sound and the error none of ours: a fault of the engine.
+    """
     try:
         decode_message(array)
     except ProtocolError as damage:
         return damage
-    if isinstance(failure, TensordError):
-        return failure
-    error = ProtocolError(f"a {name_of(array)} message could not be admitted: {type(failure).__name__}: {failure}")
-    error.__cause__ = without_frames(failure)
-    return error
+    return failure if isinstance(failure, TensordError) else None
 
 
 def name_of(array: Any) -> str:

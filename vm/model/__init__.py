@@ -4,6 +4,7 @@
 - `instruction`: instructions and their states; `reason`: why one waits for another
 - `device_state`: the engine's state of one device; `session_queue`: one session's queue on a stream
 - `session`, `account`: one client's ids and tables; its memory charges; `directory`: sessions and names
+- `texts`: a session's lines and spans, by number
 - `plan`: a resolved signature; `number`: the number among a call's operands, as an array
 - `signature`: what an instruction is of, as plain values
 """

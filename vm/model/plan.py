@@ -82,43 +82,19 @@ class Plan:
         self.scalars = tuple(isinstance(meta, type) for meta in metas)
         self.two = len(metas) == 2 and all(type(meta) is Meta for meta in metas)  # two tensors
         self.pending = None in metas
-        if op.name in device.backend.missing:
-            raise MetadataError(f"{op.name} has no kernel on {device.name}", op=op.name)
-        if op.view is None:
-            device.refuse_vast(
-                max((m.nbytes for m in metas if isinstance(m, Meta)), default=0), f"{op.name}: an operand"
-            )
-        self.outputs: OutputMetas = infer.infer(op, metas, attributes)
-        self.outputs = check_targets(op, self.outputs, targets)
+        self.outputs: OutputMetas = results(op, attributes, metas, device, targets, infer)
         self.output: Any = self.outputs[0] if len(self.outputs) == 1 else None  # of an op with one result
         self.open = self.pending or None in self.outputs  # some metas are not known at the call
-        self.kernel: BoundKernel = op.bind(
-            device.backend.xp, len(metas), dict(attributes), aliased=self.in_place, room=device.backend.limit
-        )
-        self.number = number_of(op, metas, device.backend.xp)
-        known = [meta for meta in metas if meta is not None]
-        self.work = 0 if self.pending else op.estimate(tuple(known), self.outputs, dict(attributes))
+        known = tuple([meta for meta in metas if meta is not None])
+        self.work = 0 if self.pending else op.estimate(known, self.outputs, dict(attributes))
         # An upper bound of its results' bytes, if their size depends on data.
-        self.most = op.most(tuple(known)) if op.most is not None and not self.pending else 0
-        # The bytes of its kernel's temporaries, set aside while it runs.
-        self.scratch = 0
-        if not self.pending:
-            self.scratch = op.temporaries(tuple(known), self.outputs, dict(attributes), aliased=self.in_place)
-        if self.scratch and op.pointwise and device.backend.xp is np:
-            length = length_of_pieces(self.scratch, largest((*known, *self.outputs)))
-            self.kernel, self.scratch = in_pieces(self.kernel, length), 0
+        self.most = op.most(known) if op.most is not None and not self.pending else 0
+        # Its kernel, and the bytes of the kernel's temporaries, set aside while it runs.
+        self.kernel, self.scratch = bound_kernel(op, attributes, metas, self.outputs, device, aliased=self.in_place)
+        self.number = number_of(op, metas, device.backend.xp)
         self.forward = forwardable(op, metas, self.outputs)
         self.heirs = sum(1 << position for position in self.forward if position < 63)  # their bits in `released`
-        self.immediate = (
-            op.bounded
-            and op.outputs == 1  # one of several results may fail alone, which the fast path cannot report
-            and not self.pending
-            and None not in self.outputs
-            and op.view is None
-            and not op.partial
-            and self.work <= device.inline_work
-            and not self.scratch
-        )
+        self.immediate = not self.open and runs_at_once(op) and self.work <= device.inline_work and not self.scratch
         # Its results are views, where strides can express them: such a call may take effect at admission, too.
         self.views = op.view is not None and not self.in_place and not self.pending and len(metas) == 1
         reads = "".join("" if scalar else "r" for scalar in self.scalars)
@@ -145,6 +121,50 @@ class Plan:
         plan = Plan(self.op, self.attributes, metas, self.device, targets, infer, self.session)
         check_scalars(self.op.name, operands, metas, dict(self.attributes))
         return plan
+
+
+def results(
+    op: OpDef,
+    attributes: FrozenAttributes,
+    metas: tuple[OperandMeta | None, ...],
+    device: DeviceState,
+    targets: tuple[Meta | None, ...] | None,
+    infer: InferCache,
+) -> OutputMetas:
+    """The metas of the results; MetadataError if the device, the op or the targets do not take these operands."""
+    if op.name in device.backend.missing:
+        raise MetadataError(f"{op.name} has no kernel on {device.name}", op=op.name)
+    if op.view is None:
+        device.refuse_vast(max((m.nbytes for m in metas if isinstance(m, Meta)), default=0), f"{op.name}: an operand")
+    return check_targets(op, infer.infer(op, metas, attributes), targets)
+
+
+def bound_kernel(
+    op: OpDef,
+    attributes: FrozenAttributes,
+    metas: tuple[OperandMeta | None, ...],
+    outputs: OutputMetas,
+    device: DeviceState,
+    *,
+    aliased: bool,
+) -> tuple[BoundKernel, int]:
+    """The kernel for the device's arrays, and the bytes of its temporaries: none if it can work on pieces, or if the
+    operands are not known yet."""
+    backend, given = device.backend, dict(attributes)
+    kernel = op.bind(backend.xp, len(metas), given, aliased=aliased, room=backend.limit)
+    known = tuple([meta for meta in metas if meta is not None])
+    if len(known) < len(metas):
+        return kernel, 0
+    scratch = op.temporaries(known, outputs, given, aliased=aliased)
+    if scratch and op.pointwise and backend.xp is np:
+        return in_pieces(kernel, length_of_pieces(scratch, largest((*known, *outputs)))), 0
+    return kernel, scratch
+
+
+def runs_at_once(op: OpDef) -> bool:
+    """May calls of the op run where they are admitted, if they are small? One of several results may fail alone, which
+    the fast path cannot report."""
+    return op.bounded and op.outputs == 1 and op.view is None and not op.partial
 
 
 def forwardable(op: OpDef, metas: tuple[OperandMeta | None, ...], outputs: OutputMetas) -> tuple[int, ...]:

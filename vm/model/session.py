@@ -10,6 +10,7 @@ from ...interpreter.wire.limits import Limits
 from ...interpreter.wire.locations import line_of, span_of
 from ...streams.stream import Stream
 from .account import Account
+from .texts import Texts
 
 if TYPE_CHECKING:
     from .instruction import Instruction
@@ -47,6 +48,7 @@ class VmSession:
         "locations",
         "moves",
         "moving",
+        "name",
         "newest",
         "operands",
         "payload",
@@ -66,12 +68,14 @@ class VmSession:
         self,
         id_: int,
         reply: ReplySink,
+        name: str = "",
         *,
         strict: bool = False,
         trusted: bool = False,
         limits: Limits | None = None,
     ) -> None:
         self.id = id_
+        self.name = name  # for people
         self.reply = reply
         self.strict = strict
         self.trusted = trusted
@@ -83,8 +87,8 @@ class VmSession:
         self.plans: dict[int, Plan | TensordError] = {}
         self.immediate: dict[int, Plan] = {}  # those of the plans whose ops may run, or take effect, at admission
         self.operands = 0  # of all plans
-        self.locations: dict[int, str] = {}
-        self.spans: dict[int, tuple[str, ...]] = {}
+        self.locations: Texts[str] = Texts(self.limits.location_bytes)
+        self.spans: Texts[tuple[str, ...]] = Texts(self.limits.location_bytes)
         self.live: dict[int, Instruction] = {}
         self.barrier: Instruction | None = None  # the latest live Barrier over the whole session
         self.moves: dict[Moved, None] = {}
@@ -109,4 +113,4 @@ class VmSession:
 
     def span(self, location: int) -> tuple[str, ...]:
         """The names of the spans behind a location number, the outermost first."""
-        return self.spans.get(span_of(location), ())
+        return self.spans.get(span_of(location)) or ()

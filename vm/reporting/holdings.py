@@ -10,7 +10,7 @@ import heapq
 import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from ...interpreter.types.sizes import exact_size
 from ..model.device_state import DeviceState
@@ -25,8 +25,12 @@ if TYPE_CHECKING:
 LOOKED_AT = 512  # tensors per slice
 IN_A_TRACE = 4096  # holdings of one trace
 IN_AN_ERROR = 5
-SEARCHED = 5_000  # tensors, for an error: some milliseconds
+SEARCHED = 5_000  # tensors, and names, for an error: some milliseconds
 SHARE = 20  # of the time goes to such searches, one part in so many: failing allocations must not hold others up
+
+
+Item = TypeVar("Item")
+Named: TypeAlias = dict[Storage, list[str]]
 
 
 class Held(NamedTuple):
@@ -46,7 +50,10 @@ def slices(engine: Engine, where: Where, limit: int = IN_A_TRACE) -> Iterator[li
     while chunk := list(islice(everything, LOOKED_AT)):
         keep_largest(largest, held_by(chunk, seen), limit)
         yield []
-    names = names_of(engine.directory)
+    names: Named = {}
+    for some in chunks(engine.directory.names.items()):
+        add_names(names, some)
+        yield []
     largest.sort(reverse=True)
     for start in range(0, len(largest), LOOKED_AT):
         yield [row(one, names, where) for one in largest[start : start + LOOKED_AT] if one.copy.buffer is not None]
@@ -81,7 +88,8 @@ def largest_on(device: DeviceState, directory: Directory, where: Where) -> str:
     if not largest:
         return ""
     more = "" if next(everything, None) is None else f" (of the {SEARCHED} tensors looked at)"
-    names = names_of(directory)
+    names: Named = {}
+    add_names(names, islice(directory.names.items(), SEARCHED))
     rows = [sentence(row(one, names, where)) for one in sorted(largest, reverse=True)]
     return f"; the largest there{more}: {', '.join(rows)}"
 
@@ -128,15 +136,20 @@ def keep_largest(heap: list[Held], more: Iterable[Held], limit: int) -> None:
             heapq.heapreplace(heap, found)
 
 
-def names_of(directory: Directory) -> dict[Storage, list[str]]:
-    """The names of tensors, by storage."""
-    found: dict[Storage, list[str]] = {}
-    for name, tensor in directory.names.items():
+def chunks(everything: Iterable[Item]) -> Iterator[list[Item]]:
+    """As it was at the first step, as many at a time as one slice looks at."""
+    rest = iter(list(everything))
+    while chunk := list(islice(rest, LOOKED_AT)):
+        yield chunk
+
+
+def add_names(found: Named, some: Iterable[tuple[str, Tensor]]) -> None:
+    """Add names of tensors, by storage."""
+    for name, tensor in some:
         found.setdefault(tensor.storage, []).append(name)
-    return found
 
 
-def row(one: Held, names: dict[Storage, list[str]], where: Where) -> Holding:
+def row(one: Held, names: Named, where: Where) -> Holding:
     """A holding as a record."""
     storage = one.storage
     session, location = maker_of(storage, where)

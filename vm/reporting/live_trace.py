@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...interpreter.wire.locations import line_of
-from ..tracing.flat import ERASED, IMMEDIATE, SIGNATURE, TRAIT, Where
+from ..tracing.flat import ERASED, SHORT, SIGNATURE, TRAIT, Where
 from ..tracing.record import Holding
 from ..tracing.ring import flatten
 from . import holdings
@@ -101,7 +101,7 @@ class _Texts:
 
     def with_texts(self, entry: tuple[Any, ...]) -> Iterator[Entry]:
         """The entry, preceded by its line, the names of its spans and its signature if these were not sent before."""
-        short = len(entry) == IMMEDIATE
+        short = len(entry) in SHORT
         yield from self._place(*((entry[1][0], entry[7]) if short else (entry[15], entry[16])))
         signature = entry[1][TRAIT] if short else entry[SIGNATURE]
         number = self._signatures.get(signature)

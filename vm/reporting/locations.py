@@ -1,7 +1,7 @@
 """The users' lines and spans behind location numbers, also for ended sessions whose records are still in the ring.
 
 A location is a number of a session, resolved on demand. A session's tables end with the session; this file keeps the
-last ones, enough for the ring's 16,384 records, and within bounds that a hostile client cannot exceed.
+last ones, within bounds that a hostile client cannot exceed.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...interpreter.wire.locations import line_of, span_of
+from ..model.texts import Texts
 from ..tracing.flat import Place
 
 if TYPE_CHECKING:
@@ -17,18 +18,19 @@ if TYPE_CHECKING:
     from ..model.session import VmSession
 
 ENDED = 64  # sessions
-TEXT = 8 << 20  # characters of all their tables, roughly the memory they cost
+TEXT = 64 << 20  # bytes of all their tables
 
 
 class Tables(NamedTuple):
-    """What one session has sent, by number; `size` is in characters."""
+    """What one session has sent."""
 
-    lines: dict[int, str]
-    spans: dict[int, tuple[str, ...]]
-    size: int = 0
+    lines: Texts[str]
+    spans: Texts[tuple[str, ...]]
 
-
-NOTHING = Tables({}, {})
+    @property
+    def nbytes(self) -> int:
+        """The bytes of both."""
+        return self.lines.nbytes + self.spans.nbytes
 
 
 class Places:
@@ -44,16 +46,17 @@ class Places:
         found = self._engine.directory.sessions.get(session)
         if found is not None:
             return Place(found.where(location) or "", found.span(location))
-        lines, spans, _ = self._ended.get(session, NOTHING)
-        return Place(lines.get(line_of(location), ""), spans.get(span_of(location), ()))
+        tables = self._ended.get(session)
+        if tables is None:
+            return Place()
+        return Place(tables.lines.get(line_of(location)) or "", tables.spans.get(span_of(location)) or ())
 
     def ended(self, session: VmSession) -> None:
         """Keep the tables of an ended session, and drop the oldest tables beyond the bounds."""
-        size = sum(map(len, session.locations.values()))
-        size += sum(len(name) for path in session.spans.values() for name in path)
-        if not size or size > TEXT or session.id in self._ended:
+        tables = Tables(session.locations, session.spans)
+        if not 0 < tables.nbytes <= TEXT or session.id in self._ended:
             return
-        self._ended[session.id] = Tables(session.locations, session.spans, size)
-        self._size += size
+        self._ended[session.id] = tables
+        self._size += tables.nbytes
         while len(self._ended) > ENDED or self._size > TEXT:
-            self._size -= self._ended.popitem(last=False)[1].size
+            self._size -= self._ended.popitem(last=False)[1].nbytes

@@ -31,7 +31,7 @@ from .device_rows import cached, describe, lost, plain, transfers
 from .invariants import CHECKS, violations
 from .live_trace import trace_parts
 from .statistics import residency, statistics, tensor_asked
-from .tensor_rows import shape_of, state_row, tensor_slices
+from .tensor_rows import name_slices, state_row, tensor_slices
 
 if TYPE_CHECKING:
     from ..engine import Engine
@@ -140,7 +140,7 @@ def _sessions(engine: Engine, session: VmSession, about: About) -> list[dict[str
 def _session(one: VmSession, about: About, waiting: int, *, asks: bool) -> dict[str, Any]:
     client = about.client(one.id)
     age = max(0.0, time.time() - about.started)
-    who = client or Client("", os.getpid(), os.getuid(), "local", age)
+    who = client or Client(one.name, os.getpid(), os.getuid(), "local", age)
     return {
         "id": one.id,
         **who._asdict(),
@@ -165,9 +165,8 @@ def _tensors(
     return tensor_slices(engine, most, only, device_or_any(device, engine.devices), about.where)
 
 
-def _names(engine: Engine, _session: VmSession, _about: About, limit: object = MOST) -> list[dict[str, Any]]:
-    chosen = sorted(engine.directory.names)[: min(natural("limit", limit), MOST)]
-    return [{"name": name, **shape_of(engine.directory.names[name])} for name in chosen]
+def _names(engine: Engine, _session: VmSession, _about: About, limit: object = MOST) -> Iterator[list[Any]]:
+    return name_slices(engine.directory.names, min(natural("limit", limit), MOST))
 
 
 def _devices(engine: Engine, _session: VmSession, about: About) -> list[dict[str, Any]]:

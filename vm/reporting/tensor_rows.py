@@ -7,7 +7,7 @@ left out.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from ..model.device_state import DeviceState
 from ..model.tensor import Moved, Tensor
 from ..tracing.analysis.volume import described
 from ..tracing.flat import Where
-from .holdings import maker_of
+from .holdings import chunks, maker_of
 from .statistics import residency
 
 if TYPE_CHECKING:
@@ -43,15 +43,27 @@ def tensor_slices(engine: Engine, limit: int, session: int, on: str, where: Wher
     if not largest:
         yield []  # an answer has at least one slice, even without tensors
     largest.sort(reverse=True)
-    named: dict[int, list[str]] = {}
-    for name, tensor in engine.directory.names.items():
-        named.setdefault(id(tensor), []).append(name)
+    named: dict[Tensor, list[str]] = {}
+    for some in chunks(engine.directory.names.items()):
+        for name, tensor in some:
+            named.setdefault(tensor, []).append(name)
+        yield []
     for start in range(0, len(largest), DESCRIBED):
         yield [
-            _row(owner, id_, tensor, named.get(id(tensor), []), where)
+            _row(owner, id_, tensor, named.get(tensor, []), where)
             for _, owner, id_, tensor in largest[start : start + DESCRIBED]
             if tensor.holders
         ]
+
+
+def name_slices(names: Mapping[str, Tensor], limit: int) -> Iterator[list[dict[str, Any]]]:
+    """The rows of the first `limit` names, in their order, in slices, of which there is at least one."""
+    chosen = iter(sorted(names)[:limit])
+    while True:
+        some = list(islice(chosen, DESCRIBED))
+        yield [{"name": name, **shape_of(names[name])} for name in some if name in names]
+        if len(some) < DESCRIBED:
+            return
 
 
 def _keep_largest(heap: list[Found], more: list[Found], limit: int) -> None:
@@ -65,7 +77,7 @@ def _keep_largest(heap: list[Found], more: list[Found], limit: int) -> None:
 
 def _handles(engine: Engine, session: int) -> Iterator[Found]:
     """Every handle, and every name of a tensor without handles, as of its session's turn."""
-    seen: set[int] = set()
+    seen: set[Tensor] = set()
     sessions = list(engine.directory.sessions.values()) if not session else [engine.directory.sessions[session]]
     for one in sessions:
         for id_ in list(one.tensors):  # ids alone: a tuple for each of a million pairs takes 100 ms
@@ -73,11 +85,11 @@ def _handles(engine: Engine, session: int) -> Iterator[Found]:
             if tensor is None:
                 continue
             if tensor.holders > 1:
-                seen.add(id(tensor))
+                seen.add(tensor)
             yield _nbytes(tensor), one.id, id_, tensor
     if not session:
-        for number, tensor in enumerate(list({id(t): t for t in engine.directory.names.values()}.values())):
-            if id(tensor) not in seen:
+        for number, tensor in enumerate(dict.fromkeys(engine.directory.names.values())):
+            if tensor not in seen:
                 yield _nbytes(tensor), 0, -number, tensor
 
 

@@ -167,15 +167,26 @@ class Scheduler:
         make_room(device, spare, self.retry, scratch)
 
     def keep_record(
-        self, traits: tuple[Any, ...], copies: tuple[int, ...], started: int, location: int, nbytes: int
+        self,
+        traits: tuple[Any, ...],
+        copies: tuple[int, ...],
+        started: int,
+        location: int,
+        used: int = 0,
+        moved: int = 0,
     ) -> None:
-        """Count an instruction that came and went at admission, and keep its record (`tracing.flat`)."""
+        """Count an instruction that came and went at admission, and keep its record (`tracing.flat`).
+
+        `used`: the bytes of its device's memory in use; `moved`: those that it moved.
+        """
         self.ids += 1
         self.tick += 2
         self.retired += 1
         ring = self.ring
-        if ring.enabled:
-            ring.append((self.ids, traits, copies, self.tick, self.now, started, self.clock(), location, nbytes))
+        if ring.enabled and moved:
+            ring.append((self.ids, traits, copies, self.tick, self.now, started, self.clock(), location, used, moved))
+        elif ring.enabled:
+            ring.append((self.ids, traits, copies, self.tick, self.now, started, self.clock(), location, used))
 
     # -- completion ------------------------------------------------------------------------------------------------
 

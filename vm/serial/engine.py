@@ -9,7 +9,8 @@ the error that is known first. The serial engine raises the first in program ord
 smallest number wins. A chain keeps the error of the side effect that stopped it.
 
 The placement of data has no effect here: there is no strict placement, no memory limit and no failing transfer.
-`oracle` adds the parts that tests need for comparisons with the virtual machine.
+`effects`, `names` and `tables` handle the messages that are about those. `oracle` adds the parts that tests need for
+comparisons with the virtual machine.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import numpy as np
 
 from ...interpreter import ops as _ops  # noqa: F401 - fills the registry
 from ...interpreter.errors import CancelledError, MetadataError, ProtocolError, TensordError
-from ...interpreter.schema.opdef import OutputMetas, find
+from ...interpreter.schema.opdef import OutputMetas
 from ...interpreter.schema.targets import check_distinct
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.fields import Role
@@ -48,24 +49,23 @@ from ...interpreter.wire.messages import (
     Unpublish,
     Upload,
     Wait,
-    decode_meta,
 )
 from ...interpreter.wire.messages import Signature as SignatureMessage
 from ...interpreter.wire.roles import number_of, outputs_of
-from ..admission.rejection import describe as describe_refusal
-from ..admission.rejection import name_of
+from ..admission.rejection import name_of, refusal_of
+from ..log import log
 from ..model.session import ReplySink
 from ..model.signature import call_text
+from .effects import Effects
+from .names import Names
+from .tables import Tables
 from .values import (
-    Errors,
-    Host,
     SerialSession,
     SerialTensor,
     Signature,
     Value,
     check_new,
     compute,
-    decode_target,
     define,
     denial,
     describe,
@@ -99,6 +99,8 @@ class SerialEngine:
         self.ids = 0
         self.failed = 0
         self.report: Callable[[SerialSession, TensordError], None] = lambda _session, _error: None
+        self.tables = tables = Tables(self.devices)
+        effects, names = Effects(self), Names(self.names, self.deny)
         self.handlers: dict[type[NamedMessage], Callable[[SerialSession, Any], None]] = {
             Call: self.call,
             Release: self.release,
@@ -106,28 +108,29 @@ class SerialEngine:
             Fetch: self.fetch,
             Wait: self.wait,
             Sync: self.sync,
-            Effect: self.effect,
-            Chain: self.chain,
-            SignatureMessage: self.signature,
-            Location: self.location,
+            Effect: effects.effect,
+            Chain: effects.chain,
+            SignatureMessage: tables.signature,
+            Location: tables.location,
             Span: lambda _session, _message: None,  # there is no trace
-            Publish: self.publish,
-            Lookup: self.lookup,
-            Unpublish: self.unpublish,
+            Publish: names.publish,
+            Lookup: names.lookup,
+            Unpublish: names.unpublish,
             ToDevice: self.to_device,
             Restart: lambda session, message: self.restart(session, message.generation),
             Atomic: lambda session, message: self.receive(session, message.messages),
-            ListNames: self.list_names,
+            ListNames: names.list_names,
             Query: lambda session, message: session.reply(message.request, None, None),
         }
 
     # -- the engine's interface ------------------------------------------------------------------------------------
 
-    def open_session(self, reply: ReplySink, *, strict: bool = False) -> SerialSession:
+    def open_session(self, reply: ReplySink, name: str = "", *, strict: bool = False) -> SerialSession:
         """Open a session. `strict` is accepted and has no effect, since no data ever moves here."""
         del strict
         self.opened += 1
         session = self.sessions[self.opened] = self.new_session(self.opened, reply)
+        session.name = name
         return session
 
     def new_session(self, id_: int, reply: ReplySink) -> SerialSession:
@@ -145,8 +148,15 @@ class SerialEngine:
                     self.refuse(session, array, error)
 
     def refuse(self, session: SerialSession, array: Any, failure: Exception) -> None:
-        """Poison the outputs of a message whose execution raised, or deny it. The message or the engine has a fault."""
-        error, location = describe_refusal(array, failure), number_of(array, Role.LOCATION)
+        """Poison the outputs of a message whose execution raised, or deny it.
+
+        If the engine is to blame, the log says so. Messages do not depend on each other's bookkeeping here, so others
+        go on.
+        """
+        error, location = refusal_of(array, failure), number_of(array, Role.LOCATION)
+        if error is None:
+            log.error("a fault of the serial engine", exc_info=failure)
+            error = ProtocolError(f"the serial engine has a fault: {type(failure).__name__}: {failure}")
         outputs = outputs_of(array)
         if outputs:
             self.reject(session, error, outputs, location, name_of(array))
@@ -316,7 +326,7 @@ class SerialEngine:
             refuse_cancelled(session)
             check_new(session, (new,))
             base = tensor_of(session, id_)
-            self.check_device(device)
+            self.tables.check_device(device)
         except TensordError as error:
             known = session.tensors.get(id_)
             metas = () if known is None else (known.meta,)
@@ -349,7 +359,7 @@ class SerialEngine:
             refuse_cancelled(session)
             check_new(session, (id_,))
             meta = Meta.of(tuple(shape), dtype)
-            self.check_device(device)
+            self.tables.check_device(device)
         except (TensordError, TypeError) as error:
             refused = error if isinstance(error, TensordError) else MetadataError(str(error))
             self.reject(session, refused, (id_,), location, "asarray")
@@ -389,145 +399,3 @@ class SerialEngine:
         """Answer at once: all earlier messages have been executed. The answer counts failures since the last sync."""
         failed, session.synced = session.errors - session.synced, session.errors
         session.reply(message.request, failed, None)
-
-    # -- side effects ----------------------------------------------------------------------------------------------
-
-    def chain(self, session: SerialSession, message: Chain) -> None:
-        """A chain is a value that side effects read and write."""
-        session.chains[message.chain] = Value(())
-
-    def effect(self, session: SerialSession, message: Effect) -> None:
-        """Call the callback, unless an operand or an earlier side effect of the chain failed."""
-        ids, chain, callback, request, location, tolerant = message
-        try:
-            refuse_cancelled(session)
-            link = session.chains.get(chain)
-            if link is None:
-                raise ProtocolError("a side effect needs a chain")
-            operands = [tensor_of(session, id_).value for id_ in ids]
-            read = [link] if tolerant else [*operands, link]
-        except TensordError as error:
-            self.deny(session, error, request, location, "effect")
-            link = session.chains.get(chain)
-            if link is not None and not isinstance(error, CancelledError):
-                refused = denial(session, error, location, "effect").errors
-                self.mark(link, (*link.errors, *refused), stopped=True)
-            return
-        errors = tuple(dict.fromkeys(error for value in read for error in value.errors))
-        self.mark(link, errors, stopped=any(value.array is None for value in read))
-        arrays = [value.first if value.array is None else value.array for value in operands]
-        if link.array is not None and callback is not None:
-            self.call_back(session, callback, arrays, link, location)
-        session.answer(request, Value(arrays, errors) if callback is None and link.array is not None else link)
-
-    def call_back(
-        self,
-        session: SerialSession,
-        callback: Callable[..., Any],
-        arrays: Sequence[Host | TensordError],
-        link: Value,
-        location: int,
-    ) -> None:
-        """Call the user's function; an exception stops the chain."""
-        self.ids += 1
-        try:
-            callback(*[one if isinstance(one, TensordError) else one.copy() for one in arrays])
-        except BaseException as error:
-            link.array = None
-            link.add(describe(session, error, "effect", "effect", location, self.ids))
-            self.tell(session, link.first)
-
-    def mark(self, link: Value, errors: Errors, *, stopped: bool) -> None:
-        """Update a chain after a side effect; the chain keeps the errors of the side effect that stopped it."""
-        if stopped and link.array is not None:
-            link.array, link.errors = None, errors
-
-    # -- tables and names ------------------------------------------------------------------------------------------
-
-    def signature(self, session: SerialSession, message: SignatureMessage) -> None:
-        """Keep a signature under its number, or the error of its inference."""
-        number, name, attributes, metas, device, targets = message
-        try:
-            op = find(name)
-            self.check_kernel(op.name, device)
-            wanted = None if targets is None else tuple(decode_target(meta) for meta in targets)
-            decoded = tuple(decode_meta(meta) for meta in metas)
-            session.signatures[number] = Signature(op, op.freeze(dict(attributes)), decoded, device, wanted)
-        except Exception as failure:
-            damage = ProtocolError(f"signature {number} of {name!r} is damaged: {failure}")
-            error = failure if isinstance(failure, TensordError) else damage
-            session.signatures[number] = kept = error.reraisable()
-            kept.op = kept.op or name
-
-    def location(self, session: SerialSession, message: Location) -> None:
-        """Keep a location's text under its number."""
-        session.locations[message.number] = message.text
-
-    def publish(self, session: SerialSession, message: Publish) -> None:
-        """Publish tensors under names."""
-        given, ids, request = message
-        try:
-            tensors = [tensor_of(session, id_) for id_ in ids]
-        except TensordError as error:
-            self.deny(session, error, request, 0, "publish")
-            return
-        for name, tensor in zip(given, tensors, strict=True):
-            tensor.holders += 1
-            before = self.names.get(name)
-            self.names[name] = tensor
-            if before is not None:
-                before.holders -= 1
-        session.reply(request, None, None)
-
-    def lookup(self, session: SerialSession, message: Lookup) -> None:
-        """Define handles to named tensors, or tensors with their present values: all or none."""
-        wanted, ids, request, snapshot = message
-        try:
-            tensors = self.named(wanted)
-            check_new(session, ids)
-        except TensordError as error:
-            self.deny(session, error, request, 0, "lookup")
-            return
-        if snapshot:
-            tensors = [twin(tensor, tensor.home) for tensor in tensors]
-        for id_, tensor in zip(ids, tensors, strict=True):
-            tensor.holders += not snapshot
-            define(session, id_, tensor)
-        session.answer(request, Value([summary(tensor) for tensor in tensors]))
-
-    def unpublish(self, session: SerialSession, message: Unpublish) -> None:
-        """Remove names, all or none."""
-        given, request = message
-        try:
-            for tensor in self.named(tuple(dict.fromkeys(given))):
-                tensor.holders -= 1
-        except TensordError as error:
-            self.deny(session, error, request, 0, "unpublish")
-            return
-        for name in dict.fromkeys(given):
-            del self.names[name]
-        session.reply(request, None, None)
-
-    def list_names(self, session: SerialSession, message: ListNames) -> None:
-        """Answer with the published names."""
-        session.answer(message.request, Value(sorted(self.names)))
-
-    def named(self, wanted: Sequence[str]) -> list[SerialTensor]:
-        """The tensors behind names; MetadataError if one is missing."""
-        missing = [name for name in wanted if name not in self.names]
-        if missing:
-            known = ", ".join(sorted(self.names)) or "none"
-            raise MetadataError(f"no tensor is published as {', '.join(map(repr, missing))} (published: {known})")
-        return [self.names[name] for name in wanted]
-
-    def check_kernel(self, op: str, device: str) -> None:
-        """MetadataError if there is no such device, or the op has no kernel there."""
-        if op in self.check_device(device):
-            raise MetadataError(f"{op} has no kernel on {device}", op=op)
-
-    def check_device(self, device: str) -> frozenset[str]:
-        """The ops that the device lacks; MetadataError if there is no such device."""
-        missing = self.devices.get(device)
-        if missing is None:
-            raise MetadataError(f"there is no device {device!r}; there are {', '.join(self.devices)}")
-        return missing

@@ -63,10 +63,10 @@ class SerialMachine:
 
     # -- sessions --------------------------------------------------------------------------------------------------
 
-    def attach(self, reply: ReplySink, *, strict: bool = False) -> SerialSession:
+    def attach(self, reply: ReplySink, name: str = "", *, strict: bool = False) -> SerialSession:
         """Open a session."""
         with self.inside():
-            return self.engine.open_session(reply, strict=strict)
+            return self.engine.open_session(reply, name, strict=strict)
 
     def detach(self, session: SerialSession) -> None:
         """End a session: its tensors are released."""
@@ -123,7 +123,7 @@ class SerialMachine:
     def report(self, session: SerialSession, error: TensordError) -> None:
         """Keep the newest errors; log those that nobody waits for."""
         self.recent_errors.append(error)
-        self.failures.add(session.id, error)
+        self.failures.add(session.id, error, session.name)
         log_lines(self.failures.due())
 
     def query(self, session: SerialSession, message: Query) -> None:

@@ -143,11 +143,10 @@ def _status(engine: SerialEngine, _session: SerialSession, about: About) -> dict
 
 
 def _sessions(engine: SerialEngine, session: SerialSession, about: About) -> list[dict[str, Any]]:
-    client = Client("", os.getpid(), os.getuid(), "local", about.age)._asdict()
     return [
         {
             "id": one.id,
-            **client,
+            **Client(one.name, os.getpid(), os.getuid(), "local", about.age)._asdict(),
             "tensors": len(one.tensors),
             "bytes": sum(nbytes_of(tensor) for tensor in one.tensors.values()),
             "live": 0,

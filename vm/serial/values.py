@@ -94,6 +94,7 @@ class SerialSession:
 
     def __init__(self, id_: int, reply: ReplySink) -> None:
         self.id = id_
+        self.name = ""
         self.reply = reply
         self.tensors: dict[int, SerialTensor] = {}
         self.chains: dict[int, Value] = {}

@@ -105,8 +105,8 @@ TABLES: Final[dict[str, type[Any]]] = {
 }
 
 # The limits in bytes; the others are counts. Then the smallest sensible values that are not 1.
-_SIZES: Final = frozenset({"header", "frame", "window_bytes", "bytes", "mapped"})
-_LEAST: Final = {"header": 4096, "frame": 4096, "window_bytes": 4096, "text": 64, "nesting": 2}
+_SIZES: Final = frozenset({"header", "frame", "window_bytes", "bytes", "location_bytes", "mapped"})
+_LEAST: Final = {"header": 4096, "frame": 4096, "window_bytes": 4096, "location_bytes": 4096, "text": 64, "nesting": 2}
 
 
 def load(file: Path | None = None, given: Mapping[str, Any] | None = None) -> Config:

@@ -46,7 +46,7 @@ from .loop import Loop
 from .notify import Notifier
 from .outbound import encode, try_send
 from .peer import Credentials
-from .preflight import cannot_listen, open_runtime
+from .preflight import cannot_listen, doubts, open_runtime
 from .registry import INHERITED, ConnectionRegistry
 from .unauthenticated import PERIOD as UNAUTHENTICATED_PERIOD
 from .unauthenticated import UnauthenticatedPeers
@@ -148,6 +148,7 @@ class Service:
                     listener = Listener(
                         self.context, listen_address, self.config.limits, heartbeat=self.config.heartbeat
                     )
+                listener.refusal_of = self.gatekeeper.refusal_of
                 self.listeners.append(listener)
             except zmq.ZMQError as error:
                 raise cannot_listen(listen_address.address, error.errno) from None
@@ -158,6 +159,7 @@ class Service:
         self.loop.every(LAST_WORDS, self.cut_connections)
         self.loop.every(INHERITED, self.registry.end_inherited)
         self.loop.every(UNAUTHENTICATED_PERIOD, self.unauthenticated.look)
+        self.loop.every(UNAUTHENTICATED_PERIOD, self.gatekeeper.tell_overdue)
         self.loop.every(self.runtime.watch_period, self.watch)
         self.loop.every(PERIOD, self.check_memory)
         if self.notifier.watchdog_period is not None:
@@ -197,6 +199,8 @@ class Service:
         if self.shares.short:
             limit = descriptor_limit()
             log.warning("few open files: a burst of connections could end us", limit=limit, more=self.shares.short)
+        for doubt in doubts(self.config):
+            log.warning(doubt)
         log.info("serving", address=addresses, pid=os.getpid(), devices=list(self.runtime.devices))
         self.notifier.ready(f"serving on {addresses}")
         try:
@@ -213,6 +217,8 @@ class Service:
 
     def authenticate(self) -> None:
         """Answer ZAP's requests about new connections."""
+        for listener in self.listeners:
+            listener.watch()  # while the peers wait for the answer: of one that is gone nobody knows where it was
         while int(self.zap.get(zmq.EVENTS)) & zmq.POLLIN:
             self.zap.send_multipart(self.gatekeeper.answer(self.zap.recv_multipart(zmq.NOBLOCK)))
 

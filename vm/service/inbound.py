@@ -15,7 +15,7 @@ from ...interpreter.wire.codec import decode
 from ...interpreter.wire.fields import SEQUENCES, is_natural, is_shape, is_text
 from ...interpreter.wire.forms import name_fields, shown
 from ...interpreter.wire.limits import Limits
-from ...interpreter.wire.messages import Atomic, Upload, encode_message, with_payload
+from ...interpreter.wire.messages import ATOMIC, Atomic, Upload, with_payload
 from ...interpreter.wire.segments import Segment, array_at, descriptors_left, new_number
 from .peer import Peer
 
@@ -47,7 +47,7 @@ def place_uploads(
         else:
             group = list(group_at(found, position))
             group[inner] = filled
-            found[position] = encode_message(Atomic(group))
+            found[position] = [ATOMIC, group]  # admission looks at what else is in it
         peer.uploaded += payload.nbytes
         peer.uploads.append((peer.taken + position + 1, payload.nbytes))
     return found

@@ -25,6 +25,7 @@ from .guard import connection_of
 from .listen_address import ListenAddress
 from .peer import Credentials
 from .refusals import Refusals
+from .zap import Refusal
 
 QUEUE = 64  # messages that libzmq queues for one peer, in each direction
 UNREAD: Final = 1_001  # events of a monitor: 1,000 that libzmq queues at its end, which cannot be set, and one at ours
@@ -61,6 +62,7 @@ class Listener:
         self.connections: dict[int, int] = {}  # our fd -> the number of the connection, since fds are reused
         self.origins: dict[int, str] = {}  # our fd -> where the peer is, for the log
         self.refusals = Refusals()
+        self.refusal_of: Callable[[str], Refusal | None] = lambda _origin: None  # the gatekeeper's
         self._failure: Event | None = None  # of the connection that ends next
         self.accepted: list[Callable[[int], object]] = []  # called with the fd of a new connection
         self.disconnected: list[Callable[[int], object]] = []
@@ -117,16 +119,25 @@ class Listener:
         self.connections.pop(fd, None)
         peer = self.origins.pop(fd, "")
         failure, self._failure = self._failure, None
-        reason = failure and self.reason_of(failure)
-        if reason:
-            self.refusals.tell("a peer was refused", reason=reason, peer=peer, address=self.address)
+        if failure is not None:
+            self.tell_refusal(failure, peer)
         for callback in self.disconnected:
             callback(fd)
 
+    def tell_refusal(self, failure: Event, peer: str) -> None:
+        """Log why a handshake failed, unless that is no refusal."""
+        if failure.kind != zmq.EVENT_HANDSHAKE_FAILED_AUTH:
+            reason = self.reason_of(failure)
+            if reason:
+                self.refusals.tell("a peer was refused", reason=reason, peer=peer, address=self.address)
+            return
+        refusal = self.refusal_of(peer)
+        if refusal is not None:  # else the gatekeeper has logged an error of its own
+            about = {"peer": peer or refusal.host, "address": self.address, **refusal.about}
+            self.refusals.tell("a peer was refused", reason=refusal.reason, **about)
+
     def reason_of(self, failure: Event) -> str:
-        """Why a handshake failed; "" if that is no refusal, or was logged with its reason by the gatekeeper."""
-        if failure.kind == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
-            return ""
+        """Why a handshake failed before the gatekeeper was asked; "" if that is no refusal."""
         if failure.kind == zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL:  # on ipc a client that looks whether we are here
             keys = "has no keys" if self.keyed else "uses keys"
             return "" if self.local else f"it ended in the handshake: it {keys}, is no tensord client, or was too slow"

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import structlog
 from structlog.typing import Processor
 
-from ..log import PROCESSORS
+from ..log import PROCESSORS, console
 
 Format: TypeAlias = Literal["console", "json"]
 
@@ -68,7 +68,7 @@ def _handler(file: Path | None, form: Format) -> logging.Handler:
 
         handler = WatchedFileHandler(file, encoding="utf-8")  # logrotate may move the file
     colours = file is None and sys.stderr.isatty()
-    final = _json() if form == "json" else _console(colours=colours)
+    final = _json() if form == "json" else console(colours=colours)
     remove = structlog.stdlib.ProcessorFormatter.remove_processors_meta
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(processors=[remove, *final], foreign_pre_chain=[*_SHARED]))
     return handler
@@ -81,18 +81,3 @@ def _json() -> list[Processor]:
         structlog.processors.format_exc_info,
         structlog.processors.JSONRenderer(default=str),
     ]
-
-
-def _console(*, colours: bool) -> list[Processor]:
-    # Plain tracebacks: rich ones print local variables, which may be a client's.
-    renderer = structlog.dev.ConsoleRenderer(
-        colors=colours, exception_formatter=structlog.dev.plain_traceback, repr_native_str=True
-    )
-    return [structlog.processors.TimeStamper(fmt="%Y-%m-%d %H:%M:%S", utc=False), _quoted_event, renderer]
-
-
-def _quoted_event(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:  # noqa: ARG001 - structlog's
-    """Quote the event if it is not printable: the renderer quotes values only."""
-    text = str(event.get("event", ""))
-    event["event"] = text if text.isprintable() else repr(text)
-    return event

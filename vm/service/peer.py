@@ -94,6 +94,7 @@ class Peer:
         "inbox",
         "limits",
         "listener",
+        "look",
         "mappings",
         "name",
         "number",
@@ -129,6 +130,7 @@ class Peer:
         self.state = State.HANDSHAKE
         self.session: VmSession | None = None
         self.name = ""
+        self.look = False  # of the command line
         self.token: bytes | None = None
         self.shared = False
         self.since = now

@@ -12,9 +12,12 @@ import socket as sockets
 from collections.abc import Sequence
 
 from ...interpreter.errors import TensordError
+from ...interpreter.types.sizes import size
 from ...interpreter.wire.addresses import pid_of
+from ...streams.catalogue import check_devices
 from ...streams.stream import Sink, Task
 from ..runtime import Runtime
+from .checks import available_memory
 from .config import Config, LogConfig
 from .descriptors import require_least
 from .errors import StartError
@@ -22,6 +25,7 @@ from .instance import check_place
 from .listen_address import ListenAddress, guards
 from .logs import logging_to
 
+IN_MAIN_MEMORY = frozenset({"cpu", "sim"})  # kinds of devices
 CLOSED = 2.0  # seconds for the streams of devices to end that were opened to try them
 
 
@@ -33,6 +37,20 @@ def check(config: Config) -> None:
         check_place(address.address)
         check_port(address)
     open_runtime(config, ignore).close(CLOSED)
+
+
+def doubts(config: Config) -> list[str]:
+    """What a daemon starts with and may come to regret: more memory than there is, for the process or for a device."""
+    most = available_memory()
+    asked = {"the daemon (memory)": config.memory}
+    for name, (kind, options) in check_devices(config.opened).items():
+        if kind in IN_MAIN_MEMORY and config.memory <= most:  # else a share of that is what cpu devices have
+            asked[f"{name} (its option memory)"] = options.memory
+    return [
+        f"{name} may take {size(nbytes)}, and this machine or its control group has {size(most)}: set it lower"
+        for name, nbytes in asked.items()
+        if nbytes > most
+    ]
 
 
 def check_log(log: LogConfig) -> None:
@@ -49,16 +67,30 @@ def check_port(address: ListenAddress) -> None:
     if address.local:
         return
     host, _, port = address.endpoint.removeprefix("tcp://").rpartition(":")
-    host = host.strip("[]").replace("*", "::")
-    family = sockets.AF_INET6 if ":" in host else sockets.AF_INET
     try:
-        with sockets.socket(family) as probe:
-            probe.setsockopt(sockets.SOL_SOCKET, sockets.SO_REUSEADDR, 1)
-            probe.bind((host, int(port)))
+        bind_once(host.strip("[]"), int(port))
     except OSError as error:
         is_ours = error.errno == errno.EADDRINUSE and pid_of(address.address) is not None
-        if not is_ours and error.errno != errno.EAFNOSUPPORT:
+        if not is_ours:
             raise cannot_listen(address.address, error.errno) from None
+
+
+def bind_once(host: str, port: int) -> None:
+    """Bind a socket and close it; OSError if that fails. "*" is any address.
+
+    Where IPv6 is off, that is any of IPv4, as for ZeroMQ.
+    """
+    if host == "*":
+        try:
+            bind_once("::", port)
+        except OSError as error:
+            if error.errno != errno.EAFNOSUPPORT:
+                raise
+            bind_once("0.0.0.0", port)  # noqa: S104 - the address that is asked for
+        return
+    with sockets.socket(sockets.AF_INET6 if ":" in host else sockets.AF_INET) as probe:
+        probe.setsockopt(sockets.SOL_SOCKET, sockets.SO_REUSEADDR, 1)
+        probe.bind((host, port))
 
 
 def cannot_listen(address: str, number: int | None) -> StartError:

@@ -73,8 +73,9 @@ class ConnectionRegistry:
             spoken = shown(header[1]) if len(header) > 1 else "none"
             raise ProtocolError(f"protocol version {spoken}; this daemon speaks version {VERSION}")
         _, _, name, pid, host, strict, token, received = fields(header, 8)
-        known = is_text(name) and is_natural(pid) and is_text(host) and type(strict) is bool and is_natural(received)
-        if not known or type(token) not in {type(None), bytes} or len(name) > self.limits.text:
+        named = name is None or is_text(name)
+        known = named and is_natural(pid) and is_text(host) and type(strict) is bool and is_natural(received)
+        if not known or type(token) not in {type(None), bytes} or len(name or "") > self.limits.text:
             raise ProtocolError("a HELLO is [0, version, name, pid, host, strict, token, received]")
         if self.closing:
             raise ConnectionLost("the daemon is shutting down")
@@ -90,7 +91,7 @@ class ConnectionRegistry:
         listener: Listener,
         identity: bytes,
         credentials: Credentials,
-        name: str,
+        name: str | None,
         pid: int,
         host: str,
         *,
@@ -99,14 +100,14 @@ class ConnectionRegistry:
         """Open a new session."""
         self.refuse_crowd(listener)
         peer = Peer(listener, identity, credentials, self.limits, self.clock())
-        peer.name = clean(name)
+        peer.look, peer.name = name is None, LOOK if name is None else clean(name)
         peer.shared = bool(listener.local and credentials.pid and self.host and host == self.host)
         self.watch_process(peer)
         if not credentials.pid:
             peer.credentials = credentials._replace(pid=pid)  # as the client claims, for display only
         if not listener.local:
             peer.token = secrets.token_bytes(16)
-        peer.session = session = self.engine.open_session(self.sink(peer), strict=strict, limits=self.limits)
+        peer.session = session = self.engine.open_session(self.sink(peer), peer.name, strict=strict, limits=self.limits)
         peer.on(Event.GREETED)
         self.peers[listener, identity] = self.sessions[session.id] = peer
         tell(peer, "session opened", pid=peer.credentials.pid)
@@ -250,7 +251,7 @@ class ConnectionRegistry:
 
 def tell(peer: Peer, event: str, **about: Any) -> None:
     """Log what happens to a session, and whose it is; a look of the command line is worth a line for debugging only."""
-    write = log.debug if peer.name == LOOK else log.info
+    write = log.debug if peer.look else log.info
     credentials = peer.credentials
     who = {"uid": credentials.uid} if credentials.uid >= 0 else {"key": credentials.key} if credentials.key else {}
     write(event, session=session_of(peer).id, name=peer.name, **who, **about)

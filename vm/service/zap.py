@@ -8,15 +8,20 @@ address: permission at one address says nothing about another.
 - `tensord:ipc`: libzmq passes on the kernel's credentials as "localhost:UID:GID:PID"; only our own uid may connect.
 - `tensord:loopback`: tcp without keys, for processes of this machine only; the peer's address is checked again.
 - `tensord:curve`: the client has proved that it owns a secret key; its public key must be in the allow list.
+
+The question names the peer's host and not its port. So a refusal is kept until the listener's monitor says which
+connection has ended over it (`refusal_of`), and is logged then. One of which it says nothing is logged as it is.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from ipaddress import ip_address
-from typing import Final
+from typing import Final, NamedTuple
 
 from zmq.utils import z85
 
@@ -31,6 +36,8 @@ CURVE: Final = b"tensord:curve"
 
 VERSION: Final = b"1.0"
 LONGEST: Final = 255  # bytes of a field that are read
+OVERDUE: Final = 2.0  # seconds
+KEPT: Final = 100  # refusals
 
 
 class Refused(Exception):  # noqa: N818 - what happened to the peer; never leaves this file
@@ -41,11 +48,28 @@ class Refused(Exception):  # noqa: N818 - what happened to the peer; never leave
         self.about = about
 
 
+class Refusal(NamedTuple):
+    """A refused peer. `host`: its address without a port; `about`: what else the log says of it."""
+
+    since: float
+    host: str
+    reason: str
+    about: Mapping[str, str]
+
+
 class Gatekeeper:
     """Answers ZAP requests. `allowed`: the allow list, if an address uses keys."""
 
-    def __init__(self, allowed: AllowList | None = None, *, uid: int | None = None) -> None:
+    def __init__(
+        self,
+        allowed: AllowList | None = None,
+        *,
+        uid: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.allowed = allowed
+        self.clock = clock
+        self.refused: deque[Refusal] = deque()  # those that are not logged yet
         self.uid = os.getuid() if uid is None else uid
         self.refusals = Refusals()
 
@@ -61,12 +85,31 @@ class Gatekeeper:
         try:
             user = self._admit(frames[2], frames[3], frames[5], frames[6:])
         except Refused as refused:
-            self.refusals.tell("a peer was refused", reason=str(refused), peer=_text(frames[3]), **refused.about)
+            self.refused.append(Refusal(self.clock(), _text(frames[3]), str(refused), refused.about))
+            self.tell_overdue()
             return _reply(number, b"400", str(refused))
         except Exception:
             log.exception("a peer was refused, since the question about it could not be answered")
             return _reply(number, b"500", "internal error")
         return _reply(number, b"200", "OK", user)
+
+    def refusal_of(self, origin: str) -> Refusal | None:
+        """The refusal over which a connection from there has ended, which its listener logs; None if there is none.
+
+        Of several refused peers of one host it is the first one's: libzmq ends their connections in that order.
+        """
+        if not self.refused:
+            return None
+        of_host = (one for one in self.refused if origin.startswith((f"{one.host}:", f"[{one.host}]:")))
+        found = next(of_host, self.refused[0])
+        self.refused.remove(found)
+        return found
+
+    def tell_overdue(self) -> None:
+        """Log refusals of which no monitor has told for `OVERDUE` seconds, or of which there are too many."""
+        while self.refused and (len(self.refused) > KEPT or self.clock() - self.refused[0].since > OVERDUE):
+            _, host, reason, about = self.refused.popleft()
+            self.refusals.tell("a peer was refused", reason=reason, peer=host, **about)
 
     def _admit(self, domain: bytes, address: bytes, mechanism: bytes, credentials: Sequence[bytes]) -> str:
         """The user id of the peer; Refused if it may not connect."""

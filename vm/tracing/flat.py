@@ -2,7 +2,7 @@
 
 There are two forms. The long form has the fields of `Record`, with flat operands and edges, the location as a number of
 its session, and metas, attributes and work as a signature (`model.signature`). The short form is for an instruction
-that ran at admission and never had an edge.
+that ran at admission and never had an edge; it has one field more if the instruction moved bytes.
 
 A signature is shared by all entries of a plan. An instruction that has no plan, and the same meta for everything that
 it reads and writes, has that meta in its place.
@@ -13,12 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from ...interpreter.opcodes import Opcode
 from .record import EdgeRecord, Kind, MetaRecord, OperandRecord, Record
 
 LONG = 21  # fields of the long form
 IMMEDIATE = 9  # fields of the short form
-ERASED = {LONG: 12, IMMEDIATE: 3}  # form -> position of the erasure's tick
+MOVED = 10  # with the bytes that it moved
+SHORT = frozenset({IMMEDIATE, MOVED})
+ERASED = {LONG: 12, IMMEDIATE: 3, MOVED: 3}  # form -> position of the erasure's tick
 SIGNATURE = 18  # its position in the long form
 TRAIT = 5  # its position in the second field of the short form
 KINDS = {"r": Kind.CONST.value, "w": Kind.MUT.value, "2": Kind.MUT2.value, "f": Kind.FREED.value}
@@ -39,7 +40,7 @@ Where: TypeAlias = Callable[[int, int], Place]  # (session, location number)
 
 def inflate(entry: Sequence[Any], where: Where) -> Record:
     """A flat entry as a record."""
-    if len(entry) == IMMEDIATE:
+    if len(entry) in SHORT:
         return inflate_immediate(entry, where)
     id_, session, opcode, op, status, device, stream, kinds, copies, versions, edges, admitted, erased, times, *rest = (
         entry
@@ -79,16 +80,12 @@ def inflate(entry: Sequence[Any], where: Where) -> Record:
 
 
 def inflate_immediate(entry: Sequence[Any], where: Where) -> Record:
-    """The record of a short entry: it ran at admission, between two ticks, and waited for nothing.
-
-    Its last field is the memory in use for an op, and the bytes moved for anything else.
-    """
-    id_, traits, copies, erased, received, started, finished, location, size = entry
+    """The record of a short entry: it ran at admission, between two ticks, and waited for nothing."""
+    id_, traits, copies, erased, received, started, finished, location, used, *moved = entry
     session, opcode, op, device, kinds, signature = traits
     ids, versions = copies[::2], copies[1::2]
     place = where(session, location)
     inputs, outputs, attributes, work = described(signature, kinds)
-    computes = opcode == Opcode.CALL
     return Record(
         id_,
         session,
@@ -106,7 +103,7 @@ def inflate_immediate(entry: Sequence[Any], where: Where) -> Record:
         received,
         started,
         finished,
-        0 if computes else size,
+        moved[0] if moved else 0,
         place.line,
         "",
         place.span,
@@ -114,7 +111,7 @@ def inflate_immediate(entry: Sequence[Any], where: Where) -> Record:
         outputs,
         attributes,
         work,
-        size if computes else 0,
+        used,
     )
 
 

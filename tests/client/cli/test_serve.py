@@ -46,6 +46,15 @@ def test_check_config_prints_what_holds_as_a_file_that_can_be_used(command, tmp_
     assert (config.grace, config.trace.on) == (0, False)
 
 
+def test_check_config_warns_of_more_memory_than_there_is(tmp_path, capsys):
+    file = tmp_path / "c.toml"
+    file.write_text('devices = [{name = "cpu:0", memory = "4096 TiB"}]\n')
+    application(["serve", "--config", str(file), "--check-config"], standalone_mode=False)
+    out, err = capsys.readouterr()
+    assert err.startswith("tensord: warning: cpu:0 (its option memory) may take 4,096 TiB, and this machine")
+    assert "4096 TiB" in out
+
+
 def test_options_go_before_the_file(command, tmp_path):
     file = tmp_path / "c.toml"
     file.write_text('grace = 7\nlease = 8\n[log]\nlevel = "error"\nfile = "log"\n')

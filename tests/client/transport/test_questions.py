@@ -15,11 +15,11 @@ from ...puppet import PATIENCE, eventually, paused
 
 
 def test_questions_are_answered_as_a_session_s_are(daemon: Daemon) -> None:
-    with daemon.connect() as session, Questions(daemon.address, {}, "asks") as questions:
+    with daemon.connect() as session, Questions(daemon.address, {}) as questions:
         session.publish("weights", session.asarray([[1.0, 2.0]]))
         for what, arguments in [("names", (0,)), ("tensors", (10, 0, "")), ("devices", ())]:
             assert questions.ask(what, *arguments) == session._query(what, *arguments)
-        assert [row["name"] for row in questions.ask("sessions") if row["asks"]] == ["asks"]
+        assert [row["name"] for row in questions.ask("sessions") if row["asks"]] == ["tensord"]
         with pytest.raises(td.ProtocolError, match="there is no session 12345"):
             questions.ask("tensors", 10, 12345, "")
         assert questions.ask("status")["names"] == 1
@@ -27,7 +27,7 @@ def test_questions_are_answered_as_a_session_s_are(daemon: Daemon) -> None:
 
 
 def test_its_session_ends_with_it(daemon: Daemon) -> None:
-    with Questions(daemon.address, {}, "asks") as questions:
+    with Questions(daemon.address, {}) as questions:
         assert questions.ask("status")
     eventually(lambda: daemon.log.count("closed by its client") >= 1)
 
@@ -41,7 +41,7 @@ def test_a_daemon_that_ends_ends_the_wait(tmp_path: Path) -> None:
         except td.ConnectionLost as error:
             told.append(error.message)
 
-    with Daemon.start(tmp_path, "--device", "cpu:0") as daemon, Questions(daemon.address, {}, "asks") as questions:
+    with Daemon.start(tmp_path, "--device", "cpu:0") as daemon, Questions(daemon.address, {}) as questions:
         thread = threading.Thread(target=ask, args=(questions,))
         with paused(daemon):
             thread.start()

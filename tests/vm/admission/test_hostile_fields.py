@@ -16,6 +16,7 @@ from tensord.interpreter.errors import ProtocolError
 from tensord.interpreter.wire import fields
 from tensord.interpreter.wire.fields import Role
 from tensord.interpreter.wire.forms import FIELDS
+from tensord.interpreter.wire.locations import LINE_BITS
 from tensord.interpreter.wire.message_kinds import MessageKind
 from tensord.interpreter.wire.messages import (
     ATOMIC,
@@ -164,8 +165,7 @@ class Scene:
             {id_: tensor for id_, tensor in session.tensors.items() if id_ < NEW},
             {**session.plans, self.signature: None},
             dict(session.chains),
-            dict(session.locations),
-            dict(session.spans),
+            [(session.where(n), session.span(n << LINE_BITS)) for n in range(2, 5)],  # not 1, which is given anew
             (dict(engine.directory.names), engine.residency.copies - len(session.tensors)),
             (session.cancelled, session.generation, session.account.bytes, session.payload),
         )

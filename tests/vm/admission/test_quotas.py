@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 from tensord.interpreter.errors import MetadataError, ProtocolError, QuotaError
+from tensord.interpreter.wire.locations import LINE_BITS
 from tensord.interpreter.wire.messages import (
+    ATOMIC,
+    LOCATION,
     Call,
     Chain,
     Effect,
@@ -19,6 +22,7 @@ from tensord.interpreter.wire.messages import (
     Publish,
     Release,
     Signature,
+    Span,
     Unpublish,
 )
 
@@ -202,13 +206,40 @@ def test_numbers_of_signatures_and_locations_are_bounded(bare: Bare) -> None:
     x = client.upload([1.0])
     client.send(Location(3, "far"), Location(2, "long" * 10))
     assert [type(error) for error in bare.errors] == [QuotaError, QuotaError]
-    assert client.session.locations == {1: "user.py:1"}
+    assert (client.session.where(1), len(client.session.locations)) == ("user.py:1", 1)
     client.call("negative", x)
     client.call("negative", x)
     refused = client.call("negative", x)
     with pytest.raises(QuotaError, match="signature 3: numbers go up to 2"):
         client.fetch(refused)
     assert set(client.session.plans) == {1, 2}
+
+
+def test_the_bytes_of_locations_and_of_spans_are_bounded_and_the_newest_are_known(bare: Bare) -> None:
+    client = bare.client(location_bytes=10_000)
+    for number in range(1, 101):
+        client.send(Location(number, f"{number:0900}"), Span(number, 7 * (f"{number:0128}",)))
+    session = client.session
+    assert bare.errors == []
+    assert 8_000 < session.locations.nbytes <= 10_000
+    assert 8_000 < session.spans.nbytes <= 10_000
+    assert (session.where(1), session.span(1 << LINE_BITS)) == (None, ())
+    assert (session.where(100), len(session.span(100 << LINE_BITS))) == (f"{100:0900}", 7)
+
+
+@pytest.mark.parametrize("refused", [Location(2, "too long a line"), [LOCATION, 2, None], [ATOMIC, [[LOCATION, 2, 5]]]])
+def test_the_number_of_a_refused_location_stands_for_none(bare: Bare, refused: Any) -> None:
+    client = bare.client(text=12)
+    client.send(Location(2, "former.py:2"), refused)
+    assert len(bare.errors) == 1
+    assert client.session.where(2) is None
+
+
+def test_the_number_of_a_refused_span_stands_for_none(bare: Bare) -> None:
+    client = bare.client()
+    client.send(Span(2, ("former",)), Span(2, ("x" * 200,)))
+    assert len(bare.errors) == 1
+    assert client.session.span(2 << LINE_BITS) == ()
 
 
 def test_chains_are_bounded(bare: Bare) -> None:
@@ -240,6 +271,21 @@ def test_the_error_counts_what_stands_for_refused_results(bare: Bare) -> None:
         refused = client.call("negative", x)
     with pytest.raises(QuotaError, match="may have 2 and has 3, those that stand for refused results included"):
         client.fetch(refused)
+
+
+@pytest.mark.parametrize("name", ["a\nb", "\x1b[31m", "", " ", "\u2028"])
+def test_a_name_that_would_break_a_table_is_refused(bare: Bare, name: str) -> None:
+    client = bare.client()
+    with pytest.raises(MetadataError, match="a name is printable text"):
+        client.publish("good", name, ids=[client.upload([1.0])] * 2)
+    assert not bare.engine.directory.names
+
+
+def test_an_error_tells_some_of_the_names_that_there_are(bare: Bare) -> None:
+    client = bare.client()
+    client.publish(*[f"name {n:03}" for n in range(100)], ids=[client.upload([1.0])] * 100)
+    with pytest.raises(MetadataError, match=r"\(published: name 000, .*, name 019 and 80 more\)"):
+        client.lookup("other")
 
 
 def test_names_are_bounded_by_who_published_them_last(bare: Bare) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tensord.interpreter.errors import DeviceMemoryError
-from tensord.vm.reporting import holdings
+from tensord.vm.reporting import holdings, tensor_rows
 from tests.vm.parts import Parts
 
 
@@ -133,3 +133,38 @@ def test_the_search_for_an_error_is_repeated_only_once_it_has_paid_off(small, ma
         time[0] += 1.0
     assert searches == [0.0, 1.0 + holdings.SHARE]
     assert told == ["1"] * holdings.SHARE + ["2"] * holdings.SHARE
+
+
+def test_names_are_looked_through_in_slices(small, machine_of, monkeypatch):
+    """A session may publish 65,536 of them, and nobody else is served during a slice."""
+    x = ones(small, 100)
+    small.sync()
+    machine = machine_of(small)
+
+    def slices():
+        return len(list(holdings.slices(machine.engine, machine.places))), len(list(tensors()))
+
+    def tensors():
+        return tensor_rows.tensor_slices(machine.engine, 50, 0, "", machine.places)
+
+    monkeypatch.setattr(holdings, "LOOKED_AT", 3)
+    before = slices()
+    small.publish({f"name {n}": x for n in range(12)})
+    after = slices()
+    assert [now - then for now, then in zip(after, before, strict=True)] == [
+        4 + 4,
+        4,
+    ]  # a name is a tensor to look at, too
+    (row,) = [row for part in tensors() for row in part]
+    assert len(row["names"]) == 12
+
+
+def test_a_list_of_names_comes_in_slices(small, machine_of, monkeypatch):
+    monkeypatch.setattr(tensor_rows, "DESCRIBED", 3)
+    x = ones(small, 100)
+    small.publish({f"name {n}": x for n in range(7)})
+    names = machine_of(small).engine.directory.names
+    parts = list(tensor_rows.name_slices(names, 100))
+    assert [len(part) for part in parts] == [3, 3, 1]
+    assert [row["name"] for part in parts for row in part] == sorted(names)
+    assert list(tensor_rows.name_slices({}, 100)) == [[]]

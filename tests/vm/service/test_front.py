@@ -9,13 +9,12 @@ import pytest
 
 from tensord.interpreter.errors import TensordError
 from tensord.interpreter.wire.frames import REFUSED, VERSION, WELCOME
-from tensord.interpreter.wire.names import LOOK
 
 from ...fuzz.harness import Harness
 from ...fuzz.programs import pack
 
 ME, OTHER = b"me", b"other"
-SYNC, QUERY, UPLOAD, FETCH = 5, 17, 2, 3
+SYNC, QUERY, UPLOAD, FETCH, ATOMIC = 5, 17, 2, 3, 15
 
 
 def sync(number: int, request: int = 1) -> list[Any]:
@@ -45,6 +44,15 @@ def test_a_client_that_takes_nothing_has_one_place_in_the_ring(harness: Harness)
         harness.front.unstick()
         assert len(harness.front.fresh) + len(harness.front.busy) == 1
         harness.turn()
+    harness.check()
+
+
+@pytest.mark.parametrize("stray", ["x", 5, None])
+def test_what_is_no_message_beside_an_upload_in_a_group_ends_no_session(harness: Harness, stray: Any) -> None:
+    upload = [UPLOAD, 1, [1], "float64", "cpu:0", None, 0]
+    harness.say(ME, [1, 1, [[ATOMIC, [upload, stray]], [SYNC, 1, 0]], [[0, 0, bytes(8)]]])
+    answers = [answer for header in harness.headers(ME) if header[0] == 17 for answer in header[4]]
+    assert [answer[:2] for answer in answers if answer[0] == 1] == [(1, 0)]
     harness.check()
 
 
@@ -222,9 +230,18 @@ def test_the_log_says_whose_a_session_is(caplog: pytest.LogCaptureFixture) -> No
 
 
 def test_a_look_of_the_command_line_is_no_news(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
-    look = harness.encoder.encode([0, VERSION, LOOK, 1, "", False, None, 0])
+    look = harness.encoder.encode([0, VERSION, None, 1, "", False, None, 0])
     with caplog.at_level("INFO", "tensord"):
         harness.send(OTHER, look, fd=8)
         harness.say(OTHER, [5])
     assert caplog.text == ""
+    harness.check()
+
+
+def test_a_program_of_the_command_lines_name_is_news_as_any_other(
+    harness: Harness, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO", "tensord"):
+        harness.say(OTHER, [0, VERSION, "tensord", 1, "", False, None, 0])
+    assert "session opened" in caplog.text
     harness.check()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +18,9 @@ from tensord.vm.service.config import load
 from tensord.vm.service.daemon import run
 from tensord.vm.service.errors import StartError
 from tensord.vm.service.instance import Instance
+from tensord.vm.service.listen_address import ListenAddress
+
+from ...daemon import Daemon
 
 PRIVATE = 0o700
 
@@ -147,3 +152,60 @@ def test_an_address_that_our_daemon_has_is_fine_and_one_of_another_program_is_no
         before = left_in(home)
         preflight.check(config)
         assert left_in(home) == before
+
+
+@pytest.fixture
+def without_ipv6(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host whose kernel knows no IPv6."""
+    real = socket.socket
+
+    def only_ipv4(family: Any = socket.AF_INET, *rest: Any) -> socket.socket:
+        if family == socket.AF_INET6:
+            raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
+        return real(family, *rest)
+
+    monkeypatch.setattr(socket, "socket", only_ipv4)
+
+
+@pytest.mark.usefixtures("without_ipv6")
+def test_without_ipv6_any_address_is_any_of_ipv4() -> None:
+    with socket.socket() as other:
+        other.bind(("0.0.0.0", 0))  # noqa: S104 - the address in question
+        port = other.getsockname()[1]
+        taken = ListenAddress(f"tcp://*:{port}", f"tcp://*:{port}")
+        with pytest.raises(StartError, match="Address already in use"):
+            preflight.check_port(taken)
+    preflight.check_port(taken)
+
+
+@pytest.mark.usefixtures("without_ipv6")
+def test_without_ipv6_one_of_its_addresses_cannot_be_had() -> None:
+    with pytest.raises(StartError, match="cannot listen on tcp://localhost6:0: Address family not supported"):
+        preflight.check_port(ListenAddress("tcp://localhost6:0", "tcp://[::1]:0"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"memory": "8 GiB", "devices": ["cpu:0", "sim:0"]}, []),
+        ({"devices": [{"name": "cpu:0", "memory": "9 GiB"}]}, ["cpu:0 (its option memory) may take 9 GiB"]),
+        (
+            {"devices": [{"name": "sim:0", "memory": "8 GiB"}, {"name": "sim:1", "memory": "12 GiB"}]},
+            ["sim:1 (its option memory) may take 12 GiB"],
+        ),
+        ({"memory": "64 GiB"}, ["the daemon (memory) may take 64 GiB"]),
+    ],
+)
+def test_more_memory_than_there_is_makes_doubts(
+    home: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], told: list[str]
+) -> None:
+    monkeypatch.setattr(preflight, "available_memory", lambda: 8 << 30)
+    found = preflight.doubts(given(home, **({"memory": "1 GiB"} | settings)))
+    assert found == [f"{each}, and this machine or its control group has 8 GiB: set it lower" for each in told]
+
+
+def test_a_daemon_with_doubts_says_so_at_its_start(tmp_path: Path) -> None:
+    config = tmp_path / "c.toml"
+    config.write_text('devices = ["cpu:0", {name = "sim:0", memory = "4096 TiB"}]\n')
+    with Daemon.start(tmp_path, "--config", str(config)) as daemon:
+        assert "sim:0 (its option memory) may take 4,096 TiB" in daemon.log

@@ -105,12 +105,42 @@ def test_curve_is_for_keys_in_the_allow_list(key_files):
     assert ask(Gatekeeper(), zap.CURVE, b"127.0.0.1", b"CURVE", alice)[0] == b"400"
 
 
-def test_a_refused_key_is_in_the_log(key_files, caplog):
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def test_a_refused_key_is_in_the_log_also_if_no_monitor_tells_of_its_connection(key_files, caplog):
     """The operator can see whose key is missing, and add it."""
-    gatekeeper = Gatekeeper(AllowList(key_files / "allowed_clients"))
+    clock = Clock()
+    gatekeeper = Gatekeeper(AllowList(key_files / "allowed_clients"), clock=clock)
     mallory = allowed_key(key_files, "mallory")
     ask(gatekeeper, zap.CURVE, b"192.0.2.1", b"CURVE", mallory)
-    assert f"key={z85.encode(mallory).decode()!r}" in caplog.text
+    gatekeeper.tell_overdue()
+    assert caplog.text == ""
+    clock.now += zap.OVERDUE + 0.1
+    gatekeeper.tell_overdue()
+    gatekeeper.tell_overdue()
+    assert caplog.text.count(f"key={z85.encode(mallory).decode()!r}") == 1
+
+
+def test_a_refusal_belongs_to_the_first_refused_peer_of_its_host():
+    gatekeeper = Gatekeeper()
+    for host in (b"192.0.2.1", b"192.0.2.10", b"::1", b"192.0.2.1"):
+        ask(gatekeeper, zap.CURVE, host, b"CURVE", b"x")
+    origins = ("192.0.2.10:5", "[::1]:7", "192.0.2.1:6", "gone", "192.0.2.1:8")
+    found = [gatekeeper.refusal_of(origin) for origin in origins]
+    assert [one and one.host for one in found] == ["192.0.2.10", "::1", "192.0.2.1", "192.0.2.1", None]
+
+
+def test_a_flood_of_refused_peers_is_not_kept(caplog):
+    gatekeeper = Gatekeeper()
+    for _ in range(3 * zap.KEPT):
+        ask(gatekeeper, zap.CURVE, b"192.0.2.1", b"CURVE", b"x")
+    assert len(gatekeeper.refused) <= zap.KEPT
+    assert "a peer was refused" in caplog.text
 
 
 @pytest.mark.parametrize("mechanism", [b"PLAIN", b"GSSAPI", b"CURVE", b"", b"null"])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tensord.vm.scheduler.fair_queue import FEW
-from tensord.vm.tracing.flat import IMMEDIATE
+from tensord.vm.tracing.flat import IMMEDIATE, SHORT
 from tensord.vm.tracing.record import MetaRecord
 
 F32 = "float32"
@@ -68,7 +68,7 @@ def test_entries_hold_nothing_that_the_garbage_collector_walks(sim_session, mach
     ring = machine_of(sim_session).engine.ring
     for _ in range(8):  # each finds out of one more level of tuples that they hold atoms only
         gc.collect()
-    short = [entry for entry in ring.entries if len(entry) == IMMEDIATE]
+    short = [entry for entry in ring.entries if len(entry) in SHORT]
     assert short
     assert not any(gc.is_tracked(entry) for entry in short)
 
@@ -80,6 +80,16 @@ def test_memory_in_use_is_that_of_the_device_after_the_op(make_session, machine_
     session.sync()
     assert last(session, "add").used == 8000 == machine_of(session).devices["cpu:0"].allocated
     assert y.shape == (1000,)
+
+
+@pytest.mark.parametrize("elements", [1000, 1_000_000], ids=["inline", "streams"])
+def test_what_moves_bytes_says_how_many_and_what_memory_is_in_use(make_session, elements):
+    session = make_session(devices=["cpu:0"])
+    x = session.asarray(np.ones(elements, F32))
+    x.numpy()
+    session.sync()
+    for name in ("upload", "fetch"):
+        assert (last(session, name).nbytes, last(session, name).used) == (4 * elements, 4 * elements)
 
 
 def test_memory_in_use_counts_operands_that_die_with_the_op(make_session, machine_of):

@@ -3,16 +3,18 @@
 A record says how much of its device's memory was in use once its results had theirs, exactly. What happens until the
 next record that does so, uploads and releases, is worked out, and so is who had the memory: a copy stands from the time
 when the instruction that wrote it first got memory for it until the end of the last one that mentions it, its release
-included. A copy that had memory when the trace was taken stands to the end, and from the beginning if the trace does
-not show what wrote it. What these do not explain is counted as "other": a replica from its last use until it was
-dropped to make room, for example. Names are those that tensors had when the trace was taken.
+included. An operand whose memory a result took over stands until then. A copy that had memory when the trace was taken
+stands to the end, and from the beginning if the trace does not show what wrote it. What these do not explain is counted
+as "other": a replica from its last use until it was dropped to make room, for example. Names are those that tensors had
+when the trace was taken.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import NamedTuple
@@ -85,7 +87,7 @@ HOLDERS: dict[str, Callable[[Stay], str]] = {
 
 def memory(trace: Trace, chosen: Filter | None = None) -> list[DeviceMemory]:
     """Every device with memory in use at some time, by name. With a filter, only of copies that its records made."""
-    stays = list(stays_of(trace))
+    stays = without_bequests(trace, list(stays_of(trace)))
     if chosen:
         copies = copies_of(trace, chosen, stays)
         stays = [stay for stay in stays if stay.copy in copies]
@@ -144,21 +146,16 @@ def in_use(trace: Trace, device: str, stays: Sequence[Stay]) -> list[tuple[int, 
         between = []
         while changes and changes[0][0] < after.time:
             between.append(changes.popleft())
-        curve += worked_out(sample, after, between, max(0, explained - sample.used))
+        curve += worked_out(sample, after, between)
         explained += sum(change for _, change in between)
     return curve + [(last.time, last.used) for last in samples[-1:]]
 
 
-def worked_out(
-    sample: Sample, after: Sample, changes: Iterable[tuple[int, int]], handed_on: int
-) -> Iterator[tuple[int, int]]:
-    """The bytes in use from one sample to the next, never less than the next one must have found. `handed_on`: by how
-    much the copies exceed what was measured, since results took over memory: that is not freed when copies end."""
+def worked_out(sample: Sample, after: Sample, changes: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """The bytes in use from one sample to the next, never less than the next one must have found."""
     used, least = sample.used, after.used - after.got
     for time, change in changes:
-        kept = min(handed_on, max(0, -change))
-        handed_on -= kept
-        used = max(used + change + kept, least)
+        used = max(used + change, least)
         yield time, used
 
 
@@ -167,11 +164,17 @@ def samples_of(trace: Trace, device: str, stays: Iterable[Stay]) -> Iterator[Sam
     got: dict[int, int] = defaultdict(int)
     for stay in stays:
         got[stay.begin] += stay.nbytes
-    points = sorted((got_memory(r), r.used) for r in trace.records if r.device == device and r.used and r.finished)
-    for time, used in points:
-        yield Sample(time, used, got[time])
+    points = measured(trace, device)
+    for time, record in points:
+        yield Sample(time, record.used, got[time])
     if device in trace.memory.used and (points or trace.memory.used[device]):
         yield Sample(max(trace.until, points[-1][0] if points else 0), trace.memory.used[device], 0)
+
+
+def measured(trace: Trace, device: str) -> list[tuple[int, Record]]:
+    """The records that measured the memory in use, and when, by time."""
+    points = ((got_memory(r), r) for r in trace.records if r.device == device and r.used and r.finished)
+    return sorted(points, key=lambda point: (point[0], point[1].used))
 
 
 def changes_of(stays: Iterable[Stay]) -> list[tuple[int, int]]:
@@ -206,6 +209,36 @@ def stays_of(trace: Trace) -> Iterator[Stay]:
         yield Stay(one.copy, one.device, one.nbytes, begin, trace.until, *names, span)
     for copy, stay in begun.items():
         yield stay._replace(end=ended[copy])
+
+
+def without_bequests(trace: Trace, stays: list[Stay]) -> list[Stay]:
+    """The copies, where operands end right before the results that took over their memory.
+
+    A record does not say so. But if less was in use than the copies explain, then the operands that end with the
+    record, and are as large as one of its results, have handed their memory on.
+    """
+    ends = {stay.copy: stay for stay in stays}
+    for device in trace.devices:
+        explained, changes = 0, changes_of(stay for stay in stays if stay.device == device)  # a heap, as it is sorted
+        for time, record in measured(trace, device):
+            while changes and changes[0][0] <= time:
+                explained += heappop(changes)[1]
+            for stay in list(bequests(record, ends, explained - record.used)):
+                ends[stay.copy] = stay._replace(end=time - 1)
+                explained -= stay.nbytes
+                heappush(changes, (stay.end + 1, stay.nbytes))  # where it is taken off once more
+    return [ends[stay.copy] for stay in stays]
+
+
+def bequests(record: Record, ends: Mapping[int, Stay], excess: int) -> Iterator[Stay]:
+    """The operands that have handed their memory to a result, of so many bytes at the most."""
+    results = [stay.nbytes for stay in made(record)]
+    for copy in dict.fromkeys(copy for copy, kind, _ in record.operands if kind == Kind.CONST):
+        stay = ends.get(copy)
+        if stay is not None and stay.end == record.finished and stay.nbytes in results and stay.nbytes <= excess:
+            results.remove(stay.nbytes)
+            excess -= stay.nbytes
+            yield stay
 
 
 def found(record: Record) -> Iterator[Stay]:

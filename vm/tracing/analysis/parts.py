@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from ....interpreter.errors import ProtocolError
 from ....interpreter.wire.locations import line_of
-from ..flat import IMMEDIATE, LONG, SIGNATURE, TRAIT, Place, inflate
+from ..flat import LONG, SHORT, SIGNATURE, TRAIT, Place, inflate
 from ..record import Holding, Record
 from .trace import Memory, Trace
 
@@ -85,7 +85,7 @@ def _read(parts: Iterable[Sequence[Any]]) -> Picture:
             more[entry[0]].extend(entry[1])
         elif len(entry) == len(Holding._fields):
             holdings.append(_holding(*entry))
-        elif len(entry) in {IMMEDIATE, LONG}:
+        elif len(entry) in SHORT or len(entry) == LONG:
             entries[entry[0]] = entry
             more[entry[0]] = []
         else:
@@ -106,7 +106,7 @@ def _read(parts: Iterable[Sequence[Any]]) -> Picture:
 
 def _with_signature(entry: Sequence[Any], signatures: Sequence[Any]) -> Sequence[Any]:
     """The entry with its signature in place of the signature's number."""
-    if len(entry) == IMMEDIATE:
+    if len(entry) in SHORT:
         traits = entry[1]
         return (entry[0], (*traits[:TRAIT], signatures[traits[TRAIT]]), *entry[2:])
     return (*entry[:SIGNATURE], signatures[entry[SIGNATURE]], *entry[SIGNATURE + 1 :])

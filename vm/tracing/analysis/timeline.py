@@ -31,7 +31,13 @@ _NOWHERE = "(not dispatched)"
 
 
 def to_chrome(trace: Trace, *, flows: int = FLOWS) -> str:
-    """The timeline as JSON. At most `flows` edges become arrows."""
+    """The timeline as JSON. At most `flows` edges become arrows.
+
+    A slice's name is the op alone, so Perfetto and chrome://tracing colour and add up all calls of an op alike,
+    whatever their shapes: what they differ in is among the arguments. speedscope appends the arguments to the name, so
+    each call is a frame of its own there, which hurts sums and colours. The arguments stay all the same: without them,
+    slices would say nothing of lines, shapes and edges in the viewers that the format is for. `trace stats` has sums.
+    """
     events = _Timeline(trace).events(flows)
     note = {"tool": "tensord", "records": len(trace), "dropped": trace.dropped}
     return json.dumps({"traceEvents": list(events), "displayTimeUnit": "ms", "otherData": note}) + "\n"

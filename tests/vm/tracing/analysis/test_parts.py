@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from tensord.interpreter.errors import ProtocolError
 from tensord.interpreter.wire.messages import Sync
+from tensord.vm.model.texts import Texts, size_of
 from tensord.vm.reporting import live_trace, locations
 from tensord.vm.reporting.live_trace import SLICE, trace_parts
 from tensord.vm.reporting.locations import Places
@@ -114,7 +116,9 @@ def test_lines_of_ended_sessions_are_known_while_their_records_are(make_session,
 
 def test_the_tables_of_ended_sessions_are_bounded(machine):
     def ended(id_: int, text: str) -> Any:
-        return SimpleNamespace(id=id_, locations={1: text}, spans={})
+        lines: Texts[str] = Texts(sys.maxsize)
+        lines.keep(1, text)
+        return SimpleNamespace(id=id_, locations=lines, spans=Texts(0))
 
     where = Places(machine.engine)
     for number in range(1000, 1000 + 2 * locations.ENDED):
@@ -123,7 +127,7 @@ def test_the_tables_of_ended_sessions_are_bounded(machine):
     assert known == list(range(1000 + locations.ENDED, 1000 + 2 * locations.ENDED))
     where.ended(ended(5000, "x" * (locations.TEXT + 1)))
     assert where(5000, 1) == Place()
-    where.ended(ended(5001, "x" * locations.TEXT))
+    where.ended(ended(5001, "x" * (locations.TEXT - size_of(""))))
     assert where(5001, 1).line
     assert not where(known[-1], 1).line
 

@@ -1,0 +1,57 @@
+"""Texts that a session has sent to be shown to people, by number: lines of its program, names of its spans.
+
+Clients give new numbers for as long as they run, so a table keeps what was sent last, within a bound of bytes.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from sys import getsizeof
+from typing import Generic, TypeVar
+
+Text = TypeVar("Text", str, tuple[str, ...])
+
+ENTRY = 200  # bytes that an entry takes besides its text
+
+
+class Texts(Generic[Text]):
+    """The texts by number, oldest first; beyond `limit` bytes the oldest are forgotten. `nbytes` is what they take."""
+
+    __slots__ = ("_found", "_limit", "nbytes")
+
+    def __init__(self, limit: int) -> None:
+        self._found: OrderedDict[int, Text] = OrderedDict()
+        self._limit = limit
+        self.nbytes = 0
+
+    def get(self, number: int) -> Text | None:
+        """The text of a number, if it is known."""
+        return self._found.get(number)
+
+    def values(self) -> Iterable[Text]:
+        """The texts, oldest first."""
+        return self._found.values()
+
+    def keep(self, number: int, text: Text) -> None:
+        """Keep a text under its number, in place of what had the number before."""
+        self.forget(number)
+        self._found[number] = text
+        self.nbytes += size_of(text)
+        while self.nbytes > self._limit:
+            self.nbytes -= size_of(self._found.popitem(last=False)[1])
+
+    def forget(self, number: int) -> None:
+        """Drop the text of a number, if there is one."""
+        old = self._found.pop(number, None)
+        if old is not None:
+            self.nbytes -= size_of(old)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+
+def size_of(text: str | tuple[str, ...]) -> int:
+    """The bytes that an entry takes."""
+    parts = sum(map(getsizeof, text)) if isinstance(text, tuple) else 0
+    return ENTRY + getsizeof(text) + parts

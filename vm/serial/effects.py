@@ -1,0 +1,73 @@
+"""Side effects of a serial machine, in the order of their chains.
+
+A chain is a value that side effects read and write; it keeps the errors of the side effect that stopped it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...interpreter.errors import CancelledError, ProtocolError, TensordError
+from ...interpreter.wire.messages import Chain, Effect
+from .values import Errors, Host, SerialSession, Value, denial, describe, refuse_cancelled, tensor_of
+
+if TYPE_CHECKING:
+    from .engine import SerialEngine
+
+
+class Effects:
+    """The handlers of messages about side effects."""
+
+    def __init__(self, engine: SerialEngine) -> None:
+        self.engine = engine
+
+    def chain(self, session: SerialSession, message: Chain) -> None:
+        """A chain is a value that side effects read and write."""
+        session.chains[message.chain] = Value(())
+
+    def effect(self, session: SerialSession, message: Effect) -> None:
+        """Call the callback, unless an operand or an earlier side effect of the chain failed."""
+        ids, chain, callback, request, location, tolerant = message
+        try:
+            refuse_cancelled(session)
+            link = session.chains.get(chain)
+            if link is None:
+                raise ProtocolError("a side effect needs a chain")
+            operands = [tensor_of(session, id_).value for id_ in ids]
+            read = [link] if tolerant else [*operands, link]
+        except TensordError as error:
+            self.engine.deny(session, error, request, location, "effect")
+            link = session.chains.get(chain)
+            if link is not None and not isinstance(error, CancelledError):
+                refused = denial(session, error, location, "effect").errors
+                self.mark(link, (*link.errors, *refused), stopped=True)
+            return
+        errors = tuple(dict.fromkeys(error for value in read for error in value.errors))
+        self.mark(link, errors, stopped=any(value.array is None for value in read))
+        arrays = [value.first if value.array is None else value.array for value in operands]
+        if link.array is not None and callback is not None:
+            self.call_back(session, callback, arrays, link, location)
+        session.answer(request, Value(arrays, errors) if callback is None and link.array is not None else link)
+
+    def call_back(
+        self,
+        session: SerialSession,
+        callback: Callable[..., Any],
+        arrays: Sequence[Host | TensordError],
+        link: Value,
+        location: int,
+    ) -> None:
+        """Call the user's function; an exception stops the chain."""
+        self.engine.ids += 1
+        try:
+            callback(*[one if isinstance(one, TensordError) else one.copy() for one in arrays])
+        except BaseException as error:
+            link.array = None
+            link.add(describe(session, error, "effect", "effect", location, self.engine.ids))
+            self.engine.tell(session, link.first)
+
+    def mark(self, link: Value, errors: Errors, *, stopped: bool) -> None:
+        """Update a chain after a side effect; the chain keeps the errors of the side effect that stopped it."""
+        if stopped and link.array is not None:
+            link.array, link.errors = None, errors
