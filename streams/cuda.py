@@ -104,8 +104,16 @@ class CudaDevice(PooledDevice):
         kinds = (StreamKind.H2D, StreamKind.D2H, StreamKind.P2P)
         self._copies = {kind: self._stream(kind, 0, sink) for kind in kinds}
         self._streams = (*self._compute, *self._copies.values())
-        self._launcher.serve(self._streams)
         self._peers: dict[int, bool] = {}
+        self._start()
+
+    def _start(self) -> None:
+        """Start the threads; without them the device does not open."""
+        try:
+            self._launcher.serve(self._streams)
+        except RuntimeError:
+            self.close(1.0)
+            raise
 
     def _stream(self, kind: StreamKind, index: int, sink: Sink) -> CudaStream:
         with self._cupy.cuda.Device(self.ordinal):

@@ -43,28 +43,28 @@ class Launcher:
         self._events = Events(new_event, clock)
         self._streams: tuple[CudaStream, ...] = ()
         self._inbox: SimpleQueue[Batch | None] = SimpleQueue()
-        self._thread: threading.Thread | None = None
+        self._thread = threading.Thread(target=self._loop, name=f"tensord {owner.name} launcher", daemon=True)
         self._closing = False
         self._abandoned = False
 
     def serve(self, streams: tuple[CudaStream, ...]) -> None:
-        """Set the device's streams; called once."""
+        """Set the device's streams, and start all threads; called once. RuntimeError if there are no more threads."""
         self._streams = streams
+        self._thread.start()
+        for stream in streams:
+            stream.start()
 
     def submit(self, stream: CudaStream, tasks: Sequence[Task]) -> None:
         """Append tasks to a stream. RuntimeError if the device is closed."""
         if self._closing:
             raise RuntimeError(f"{stream.name} is closed")
         self._inbox.put((stream, tasks))
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._loop, name=f"tensord {self.owner.name} launcher", daemon=True)
-            self._thread.start()
 
     def close(self, deadline: float) -> bool:
         """Launch the queued tasks, then end. False if `deadline` passes first: then the remaining tasks fail."""
         self._closing = True
         self._inbox.put(None)
-        if self._thread is None:
+        if self._thread.ident is None:
             return True
         self._thread.join(max(0.0, deadline - monotonic()))
         self._abandoned = True

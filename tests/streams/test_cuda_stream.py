@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensord.interpreter.errors import KernelError
+from tensord.interpreter.errors import KernelError, MetadataError
 from tensord.interpreter.types.meta import Meta
+from tensord.streams.cuda import CudaDevice
 from tensord.streams.cuda_launcher import LONGEST
 from tensord.streams.events import EXECUTED, TURNSTILE
 from tensord.streams.stream import StreamKind
@@ -348,16 +349,19 @@ def test_a_stream_that_cannot_be_made_current_loses_the_device(device, reports):
 
 
 @pytest.mark.parametrize("calls", [1, 2])
-def test_a_device_that_cannot_be_made_current_is_lost_and_its_tasks_fail(device, reports, caplog, calls):
-    """The launcher's thread, and the stream's: what they hold fails, what comes later fails, and the log says why."""
+def test_a_device_that_cannot_be_made_current_is_lost_and_its_tasks_fail(
+    open_device, reports, monkeypatch, caplog, calls
+):
+    """The launcher's thread, and a stream's: what they hold fails, what comes later fails, and the log says why."""
     failures = iter([RuntimeError("no context")] * calls)
 
-    def current():
+    def current(_device):
         for failure in failures:
             raise failure
         return nullcontext()
 
-    device.current = current
+    monkeypatch.setattr(CudaDevice, "current", current)
+    device = open_device("cuda:0", memory="1MiB")
     tasks = [FakeTask(0), FakeTask(1)]
     device.compute[0].submit(tasks)
     assert reports.wait(2) == [0, 1]
@@ -421,3 +425,34 @@ def test_close_fails_what_waits_for_something_that_never_runs(device, reports):
     reports.wait(1)
     assert not task.executed
     assert "closed" in str(task.error)
+
+
+def test_in_a_process_that_is_ending_streams_that_were_not_used_before_work(gpu, device, reports, monkeypatch):
+    """From Python 3.12 on no thread can be started then; prints that are still open are read on streams."""
+
+    def refuse(_thread):
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    kernel = FakeTask(0, work(gpu))
+    device.compute[0].submit([kernel])
+    copies(device, StreamKind.D2H).submit([FakeTask(1, work(gpu), event_sources=[kernel])])
+    assert sorted(reports.wait(2)) == [0, 1]
+    assert device.close(WAIT)
+
+
+@pytest.mark.parametrize("started", [0, 1, 3])
+def test_a_device_whose_threads_cannot_be_started_does_not_open_and_leaves_nothing(
+    gpu, open_device, monkeypatch, started
+):
+    start, left = threading.Thread.start, iter(range(started))
+
+    def refuse(thread):
+        if next(left, None) is None:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(MetadataError, match="'cuda:0' does not open: RuntimeError: can't start new thread"):
+        open_device("cuda:0", memory="1MiB")
+    assert gpu.free[0] == gpu.total
