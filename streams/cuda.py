@@ -4,6 +4,11 @@ Memory comes from a CuPy memory pool of the device's own, in two layers: `Pool` 
 CuPy's pool keeps the blocks of temporaries that kernels make, per CUDA stream, so that reuse is in stream order. If a
 block does not fit, the free memory of both layers is dropped before the allocation fails; a kernel's temporary, too.
 
+Blocks go back to the driver by `give_back_blocks` alone, and only after their stream was waited for: cudaFree "may
+perform implicit synchronization" (CUDA Runtime API), and need not, while kernels still work on temporaries that are
+free for their stream. The scheduler's thread never waits so: while the device has work, an allocation that finds no
+block fails, the launcher gives blocks back, and the engine tries again when the work has ended.
+
 The ledger counts the bytes that were asked for; blocks are up to an eighth larger, and 512 bytes at the least. CuPy's
 pool may take that much more, and a little for temporaries (`_most_of_pool`). `reserve` is taken when the device is
 opened, so that allocations out of it cost the scheduler's thread no call of the driver.
@@ -91,7 +96,7 @@ class CudaDevice(PooledDevice):
 
         self._cupy: Any = cupy
         self.options = options = options or CudaOptions()
-        self._memory = cupy.cuda.MemoryPool()
+        self._memory = cupy.cuda.MemoryPool(self._new_block)
         with cupy.cuda.Device(self.ordinal):
             free, _ = cupy.cuda.runtime.memGetInfo()
             limit = options.memory or free * 5 // 6
@@ -104,13 +109,14 @@ class CudaDevice(PooledDevice):
         kinds = (StreamKind.H2D, StreamKind.D2H, StreamKind.P2P)
         self._copies = {kind: self._stream(kind, 0, sink) for kind in kinds}
         self._streams = (*self._compute, *self._copies.values())
+        self._launcher.serve(self._streams)
         self._peers: dict[int, bool] = {}
         self._start()
 
     def _start(self) -> None:
         """Start the threads; without them the device does not open."""
         try:
-            self._launcher.serve(self._streams)
+            self._launcher.start()
         except RuntimeError:
             self.close(1.0)
             raise
@@ -152,14 +158,39 @@ class CudaDevice(PooledDevice):
     # -- memory ------------------------------------------------------------------------------------------------
 
     def _new_memory(self, nbytes: int) -> Any:
-        """A block from CuPy's pool, after dropping free memory if need be; OutOfMemoryError is a MemoryError."""
-        with self._cupy.cuda.Device(self.ordinal):
+        """A block from CuPy's pool, after dropping free memory if need be. MemoryError if there is none now."""
+        with self._cupy.cuda.Device(self.ordinal), self._cupy.cuda.Stream.null:
             try:
                 return self._memory.malloc(nbytes)
             except MemoryError:
                 self.pool.trim(0)
-                self._memory.free_all_blocks()
+            try:
                 return self._memory.malloc(nbytes)
+            except MemoryError:
+                if any(stream.queued for stream in self._streams):
+                    self._launcher.free_blocks()
+                    raise
+            self.give_back_blocks()
+            return self._memory.malloc(nbytes)
+
+    def _new_block(self, nbytes: int) -> Any:
+        """A block from the driver. MemoryError at once if there is none: CuPy's pool would free what kernels use."""
+        cuda = self._cupy.cuda
+        try:
+            return cuda.MemoryPointer(cuda.Memory(nbytes), 0)
+        except cuda.runtime.CUDARuntimeError as error:
+            if error.status != cuda.runtime.errorMemoryAllocation:
+                raise
+            raise MemoryError(f"{self.name}: the GPU has no block of {nbytes:,} bytes left") from error
+
+    def give_back_blocks(self) -> None:
+        """Give free blocks back to the driver: the scheduler's, and those of the streams that only this thread launches
+        on, which are waited for."""
+        streams = self._launcher.exclusive()
+        for stream in streams:
+            stream.synchronize()
+        for stream in (self._cupy.cuda.Stream.null, *streams):
+            self._memory.free_all_blocks(stream=stream)
 
     def _reserve(self, nbytes: int) -> None:
         """Have CuPy's pool hold one free block of that size, which it splits as it needs."""
@@ -173,7 +204,7 @@ class CudaDevice(PooledDevice):
         except MemoryError:
             self.pool.spill()
             self._cupy.fft.config.get_plan_cache().clear()
-            self._memory.free_all_blocks()
+            self.give_back_blocks()
             return self._memory.malloc(nbytes)
 
     def adopt(self, array: Array) -> Buffer | None:
@@ -300,9 +331,10 @@ class CudaDevice(PooledDevice):
 
     def close(self, timeout: float) -> bool:
         deadline = monotonic() + timeout
-        ended = [self._launcher.close(deadline), *(stream.join(deadline) for stream in self._streams)]
+        ended = all([self._launcher.close(deadline), *(stream.join(deadline) for stream in self._streams)])
         self.pool.trim(0)
         self.pinned.trim()
-        with suppress(Exception), self._cupy.cuda.Device(self.ordinal):  # on a lost device every call fails
-            self._memory.free_all_blocks()
-        return all(ended)
+        if ended:  # else a kernel still runs
+            with suppress(Exception), self._cupy.cuda.Device(self.ordinal):  # on a lost device every call fails
+                self._memory.free_all_blocks()
+        return ended

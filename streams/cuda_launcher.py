@@ -46,12 +46,16 @@ class Launcher:
         self._thread = threading.Thread(target=self._loop, name=f"tensord {owner.name} launcher", daemon=True)
         self._closing = False
         self._abandoned = False
+        self._short = False  # the scheduler found no memory, and did not want to wait for the device
 
     def serve(self, streams: tuple[CudaStream, ...]) -> None:
-        """Set the device's streams, and start all threads; called once. RuntimeError if there are no more threads."""
+        """Set the device's streams; called once."""
         self._streams = streams
+
+    def start(self) -> None:
+        """Start the thread, and those of the streams; called once. RuntimeError if there are no more threads."""
         self._thread.start()
-        for stream in streams:
+        for stream in self._streams:
             stream.start()
 
     def submit(self, stream: CudaStream, tasks: Sequence[Task]) -> None:
@@ -59,6 +63,19 @@ class Launcher:
         if self._closing:
             raise RuntimeError(f"{stream.name} is closed")
         self._inbox.put((stream, tasks))
+
+    def free_blocks(self) -> None:
+        """Have blocks that nobody uses given back to the driver soon, so that an allocation finds memory."""
+        self._short = True
+        self._inbox.put(None)
+
+    def exclusive(self) -> list[Any]:
+        """CuPy's objects of the streams on which no other thread launches, for this thread, which launches, or while
+        the device has nothing to do."""
+        launching = self.launching
+        if launching.stream is not None and launching.burst is not None and launching.burst.aside:
+            return [launching.stream.raw]
+        return [stream.raw for stream in self._streams if not stream.aside]
 
     def close(self, deadline: float) -> bool:
         """Launch the queued tasks, then end. False if `deadline` passes first: then the remaining tasks fail."""
@@ -83,8 +100,15 @@ class Launcher:
             self._accept(self._next())
             while not self._inbox.empty():
                 self._accept(self._inbox.get())
+            self.make_room()
             while any(self._launch_ready(stream) for stream in self._streams):
                 pass
+
+    def make_room(self) -> None:
+        """Give blocks back to the driver if the scheduler lacks memory. Meanwhile nothing is launched."""
+        if self._short:
+            self._short = False
+            self.owner.give_back_blocks()
 
     def _drained(self) -> bool:
         return not any(stream.backlog for stream in self._streams)

@@ -68,6 +68,9 @@ class Owner(Protocol):
     def lose(self, error: BaseException) -> None:
         """Mark the device as lost after an asynchronous error."""
 
+    def give_back_blocks(self) -> None:
+        """Wait for the streams, and give blocks that nobody uses back to the driver."""
+
 
 class Burst:
     """Tasks with one mark behind them; no mark if the launch failed. `keep` lives until the mark has passed."""

@@ -116,3 +116,23 @@ def test_nextafter_is_exact(session: Any, dtype: str) -> None:
     x, y = (session.asarray(array, device="cuda:0") for array in (one, two))
     (found,) = session.call("nextafter", [x, y])
     np.testing.assert_array_equal(found.numpy(), np.nextafter(one, two))
+
+
+def test_sizes_that_change_on_a_full_gpu_find_memory_and_nobody_waits_for_the_device_but_its_own_threads(
+    gpu: Gpu,
+) -> None:
+    """What is freed in small blocks has to go back to the driver before large ones fit, while kernels still run."""
+    device = {"name": "cuda:0", "memory": "32MiB", "cache": 0, "reserve": 0}
+    gpu.free[0] = 34 << 20
+    with td.connect("local", devices=["cpu:0", device]) as session:
+        for size in (1, 4, 2, 8, 1):
+            tensors = []
+            for n in range(24 // size):
+                attributes = {"shape": (size << 18,), "dtype": "float32"}
+                tensors.append(session.call("full", [n], attributes, device="cuda:0")[0])
+                tensors[-1] += 1
+            for n, tensor in enumerate(tensors):
+                assert (tensor.numpy() == n + 1).all()
+            del tensor
+        assert session.trace().verify() == []
+    assert {name.split()[0] for name in gpu.blocked} <= {"tensord"}

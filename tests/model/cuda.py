@@ -31,6 +31,7 @@ class ModelCudaStream(CudaStream):
     def execute(self) -> None:
         """Launch the next burst, or set it aside, from the launcher's thread as it were."""
         with self.of.on_a_thread_of_its_own():
+            self._launcher.make_room()
             self._launcher.launch_next(self)
 
     @property
@@ -62,6 +63,9 @@ class ModelCuda(Peak, CudaDevice):
         with self._cupy.cuda.Device(self.ordinal):
             raw = self._cupy.cuda.Stream(non_blocking=True)
         return ModelCudaStream(self, self.name, kind, index, sink, launcher=self._launcher, raw=raw)
+
+    def _start(self) -> None:
+        """There are no threads."""
 
     @contextmanager
     def on_a_thread_of_its_own(self) -> Iterator[None]:

@@ -40,7 +40,8 @@ def copies(device, kind=StreamKind.H2D):
 
 def work(gpu: Gpu, name: str = "", run: Any = lambda: None) -> Any:
     """A task's body: work for the stream that is current, which is held until `gpu.release(name)`."""
-    return lambda: gpu.enqueue(current_queue(gpu), run, gpu.hold(name) if name else lambda: True)
+    ready = gpu.hold(name) if name else lambda: True
+    return lambda: gpu.enqueue(current_queue(gpu), run, ready)
 
 
 def slow(id_: int, body: Any = None, **fields: Any) -> FakeTask:
@@ -194,8 +195,10 @@ def test_an_event_that_somebody_may_still_wait_for_is_not_used_again(gpu, device
 
 
 def test_a_task_that_waits_for_the_device_stops_no_other_stream(gpu, device, reports):
+    value = work(gpu, "value")
+
     def look() -> None:
-        work(gpu, "value")()
+        value()
         gpu.drain(current_queue(gpu))
 
     looking, behind, copy = FakeTask(0, look, blocking=True), FakeTask(1), FakeTask(2)
@@ -324,6 +327,28 @@ def test_what_waits_for_a_lost_device_does_not_lose_its_own(gpu, open_device, re
     reports.wait(3)
     assert one.lost is not None
     assert two.lost is None
+
+
+def test_a_task_that_faulted_fails_although_another_device_has_gone_on_behind_it(gpu, open_device, reports):
+    """No device waits for the events of one that is broken: what came after them says nothing about them."""
+    one, two = open_device("cuda:0", memory="1MiB"), open_device("cuda:1", memory="1MiB")
+    go = threading.Event()
+    follow = one.compute[0]._await
+
+    def late_thread(burst: Any) -> None:
+        assert go.wait(WAIT)
+        follow(burst)
+
+    one.compute[0]._await = late_thread
+    bad = slow(0, work(gpu, run=illegal))
+    one.compute[0].submit([bad])
+    launched(bad)
+    two.compute[0].submit([FakeTask(1, event_sources=[bad])])
+    assert reports.wait(1) == [1]
+    go.set()
+    reports.wait(2)
+    assert one.lost is not None
+    assert "illegal memory access" in str(bad.error)
 
 
 def test_an_error_at_launch_loses_the_device(gpu, device, reports):

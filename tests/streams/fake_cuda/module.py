@@ -16,7 +16,7 @@ import numpy as np
 
 from . import arrays
 from .gpu import CUDARuntimeError, CurrentDevice, Event, Gpu, Queue, Stream, current_streams
-from .memory import MemoryPool, PinnedMemory, pinned_of, regions_of
+from .memory import Memory, MemoryPointer, MemoryPool, PinnedMemory, pinned_of, regions_of
 
 HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
 
@@ -173,6 +173,8 @@ def make_modules(gpu: Gpu) -> dict[str, Any]:
         Device=partial(CurrentDevice, gpu),
         Stream=stream,
         Event=partial(Event, gpu),
+        Memory=partial(Memory, gpu),
+        MemoryPointer=MemoryPointer,
         MemoryPool=partial(MemoryPool, gpu),
         PinnedMemory=partial(PinnedMemory, gpu),
         using_allocator=using_allocator,
