@@ -40,7 +40,7 @@ class Launcher:
         self.owner = owner
         self.clock = clock
         self.launching = Launching()
-        self._events = Events(new_event, clock)
+        self.events = Events(new_event, clock)
         self._streams: tuple[CudaStream, ...] = ()
         self._inbox: SimpleQueue[Batch | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._loop, name=f"tensord {owner.name} launcher", daemon=True)
@@ -211,19 +211,20 @@ class Launcher:
             except BaseException as error:
                 self.owner.lose(error)
         burst.mark = mark
+        self.launching.burst = None  # what the burst keeps is free once its stream's thread has done with it
         for task in burst.tasks:
             task.event = EXECUTED if mark is None else mark
         if TURNSTILE.waiting:
             TURNSTILE.notify()
 
     def _mark(self, stream: CudaStream, burst: Burst) -> Mark:
-        event = self._events.take()
+        event = self.events.take()
         event.record(stream.raw)
         sources = marks_of(burst.tasks)
         if burst.finish and sources:  # two copies to one place: the later one's bytes are to stay
             burst.finish.insert(0, partial(settle, sources))
         before = () if stream.last is None else (stream.last,)
-        stream.last = mark = Mark(self.owner, self._events, event, chain(before, sources), burst.finish)
+        stream.last = mark = Mark(self.owner, self.events, event, chain(before, sources), burst.finish)
         return mark
 
 

@@ -48,6 +48,7 @@ class Device(ABC):
         self.lost: BaseException | None = None  # set once, from any thread: nothing works on this device any more
         self.host = False  # True: its arrays are host memory, so that the host can reach them without a transfer
         self.shared = False  # True: other processes can map its larger blocks
+        self.pins = False  # True: large copies are faster from and to what `host_array` gives
 
     @property
     @abstractmethod

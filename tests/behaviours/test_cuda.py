@@ -10,6 +10,7 @@ import pytest
 
 import tensord as td
 from tensord.interpreter.errors import DeviceMemoryError, KernelError
+from tensord.streams.pinned import is_pinned
 from tensord.streams.stream import StreamKind
 
 from ..streams.fake_cuda.gpu import Gpu, IllegalAddress
@@ -136,3 +137,33 @@ def test_sizes_that_change_on_a_full_gpu_find_memory_and_nobody_waits_for_the_de
             del tensor
         assert session.trace().verify() == []
     assert {name.split()[0] for name in gpu.blocked} <= {"tensord"}
+
+
+LARGE = np.arange(3 << 18, dtype="float32")  # 3 MiB
+
+
+def test_a_large_value_is_read_straight_into_pinned_memory(gpu: Gpu, session: Any) -> None:
+    x = (session.asarray(LARGE, device="cuda:0") + 1).wait()
+    before = gpu.calls["memcpyAsync"]
+    found = x.numpy()
+    assert is_pinned(found)
+    assert gpu.calls["memcpyAsync"] == before + 1
+    assert list(x.residency()) == ["cuda:0"]
+    np.testing.assert_array_equal(found, LARGE + 1)
+
+
+def test_a_small_value_that_was_read_stays_on_the_host_too(session: Any) -> None:
+    x = (session.asarray(np.ones(4), device="cuda:0") + 1).wait()
+    np.testing.assert_array_equal(x.numpy(), np.full(4, 2.0))
+    assert sorted(x.residency()) == ["cpu:0", "cuda:0"]
+
+
+@pytest.mark.parametrize("device", ["cpu:0", "cuda:0"])
+def test_large_values_from_outside_lie_in_pinned_memory_from_which_the_gpu_copies(
+    gpu: Gpu, session: Any, device: str
+) -> None:
+    x = session.asarray(LARGE, device=device).wait()
+    x = x.to_device("cuda:0").wait()
+    assert gpu.calls["memcpyAsync"] == 1
+    assert device_of(session, "cuda:0")._staged.total == 0
+    np.testing.assert_array_equal((x + 1).numpy(), LARGE + 1)

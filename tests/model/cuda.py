@@ -57,7 +57,7 @@ class ModelCuda(Peak, CudaDevice):
         self.steering = steering
         self.gpu = gpu
         super().__init__(name, sink, options)
-        self._launcher.clock = self._launcher._events.clock = steering.clock
+        self._launcher.clock = self._launcher.events.clock = steering.clock
 
     def _stream(self, kind: StreamKind, index: int, sink: Sink) -> Any:
         with self._cupy.cuda.Device(self.ordinal):

@@ -1,6 +1,8 @@
 """Launching, marks and waiting of a CUDA device, over the fake runtime, with the device's own threads."""
 
+import gc
 import threading
+import weakref
 from contextlib import nullcontext
 from functools import partial
 from itertools import pairwise
@@ -293,6 +295,23 @@ def test_what_the_host_has_to_finish_is_finished_before_the_report(gpu, device, 
     gpu.release("copy")
     reports.wait(1)
     assert finished == [[]]
+
+
+@pytest.mark.parametrize("kind", [StreamKind.H2D, StreamKind.D2H])
+@pytest.mark.parametrize("quick", [True, False])
+def test_the_memory_of_a_copy_is_free_once_the_copy_is_reported(device, reports, kind, quick):
+    array, there = device.host_array(META), on_device(device)
+    freed = weakref.ref(array)
+
+    def submit(host):
+        body = partial(device.copy_in, there, host) if kind is StreamKind.H2D else partial(device.copy_out, there, host)
+        copies(device, kind).submit([FakeTask(0, body, quick=quick)])
+
+    submit(array)
+    del array
+    reports.wait(1)
+    gc.collect()
+    assert freed() is None
 
 
 # -- errors ------------------------------------------------------------------------------------------------------------
