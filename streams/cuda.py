@@ -35,6 +35,7 @@ from ..interpreter.errors import KernelError, MetadataError
 from ..interpreter.schema.opdef import Array
 from ..interpreter.types.meta import Meta
 from .cuda_launcher import Launcher
+from .cuda_scratch import PER_ELEMENT
 from .cuda_staging import PIECE, Staging
 from .cuda_stream import Burst, CudaStream
 from .device import Buffer, Device
@@ -106,6 +107,7 @@ class CudaDevice(PooledDevice):
             self._reserve(min(options.reserve, limit))
         super().__init__(name, cupy, limit, options.missing, options.cache)
         self.pins = True
+        self.per_element = PER_ELEMENT
         staged = min(options.pinned // 2, _STAGED)
         self.pinned = PinnedPool(options.pinned - staged, self._new_pinned)
         self._staged = PinnedPool(staged, self._new_pinned)

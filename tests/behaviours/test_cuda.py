@@ -167,3 +167,12 @@ def test_large_values_from_outside_lie_in_pinned_memory_from_which_the_gpu_copie
     assert gpu.calls["memcpyAsync"] == 1
     assert device_of(session, "cuda:0")._staged.total == 0
     np.testing.assert_array_equal((x + 1).numpy(), LARGE + 1)
+
+
+def test_what_cupys_kernels_take_beyond_numpys_is_reserved(session: Any) -> None:
+    """NumPy sorts line by line; CuPy makes pairs of line and value of all of them, and merges these."""
+    x = session.asarray(np.ones((1300, 1000)), device="cuda:0")
+    with pytest.raises(DeviceMemoryError, match=r"and 49\.\d MiB \(52000000 bytes\) of temporaries do not fit"):
+        session.call("sort", [x], {"axis": 0})[0].numpy()
+    few = session.call("sort", [x[:500]], {"axis": 0})[0]
+    np.testing.assert_array_equal(few[::100].numpy(), np.ones((5, 1000)))

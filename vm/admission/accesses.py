@@ -337,9 +337,11 @@ def is_worth_keeping(source: Binding, host: DeviceState) -> bool:
 
     Not if it does not fit there, nor if it is large and its device copies faster to the memory of a result.
     """
-    meta = source.tensor.meta
-    direct = source.copy.device.backend.pins and meta is not None and meta.nbytes >= READ_DIRECTLY
-    return not direct and has_room(host, source.tensor)
+    if source.copy.device.backend.pins:
+        meta = source.tensor.meta
+        if meta is not None and meta.nbytes >= READ_DIRECTLY:
+            return False
+    return has_room(host, source.tensor)
 
 
 def has_room(device: DeviceState, tensor: Tensor) -> bool:

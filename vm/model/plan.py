@@ -94,7 +94,13 @@ class Plan:
         # The bytes of its kernel's temporaries, set aside while it runs.
         self.scratch = 0
         if not self.pending:
-            self.scratch = op.temporaries(tuple(known), self.outputs, dict(attributes), aliased=self.in_place)
+            self.scratch = op.temporaries(
+                tuple(known),
+                self.outputs,
+                dict(attributes),
+                aliased=self.in_place,
+                per_element=device.backend.per_element.get(op.name, 0),
+            )
         if self.scratch and op.pointwise and device.backend.xp is np:
             self.kernel, self.scratch = in_pieces(self.kernel), 0
         self.forward = forwardable(op, metas, self.outputs)
