@@ -88,6 +88,7 @@ class Gpu:
         self.blocked: Counter[str] = Counter()
         self.bugs: list[BaseException] = []  # of kernels, when they ran: a fault of the fake or of its user
         self.held: set[str] = set()
+        self.kept: list[Any] = []  # memory that lives as long as the devices
         self.threads = threading.local()
         self.next_ptr = 0
 

@@ -18,6 +18,7 @@ import numpy as np
 from .gpu import CUDARuntimeError, Gpu, Queue, current_queue, out_of_memory
 
 POISON = 0xA5
+VAST = 64 << 20  # bytes of a block that is not poisoned as a whole, which would have all its pages in memory
 
 
 class OutOfMemoryError(MemoryError):
@@ -58,7 +59,7 @@ class Memory:
             if size > gpu.free[self.device_id]:
                 raise out_of_memory()
             gpu.free[self.device_id] -= size
-        self.block = np.full(size, POISON, np.uint8)
+        self.block = np.full(size, POISON, np.uint8) if size <= VAST else np.zeros(size, np.uint8)
         self.ptr = address_of(self.block)
         regions_of(gpu).add(self.ptr, self)
 
@@ -67,7 +68,8 @@ class Memory:
             regions_of(self.gpu).remove(self.ptr)
             self.gpu.calls["free"] += 1
             self.gpu.free[self.device_id] += self.size
-            self.block.fill(POISON)
+            if self.size <= VAST:
+                self.block.fill(POISON)
 
 
 class Piece:
@@ -139,6 +141,11 @@ class MemoryPool:
 
     def set_limit(self, size: int) -> None:
         self._limit[self.gpu.device] = size
+
+    def used_bytes(self) -> int:
+        device = self.gpu.device
+        free = sum(piece.size for key, pieces in self._free.items() if key[0] == device for piece in pieces)
+        return self._total[device] - free
 
     def total_bytes(self) -> int:
         return self._total[self.gpu.device]
