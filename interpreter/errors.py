@@ -10,7 +10,10 @@ time the same object is raised. So
 
 from __future__ import annotations
 
-from typing import Self, TypeVar
+from typing import Final, Self, TypeVar
+
+# How CUDA's runtime, its driver and its libraries (cuBLAS, cuSOLVER, cuFFT, cuRAND) name it.
+OUT_OF_MEMORY: Final = ("cudaErrorMemoryAllocation", "CUDA_ERROR_OUT_OF_MEMORY", "ALLOC_FAILED", "ALLOCATION_FAILED")
 
 
 class TensordError(Exception):
@@ -117,6 +120,14 @@ class KernelIndexError(KernelError, IndexError):
     """An index among the data is out of bounds."""
 
 
+def is_out_of_memory(cause: BaseException) -> bool:
+    """Did a kernel lack memory? The libraries of CUDA say so in RuntimeErrors of their own."""
+    if isinstance(cause, RuntimeError):
+        text = text_of(cause)
+        return any(name in text for name in OUT_OF_MEMORY)
+    return isinstance(cause, MemoryError)
+
+
 def kernel_error(
     cause: BaseException, message: str, *, op: str, location: str | None, instruction: int | None = None
 ) -> TensordError:
@@ -124,7 +135,7 @@ def kernel_error(
 
     A kernel without memory for its temporaries fails with a DeviceMemoryError, as one without memory for its result.
     """
-    if isinstance(cause, MemoryError):
+    if is_out_of_memory(cause):
         message = f"{message}; release tensors, or use smaller ones"
         return DeviceMemoryError(message, op=op, location=location, instruction=instruction)
     kinds = (kind for kind in (KernelValueError, KernelIndexError) if isinstance(cause, kind.__bases__[1]))

@@ -3,7 +3,8 @@
 - `device`, `stream`: the interfaces; `catalogue`: from names and options to open devices
 - `options`: the options of devices, their values and meanings
 - `cpu`, `sim`, `cuda`: the devices; `host`: the common part of cpu and sim
-- of a cuda device: `cuda_stream` and `cuda_launcher`: its threads; `cuda_marks`: its events; `pinned`: host memory
+- of a cuda device: `cuda_stream` and `cuda_launcher`: its threads; `cuda_marks`: its events; `pinned`: host memory;
+  `cuda_staging`: copies of pageable memory; `cuda_scratch`: what CuPy's kernels take for temporaries
 - `worker`: an in-order queue with a thread; `events`: how one stream waits for another
 - `pool`: memory that is reused; `shared`: blocks that other processes may map
 - `faults`: fault injection; `blas`: the limit of BLAS threads

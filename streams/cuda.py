@@ -4,14 +4,19 @@ Memory comes from a CuPy memory pool of the device's own, in two layers: `Pool` 
 CuPy's pool keeps the blocks of temporaries that kernels make, per CUDA stream, so that reuse is in stream order. If a
 block does not fit, the free memory of both layers is dropped before the allocation fails; a kernel's temporary, too.
 
+Blocks go back to the driver by `give_back_blocks` alone, and only after their stream was waited for: cudaFree "may
+perform implicit synchronization" (CUDA Runtime API), and need not, while kernels still work on temporaries that are
+free for their stream. The scheduler's thread never waits so: while the device has work, an allocation that finds no
+block fails, the launcher gives blocks back, and the engine tries again when the work has ended.
+
 The ledger counts the bytes that were asked for; blocks are up to an eighth larger, and 512 bytes at the least. CuPy's
 pool may take that much more, and a little for temporaries (`_most_of_pool`). `reserve` is taken when the device is
 opened, so that allocations out of it cost the scheduler's thread no call of the driver.
 
-Host copies go through pinned memory (`pinned`). Pageable host arrays are staged, in a block that lives until the copy
-is done. Arrays from `host_array` are pinned, unless the limit of pinned memory is reached, and are copied directly.
-Arrays above 256 MiB are copied directly, too, and staged by the driver: pinning a second block of that size costs more
-than it saves. Which thread stages: `cuda_stream`.
+Host copies go through pinned memory (`pinned`). Arrays that lie there, as those from `host_array` do until its limit is
+reached, are copied as they are. Others are staged: up to a piece in one block that lives until the copy is done, more
+of them piece by piece (`cuda_staging`), and by the driver if there is no pinned memory left. Which thread stages:
+`cuda_stream`.
 """
 
 from __future__ import annotations
@@ -19,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from time import monotonic
 from typing import Annotated, Any, Final
 
@@ -29,15 +35,17 @@ from ..interpreter.errors import KernelError, MetadataError
 from ..interpreter.schema.opdef import Array
 from ..interpreter.types.meta import Meta
 from .cuda_launcher import Launcher
+from .cuda_scratch import PER_ELEMENT
+from .cuda_staging import PIECE, Staging
 from .cuda_stream import Burst, CudaStream
 from .device import Buffer, Device
 from .host import GIB, physical_memory
 from .options import CACHE, COMPUTE_STREAMS, MEMORY, MISSING_OPS, PEER, Option, parse_size
-from .pinned import PinnedPool, is_pinned
+from .pinned import PinnedPool, is_packed_and_pinned
 from .pool import PooledBuffer, PooledDevice
 from .stream import Sink, StreamKind
 
-_STAGED_AT_MOST: Final = 256 << 20
+_STAGED: Final = 64 << 20  # bytes of pinned memory that users' arrays leave to staging
 
 MOST_AXES: Final = 32  # of CuPy's arrays
 
@@ -91,14 +99,18 @@ class CudaDevice(PooledDevice):
 
         self._cupy: Any = cupy
         self.options = options = options or CudaOptions()
-        self._memory = cupy.cuda.MemoryPool()
+        self._memory = cupy.cuda.MemoryPool(self._new_block)
         with cupy.cuda.Device(self.ordinal):
             free, _ = cupy.cuda.runtime.memGetInfo()
             limit = options.memory or free * 5 // 6
             self._memory.set_limit(size=_most_of_pool(limit))
             self._reserve(min(options.reserve, limit))
         super().__init__(name, cupy, limit, options.missing, options.cache)
-        self.pinned = PinnedPool(options.pinned, self._new_pinned)
+        self.pins = True
+        self.per_element = PER_ELEMENT
+        staged = min(options.pinned // 2, _STAGED)
+        self.pinned = PinnedPool(options.pinned - staged, self._new_pinned)
+        self._staged = PinnedPool(staged, self._new_pinned)
         self._launcher = Launcher(self, lambda: cupy.cuda.Event(block=True, disable_timing=True))
         self._compute = tuple(self._stream(StreamKind.COMPUTE, i, sink) for i in range(options.compute_streams))
         kinds = (StreamKind.H2D, StreamKind.D2H, StreamKind.P2P)
@@ -106,6 +118,15 @@ class CudaDevice(PooledDevice):
         self._streams = (*self._compute, *self._copies.values())
         self._launcher.serve(self._streams)
         self._peers: dict[int, bool] = {}
+        self._start()
+
+    def _start(self) -> None:
+        """Start the threads; without them the device does not open."""
+        try:
+            self._launcher.start()
+        except RuntimeError:
+            self.close(1.0)
+            raise
 
     def _stream(self, kind: StreamKind, index: int, sink: Sink) -> CudaStream:
         with self._cupy.cuda.Device(self.ordinal):
@@ -144,14 +165,39 @@ class CudaDevice(PooledDevice):
     # -- memory ------------------------------------------------------------------------------------------------
 
     def _new_memory(self, nbytes: int) -> Any:
-        """A block from CuPy's pool, after dropping free memory if need be; OutOfMemoryError is a MemoryError."""
-        with self._cupy.cuda.Device(self.ordinal):
+        """A block from CuPy's pool, after dropping free memory if need be. MemoryError if there is none now."""
+        with self._cupy.cuda.Device(self.ordinal), self._cupy.cuda.Stream.null:
             try:
                 return self._memory.malloc(nbytes)
             except MemoryError:
                 self.pool.trim(0)
-                self._memory.free_all_blocks()
+            try:
                 return self._memory.malloc(nbytes)
+            except MemoryError:
+                if any(stream.queued for stream in self._streams):
+                    self._launcher.free_blocks()
+                    raise
+            self.give_back_blocks()
+            return self._memory.malloc(nbytes)
+
+    def _new_block(self, nbytes: int) -> Any:
+        """A block from the driver. MemoryError at once if there is none: CuPy's pool would free what kernels use."""
+        cuda = self._cupy.cuda
+        try:
+            return cuda.MemoryPointer(cuda.Memory(nbytes), 0)
+        except cuda.runtime.CUDARuntimeError as error:
+            if error.status != cuda.runtime.errorMemoryAllocation:
+                raise
+            raise MemoryError(f"{self.name}: the GPU has no block of {nbytes:,} bytes left") from error
+
+    def give_back_blocks(self) -> None:
+        """Give free blocks back to the driver: the scheduler's, and those of the streams that only this thread launches
+        on, which are waited for."""
+        streams = self._launcher.exclusive()
+        for stream in streams:
+            stream.synchronize()
+        for stream in (self._cupy.cuda.Stream.null, *streams):
+            self._memory.free_all_blocks(stream=stream)
 
     def _reserve(self, nbytes: int) -> None:
         """Have CuPy's pool hold one free block of that size, which it splits as it needs."""
@@ -165,7 +211,7 @@ class CudaDevice(PooledDevice):
         except MemoryError:
             self.pool.spill()
             self._cupy.fft.config.get_plan_cache().clear()
-            self._memory.free_all_blocks()
+            self.give_back_blocks()
             return self._memory.malloc(nbytes)
 
     def adopt(self, array: Array) -> Buffer | None:
@@ -192,9 +238,11 @@ class CudaDevice(PooledDevice):
             raise ValueError(f"{self.name}: an array of {len(meta.shape)} axes, but CuPy has {MOST_AXES} at the most")
 
     def host_array(self, meta: Meta) -> NDArray[np.generic]:
-        if meta.nbytes == 0:
-            return np.empty(meta.shape, meta.dtype)
-        array = self.pinned.array(meta)
+        return self._array_of(self.pinned, meta)
+
+    def _array_of(self, pool: PinnedPool, meta: Meta) -> NDArray[np.generic]:
+        """A pinned array, or a pageable one if there is no room."""
+        array = pool.array(meta) if meta.nbytes else None
         return np.empty(meta.shape, meta.dtype) if array is None else array
 
     def _new_pinned(self, nbytes: int) -> Any:
@@ -211,20 +259,35 @@ class CudaDevice(PooledDevice):
             self.copy_in(packed, source)
             target[...] = packed
             return
-        staged = source if self._direct(source) else self._staging(source)
-        if staged is not source:
+        if is_packed_and_pinned(source):
+            self._burst.keep.append(source)
+            self._put(target, 0, source)
+        elif source.nbytes <= PIECE:
+            staged = self._array_of(self._staged, Meta.of(source.shape, source.dtype))
             np.copyto(staged, source, casting="no")
-        self._burst.keep.append(staged)
-        self._copy(target.data.ptr, staged.ctypes.data, target.nbytes, "memcpyHostToDevice")
+            self._burst.keep.append(staged)
+            self._put(target, 0, staged)
+        elif (staging := self._staging()).blocks:
+            staging.copy_in(source, partial(self._put, target))
+        else:
+            packed = np.ascontiguousarray(source)
+            self._burst.keep.append(packed)
+            self._put(target, 0, packed)
 
     def copy_out(self, source: Array, target: NDArray[np.generic]) -> None:
         if target.nbytes == 0:
             return
         packed = self._cupy.ascontiguousarray(source)
-        staged = target if self._direct(target) else self._staging(target)
-        self._burst.keep += (packed, staged)
-        self._copy(staged.ctypes.data, packed.data.ptr, packed.nbytes, "memcpyDeviceToHost")
-        if staged is not target:
+        self._burst.keep.append(packed)
+        if is_packed_and_pinned(target):
+            self._burst.keep.append(target)
+            self._get(packed, 0, target)
+        elif target.nbytes > PIECE and (staging := self._staging()).blocks:
+            self._burst.finish.append(staging.copy_out(target, partial(self._get, packed)))
+        else:
+            staged = self._array_of(self._staged, Meta.of(target.shape, target.dtype))
+            self._burst.keep.append(staged)
+            self._get(packed, 0, staged)
             self._burst.finish.append(lambda: np.copyto(target, staged, casting="no"))
 
     def peer_copy(self, target: Array, source: Array) -> None:
@@ -236,9 +299,15 @@ class CudaDevice(PooledDevice):
         else:
             target[...] = source  # an elementwise kernel on this device reads the peer's memory
 
-    def _copy(self, to: int, origin: int, nbytes: int, direction: str) -> None:
+    def _put(self, target: Array, offset: int, part: NDArray[np.generic]) -> None:
         runtime = self._cupy.cuda.runtime
-        runtime.memcpyAsync(to, origin, nbytes, getattr(runtime, direction), self._raw.ptr)
+        to, kind = target.data.ptr + offset, runtime.memcpyHostToDevice
+        runtime.memcpyAsync(to, part.ctypes.data, part.nbytes, kind, self._raw.ptr)
+
+    def _get(self, source: Array, offset: int, part: NDArray[np.generic]) -> None:
+        runtime = self._cupy.cuda.runtime
+        origin, kind = source.data.ptr + offset, runtime.memcpyDeviceToHost
+        runtime.memcpyAsync(part.ctypes.data, origin, part.nbytes, kind, self._raw.ptr)
 
     @property
     def _burst(self) -> Burst:
@@ -253,16 +322,12 @@ class CudaDevice(PooledDevice):
         assert stream is not None  # noqa: S101 - only called while launching
         return stream.raw
 
-    def _staging(self, like: NDArray[np.generic]) -> NDArray[np.generic]:
-        if like.nbytes > _STAGED_AT_MOST:
-            return np.empty(like.shape, like.dtype)
-        return self.host_array(Meta.of(like.shape, like.dtype))
-
-    def _direct(self, array: NDArray[np.generic]) -> bool:
-        """Can the array be copied as it is? It must be packed, and pinned unless it is too large to stage."""
-        if not array.flags.c_contiguous:
-            return False
-        return array.nbytes > _STAGED_AT_MOST or is_pinned(array)
+    def _staging(self) -> Staging:
+        """For one copy of this thread. The blocks are kept until its mark has passed."""
+        raw = self._raw
+        staging = Staging(self._staged, self._launcher.events, lambda event: event.record(raw))
+        self._burst.keep.append(staging)
+        return staging
 
     # -- what the launcher needs, and the end ------------------------------------------------------------------
 
@@ -292,9 +357,11 @@ class CudaDevice(PooledDevice):
 
     def close(self, timeout: float) -> bool:
         deadline = monotonic() + timeout
-        ended = [self._launcher.close(deadline), *(stream.join(deadline) for stream in self._streams)]
+        ended = all([self._launcher.close(deadline), *(stream.join(deadline) for stream in self._streams)])
         self.pool.trim(0)
         self.pinned.trim()
-        with suppress(Exception), self._cupy.cuda.Device(self.ordinal):  # on a lost device every call fails
-            self._memory.free_all_blocks()
-        return all(ended)
+        self._staged.trim()
+        if ended:  # else a kernel still runs
+            with suppress(Exception), self._cupy.cuda.Device(self.ordinal):  # on a lost device every call fails
+                self._memory.free_all_blocks()
+        return ended

@@ -40,31 +40,48 @@ class Launcher:
         self.owner = owner
         self.clock = clock
         self.launching = Launching()
-        self._events = Events(new_event, clock)
+        self.events = Events(new_event, clock)
         self._streams: tuple[CudaStream, ...] = ()
         self._inbox: SimpleQueue[Batch | None] = SimpleQueue()
-        self._thread: threading.Thread | None = None
+        self._thread = threading.Thread(target=self._loop, name=f"tensord {owner.name} launcher", daemon=True)
         self._closing = False
         self._abandoned = False
+        self._short = False  # the scheduler found no memory, and did not want to wait for the device
 
     def serve(self, streams: tuple[CudaStream, ...]) -> None:
         """Set the device's streams; called once."""
         self._streams = streams
+
+    def start(self) -> None:
+        """Start the thread, and those of the streams; called once. RuntimeError if there are no more threads."""
+        self._thread.start()
+        for stream in self._streams:
+            stream.start()
 
     def submit(self, stream: CudaStream, tasks: Sequence[Task]) -> None:
         """Append tasks to a stream. RuntimeError if the device is closed."""
         if self._closing:
             raise RuntimeError(f"{stream.name} is closed")
         self._inbox.put((stream, tasks))
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._loop, name=f"tensord {self.owner.name} launcher", daemon=True)
-            self._thread.start()
+
+    def free_blocks(self) -> None:
+        """Have blocks that nobody uses given back to the driver soon, so that an allocation finds memory."""
+        self._short = True
+        self._inbox.put(None)
+
+    def exclusive(self) -> list[Any]:
+        """CuPy's objects of the streams on which no other thread launches, for this thread, which launches, or while
+        the device has nothing to do."""
+        launching = self.launching
+        if launching.stream is not None and launching.burst is not None and launching.burst.aside:
+            return [launching.stream.raw]
+        return [stream.raw for stream in self._streams if not stream.aside]
 
     def close(self, deadline: float) -> bool:
         """Launch the queued tasks, then end. False if `deadline` passes first: then the remaining tasks fail."""
         self._closing = True
         self._inbox.put(None)
-        if self._thread is None:
+        if self._thread.ident is None:
             return True
         self._thread.join(max(0.0, deadline - monotonic()))
         self._abandoned = True
@@ -83,8 +100,15 @@ class Launcher:
             self._accept(self._next())
             while not self._inbox.empty():
                 self._accept(self._inbox.get())
+            self.make_room()
             while any(self._launch_ready(stream) for stream in self._streams):
                 pass
+
+    def make_room(self) -> None:
+        """Give blocks back to the driver if the scheduler lacks memory. Meanwhile nothing is launched."""
+        if self._short:
+            self._short = False
+            self.owner.give_back_blocks()
 
     def _drained(self) -> bool:
         return not any(stream.backlog for stream in self._streams)
@@ -187,19 +211,20 @@ class Launcher:
             except BaseException as error:
                 self.owner.lose(error)
         burst.mark = mark
+        self.launching.burst = None  # what the burst keeps is free once its stream's thread has done with it
         for task in burst.tasks:
             task.event = EXECUTED if mark is None else mark
         if TURNSTILE.waiting:
             TURNSTILE.notify()
 
     def _mark(self, stream: CudaStream, burst: Burst) -> Mark:
-        event = self._events.take()
+        event = self.events.take()
         event.record(stream.raw)
         sources = marks_of(burst.tasks)
         if burst.finish and sources:  # two copies to one place: the later one's bytes are to stay
             burst.finish.insert(0, partial(settle, sources))
         before = () if stream.last is None else (stream.last,)
-        stream.last = mark = Mark(self.owner, self._events, event, chain(before, sources), burst.finish)
+        stream.last = mark = Mark(self.owner, self.events, event, chain(before, sources), burst.finish)
         return mark
 
 

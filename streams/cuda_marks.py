@@ -51,9 +51,10 @@ class Mark:
     """A place in a stream's order. `event` has been recorded there; `time` is 0 until the host knows that it passed.
 
     `after`: marks that have passed when this one has; none any more once `time` is known. `finish`: the host's part.
+    `sound`: its device had no error when it passed. That a mark of another device came after it does not show that.
     """
 
-    __slots__ = ("_events", "_finish", "_finishing", "after", "event", "owner", "time")
+    __slots__ = ("_events", "_finish", "_finishing", "after", "event", "owner", "sound", "time")
 
     def __init__(
         self, owner: Losable, events: Events, event: Any, after: Iterable[Mark], finish: list[Callable[[], None]]
@@ -61,6 +62,7 @@ class Mark:
         self.owner = owner
         self.event = event
         self.time = 0
+        self.sound = False
         self._events = events
         self.after = tuple(after)
         self._finish = finish
@@ -68,18 +70,18 @@ class Mark:
 
     def passed(self) -> bool:
         """Has the device got there? One call of CUDA; raises the device's error."""
-        return self.time > 0 or bool(self.event.done)
+        return self.sound or bool(self.event.done)
 
     def synchronize(self) -> None:
         """Wait until the device has got there and the host has done its part. Any thread; raises the device's error."""
-        if not self.time:
+        if not self.sound:
             self.event.synchronize()
         if self._finishing is not None:
             with self._finishing:
                 for finish in self._finish:
                     finish()
                 self._finish = []
-        if not self.time:
+        if not self.sound:
             self._stamp()
 
     def _stamp(self) -> None:
@@ -88,6 +90,7 @@ class Mark:
             unknown = [self]
             while unknown:
                 mark = unknown.pop()
+                mark.sound |= mark.owner is self.owner
                 if not mark.time:
                     mark.time = now
                     unknown += mark.after

@@ -19,6 +19,8 @@ Guarantees
       so does every later one. Errors surface late: a task reported before may have been hit as well.
     - Times: a burst began when its stream was free and its sources had ended, at the earliest, and ended when the host
       knew of it. Its tasks share that time evenly: only the device knows better.
+    - All threads are started when the device opens, since from Python 3.12 on a process that is ending starts none:
+      what is submitted then, such as the copies of prints that are still open, runs as always.
 
 Who owns what
     The launcher owns the backlogs; a stream's thread owns its reports. A task is launched by one of both. `aside` is
@@ -31,6 +33,8 @@ Rejected
     - cudaLaunchHostFunc: the callback needs the GIL on the driver's thread, and may call nothing of CUDA.
     - Polling `event.done`: spins, or adds the polling period to each completion.
     - One launching thread per stream: chains that cross streams would switch threads at each crossing.
+    - Threads that start with their first task, and tasks that run where they are submitted if that fails: a second way
+      to launch and to wait, for some microseconds of a device that takes a second to open.
 """
 
 from __future__ import annotations
@@ -64,6 +68,9 @@ class Owner(Protocol):
     def lose(self, error: BaseException) -> None:
         """Mark the device as lost after an asynchronous error."""
 
+    def give_back_blocks(self) -> None:
+        """Wait for the streams, and give blocks that nobody uses back to the driver."""
+
 
 class Burst:
     """Tasks with one mark behind them; no mark if the launch failed. `keep` lives until the mark has passed."""
@@ -93,14 +100,15 @@ class CudaStream(Stream):
         self.last: Mark | None = None
         self._sink = sink
         self._launcher = launcher
-        self._thread: threading.Thread | None = None
+        self._thread = threading.Thread(target=self._run, name=f"tensord {self.name}", daemon=True)
         self._done: list[Task] = []  # not yet reported
         self._freed = 0  # the time when the burst before was done
 
+    def start(self) -> None:
+        """Start the thread that waits for completions."""
+        self._thread.start()
+
     def submit(self, tasks: Sequence[Task]) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=f"tensord {self.name}", daemon=True)
-            self._thread.start()
         self._launcher.submit(self, tasks)
 
     def running(self) -> tuple[Task, int] | None:
@@ -119,9 +127,9 @@ class CudaStream(Stream):
 
     def join(self, deadline: float) -> bool:
         """Wait for the thread, which ends after the launcher; False if it did not end in time."""
-        if self._thread is not None:
+        if self._thread.ident is not None:
             self._thread.join(max(0.0, deadline - monotonic()))
-        return self._thread is None or not self._thread.is_alive()
+        return not self._thread.is_alive()
 
     # -- the stream's thread -----------------------------------------------------------------------------------
 

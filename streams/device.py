@@ -8,7 +8,7 @@ temporaries, which the array module allocates by itself; free memory that a pool
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,8 @@ class Device(ABC):
         self.lost: BaseException | None = None  # set once, from any thread: nothing works on this device any more
         self.host = False  # True: its arrays are host memory, so that the host can reach them without a transfer
         self.shared = False  # True: other processes can map its larger blocks
+        self.per_element: Mapping[str, int] = {}  # op -> bytes of temporaries for an element of the largest tensor
+        self.pins = False  # True: large copies are faster from and to what `host_array` gives
 
     @property
     @abstractmethod

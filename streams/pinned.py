@@ -61,8 +61,8 @@ class PinnedPool:
             block = self._take(capacity)
         if block is None:
             return None
-        lease: Any = Lease(block, capacity, self._returned)
-        return np.asarray(lease)[: meta.nbytes].view(meta.dtype).reshape(meta.shape)
+        lease: Any = Lease(block, meta.nbytes, self._returned)
+        return np.asarray(lease).view(meta.dtype).reshape(meta.shape)
 
     def trim(self) -> None:
         """Give all free blocks back to the system."""
@@ -112,3 +112,8 @@ def is_pinned(array: NDArray[np.generic]) -> bool:
     while isinstance(base, np.ndarray):
         base = base.base
     return isinstance(base, Lease)
+
+
+def is_packed_and_pinned(array: NDArray[np.generic]) -> bool:
+    """Can the GPU copy from or to the array as it is?"""
+    return bool(array.flags.c_contiguous) and is_pinned(array)

@@ -15,10 +15,21 @@ from ...interpreter.types.meta import Meta
 from ..transport.interface import Reply
 
 
-class InProcessTransport:
-    """The part of a session's connection that does not depend on the machine."""
+def plain_array(meta: Meta) -> NDArray[Any]:
+    """Plain memory; the machine adopts it."""
+    return np.empty(meta.shape, meta.dtype)
 
-    def __init__(self, devices: Mapping[str, frozenset[str]], inline_work: int) -> None:
+
+class InProcessTransport:
+    """The part of a session's connection that does not depend on the machine. `new_array`: see `Transport`."""
+
+    def __init__(
+        self,
+        devices: Mapping[str, frozenset[str]],
+        inline_work: int,
+        new_array: Callable[[Meta], NDArray[Any]] = plain_array,
+    ) -> None:
+        self.new_array = new_array
         self.devices = dict(devices)
         self.inline_work = inline_work
         self.maps = self.eager = False
@@ -26,10 +37,6 @@ class InProcessTransport:
         self._replies: dict[int, Reply] = {}
         self._numbers = itertools.count(1)
         self._tell_loss: Callable[[TensordError], None] = lambda _error: None
-
-    def new_array(self, meta: Meta) -> NDArray[Any]:
-        """Plain memory; the machine adopts it."""
-        return np.empty(meta.shape, meta.dtype)
 
     def tell_loss_to(self, tell: Callable[[TensordError], None]) -> None:
         """Set the function to call when the machine has ended."""

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from numpy.typing import NDArray
 
 from ...interpreter.errors import ConnectionLost
+from ...interpreter.types.meta import Meta
 from ...interpreter.wire.messages import Message
+from ...streams.device import Device
 from ...vm.machine import VirtualMachine
 from ..transport.interface import Reply
-from .in_process import InProcessTransport
+from .in_process import InProcessTransport, plain_array
+
+PINNED_ARRAY = 1 << 20  # bytes from which on an upload's memory is what a device copies from directly
+
+
+def array_for(device: Device, meta: Meta) -> NDArray[Any]:
+    """Memory for an upload that may go to this device."""
+    return device.host_array(meta) if meta.nbytes >= PINNED_ARRAY else plain_array(meta)
 
 
 class EmbeddedTransport(InProcessTransport):
@@ -16,7 +29,9 @@ class EmbeddedTransport(InProcessTransport):
 
     def __init__(self, machine: VirtualMachine, release: Callable[[], object], name: str = "", *, strict: bool) -> None:
         devices = {name: device.missing for name, device in machine.devices.items()}
-        super().__init__(devices, machine.engine.inline_work)
+        pinning = next((device for device in machine.devices.values() if device.pins), None)
+        new_array = plain_array if pinning is None else partial(array_for, pinning)
+        super().__init__(devices, machine.engine.inline_work, new_array)
         self.machine = machine
         self._release = release
         self._session = machine.attach(self._answer, name, strict=strict, lose=self._lose_replies)

@@ -174,13 +174,22 @@ class OpDef:
         return max(self.work(metas, outputs, attributes), sum(m.size for m in outputs if m is not None))
 
     def temporaries(
-        self, metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes, *, aliased: bool = False
+        self,
+        metas: tuple[OperandMeta, ...],
+        outputs: OutputMetas,
+        attributes: Attributes,
+        *,
+        aliased: bool = False,
+        per_element: int = 0,
     ) -> int:
         """The bytes that one call takes besides its operands and results; 0 if that is hardly anything.
 
-        `aliased`: as in `bind`.
+        `aliased`: as in `bind`. `per_element`: what the kernel takes at least, for an element of the largest tensor.
         """
         found = 0 if self.scratch is None else self.scratch(metas, outputs, attributes)
+        if per_element:
+            tensors = (m for m in (*metas, *outputs) if isinstance(m, Meta))
+            found = max(found, per_element * max((m.size for m in tensors), default=0))
         if aliased and not (self.elementwise or self.partial):  # `run_apart`
             found += sum(m.nbytes for m in outputs if m is not None)
         return found if found > UNNOTICED else 0

@@ -10,6 +10,7 @@ import pytest
 
 import tensord as td
 from tensord.interpreter.errors import DeviceMemoryError, KernelError
+from tensord.streams.pinned import is_pinned
 from tensord.streams.stream import StreamKind
 
 from ..streams.fake_cuda.gpu import Gpu, IllegalAddress
@@ -116,3 +117,62 @@ def test_nextafter_is_exact(session: Any, dtype: str) -> None:
     x, y = (session.asarray(array, device="cuda:0") for array in (one, two))
     (found,) = session.call("nextafter", [x, y])
     np.testing.assert_array_equal(found.numpy(), np.nextafter(one, two))
+
+
+def test_sizes_that_change_on_a_full_gpu_find_memory_and_nobody_waits_for_the_device_but_its_own_threads(
+    gpu: Gpu,
+) -> None:
+    """What is freed in small blocks has to go back to the driver before large ones fit, while kernels still run."""
+    device = {"name": "cuda:0", "memory": "32MiB", "cache": 0, "reserve": 0}
+    gpu.free[0] = 34 << 20
+    with td.connect("local", devices=["cpu:0", device]) as session:
+        for size in (1, 4, 2, 8, 1):
+            tensors = []
+            for n in range(24 // size):
+                attributes = {"shape": (size << 18,), "dtype": "float32"}
+                tensors.append(session.call("full", [n], attributes, device="cuda:0")[0])
+                tensors[-1] += 1
+            for n, tensor in enumerate(tensors):
+                assert (tensor.numpy() == n + 1).all()
+            del tensor
+        assert session.trace().verify() == []
+    assert {name.split()[0] for name in gpu.blocked} <= {"tensord"}
+
+
+LARGE = np.arange(3 << 18, dtype="float32")  # 3 MiB
+
+
+def test_a_large_value_is_read_straight_into_pinned_memory(gpu: Gpu, session: Any) -> None:
+    x = (session.asarray(LARGE, device="cuda:0") + 1).wait()
+    before = gpu.calls["memcpyAsync"]
+    found = x.numpy()
+    assert is_pinned(found)
+    assert gpu.calls["memcpyAsync"] == before + 1
+    assert list(x.residency()) == ["cuda:0"]
+    np.testing.assert_array_equal(found, LARGE + 1)
+
+
+def test_a_small_value_that_was_read_stays_on_the_host_too(session: Any) -> None:
+    x = (session.asarray(np.ones(4), device="cuda:0") + 1).wait()
+    np.testing.assert_array_equal(x.numpy(), np.full(4, 2.0))
+    assert sorted(x.residency()) == ["cpu:0", "cuda:0"]
+
+
+@pytest.mark.parametrize("device", ["cpu:0", "cuda:0"])
+def test_large_values_from_outside_lie_in_pinned_memory_from_which_the_gpu_copies(
+    gpu: Gpu, session: Any, device: str
+) -> None:
+    x = session.asarray(LARGE, device=device).wait()
+    x = x.to_device("cuda:0").wait()
+    assert gpu.calls["memcpyAsync"] == 1
+    assert device_of(session, "cuda:0")._staged.total == 0
+    np.testing.assert_array_equal((x + 1).numpy(), LARGE + 1)
+
+
+def test_what_cupys_kernels_take_beyond_numpys_is_reserved(session: Any) -> None:
+    """NumPy sorts line by line; CuPy makes pairs of line and value of all of them, and merges these."""
+    x = session.asarray(np.ones((1300, 1000)), device="cuda:0")
+    with pytest.raises(DeviceMemoryError, match=r"and 49\.\d MiB \(52000000 bytes\) of temporaries do not fit"):
+        session.call("sort", [x], {"axis": 0})[0].numpy()
+    few = session.call("sort", [x[:500]], {"axis": 0})[0]
+    np.testing.assert_array_equal(few[::100].numpy(), np.ones((5, 1000)))

@@ -18,21 +18,23 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
-from . import report, supervise
+from . import fake, report, supervise
 from .bundle import FOLDER, ROOT, Unpacked, unpack
+from .findings import Findings
 from .record import Tally, read
-from .stages import MEMORY_OF_A_PART, NAMES, PARTS, STAGES, Stage, limit_of
+from .stages import MEMORY_OF_A_PART, NAMES, PARTS, STAGES, Stage, limit_of, stages_for
 
 BUDGET = 450.0  # seconds
 OWN = 0.9  # of its limit, within which a stage tries to end by itself
+PATIENCE = 2.0  # times its share, after which a stage that has not ended is killed
 LOG = 8 << 20  # bytes of a log that are kept
 OURS = ("tests", "examples", "bench")  # folders that stages import, and that some installed package may also be called
 
@@ -49,9 +51,14 @@ class Proof:
     outcomes: list[dict[str, Any]] = field(default_factory=list)
     machine: dict[str, Any] = field(default_factory=dict)
     bundle: Unpacked = field(default_factory=lambda: Unpacked([], [], []))
+    fake: str = ""  # what stands in for the GPU: its seed and faults
     interrupted: bool = False
+    findings: Findings = field(init=False)
     begun: float = field(default_factory=time.monotonic)
     started: str = field(default_factory=lambda: time.strftime("%Y-%m-%d %H:%M:%S %Z"))
+
+    def __post_init__(self) -> None:
+        self.findings = Findings(self.folder / "findings.jsonl", say)
 
     @property
     def passed(self) -> bool:
@@ -67,6 +74,7 @@ class Proof:
                 say(f"{index + 1}/{len(self.stages)} {stage.name}: {stage.title}")
                 outcome = self.outcome(stage, self.stages[index + 1 :])
                 self.outcomes.append(outcome)
+                self.findings.of_stage(outcome)
                 say(f"    {outcome['status']} in {outcome['seconds']:.1f} s, {counted(outcome)}")
                 report.write(self.folder, self.document())
         except KeyboardInterrupt:
@@ -77,12 +85,13 @@ class Proof:
 
     def prepare(self) -> None:
         """Unpack the bundle, and look at the machine."""
-        for old in (*self.folder.glob("*.log"), *self.folder.glob("report.*")):
+        for old in (*self.folder.glob("*.log"), *self.folder.glob("report.*"), *self.folder.glob("findings.jsonl")):
             old.unlink()
         site = self.work / "site"
         site.mkdir()
         self.bundle = unpack(FOLDER, site)
         unshadow(site)
+        fake.prepare(site)
         self.machine = describe(self.device, self.environment(), self.work)
         say(f"{self.device}: {self.machine['missing'] or 'there'}; report in {self.folder}")
         for problem in self.bundle.problems:
@@ -93,6 +102,7 @@ class Proof:
         path = [str(self.work / "site"), str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]
         return {
             **{name: value for name, value in os.environ.items() if not name.startswith("TENSORD_")},
+            **({fake.VARIABLE: self.fake} if self.fake else {}),
             "PYTHONPATH": os.pathsep.join(filter(None, path)),
             "PYTHONUNBUFFERED": "1",
             "PYTHONFAULTHANDLER": "1",
@@ -110,24 +120,35 @@ class Proof:
             empty = {"limit": 0.0, "seconds": 0.0, "exit": [], **Tally().as_json()}
             return {**about, "status": "skipped", "why": reason, **empty}
         remaining = max(1.0, self.budget - (time.monotonic() - self.begun))
-        limit = limit_of(stage, later, remaining)
+        share = limit_of(stage, later, remaining)
+        limit = min(remaining, PATIENCE * share)
         records = [self.work / f"{stage.name}-{index}.jsonl" for index in range(parts_of(stage))]
         with log.open("a") as file:
             file.write(f"== {stage.name}: {stage.title} (at most {limit:.0f} s)\n")
-        commands = stage.commands(self.device, records, time.monotonic() + OWN * limit)
-        ended = supervise.run(commands, env=self.environment(), cwd=ROOT, log=log, limit=limit)
+        commands = stage.commands(self.device, records, time.monotonic() + OWN * (share if stage.fills else limit))
+        watch = partial(self.watch, about, records, limit)
+        ended = supervise.run(commands, env=self.environment(), cwd=ROOT, log=log, limit=limit, watch=watch)
+        self.findings.look(stage.name, records)
         shorten(log)
         tally = read(records)
         status, why = judge(tally, ended, last_lines(log))
         figures = {"limit": round(limit, 1), "seconds": round(ended.seconds, 2), "exit": ended.statuses}
         return {**about, "status": status, "why": why, **figures, **tally.as_json()}
 
-    def document(self) -> dict[str, Any]:
+    def watch(self, about: dict[str, str], records: Sequence[Path], limit: float, seconds: float) -> None:
+        """While a stage runs: write what it has found so far, for the case that nothing is written any more."""
+        self.findings.look(about["name"], records)
+        figures = {"limit": round(limit, 1), "seconds": round(seconds, 2), "exit": []}
+        running = {**about, "status": "running", "why": "the proof was cut off here", **figures}
+        report.write(self.folder, self.document([{**running, **read(records).as_json()}]))
+
+    def document(self, unfinished: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
         """The report."""
         return {
             "device": self.device,
             "passed": self.passed,
-            "complete": len(self.stages) == len(STAGES),
+            "fake": self.fake,
+            "complete": len(self.stages) == len(stages_for(self.device)),
             "interrupted": self.interrupted,
             "commit": commit(),
             "started": self.started,
@@ -135,7 +156,7 @@ class Proof:
             "budget": self.budget,
             "machine": self.machine,
             "bundle": self.bundle._asdict(),
-            "stages": self.outcomes,
+            "stages": [*self.outcomes, *unfinished],
         }
 
 
@@ -161,8 +182,6 @@ def lacking(stage: Stage, device: str, machine: dict[str, Any]) -> str:
     """Why the stage cannot run here, "" if it can."""
     if machine["missing"]:
         return f"no CUDA device: {machine['missing']}" if device.startswith("cuda") else machine["missing"]
-    if stage.real and not device.startswith("cuda"):
-        return "no CUDA device: it shows nothing on another one"
     absent = [name for name in stage.needs if not machine["modules"].get(name)]
     return f"not installed, and not in the bundle: {', '.join(absent)}" if absent else ""
 
@@ -253,20 +272,34 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--budget", type=float, default=BUDGET, metavar="SECONDS", help=f"default: {BUDGET:.0f}")
     out = Path(os.environ.get("OUT") or ROOT / "out") / "gpu"
     parser.add_argument("--out", type=Path, default=out, metavar="FOLDER", help="default: $OUT/gpu, else out/gpu")
+    parser.add_argument("--fake", default="", metavar="SEED", help="try the proof itself: tests/gpu/fake.py says how")
     options = parser.parse_args(arguments)
+    with as_usage(parser):
+        fake.parse(options.fake or "0")
     if options.budget <= 0:
         parser.error("--budget is a number of seconds above 0")
     return options
+
+
+@contextmanager
+def as_usage(parser: argparse.ArgumentParser) -> Iterator[None]:
+    """A ValueError is the user's: tell of it as argparse does."""
+    try:
+        yield
+    except ValueError as error:
+        parser.error(str(error))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; 130 after Ctrl-C."""
     options = parse(arguments)
     options.out.mkdir(parents=True, exist_ok=True)
-    stages = [stage for stage in STAGES if not options.only or stage.name in options.only]
+    stages = stages_for(options.device, options.only or ())
+    if not stages:
+        raise SystemExit(f"{', '.join(options.only)}: this shows nothing on {options.device}")
     work = Path(tempfile.mkdtemp(prefix="tdg-"))
     try:
-        proof = Proof(options.device, options.out.resolve(), options.budget, work, stages)
+        proof = Proof(options.device, options.out.resolve(), options.budget, work, stages, fake=options.fake)
         passed = proof.run()
     finally:
         shutil.rmtree(work, ignore_errors=True)

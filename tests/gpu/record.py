@@ -126,7 +126,7 @@ def read(paths: Iterable[Path]) -> Tally:
 def _read_one(path: Path, tally: Tally) -> bool:
     running: dict[str, None] = {}
     finished = False
-    for event in _events(path):
+    for event in events_of(path):
         kind = event.pop("event")
         check = event.get("check", "")
         match kind:
@@ -150,7 +150,7 @@ def _read_one(path: Path, tally: Tally) -> bool:
     return finished
 
 
-def _events(path: Path) -> Iterator[dict[str, Any]]:
+def events_of(path: Path) -> Iterator[dict[str, Any]]:
     """The events of a file; the last line may have been cut off in the middle."""
     for line in path.read_text().splitlines() if path.exists() else ():
         try:

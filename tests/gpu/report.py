@@ -35,6 +35,8 @@ def table(stages: Sequence[dict[str, Any]]) -> list[str]:
 def verdict(document: dict[str, Any]) -> str:
     """The outcome in a sentence."""
     stages = document["stages"]
+    if document.get("fake"):
+        return f"this is no proof: {document['device']} was a fake ({document['fake']})"
     if document["passed"] and document["complete"]:
         return f"{document['device']} is proven: all {len(stages)} stages passed in {document['seconds']:.0f} s"
     if document["passed"]:

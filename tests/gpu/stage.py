@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
+from . import fake
 from .record import Recorder
 
 Item = TypeVar("Item")
@@ -33,8 +34,13 @@ class Given:
 
     @property
     def is_cuda(self) -> bool:
-        """Is it a real GPU?"""
+        """Is it a GPU, as far as CuPy can tell?"""
         return self.device.startswith("cuda")
+
+    @property
+    def is_real(self) -> bool:
+        """Is it one, and not the fake of its runtime: are sizes and times to be those of a GPU?"""
+        return self.is_cuda and not fake.is_installed()
 
     @property
     def beside(self) -> list[str]:

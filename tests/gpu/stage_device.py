@@ -93,27 +93,29 @@ class Proof:
 
     def copies_run_under_kernels(self) -> None:
         """Chunks are uploaded while the ones before them are worked on."""
-        size, chunks = (2048, 24) if self.given.is_cuda else (64, 4)
+        size, chunks = (2048, 24) if self.given.is_real else (64, 4)
         with self.session(compute_streams=1) as s:
             arrays = [np.full((size, size), n, np.float32) for n in range(chunks)]
             weight = self.put(s, np.eye(size, dtype=np.float32))
             (self.put(s, arrays[0]) @ weight).wait(WAIT)  # loads the libraries
             s.sync()
             before = {r.id for r in s.trace().records}
-            results = []
-            for array in arrays:
-                x = self.put(s, array)
-                for _ in range(8):
-                    x = x @ weight
-                results.append(x)
+            results = [self.products(weight, weight)]  # for the first copy to run under
+            results += [self.products(self.put(s, array), weight) for array in arrays]
             s.sync(WAIT)
             records = [r for r in s.trace().records if r.id not in before and self.device in r.stream]
-            assert all(x[0, 0].item() == n for n, x in enumerate(results))
+            assert all(x[0, 0].item() == n for n, x in enumerate(results[1:]))
         part = overlap(records, "h2d", "compute")
         self.given.record.figure("copies under kernels", round(100 * part, 1), "%", must=100 * OVERLAP, aim=97)
-        if not self.given.is_cuda:
+        if not self.given.is_real:
             raise Skip(NO_GPU)
         assert part >= OVERLAP, f"{part:.0%} of the shorter of the two ran under the other; {OVERLAP:.0%} are wanted"
+
+    def products(self, x: td.Tensor, weight: td.Tensor) -> td.Tensor:
+        """Kernels that take longer than the copy of another chunk, the host's part included."""
+        for _ in range(24):
+            x = x @ weight
+        return x
 
     # -- memory ----------------------------------------------------------------------------------------------------
 
@@ -163,7 +165,7 @@ class Proof:
     def the_gpu_itself_is_full(self) -> None:
         """Somebody else has the memory that the device was promised: an error of memory, and no lost device."""
         cupy = self.cupy()
-        with self.session() as s:
+        with self.session(reserve=0) as s:  # else it has what is asked for
             free, _ = cupy.cuda.runtime.memGetInfo()
             hog = cupy.cuda.runtime.malloc(free - 256 * MIB)
             try:

@@ -58,7 +58,7 @@ def work(given: Given) -> None:
     with given.record.check("train_digits"):
         digits(given)
     larger = (
-        ["--batch", "8", "--tokens", "256", "--width", "512", "--heads", "8"] if given.is_cuda else ["--batch", "2"]
+        ["--batch", "8", "--tokens", "256", "--width", "512", "--heads", "8"] if given.is_real else ["--batch", "2"]
     )
     for size in ([], larger):
         with given.record.check(" ".join(["transformer_block", *size])):

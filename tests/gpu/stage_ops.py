@@ -16,6 +16,7 @@ from .deviation import Deviation, compare
 from .op_cases import Case, all_ops, cases, dtypes_of, seen
 from .stage import Given, main
 
+FIRST = ("float32", "", "float64", "int64", "bool", "complex64")
 LISTED = 3  # cases that a failure lists
 Results = list[Any] | str  # arrays, or the type of the error
 
@@ -87,13 +88,18 @@ def summary(wrong: Sequence[str], count: int) -> str:
     return f"{len(wrong)} of {count} cases:\n" + "\n".join(wrong[:LISTED]) + more if wrong else ""
 
 
+def by_value(pairs: Sequence[tuple[OpDef, str]]) -> list[tuple[OpDef, str]]:
+    """The dtypes that most programs have come first, for the case that not all are reached."""
+    return sorted(pairs, key=lambda pair: FIRST.index(pair[1]) if pair[1] in FIRST else len(FIRST))
+
+
 def work(given: Given) -> None:
     """One check for each op and dtype."""
     with tensord.connect("local", devices=given.beside) as session:
         devices = session._transport.machine.devices
         if lacking := sorted(devices[given.device].missing):
             given.record.note(f"ops that the array module lacks, which run on cpu:0: {', '.join(lacking)}")
-        pairs = given.mine([(op, dtype) for op in all_ops() for dtype in dtypes_of(op)])
+        pairs = given.mine(by_value([(op, dtype) for op in all_ops() for dtype in dtypes_of(op)]))
         for index, (op, dtype) in enumerate(pairs):
             if given.remaining < 0 or devices[given.device].lost is not None:
                 reason = devices[given.device].lost or f"{given.seconds:.0f} s are over"

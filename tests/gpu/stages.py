@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MEMORY_OF_A_PART = 4 << 30  # bytes of the host that each process of a stage may take
-PARTS = 12  # processes of a stage at most
+PARTS = 14  # processes of a stage at most
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,8 @@ class Stage:
     """One stage. `group`: stages of one group share a log. `module` is run with `arguments`, and is told the device,
     the file for its records, and until when it may run. `share`: of the whole time, in relation to others.
     `real`: it needs a CUDA device; others take any. `needs`: modules without which it cannot run. `split`: it may be
-    several processes, each with a part of the work: what takes longest there is compiling kernels.
+    several processes, each with a part of the work: what takes longest there is compiling kernels. `fills`: it goes on
+    until its share of the time is over, where others end as soon as they can.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Stage:
     real: bool = False
     needs: tuple[str, ...] = ()
     split: bool = False
+    fills: bool = False
 
     def commands(self, device: str, records: Sequence[Path], until: float) -> list[list[str]]:
         """A command for each of its parts."""
@@ -53,39 +55,42 @@ def part_of(index: int, parts: int) -> list[str]:
     return ["--part", f"{index}/{parts}"] if parts > 1 else []
 
 
+# The most telling ones first: what a proof has found when it is cut off is kept.
 STAGES = (
-    Stage("ops", "1-ops", "every op against NumPy on the CPU", "tests.gpu.stage_ops", 110, split=True),
+    Stage("device", "1-device", "streams, events, overlap, staging, pools, full memory", "tests.gpu.stage_device", 35),
+    Stage("daemon", "1-device", "two processes, a kernel that faults", "tests.gpu.stage_daemon", 30),
+    Stage("bench", "2-bench", "how fast, against the array module alone", "tests.gpu.stage_bench", 55),
     Stage(
-        "alone",
-        "2-behaviours",
-        "tests for any device, with nothing but the device",
-        "tests.gpu.stage_tests",
-        60,
-        ("alone",),
-        split=True,
+        "programs",
+        "3-behaviours",
+        "random programs against the serial engine",
+        "tests.gpu.stage_programs",
+        25,
+        fills=True,
     ),
     Stage(
         "beside",
-        "2-behaviours",
+        "3-behaviours",
         "tests for an accelerator, with cpu:0 and the device",
         "tests.gpu.stage_tests",
-        60,
+        45,
         ("beside",),
         split=True,
     ),
-    Stage("programs", "2-behaviours", "random programs against the serial engine", "tests.gpu.stage_programs", 30),
+    Stage("ops", "4-ops", "every op against NumPy on the CPU", "tests.gpu.stage_ops", 150, split=True),
     Stage(
-        "device",
-        "3-device",
-        "streams, events, overlap, staging, pools, full memory",
-        "tests.gpu.stage_device",
-        35,
+        "temporaries",
+        "4-ops",
+        "what kernels take for temporaries",
+        "tests.gpu.stage_temporaries",
+        20,
+        real=True,
+        split=True,
     ),
-    Stage("daemon", "3-device", "two processes, a kernel that faults", "tests.gpu.stage_daemon", 35),
-    Stage("examples", "4-programs", "digits, a transformer block", "tests.gpu.stage_examples", 20, needs=("sklearn",)),
+    Stage("examples", "5-programs", "digits, a transformer block", "tests.gpu.stage_examples", 25, needs=("sklearn",)),
     Stage(
         "scikit-learn",
-        "4-programs",
+        "5-programs",
         "PCA and Ridge on tensors",
         "tests.gpu.stage_tests",
         25,
@@ -93,21 +98,35 @@ STAGES = (
         needs=("sklearn",),
     ),
     Stage(
+        "alone",
+        "3-behaviours",
+        "tests for any device, with nothing but the device",
+        "tests.gpu.stage_tests",
+        40,
+        ("alone",),
+        split=True,
+    ),
+    Stage(
         "conformance",
-        "4-programs",
+        "5-programs",
         "the array API standard",
         "tests.gpu.stage_tests",
-        50,
+        60,
         ("conformance",),
         split=True,
         needs=("array_api_strict",),
     ),
-    Stage("bench", "5-bench", "how fast, against the array module alone", "tests.gpu.stage_bench", 40),
     Stage(
-        "sanitizer", "5-bench", "a small program under compute-sanitizer", "tests.gpu.stage_sanitizer", 25, real=True
+        "sanitizer", "1-device", "a small program under compute-sanitizer", "tests.gpu.stage_sanitizer", 25, real=True
     ),
 )
 NAMES = tuple(stage.name for stage in STAGES)
+
+
+def stages_for(device: str, only: Sequence[str] = ()) -> tuple[Stage, ...]:
+    """The stages that show something on that device, or of these the ones of those names."""
+    cuda = device.startswith("cuda")
+    return tuple(stage for stage in STAGES if (cuda or not stage.real) and (not only or stage.name in only))
 
 
 def limit_of(stage: Stage, later: Sequence[Stage], remaining: float) -> float:

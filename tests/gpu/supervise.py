@@ -7,16 +7,18 @@ thread to the log, which says where it hung.
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 STEP = 0.1  # seconds between two looks
-LAST_WORDS = 2.0  # seconds that a process over its limit has to say where it is
+WATCH = 5.0  # seconds between two calls of `watch`
+LAST_WORDS = 2.0  # seconds that a process over its limit has to say where it is, and one that was killed to end
 
 
 class Ended(NamedTuple):
@@ -27,8 +29,23 @@ class Ended(NamedTuple):
     timed_out: bool
 
 
-def run(commands: Sequence[Sequence[str]], *, env: Mapping[str, str], cwd: Path, log: Path, limit: float) -> Ended:
-    """Run the commands side by side, their output appended to `log`, for at most `limit` seconds."""
+def nothing(_seconds: float) -> None:
+    """Nobody wants to know."""
+
+
+def run(
+    commands: Sequence[Sequence[str]],
+    *,
+    env: Mapping[str, str],
+    cwd: Path,
+    log: Path,
+    limit: float,
+    watch: Callable[[float], None] = nothing,
+) -> Ended:
+    """Run the commands side by side, their output appended to `log`, for at most `limit` seconds.
+
+    `watch` is called every few seconds with those that have passed.
+    """
     begun = time.monotonic()
     with ExitStack() as stack:
         output = stack.enter_context(log.open("ab"))
@@ -45,18 +62,25 @@ def run(commands: Sequence[Sequence[str]], *, env: Mapping[str, str], cwd: Path,
             )
             stack.callback(end, process)
             processes.append(process)
-        timed_out = not wait(processes, begun + limit)
+        timed_out = not wait(processes, begun, limit, watch)
         for process in processes if timed_out else ():
             ask_where(process)
         statuses = tuple(end(process) for process in processes)
     return Ended(statuses, time.monotonic() - begun, timed_out)
 
 
-def wait(processes: Sequence[subprocess.Popen[bytes]], deadline: float) -> bool:
-    """Until all have ended; False if the deadline passes first."""
+def wait(
+    processes: Sequence[subprocess.Popen[bytes]], begun: float, limit: float, watch: Callable[[float], None]
+) -> bool:
+    """Until all have ended; False if that takes longer than `limit` seconds."""
+    watched = begun
     while any(process.poll() is None for process in processes):
-        if time.monotonic() > deadline:
+        now = time.monotonic()
+        if now > begun + limit:
             return False
+        if now > watched + WATCH:
+            watch(now - begun)
+            watched = now
         time.sleep(STEP)
     return True
 
@@ -70,14 +94,24 @@ def ask_where(process: subprocess.Popen[bytes]) -> None:
 
 
 def end(process: subprocess.Popen[bytes]) -> int:
-    """Kill the process and those of its session, daemons among them; its exit status."""
+    """Kill the process and those of its session, daemons among them, until they are gone; its exit status."""
     if process.poll() is None:
         process.kill()
     status = process.wait()
     for pid in members(process.pid):
         with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+            kill(pid)
     return status
+
+
+def kill(pid: int) -> None:
+    """Kill a process that is nobody's child here, and wait until it is gone. ProcessLookupError if it is already."""
+    process = os.pidfd_open(pid)
+    try:
+        signal.pidfd_send_signal(process, signal.SIGKILL)
+        select.select([process], (), (), LAST_WORDS)
+    finally:
+        os.close(process)
 
 
 def members(session: int) -> list[int]:

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from . import check, report
+from . import check, report, supervise
 from .bundle import ROOT, Unpacked
 from .check import Proof, judge, lacking, main, parse
 from .record import Recorder, Tally, read
-from .stages import NAMES, STAGES, Stage, limit_of
+from .stages import NAMES, STAGES, Stage, limit_of, stages_for
 from .supervise import Ended
 
 TRIAL = "tests.gpu.trial_stage"
@@ -90,11 +90,49 @@ def test_the_parts_of_a_stage_are_added_up(prove, monkeypatch):
 
 
 def test_a_stage_without_what_it_needs_is_skipped_with_the_reason_and_proves_nothing(prove):
-    document = prove(trial("passes", needs=("no_such_module",)), trial("real", real=True))
-    assert [stage["status"] for stage in document["stages"]] == ["skipped", "skipped"]
+    document = prove(trial("passes", needs=("no_such_module",)))
+    assert [stage["status"] for stage in document["stages"]] == ["skipped"]
     assert "no_such_module" in document["stages"][0]["why"]
-    assert document["stages"][1]["why"].startswith("no CUDA device")
     assert document["passed"] is False
+
+
+def test_a_stage_that_shows_something_on_a_gpu_alone_is_no_part_of_another_devices_proof(tmp_path):
+    real = {stage.name for stage in STAGES if stage.real}
+    assert {stage.name for stage in stages_for("cuda:0")} - {stage.name for stage in stages_for("sim:0")} == real
+    with pytest.raises(SystemExit, match="sanitizer: this shows nothing on sim:0"):
+        main(["--device", "sim:0", "--only", "sanitizer", "--out", str(tmp_path)])
+
+
+def test_each_finding_is_a_line_in_a_file_and_on_standard_output(prove, tmp_path, capsys):
+    prove(trial("fails"), trial("misses"))
+    found = [json.loads(line) for line in (tmp_path / "out/findings.jsonl").read_text().splitlines()]
+    assert [(one["stage"], one["kind"]) for one in found] == [
+        ("fails", "failed"),
+        ("fails", "stage"),
+        ("misses", "missed"),
+        ("misses", "stage"),
+    ]
+    assert (found[0]["check"], found[0]["message"].splitlines()[0]) == ("third", "ValueError: it is wrong")
+    assert (found[1]["status"], found[1]["counts"]["failed"]) == ("failed", 1)
+    printed = capsys.readouterr().out
+    shown = [json.loads(line.partition("finding ")[2]) for line in printed.splitlines() if "finding " in line]
+    assert [one["kind"] for one in shown] == ["failed", "missed"]
+
+
+def test_what_a_stage_has_found_is_in_the_report_while_it_still_runs(prove, monkeypatch):
+    monkeypatch.setattr(supervise, "WATCH", 0.0)
+    seen: list[Any] = []
+    write = report.write
+
+    def keep(folder, document):
+        write(folder, document)
+        seen.append((folder / "findings.jsonl").exists() and document["stages"][-1])
+
+    monkeypatch.setattr(report, "write", keep)
+    prove(trial("fails and hangs"), budget=4.0)
+    running = [stage for stage in seen if stage and stage["status"] == "running"]
+    assert running[-1]["failures"][0]["check"] == "third"
+    assert seen[-1]["status"] == "timed out"
 
 
 def test_where_the_device_is_missing_every_stage_says_so():
@@ -127,6 +165,20 @@ def test_time_that_a_stage_leaves_goes_to_the_later_ones():
     assert limit_of(STAGES[-1], [], 100.0) == 100.0
     assert limit_of(first, later, 200.0) == 2 * limit_of(first, later, 100.0)
     assert sum(limit_of(stage, (), 1.0) for stage in STAGES) == len(STAGES)
+
+
+def test_a_stage_that_is_slow_may_take_twice_its_share_of_the_time(prove, monkeypatch):
+    limits: list[float] = []
+    run = supervise.run
+
+    def noted(*args, limit, **given):
+        limits.append(limit)
+        return run(*args, limit=limit, **given)
+
+    monkeypatch.setattr(supervise, "run", noted)
+    prove(trial("passes"), trial("passes"), trial("passes"), budget=90.0)
+    assert limits[0] == pytest.approx(60, rel=0.2)
+    assert limits[-1] < 90
 
 
 def test_a_package_with_our_name_is_not_in_the_way(tmp_path, monkeypatch):

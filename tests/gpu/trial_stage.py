@@ -22,6 +22,12 @@ def work(given: Given) -> None:
         case "fails":
             with record.check("third"):
                 raise ValueError("it is wrong")
+        case "misses":
+            record.figure("chain", 9.0, "us", must=7.0, met="missed")
+        case "fails and hangs":
+            with record.check("third"):
+                raise ValueError("it is wrong")
+            threading.Event().wait()
         case "breaks":
             raise ValueError("nobody expected that")
         case "crashes":

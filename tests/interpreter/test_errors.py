@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tensord.interpreter.errors import KernelError, without_frames
+import pytest
+
+from tensord.interpreter.errors import DeviceMemoryError, KernelError, kernel_error, without_frames
 
 
 def throw(error: Exception) -> None:
@@ -34,6 +36,25 @@ def test_a_kept_error_and_its_causes_have_no_frames() -> None:
     assert (error.__traceback__, error.__context__) == (None, None)
     assert isinstance(error.__cause__, ValueError)
     assert error.__cause__.__traceback__ is None
+
+
+@pytest.mark.parametrize(
+    ("cause", "kind"),
+    [
+        (MemoryError("no block"), DeviceMemoryError),
+        (RuntimeError("CUBLAS_STATUS_ALLOC_FAILED"), DeviceMemoryError),
+        (RuntimeError("CUFFT_ALLOC_FAILED"), DeviceMemoryError),
+        (RuntimeError("CURAND_STATUS_ALLOCATION_FAILED"), DeviceMemoryError),
+        (RuntimeError("cudaErrorMemoryAllocation: out of memory"), DeviceMemoryError),
+        (RuntimeError("CUDA_ERROR_OUT_OF_MEMORY: out of memory"), DeviceMemoryError),
+        (RuntimeError("CUBLAS_STATUS_NOT_INITIALIZED"), KernelError),
+        (ValueError("ALLOC_FAILED"), KernelError),
+    ],
+)
+def test_a_kernel_that_lacks_memory_says_so_whoever_noticed(cause: Exception, kind: type[Exception]) -> None:
+    error = kernel_error(cause, "it failed", op="matmul", location=None)
+    assert isinstance(error, kind)
+    assert isinstance(error, DeviceMemoryError) is (kind is DeviceMemoryError)
 
 
 def test_the_exception_that_was_being_handled_keeps_its_own() -> None:

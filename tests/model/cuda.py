@@ -31,6 +31,7 @@ class ModelCudaStream(CudaStream):
     def execute(self) -> None:
         """Launch the next burst, or set it aside, from the launcher's thread as it were."""
         with self.of.on_a_thread_of_its_own():
+            self._launcher.make_room()
             self._launcher.launch_next(self)
 
     @property
@@ -56,12 +57,15 @@ class ModelCuda(Peak, CudaDevice):
         self.steering = steering
         self.gpu = gpu
         super().__init__(name, sink, options)
-        self._launcher.clock = self._launcher._events.clock = steering.clock
+        self._launcher.clock = self._launcher.events.clock = steering.clock
 
     def _stream(self, kind: StreamKind, index: int, sink: Sink) -> Any:
         with self._cupy.cuda.Device(self.ordinal):
             raw = self._cupy.cuda.Stream(non_blocking=True)
         return ModelCudaStream(self, self.name, kind, index, sink, launcher=self._launcher, raw=raw)
+
+    def _start(self) -> None:
+        """There are no threads."""
 
     @contextmanager
     def on_a_thread_of_its_own(self) -> Iterator[None]:

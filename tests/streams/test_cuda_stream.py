@@ -1,6 +1,8 @@
 """Launching, marks and waiting of a CUDA device, over the fake runtime, with the device's own threads."""
 
+import gc
 import threading
+import weakref
 from contextlib import nullcontext
 from functools import partial
 from itertools import pairwise
@@ -9,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensord.interpreter.errors import KernelError
+from tensord.interpreter.errors import KernelError, MetadataError
 from tensord.interpreter.types.meta import Meta
+from tensord.streams.cuda import CudaDevice
 from tensord.streams.cuda_launcher import LONGEST
 from tensord.streams.events import EXECUTED, TURNSTILE
 from tensord.streams.stream import StreamKind
@@ -39,7 +42,8 @@ def copies(device, kind=StreamKind.H2D):
 
 def work(gpu: Gpu, name: str = "", run: Any = lambda: None) -> Any:
     """A task's body: work for the stream that is current, which is held until `gpu.release(name)`."""
-    return lambda: gpu.enqueue(current_queue(gpu), run, gpu.hold(name) if name else lambda: True)
+    ready = gpu.hold(name) if name else lambda: True
+    return lambda: gpu.enqueue(current_queue(gpu), run, ready)
 
 
 def slow(id_: int, body: Any = None, **fields: Any) -> FakeTask:
@@ -193,8 +197,10 @@ def test_an_event_that_somebody_may_still_wait_for_is_not_used_again(gpu, device
 
 
 def test_a_task_that_waits_for_the_device_stops_no_other_stream(gpu, device, reports):
+    value = work(gpu, "value")
+
     def look() -> None:
-        work(gpu, "value")()
+        value()
         gpu.drain(current_queue(gpu))
 
     looking, behind, copy = FakeTask(0, look, blocking=True), FakeTask(1), FakeTask(2)
@@ -291,6 +297,23 @@ def test_what_the_host_has_to_finish_is_finished_before_the_report(gpu, device, 
     assert finished == [[]]
 
 
+@pytest.mark.parametrize("kind", [StreamKind.H2D, StreamKind.D2H])
+@pytest.mark.parametrize("quick", [True, False])
+def test_the_memory_of_a_copy_is_free_once_the_copy_is_reported(device, reports, kind, quick):
+    array, there = device.host_array(META), on_device(device)
+    freed = weakref.ref(array)
+
+    def submit(host):
+        body = partial(device.copy_in, there, host) if kind is StreamKind.H2D else partial(device.copy_out, there, host)
+        copies(device, kind).submit([FakeTask(0, body, quick=quick)])
+
+    submit(array)
+    del array
+    reports.wait(1)
+    gc.collect()
+    assert freed() is None
+
+
 # -- errors ------------------------------------------------------------------------------------------------------------
 
 
@@ -325,6 +348,28 @@ def test_what_waits_for_a_lost_device_does_not_lose_its_own(gpu, open_device, re
     assert two.lost is None
 
 
+def test_a_task_that_faulted_fails_although_another_device_has_gone_on_behind_it(gpu, open_device, reports):
+    """No device waits for the events of one that is broken: what came after them says nothing about them."""
+    one, two = open_device("cuda:0", memory="1MiB"), open_device("cuda:1", memory="1MiB")
+    go = threading.Event()
+    follow = one.compute[0]._await
+
+    def late_thread(burst: Any) -> None:
+        assert go.wait(WAIT)
+        follow(burst)
+
+    one.compute[0]._await = late_thread
+    bad = slow(0, work(gpu, run=illegal))
+    one.compute[0].submit([bad])
+    launched(bad)
+    two.compute[0].submit([FakeTask(1, event_sources=[bad])])
+    assert reports.wait(1) == [1]
+    go.set()
+    reports.wait(2)
+    assert one.lost is not None
+    assert "illegal memory access" in str(bad.error)
+
+
 def test_an_error_at_launch_loses_the_device(gpu, device, reports):
     def body() -> None:
         work(gpu, run=illegal)()
@@ -348,16 +393,19 @@ def test_a_stream_that_cannot_be_made_current_loses_the_device(device, reports):
 
 
 @pytest.mark.parametrize("calls", [1, 2])
-def test_a_device_that_cannot_be_made_current_is_lost_and_its_tasks_fail(device, reports, caplog, calls):
-    """The launcher's thread, and the stream's: what they hold fails, what comes later fails, and the log says why."""
+def test_a_device_that_cannot_be_made_current_is_lost_and_its_tasks_fail(
+    open_device, reports, monkeypatch, caplog, calls
+):
+    """The launcher's thread, and a stream's: what they hold fails, what comes later fails, and the log says why."""
     failures = iter([RuntimeError("no context")] * calls)
 
-    def current():
+    def current(_device):
         for failure in failures:
             raise failure
         return nullcontext()
 
-    device.current = current
+    monkeypatch.setattr(CudaDevice, "current", current)
+    device = open_device("cuda:0", memory="1MiB")
     tasks = [FakeTask(0), FakeTask(1)]
     device.compute[0].submit(tasks)
     assert reports.wait(2) == [0, 1]
@@ -421,3 +469,34 @@ def test_close_fails_what_waits_for_something_that_never_runs(device, reports):
     reports.wait(1)
     assert not task.executed
     assert "closed" in str(task.error)
+
+
+def test_in_a_process_that_is_ending_streams_that_were_not_used_before_work(gpu, device, reports, monkeypatch):
+    """From Python 3.12 on no thread can be started then; prints that are still open are read on streams."""
+
+    def refuse(_thread):
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    kernel = FakeTask(0, work(gpu))
+    device.compute[0].submit([kernel])
+    copies(device, StreamKind.D2H).submit([FakeTask(1, work(gpu), event_sources=[kernel])])
+    assert sorted(reports.wait(2)) == [0, 1]
+    assert device.close(WAIT)
+
+
+@pytest.mark.parametrize("started", [0, 1, 3])
+def test_a_device_whose_threads_cannot_be_started_does_not_open_and_leaves_nothing(
+    gpu, open_device, monkeypatch, started
+):
+    start, left = threading.Thread.start, iter(range(started))
+
+    def refuse(thread):
+        if next(left, None) is None:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(MetadataError, match="'cuda:0' does not open: RuntimeError: can't start new thread"):
+        open_device("cuda:0", memory="1MiB")
+    assert gpu.free[0] == gpu.total

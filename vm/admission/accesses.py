@@ -11,7 +11,7 @@ tensor are then undefined. Other sessions must not be harmed by that:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from numpy.typing import NDArray
 
@@ -36,6 +36,8 @@ from .inline import Inline
 from .lookup import check_new, define, describe, device_of, note_maker, refuse_cancelled, tensor_of
 from .quotas import check_tensors
 from .rejection import Rejection
+
+READ_DIRECTLY: Final = 1 << 20  # bytes
 
 INDICES = "iub"  # kinds of dtypes that kernels use as indices, masks and counts
 PENDING_BYTES = 1 << 24  # estimated bytes of an answer while its meta is pending
@@ -130,7 +132,7 @@ class Accesses:
         """Answer with a copy."""
         source = self.readable(tensor)
         host = self.residency.host
-        if host is not None and not source.copy.device.backend.host and has_room(host, tensor):
+        if host is not None and not source.copy.device.backend.host and is_worth_keeping(source, host):
             source = self.residency.bring(tensor, host, session, location)  # kept, so that it moves once
         if self.inline.fetch(session, source, request, location):
             return
@@ -328,6 +330,18 @@ def count_read(done: Instruction) -> None:
     """Count the bytes that a reading has moved off its device."""
     if done.error is None and not done.device.backend.host:
         done.device.count_move("d2h", done.bytes_moved)
+
+
+def is_worth_keeping(source: Binding, host: DeviceState) -> bool:
+    """Is a value that is read to be brought to the host's device, so that it moves once?
+
+    Not if it does not fit there, nor if it is large and its device copies faster to the memory of a result.
+    """
+    if source.copy.device.backend.pins:
+        meta = source.tensor.meta
+        if meta is not None and meta.nbytes >= READ_DIRECTLY:
+            return False
+    return has_room(host, source.tensor)
 
 
 def has_room(device: DeviceState, tensor: Tensor) -> bool:

@@ -155,7 +155,8 @@ def bound_kernel(
     known = tuple([meta for meta in metas if meta is not None])
     if len(known) < len(metas):
         return kernel, 0
-    scratch = op.temporaries(known, outputs, given, aliased=aliased)
+    per_element = backend.per_element.get(op.name, 0)
+    scratch = op.temporaries(known, outputs, given, aliased=aliased, per_element=per_element)
     if scratch and op.pointwise and backend.xp is np:
         return in_pieces(kernel, length_of_pieces(scratch, largest((*known, *outputs)))), 0
     return kernel, scratch

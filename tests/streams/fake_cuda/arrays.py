@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
+from functools import cache
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -66,6 +68,16 @@ class Array:
 
     def __array__(self, *_: Any, **__: Any) -> Any:
         raise TypeError("Implicit conversion to a NumPy array is not allowed. Please use `.get()`")
+
+    def get(self) -> Any:
+        """A copy of the values on the host, which waits for them."""
+        self.gpu.drain(current_queue(self.gpu))
+        return self.native.copy()
+
+    def set(self, source: Any) -> None:
+        """Copy an array of the host here, which waits for the stream first."""
+        self.gpu.drain(current_queue(self.gpu))
+        np.copyto(self.native, source)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -172,6 +184,8 @@ class Launch:
         if isinstance(self.function, np.ufunc) and len(args) > self.function.nin:
             kwargs["out"] = args[self.function.nin :]
             args = args[: self.function.nin]
+        elif (place := place_of_out(self.function)) is not None and len(args) == place + 1:
+            args, kwargs["out"] = args[:place], args[place]
         out = kwargs.pop("out", None)
         outs = [] if out is None else [out] if isinstance(out, Array) else list(out)
         used = [*arrays_in((args, kwargs)), *outs]
@@ -182,7 +196,7 @@ class Launch:
             self.launch(lambda: self.function(*native_args, **native_kwargs))
             return None
         result = self.rehearse(native_args, native_kwargs)
-        many = type(result) in {tuple, list}
+        many = isinstance(result, tuple | list)
         if outs:
             for place, target in enumerate(outs):
                 self.launch_into(target, place if many else None, native_args, native_kwargs)
@@ -190,7 +204,7 @@ class Launch:
         if not many:
             return self.wrap(result, used, None, native_args, native_kwargs)
         wrapped = [self.wrap(one, used, place, native_args, native_kwargs) for place, one in enumerate(result)]
-        return type(result)(wrapped) if type(result) in {tuple, list} else wrapped
+        return result._make(wrapped) if hasattr(result, "_make") else type(result)(wrapped)
 
     def rehearse(self, args: Any, kwargs: Any) -> Any:
         """What the call returns, as far as its form and memory matter; its values, where the host waits for them."""
@@ -232,6 +246,16 @@ class Launch:
                 run()
 
         self.gpu.enqueue(current_queue(self.gpu), quietly)
+
+
+@cache
+def place_of_out(function: Any) -> int | None:
+    """Which positional argument of a function that is no ufunc is its `out`; None if it has none."""
+    try:
+        names = list(signature(function).parameters)
+    except (TypeError, ValueError):
+        return None
+    return names.index("out") if "out" in names else None
 
 
 def arrays_in(value: Any) -> list[Array]:

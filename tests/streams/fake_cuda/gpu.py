@@ -88,6 +88,7 @@ class Gpu:
         self.blocked: Counter[str] = Counter()
         self.bugs: list[BaseException] = []  # of kernels, when they ran: a fault of the fake or of its user
         self.held: set[str] = set()
+        self.kept: list[Any] = []  # memory that lives as long as the devices
         self.threads = threading.local()
         self.next_ptr = 0
 
@@ -146,6 +147,7 @@ class Gpu:
         with self.changed:
             if not over():
                 self.blocked[threading.current_thread().name] += 1
+                self.changed.notify_all()
             while not over():
                 if (error := self.broken[device]) is not None:
                     raise error
@@ -210,11 +212,29 @@ class Stream:
         self.ptr = self.queue.ptr
         self.device_id = -1 if queue is not None else gpu.device
 
+    @property
+    def before(self) -> list[Stream | None]:
+        """The streams that were current on this thread before `with` blocks."""
+        found: list[Stream | None] = self.gpu.threads.__dict__.setdefault("before", [])
+        return found
+
     def use(self) -> Stream:
         if self.device_id not in {-1, self.gpu.device}:
             raise RuntimeError(f"the stream is of device {self.device_id}, the current one is {self.gpu.device}")
         current_streams(self.gpu)[self.gpu.device] = self
         return self
+
+    def __enter__(self) -> Self:
+        self.before.append(current_streams(self.gpu).get(self.gpu.device))
+        self.use()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        before, streams = self.before.pop(), current_streams(self.gpu)
+        if before is None:
+            del streams[self.gpu.device]
+        else:
+            streams[self.gpu.device] = before
 
     def wait_event(self, event: Event) -> None:
         self.gpu.call("streamWaitEvent", self.queue.device)

@@ -9,14 +9,16 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right, insort
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
 
-from .gpu import Gpu, Queue, current_queue, out_of_memory
+from .gpu import CUDARuntimeError, Gpu, Queue, current_queue, out_of_memory
 
 POISON = 0xA5
+VAST = 64 << 20  # bytes of a block that is not poisoned as a whole, which would have all its pages in memory
 
 
 class OutOfMemoryError(MemoryError):
@@ -48,7 +50,7 @@ class Regions:
 
 
 class Memory:
-    """A block by cudaMalloc; freeing it waits for the device, as cudaFree does."""
+    """`cupy.cuda.Memory`: a block by cudaMalloc. Freeing it waits for nothing, since cudaFree need not."""
 
     def __init__(self, gpu: Gpu, size: int) -> None:
         gpu.call("malloc")
@@ -57,7 +59,7 @@ class Memory:
             if size > gpu.free[self.device_id]:
                 raise out_of_memory()
             gpu.free[self.device_id] -= size
-        self.block = np.full(size, POISON, np.uint8)
+        self.block = np.full(size, POISON, np.uint8) if size <= VAST else np.zeros(size, np.uint8)
         self.ptr = address_of(self.block)
         regions_of(gpu).add(self.ptr, self)
 
@@ -66,6 +68,8 @@ class Memory:
             regions_of(self.gpu).remove(self.ptr)
             self.gpu.calls["free"] += 1
             self.gpu.free[self.device_id] += self.size
+            if self.size <= VAST:
+                self.block.fill(POISON)
 
 
 class Piece:
@@ -127,8 +131,9 @@ class MemoryPointer:
 class MemoryPool:
     """`cupy.cuda.MemoryPool`: free pieces per device and stream, split as needed; sizes are multiples of 512 bytes."""
 
-    def __init__(self, gpu: Gpu) -> None:
+    def __init__(self, gpu: Gpu, allocator: Callable[[int], MemoryPointer] | None = None) -> None:
         self.gpu = gpu
+        self._allocator = allocator or (lambda size: MemoryPointer(Memory(gpu, size), 0))
         self._free: dict[tuple[int, int], list[Piece]] = defaultdict(list)  # by device and stream
         self._total: dict[int, int] = defaultdict(int)
         self._limit: dict[int, int] = {}
@@ -136,6 +141,11 @@ class MemoryPool:
 
     def set_limit(self, size: int) -> None:
         self._limit[self.gpu.device] = size
+
+    def used_bytes(self) -> int:
+        device = self.gpu.device
+        free = sum(piece.size for key, pieces in self._free.items() if key[0] == device for piece in pieces)
+        return self._total[device] - free
 
     def total_bytes(self) -> int:
         return self._total[self.gpu.device]
@@ -159,18 +169,16 @@ class MemoryPool:
         device = self.gpu.device
         limit = self._limit.get(device, 0)
         if limit and self._total[device] + size > limit:
-            self.free_all_blocks()
-            if self._total[device] + size > limit:
-                raise OutOfMemoryError(f"Out of memory allocating {size:,} bytes (limit set to: {limit:,} bytes)")
+            raise OutOfMemoryError(f"Out of memory allocating {size:,} bytes (limit set to: {limit:,} bytes)")
         try:
-            memory = Memory(self.gpu, size)
-        except RuntimeError:
+            memory = self._allocator(size).mem
+        except CUDARuntimeError:
             if self.gpu.broken[device] is not None:
                 raise
             self.free_all_blocks()
             try:
-                memory = Memory(self.gpu, size)
-            except RuntimeError as error:
+                memory = self._allocator(size).mem
+            except CUDARuntimeError as error:
                 raise OutOfMemoryError(f"Out of memory allocating {size:,} bytes") from error
         self._total[device] += size
         return memory
@@ -186,18 +194,14 @@ class MemoryPool:
                     piece = both
             free.append(piece)
 
-    def free_all_blocks(self) -> None:
-        """Drop what was not split, on this device; the host waits until the device is idle, as with cudaFree."""
+    def free_all_blocks(self, stream: Any = None) -> None:
+        """Drop what was not split, on this device, of one stream or of all."""
         device = self.gpu.device
         with self._lock:
-            mine = [pieces for key, pieces in self._free.items() if key[0] == device]
-            if self.gpu.broken[device] is None and any(not piece.split for pieces in mine for piece in pieces):
-                for queue in list(self.gpu.queues.values()):
-                    if queue.device == device:
-                        self.gpu.drain(queue)
-            for pieces in mine:
-                self._total[device] -= sum(piece.size for piece in pieces if not piece.split)
-                pieces[:] = [piece for piece in pieces if piece.split]
+            for (of, ptr), pieces in self._free.items():
+                if of == device and (stream is None or stream.ptr == ptr):
+                    self._total[device] -= sum(piece.size for piece in pieces if not piece.split)
+                    pieces[:] = [piece for piece in pieces if piece.split]
 
 
 class PinnedMemory:

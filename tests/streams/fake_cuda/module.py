@@ -15,8 +15,18 @@ from unittest.mock import patch
 import numpy as np
 
 from . import arrays
-from .gpu import CUDARuntimeError, CurrentDevice, Event, Gpu, Queue, Stream, current_streams
-from .memory import MemoryPool, PinnedMemory, pinned_of, regions_of
+from .gpu import (
+    CUDARuntimeError,
+    CurrentDevice,
+    Event,
+    Gpu,
+    IllegalAddress,
+    Queue,
+    Stream,
+    current_queue,
+    current_streams,
+)
+from .memory import Memory, MemoryPointer, MemoryPool, PinnedMemory, pinned_of, regions_of
 
 HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
 
@@ -26,10 +36,10 @@ class Module(ModuleType):
 
     def __init__(self, name: str, gpu: Gpu, source: Any) -> None:
         super().__init__(name)
-        self.__dict__.update(_gpu=gpu, _source=source, _waits=name.endswith("linalg"))
+        self.__dict__.update(_gpu=gpu, _source=source, _waits=name.endswith("linalg"), lacks=set())
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
+        if name.startswith("__") or name in self.lacks:
             raise AttributeError(name)
         found = getattr(self._source, name)
         if isinstance(found, ModuleType):
@@ -92,6 +102,7 @@ class Runtime:
 
     def __init__(self, gpu: Gpu) -> None:
         self._gpu = gpu
+        self._taken: dict[int, Memory] = {}  # by address
 
     def getDeviceCount(self) -> int:  # noqa: N802
         return len(self._gpu.free)
@@ -99,6 +110,22 @@ class Runtime:
     def memGetInfo(self) -> tuple[int, int]:  # noqa: N802
         self._gpu.call("memGetInfo")
         return self._gpu.free[self._gpu.device], self._gpu.total
+
+    def getDeviceProperties(self, ordinal: int) -> dict[str, Any]:  # noqa: N802
+        return {"name": b"a fake of CUDA's runtime", "totalGlobalMem": self._gpu.total, "ordinal": ordinal}
+
+    def driverGetVersion(self) -> int:  # noqa: N802
+        return 0
+
+    runtimeGetVersion = driverGetVersion  # noqa: N815
+
+    def malloc(self, nbytes: int) -> int:
+        block = Memory(self._gpu, nbytes)
+        self._taken[block.ptr] = block
+        return block.ptr
+
+    def free(self, address: int) -> None:
+        del self._taken[address]
 
     def deviceCanAccessPeer(self, device: int, peer: int) -> bool:  # noqa: N802
         return self._gpu.peers[device, peer]
@@ -113,7 +140,7 @@ class Runtime:
     def memcpyAsync(self, to: int, origin: int, nbytes: int, kind: int, stream: int) -> None:  # noqa: N802
         """To or from pageable memory the host waits; pinned memory is read and written when the stream gets there."""
         gpu = self._gpu
-        queue = gpu.queues[stream]
+        queue = gpu.queues[stream] if stream else Queue(gpu.device, 0)
         gpu.call("memcpyAsync", queue.device)
         inside, outside = (to, origin) if kind == HOST_TO_DEVICE else (origin, to)
         block = regions_of(gpu).find(inside, nbytes)
@@ -165,7 +192,7 @@ def make_modules(gpu: Gpu) -> dict[str, Any]:
     cupy.fft.config = SimpleNamespace(get_plan_cache=lambda: plans)
     cupy.where = partial(where, cupy.where)
     cupy.nextafter = arrays.Launch(gpu, "nextafter", rounded_nextafter)
-    cupy.asarray = cupy.array = partial(from_host, gpu)
+    cupy.asarray, cupy.array = partial(from_host, gpu), partial(from_host, gpu, copy=True)
     cupy.ascontiguousarray = partial(packed, gpu)
     cupy.empty = lambda shape, dtype=np.float64, **_: arrays.Array(shape, dtype)
     cupy.cuda = SimpleNamespace(
@@ -173,14 +200,42 @@ def make_modules(gpu: Gpu) -> dict[str, Any]:
         Device=partial(CurrentDevice, gpu),
         Stream=stream,
         Event=partial(Event, gpu),
+        Memory=partial(Memory, gpu),
+        MemoryPointer=MemoryPointer,
         MemoryPool=partial(MemoryPool, gpu),
         PinnedMemory=partial(PinnedMemory, gpu),
         using_allocator=using_allocator,
         get_current_stream=lambda: current_streams(gpu).get(gpu.device, stream.null),
     )
+    cupy.RawKernel = partial(RawKernel, gpu)
     cupyx: Any = ModuleType("cupyx")
     cupyx.errstate = lambda **_: nullcontext()
+    cupyx.empty_pinned = partial(empty_pinned, gpu)
     return {"cupy": cupy, "cupyx": cupyx}
+
+
+class RawKernel:
+    """`cupy.RawKernel`: no source is compiled; each kernel writes to an address that is nobody's."""
+
+    def __init__(self, gpu: Gpu, _source: str, name: str) -> None:
+        self.gpu = gpu
+        self.name = name
+
+    def __call__(self, _grid: Any, _block: Any, _arguments: Any) -> None:
+        self.gpu.call("launchKernel")
+        self.gpu.enqueue(current_queue(self.gpu), self.run)
+
+    def run(self) -> None:
+        raise IllegalAddress
+
+
+def empty_pinned(gpu: Gpu, shape: Any, dtype: Any) -> Any:
+    """`cupyx.empty_pinned`."""
+    count = int(np.prod(shape))
+    memory = PinnedMemory(gpu, max(1, count * np.dtype(dtype).itemsize))
+    found = np.frombuffer(memory.block, dtype, count).reshape(shape)
+    gpu.kept.append(memory)
+    return found
 
 
 def where(launch: Any, condition: Any, *given: Any) -> Any:

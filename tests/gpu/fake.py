@@ -1,0 +1,102 @@
+"""The proof itself is tried over a fake of CUDA's runtime: `python tests/gpu --device cuda:0 --fake 1`.
+
+Every process that the proof starts has the fake as its `cupy`. Faults show what the proof makes of a GPU that is wrong:
+
+    --fake 1,wrong=exp,missing=kron         # exp gives other values, there is no kron
+    --fake 1,hang=sort,crash=cumsum         # a sort never ends, cumsum ends the process
+    --fake 1,raises=tan                     # tan raises
+
+It proves nothing of a GPU: the sizes are small, rows are not judged, and the verdict says so.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+VARIABLE = "TENSORD_TEST_FAKE_CUDA"
+MEMORY = 3 << 30  # bytes of the GPU
+SITE = f"""import os
+if os.environ.get({VARIABLE!r}):
+    from tests.gpu.fake import install
+    install(os.environ[{VARIABLE!r}])
+"""
+
+
+def prepare(site: Path) -> None:
+    """Have each Python with that folder on its path install the fake, if the environment asks for it."""
+    (site / "sitecustomize.py").write_text(SITE)
+
+
+def is_installed() -> bool:
+    """Is `cupy` the fake in this process?"""
+    return bool(os.environ.get(VARIABLE))
+
+
+def install(spec: str) -> None:
+    """Have `import cupy` give the fake, with faults."""
+    from tests.streams.fake_cuda.gpu import Gpu
+    from tests.streams.fake_cuda.module import make_modules
+
+    seed, faults = parse(spec)
+    modules = make_modules(Gpu(seed, devices=1, memory=MEMORY))
+    for kind, name in faults:
+        FAULTS[kind](modules["cupy"], name)
+    sys.modules.update(modules)
+
+
+def parse(spec: str) -> tuple[int, list[tuple[str, str]]]:
+    """Seed and faults; ValueError for what is neither."""
+    seed, *faults = spec.split(",")
+    found = [(kind, name) for kind, _, name in (fault.partition("=") for fault in faults)]
+    if wrong := [f"{kind}={name}" for kind, name in found if kind not in FAULTS or not name]:
+        raise ValueError(f"{', '.join(wrong)}: faults are {', '.join(f'{kind}=FUNCTION' for kind in FAULTS)}")
+    return int(seed), found
+
+
+def wrong(cupy: Any, name: str) -> None:
+    """The function gives a little more than it should."""
+    right = getattr(cupy, name)
+    replace(cupy, name, lambda x, *rest, **given: right(x, *rest, **given) * 1.001)
+
+
+def missing(cupy: Any, name: str) -> None:
+    """There is no such function."""
+    cupy.lacks.add(name)
+
+
+def hang(cupy: Any, name: str) -> None:
+    """The call never returns."""
+    replace(cupy, name, lambda *_, **__: threading.Event().wait())
+
+
+def crash(cupy: Any, name: str) -> None:
+    """The call ends the process."""
+    replace(cupy, name, lambda *_, **__: os.abort())
+
+
+def raises(cupy: Any, name: str) -> None:
+    """The call raises."""
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise RuntimeError(f"{name} is broken")
+
+    replace(cupy, name, fail)
+
+
+def replace(cupy: Any, name: str, function: Callable[..., object]) -> None:
+    """Have the module give this function."""
+    setattr(cupy, name, function)
+
+
+FAULTS: dict[str, Callable[[Any, str], None]] = {
+    "wrong": wrong,
+    "missing": missing,
+    "hang": hang,
+    "crash": crash,
+    "raises": raises,
+}

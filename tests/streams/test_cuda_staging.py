@@ -1,0 +1,85 @@
+"""Large copies of pageable memory, piece by piece, over the fake runtime."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tensord.interpreter.types.meta import Meta
+from tensord.streams.cuda_staging import BLOCKS, PIECE, pieces
+from tensord.streams.pinned import is_pinned
+from tensord.streams.stream import StreamKind
+
+from .conftest import FakeTask
+from .fake_cuda.gpu import Gpu
+from .fake_cuda.module import installed
+
+LARGE = Meta.of((3 * PIECE // 16, 5), "float32")  # 3.75 pieces
+
+
+@pytest.fixture(autouse=True, params=range(3))
+def gpu(request):
+    with installed(Gpu(seed=request.param)) as fake:
+        yield fake
+
+
+def run(device, reports, kind, body):
+    task: Any = FakeTask(0, body, quick=False)
+    count = len(reports.ids)
+    device.copy_stream(kind).submit([task])
+    reports.wait(count + 1)
+    assert device.lost is None
+
+
+def there_and_back(device, reports, source, result):
+    meta = Meta.of(source.shape, source.dtype)
+    array = device.bind(device.allocate(meta.nbytes), meta)
+    run(device, reports, StreamKind.H2D, lambda: device.copy_in(array, source))
+    run(device, reports, StreamKind.D2H, lambda: device.copy_out(array, result))
+
+
+def numbers(meta):
+    return np.random.default_rng(0).random(meta.shape, "float32")
+
+
+def test_a_large_array_takes_two_pinned_pieces_whatever_its_size(gpu, open_device, reports):
+    device = open_device("cuda:0", memory="64MiB", reserve=0)
+    source, result = numbers(LARGE), np.zeros(LARGE.shape, "float32")
+    there_and_back(device, reports, source, result)
+    assert (result == source).all()
+    assert device.pinned.total + device._staged.total <= 2 * BLOCKS * PIECE  # in both directions
+    assert gpu.calls["memcpyAsync"] == 2 * 4
+
+
+@pytest.mark.parametrize("seen", [lambda a: a[::2], lambda a: a.T, lambda a: a[:, 1:4], lambda a: a[:, ::-1]])
+def test_arrays_that_are_not_packed_are_copied_in_the_order_of_their_elements(open_device, reports, seen):
+    device = open_device("cuda:0", memory="64MiB", reserve=0)
+    source, result = seen(numbers(LARGE)), seen(np.zeros(LARGE.shape, "float32"))
+    there_and_back(device, reports, source, result)
+    assert (result == source).all()
+
+
+def test_without_pinned_memory_the_driver_stages(gpu, open_device, reports):
+    device = open_device("cuda:0", memory="64MiB", reserve=0, pinned=0)
+    source, result = numbers(LARGE).T, np.zeros(LARGE.shape, "float32").T
+    there_and_back(device, reports, source, result)
+    assert (result == source).all()
+    assert gpu.calls["memcpyAsync"] == 2
+
+
+def test_a_large_pinned_array_is_copied_as_it_is(gpu, open_device, reports):
+    device = open_device("cuda:0", memory="64MiB", reserve=0, pinned="64MiB")
+    source, result = device.host_array(LARGE), device.host_array(LARGE)
+    source[...] = numbers(LARGE)
+    there_and_back(device, reports, source, result)
+    assert (result == source).all()
+    assert gpu.calls["memcpyAsync"] == 2
+
+
+@pytest.mark.parametrize("shape", [(7,), (1, 1, 100), (3, 50), (100, 1), (2, 3, 4, 5), (0, 5)])
+def test_pieces_are_the_array_in_the_order_of_its_elements(shape):
+    array = np.arange(np.prod(shape), dtype="int64").reshape(shape)
+    parts = list(pieces(array, 64))
+    assert all(part.nbytes <= 64 for part in parts)
+    assert np.array_equal(np.concatenate([part.ravel() for part in parts]), array.ravel())
+    assert not any(is_pinned(part) for part in parts)
