@@ -27,7 +27,12 @@ ANY_DEVICE = (
     "client/test_session.py",
     "client/test_tensor.py",
 )
-ELSEWHERE = ("conformance/test_scikit_learn.py", "conformance/test_scipy.py", "behaviours/test_daemon.py")
+ELSEWHERE = (
+    "conformance/test_scikit_learn.py",
+    "conformance/test_scipy.py",
+    "behaviours/test_daemon.py",
+    "behaviours/test_cuda.py",  # over the fake of CUDA's runtime, which would stand in for the GPU's own
+)
 
 
 class Chosen(NamedTuple):
