@@ -263,7 +263,3 @@ class TestLateFailure:
         instruction.fail(RuntimeError("second"))
         assert instruction.error is first
         assert not instruction.origin
-
-
-def test_older_instructions_come_first_in_a_heap(parts: Parts, instruction: Instruction) -> None:
-    assert Instruction(6, parts.session, Opcode.CALL, "add", parts.here, 3) < instruction
