@@ -31,7 +31,6 @@ SOURCES = Path("src")
 # compile as Python runs them (`Meta` is held weakly), and those that are too cold to matter.
 ENGINE = (
     "interpreter/opcodes.py",
-    "interpreter/schema/infer.py",
     "interpreter/wire/forms.py",
     "streams/device.py",
     "streams/host.py",
