@@ -46,7 +46,6 @@ ENGINE = (
     "vm/tracing/record.py",
     "vm/tracing/ring.py",
 )
-NEEDS = ("mypy>=2,<3", "numpy>=2.1")  # to compile; NumPy for its types
 LEVEL = os.environ.get("TENSORD_COMPILE_LEVEL", "1")  # of the C compiler's optimisation; 2 and 3 gain nothing
 
 
@@ -143,6 +142,5 @@ if __name__ == "__main__":
     compiled = extensions()
     setup(
         ext_modules=compiled,
-        setup_requires=NEEDS if asked() else (),
         cmdclass={"build_py": BuildSources, "build_ext": BuildExtensions},
     )

@@ -24,14 +24,7 @@ def locations(first: int, count: int) -> list[list[object]]:
 def test_batches_are_admitted_in_the_order_of_their_arrival(bare: Bare) -> None:
     a, b = bare.client().session, bare.client().session
     order: list[tuple[int, int]] = []
-    take = bare.engine.admission.take
-
-    def noted(session: object, arrays: object) -> None:
-        arrays = list(arrays)  # type: ignore[call-overload]
-        order.extend((session.id, array[1]) for array in arrays)  # type: ignore[attr-defined]
-        take(session, arrays)  # type: ignore[arg-type]
-
-    bare.engine.admission.take = noted  # type: ignore[method-assign]
+    bare.engine.admission.handlers[Location] = lambda session, message: order.append((session.id, message.number))
     bare.engine.receive(a, locations(10, 2))
     bare.engine.receive(b, locations(20, 1))
     bare.engine.receive(a, locations(12, 1))
