@@ -36,12 +36,18 @@ for engine in ("vm", "serial"):
 """
 
 
-def run(command: Sequence[str | Path], **environment: str) -> str:
+def run(command: Sequence[str | Path], *, quiet: bool = False, **environment: str) -> str:
     """Run a command of ours outside of the checkout, so that nothing of it is on Python's path; its output."""
     kept = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "TENSORD_COMPILE"}}
     with tempfile.TemporaryDirectory() as elsewhere:
         done = subprocess.run(  # noqa: S603 - our own commands
-            command, cwd=elsewhere, env={**kept, **environment}, text=True, stdout=subprocess.PIPE, check=True
+            command,
+            cwd=elsewhere,
+            env={**kept, **environment},
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL if quiet else None,
+            check=True,
         )
     return done.stdout
 
@@ -53,7 +59,7 @@ def pythons() -> list[Path]:
     found: dict[int, Path] = {}
     for candidate in (Path(sys.executable), *(Path(one) for one in on_path if one), *sorted(installed)):
         try:
-            minor = int(run([candidate, "-c", "import sys; print(sys.version_info.minor)"]))
+            minor = int(run([candidate, "-c", "import sys; print(sys.version_info.minor)"], quiet=True))
         except (OSError, subprocess.CalledProcessError):  # a shim without a version behind it
             continue
         if minor >= OLDEST:
