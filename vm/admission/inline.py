@@ -25,7 +25,7 @@ as it is, under a new id. If no instruction was ever bound to the input, the res
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from ...interpreter.opcodes import Opcode
@@ -84,7 +84,8 @@ class Inline:
         if (output | released | location) >> 63:
             return False  # negative, or too large
         tensors = session.tensors
-        bound = (bind_two if plan.two else bind_operands)(device, tensors, inputs, plan.metas)
+        metas = plan.metas
+        bound = bind_two(device, tensors, inputs, metas) if plan.two else bind_operands(device, tensors, inputs, metas)
         if bound is None:
             return False
         arguments, traced = bound
@@ -287,7 +288,7 @@ class Inline:
 
 
 def bind_operands(
-    device: DeviceState, tensors: Mapping[int, Tensor], inputs: Sequence[Any], metas: Sequence[Any]
+    device: DeviceState, tensors: dict[int, Tensor], inputs: Sequence[Any], metas: Sequence[Any]
 ) -> Bound | None:
     """The operands, if each of them is there, healthy and finished; else None."""
     arguments: list[Any] = []
@@ -314,7 +315,7 @@ def bind_operands(
 
 
 def bind_two(
-    device: DeviceState, tensors: Mapping[int, Tensor], inputs: Sequence[Any], metas: Sequence[Any]
+    device: DeviceState, tensors: dict[int, Tensor], inputs: Sequence[Any], metas: Sequence[Any]
 ) -> Bound | None:
     """`bind_operands` for two tensors, which most calls have: without loop and lists."""
     first, second = inputs
