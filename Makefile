@@ -19,8 +19,8 @@ GPU_PYTHON_VERSION ?= 3.12
 # The proof runs with whatever Python is there, since CuPy comes with it; this checkout's own environment if it was made.
 GPU_PYTHON ?= $(if $(wildcard $(RUN)),$(RUN),$(PYTHON))
 
-# Those that lead through the compiled modules, from a message to its answer.
-COMPILED_TESTS := tests/behaviours tests/model tests/client tests/vm/service
+# Those that lead through the compiled modules, from a message to its answer. The command line shows reports, which are plain Python.
+COMPILED_TESTS := tests/behaviours tests/model tests/client tests/vm/service --ignore tests/client/cli
 
 .PHONY: demo test lint types imports tests tests-compiled wheels format docs viewer bench model-long fuzz chaos gpu-bundle gpu-check clean help
 .DEFAULT_GOAL := help

@@ -92,7 +92,9 @@ def extensions() -> list[Extension]:
     except ImportError as error:
         say(f"TENSORD_COMPILE is set, but there is no mypyc ({error}): the build goes on in plain Python")
         return []
-    options = ["--config-file=", "--explicit-package-bases", "--ignore-missing-imports", "--cache-dir=build/mypy"]
+    # NumPy's types differ from version to version, and so would what mypy finds wrong: here other packages have none.
+    others = ["--no-site-packages", "--ignore-missing-imports"]
+    options = ["--config-file=", "--explicit-package-bases", *others, "--cache-dir=build/mypy"]
     os.environ["MYPYPATH"] = str(SOURCES)
     paths = [str(SOURCES / path) for path in engine()]
     made = mypycify([*options, *paths], opt_level=LEVEL, debug_level="0", multi_file=True, group_name="tensord")

@@ -7,7 +7,7 @@ import os
 from setuptools import build_meta
 from setuptools.build_meta import *  # noqa: F403 - the backend's other hooks
 
-COMPILING = ("mypy>=2,<3", "numpy>=2.1")  # NumPy for its types
+COMPILING = ("mypy>=2,<3",)
 
 
 def get_requires_for_build_wheel(config_settings: dict[str, str | list[str] | None] | None = None) -> list[str]:
