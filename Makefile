@@ -19,12 +19,16 @@ GPU_PYTHON_VERSION ?= 3.12
 # The proof runs with whatever Python is there, since CuPy comes with it; this checkout's own environment if it was made.
 GPU_PYTHON ?= $(if $(wildcard $(RUN)),$(RUN),$(PYTHON))
 
-.PHONY: demo test lint types imports tests format docs viewer bench model-long fuzz chaos gpu-bundle gpu-check clean help
+# Those that lead through the compiled modules, from a message to its answer. The command line shows reports, which are plain Python.
+COMPILED_TESTS := tests/behaviours tests/model tests/client tests/vm/service --ignore tests/client/cli
+
+.PHONY: demo test lint types imports tests tests-compiled wheels format docs viewer bench model-long fuzz chaos gpu-bundle gpu-check clean help
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo         train the digits network on the virtual machine (DEVICES=\"$(DEVICES)\", results in $(OUT)/)"
-	@echo "make test         every check: ruff, mypy, import-linter, pytest"
+	@echo "make test         every check: ruff, mypy, import-linter, pytest, and pytest with the engine compiled"
+	@echo "make wheels       the wheel of plain Python, and a compiled one for each Python here, each tried: $(OUT)/dist"
 	@echo "make format       ruff: mend what it can mend, and format"
 	@echo "make docs         the documentation as a site, links checked: $(OUT)/site/index.html"
 	@echo "make viewer       a viewer of timelines (npm), with which the tests look at ours; they need Chromium, too"
@@ -41,7 +45,7 @@ demo: $(VENV)/.examples
 		$(RUN) examples/train_digits.py --device $$device --seed $(SEED) --out $(OUT)/$$(echo $$device | tr : -) || exit 1; \
 	done
 
-test: lint types imports tests
+test: lint types imports tests tests-compiled
 	@echo "== every check passed"
 
 lint: $(VENV)/.dev
@@ -61,6 +65,16 @@ imports: $(VENV)/.dev
 tests: $(VENV)/.dev
 	@echo "== pytest"
 	@PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest -n 2 --dist worksteal
+
+# The same sources with the engine compiled, in a folder of its own: nothing compiled lies beside sources.
+tests-compiled: $(VENV)/.dev
+	@echo "== pytest, compiled"
+	@compiled=$$($(RUN) deploy/compiled.py) || exit 1; \
+	if [ -z "$$compiled" ]; then echo "nothing was compiled, for the reason above: these tests are left out"; else \
+		PYTHONPATH=$$compiled PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest -n 2 --dist worksteal $(COMPILED_TESTS); fi
+
+wheels: $(VENV)/.dev
+	@$(RUN) deploy/wheels.py --out $(OUT)/dist
 
 format: $(VENV)/.dev
 	@$(RUN) -m ruff check --fix .

@@ -26,6 +26,7 @@ FILES = 1 << 14  # whose owners are remembered: each cell of a notebook is a fil
 
 _HERE = "client" + os.sep + "frames.py"
 _ROOT = (lambda: None).__code__.co_filename.removesuffix(_HERE)
+_COMPILED = str(Path("src", "tensord", ""))  # the sources of compiled modules, as their builds named them
 _LIBRARY = str(Path(os.__file__).parent) + os.sep
 _INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
 _GENERATED = ("<frozen ", "<__array_function__ ")  # the import system, and what NumPy puts in front of its functions
@@ -55,7 +56,7 @@ PACKAGE = Owner.PACKAGE
 
 def owner_of(file: str) -> Owner:
     """Whose code the file of that name, as code objects have it, holds."""
-    if file.startswith(_ROOT):
+    if file.startswith((_ROOT, _COMPILED)):
         return PACKAGE
     return Owner.PROGRAM if shorter(file) == file and not file.startswith(_GENERATED) else Owner.INSTALLED
 

@@ -6,5 +6,6 @@
 - `types/`: metas and dtypes
 - `concurrency/`: how threads wait: leader and followers, the background thread, Ctrl-C
 - `opcodes`: kinds of instructions; `errors`: what is raised; `version`: of the package
+- `build_info`: which form of the engine runs, plain Python or compiled; `compilation`: marks for the compiler
 - `whole_file`: files that are there whole or not at all; `process_end`: what is done at the normal end of this process
 """

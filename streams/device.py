@@ -15,11 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..interpreter import ops as _ops  # noqa: F401 - fills the registry
+from ..interpreter.compilation import mypyc_attr
 from ..interpreter.schema.opdef import Array, ArrayModule, lacking
 from ..interpreter.types.meta import Meta
 from .stream import Stream, StreamKind
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Buffer:
     """A piece of one device's memory. `array` is the last array bound to it, which has the meta `meta`."""
 
@@ -32,6 +34,7 @@ class Buffer:
         self.meta: Meta | None = None
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Device(ABC):
     """One device. Subclasses: `CpuDevice`, `SimDevice`, `CudaDevice`.
 

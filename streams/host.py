@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ..interpreter.compilation import mypyc_attr
 from ..interpreter.schema.opdef import Array
 from ..interpreter.types.meta import Meta
 from ..interpreter.wire.segments import Segment
@@ -30,6 +31,7 @@ def physical_memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class HostDevice(PooledDevice):
     """A device whose memory is this process's and whose array module is NumPy."""
 

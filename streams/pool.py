@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
+from ..interpreter.compilation import mypyc_attr
 from .device import Buffer, Device
 
 _SIZES_REMEMBERED = 4096  # distinct sizes whose class is looked up instead of computed
@@ -38,6 +39,7 @@ class Shelf:
         self.buffers: list[PooledBuffer] = []
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class PooledBuffer(Buffer):
     """A buffer with the `shelf` it goes to when freed (None: nowhere). `nbytes` is -1 while it is free."""
 
@@ -137,6 +139,7 @@ def size_class(nbytes: int) -> int:
     return max(64, -(-nbytes // step) * step)
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class PooledDevice(Device):
     """A device whose memory comes from a pool; the accounting. Subclasses say how a block is made (`_new_memory`).
 

@@ -17,6 +17,8 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Any, Final, Protocol, TypeAlias
 
+from ..interpreter.compilation import mypyc_attr
+
 LOG: Final = logging.getLogger("tensord.streams")  # for what no instruction can be told
 
 
@@ -66,6 +68,7 @@ class Task(Protocol):
 Sink: TypeAlias = Callable[[Sequence[Task]], None]
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Stream(ABC):
     """An in-order queue of one device.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from .data_types import KINDS
 from .functions import Functions
 
 if TYPE_CHECKING:
-    DType = np.dtype[np.generic]
+    DType: TypeAlias = np.dtype[np.generic]
 
 _BEYOND = frozenset({"float16"})  # not in the standard
 _DEFAULTS = {"real floating": "float64", "complex floating": "complex128", "integral": "int64", "indexing": "int64"}

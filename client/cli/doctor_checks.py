@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
@@ -81,6 +81,29 @@ def check_packages() -> Iterator[Finding]:
             yield fail(name, "is not installed", f"pip install {name}")
         else:
             yield ok(name, found)
+
+
+def check_build() -> Iterator[Finding]:
+    """Which form of the engine runs: plain Python, or compiled ahead of time."""
+    from ...interpreter.build_info import build_info
+
+    found = build_info()
+    again = "install again: TENSORD_COMPILE=1 pip install --force-reinstall --no-deps tensord"
+    sources = f"sources {found.digest[:12]}"
+    if found.form == "pure":
+        yield ok("engine", f"plain Python, {sources}")
+    else:
+        yield ok("engine", f"{count(len(found.compiled))} modules compiled by {found.compiler}, {sources}")
+    if found.changed:
+        yield warn("engine", f"the compiled code is not that of the source: {listed(found.changed)}", again)
+    if found.missing:
+        yield warn("engine", f"not compiled for this Python, which runs the source: {listed(found.missing)}", again)
+
+
+def listed(names: Sequence[str], most: int = 3) -> str:
+    """The first few names, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def check_zmq() -> Iterator[Finding]:
@@ -219,6 +242,7 @@ def check_blas() -> Iterator[Finding]:
 SYSTEM: tuple[Callable[[], Iterator[Finding]], ...] = (
     check_python,
     check_packages,
+    check_build,
     check_zmq,
     check_memory_files,
     check_limits,

@@ -8,7 +8,7 @@ NumPy (NEP 50) is asked for the dtype, so that there is no second table to drift
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from ..errors import metadata_error
 from ..types.meta import Meta, OperandMeta, ScalarType, Shape
 from .opdef import Attributes, find
 
-DType = np.dtype[np.generic]
+DType: TypeAlias = np.dtype[np.generic]
 
 # One value per Python scalar type: NumPy promotes weakly by value type, and takes the type itself for a strong dtype.
 _WEAK: dict[ScalarType, Any] = {bool: np.dtype(np.bool_), int: 0, float: 0.0, complex: 0j}

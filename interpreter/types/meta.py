@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -62,7 +62,7 @@ class Meta:
     size: int
     nbytes: int
     strides: tuple[int, ...]
-    plain: tuple[Shape, str]
+    plain: tuple[Any, ...]
 
     def __init__(self, shape: Shape, dtype: np.dtype[np.generic]) -> None:
         self.shape = shape

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from . import array_api as array_api
     from .client.session import Session
     from .client.tensor import Tensor
+    from .interpreter.build_info import build_info
     from .interpreter.errors import (
         CancelledError,
         ConnectionLost,
@@ -45,10 +46,16 @@ __all__ = [
     "Tensor",
     "TensordError",
     "Trace",
+    "build_info",
     "connect",
 ]
 
-_HOMES = {"Session": "client.session", "Tensor": "client.tensor", "Trace": "vm.tracing.analysis.trace"}
+_HOMES = {
+    "Session": "client.session",
+    "Tensor": "client.tensor",
+    "Trace": "vm.tracing.analysis.trace",
+    "build_info": "interpreter.build_info",
+}
 _MODULES = ("array_api", "handlers")
 
 

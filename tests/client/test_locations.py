@@ -334,6 +334,7 @@ class TestFiles:
         [
             (locations.__file__, Owner.PACKAGE, None),
             (td.__file__, Owner.PACKAGE, None),
+            ("src/tensord/vm/engine.py", Owner.PACKAGE, None),  # a compiled module's
             (threading.__file__, Owner.INSTALLED, "threading.py"),
             (asyncio.events.__file__, Owner.INSTALLED, "asyncio/events.py"),
             (pytest.__file__, Owner.INSTALLED, "pytest/__init__.py"),

@@ -7,6 +7,7 @@ import pytest
 
 from tensord.interpreter.errors import KernelError, MetadataError
 from tensord.streams.faults import FOREVER, Fault, FaultKind
+from tensord.streams.stream import StreamKind
 
 from .conftest import WAIT, FakeTask
 
@@ -44,7 +45,7 @@ def test_a_fault_may_be_meant_for_one_stream(open_device, reports):
     device = open_device(faults=[{"kind": "fail", "stream": "h2d"}])
     device.compute[0].submit([compute := FakeTask(0)])
     reports.wait(1)
-    device.copy_stream("h2d").submit([copy := FakeTask(1)])
+    device.copy_stream(StreamKind.H2D).submit([copy := FakeTask(1)])
     reports.wait(2)
     assert failed([compute, copy]) == [1]
 
@@ -95,7 +96,7 @@ def test_close_with_a_hang_returns_in_time_and_releases_it(open_device, reports)
     device = open_device(faults=[{"kind": "hang"}])
     other = FakeTask(7)
     device.compute[0].submit([FakeTask(0), after := FakeTask(1)])
-    device.copy_stream("d2h").submit([other])
+    device.copy_stream(StreamKind.D2H).submit([other])
     assert device.faults.hanging.wait(WAIT)
     assert not device.close(0.01)
     assert sorted(reports.wait(3)) == [0, 1, 7]
@@ -142,7 +143,7 @@ def test_a_lost_device_fails_everything_from_then_on(open_device, reports):
     held = device.allocate(8)
     tasks = run(device, reports, ["add", "mul", "add"])
     assert failed(tasks) == [1, 2]
-    device.copy_stream("h2d").submit([copy := FakeTask(3)])
+    device.copy_stream(StreamKind.H2D).submit([copy := FakeTask(3)])
     reports.wait(4)
     assert "lost" in str(copy.error)
     assert isinstance(device.lost, KernelError)

@@ -19,8 +19,8 @@ from tensord.vm import machine as module
 from tensord.vm.admission.cancellation import Cancellation
 from tensord.vm.failures import Failures
 from tensord.vm.log import log
+from tensord.vm.machine import VirtualMachine
 from tensord.vm.reporting.locations import Places
-from tensord.vm.scheduler.scheduler import Scheduler
 
 WAIT = 10.0
 
@@ -109,16 +109,21 @@ def test_machines_closed_in_any_order_give_the_switch_interval_back():
 
 
 @pytest.fixture
-def breakable(monkeypatch):
-    """breakable() -> from now on an exception escapes from the engine when an instruction of the label "sync" ends."""
-    retire = Scheduler.retire
+def breakable():
+    """breakable(machine) -> from now on an exception escapes from its engine when a "sync" ends."""
 
-    def broken(scheduler: Scheduler, instruction: Any) -> None:
-        if instruction.label == "sync":
-            raise RuntimeError("made by the test")
-        retire(scheduler, instruction)
+    def make(machine: VirtualMachine) -> None:
+        ring = machine.engine.ring
+        append = ring.append
 
-    return lambda: monkeypatch.setattr(Scheduler, "retire", broken)
+        def broken(entry: tuple[Any, ...]) -> None:
+            if entry[3] == "sync":
+                raise RuntimeError("made by the test")
+            append(entry)
+
+        ring.append = broken
+
+    return make
 
 
 def test_after_a_fault_of_the_engine_everybody_is_told_and_nothing_is_taken(make_session, breakable, caplog):
@@ -147,7 +152,7 @@ def test_after_a_fault_of_the_engine_everybody_is_told_and_nothing_is_taken(make
         thread.start()
     while len(session._transport._replies) < len(threads):  # both have asked
         threading.Event().wait(0.001)
-    breakable()
+    breakable(machine)
     with pytest.raises(td.ConnectionLost, match="after a fault of its own: RuntimeError: made by the test"):
         other.sync()
     for thread in threads:

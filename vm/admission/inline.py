@@ -25,7 +25,7 @@ as it is, under a new id. If no instruction was ever bound to the input, the res
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 from ...interpreter.opcodes import Opcode
@@ -345,7 +345,7 @@ class Inline:
 
 
 def touch_operands(
-    device: DeviceState, tensors: Mapping[int, Tensor], inputs: Sequence[Any], metas: Sequence[Any]
+    device: DeviceState, tensors: dict[int, Tensor], inputs: Sequence[Any], metas: Sequence[Any]
 ) -> None:
     """Mark the operands' copies as the most recently used ones."""
     for value, meta in zip(inputs, metas, strict=True):
@@ -353,7 +353,7 @@ def touch_operands(
             touch(tensors[value].storage.copies[device])
 
 
-def bind_operands(plan: Plan, tensors: Mapping[int, Tensor], inputs: Sequence[Any]) -> Bound | None:
+def bind_operands(plan: Plan, tensors: dict[int, Tensor], inputs: Sequence[Any]) -> Bound | None:
     """The operands, if each of them is there, healthy and finished; else None."""
     device, arguments = plan.device, []
     traced: tuple[int, ...] = ()

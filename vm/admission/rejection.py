@@ -40,7 +40,8 @@ class Rejection:
         """Poison the outputs of a message whose admission has raised this error."""
         label = name_of(array)
         location = number_of(array, Role.LOCATION)
-        for signature in signatures_of(array):
+        damaged: list[Any] = signatures_of(array)  # whatever their declaration says of their fields
+        for signature in damaged:
             if signature.number <= session.limits.signatures:
                 forget_plan(session, signature.number)
                 session.plans[signature.number] = kept(error, signature.op if type(signature.op) is str else label)

@@ -305,9 +305,6 @@ class Instruction:
         described.__cause__ = without_frames(error)
         return described
 
-    def __lt__(self, other: Instruction) -> bool:
-        return self.id < other.id
-
     def __repr__(self) -> str:
         return f"<{self.opcode.value} {self.id} {self.label} {self.status.value}>"
 

@@ -23,7 +23,7 @@ from ...interpreter.schema.targets import check_targets
 from ...interpreter.types.meta import Meta, OperandMeta
 from .device_state import DeviceState
 from .number import number_of
-from .signature import attributes_of, plain
+from .signature import Maker, Signature, attributes_of, plain
 
 
 class Plan:
@@ -100,12 +100,13 @@ class Plan:
         reads = "".join("" if scalar else "r" for scalar in self.scalars)
         kinds = reads + ("2" if op.dynamic else "w") * len(self.outputs)
         self.layouts: dict[Any, Any] = {}  # of a view op: (offset, strides) of its base -> those of the view, or None
-        described = tuple(map(plain, metas)), tuple(map(plain, self.outputs)), attributes_of(op, attributes), self.work
-        self.signature = described  # what records say it is of
-        self.maker = (op.name, described)  # of the storages that it makes
+        taken, made = tuple(map(plain, metas)), tuple(map(plain, self.outputs))
+        # What records say it is of.
+        self.signature: Signature = (taken, made, attributes_of(op, attributes), self.work)
+        self.maker: Maker = (op.name, self.signature)  # of the storages that it makes
         # The common fields of all records of an op that ran at admission: session, opcode, op, device, operand kinds,
         # signature.
-        self.traits = (session, Opcode.CALL.value, op.name, device.name, kinds, described)
+        self.traits: tuple[Any, ...] = (session, Opcode.CALL.value, op.name, device.name, kinds, self.signature)
 
     def with_metas(
         self,

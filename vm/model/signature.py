@@ -10,18 +10,20 @@ from typing import Any, TypeAlias
 
 from ...interpreter.schema.indexing import spelt
 from ...interpreter.schema.opdef import FrozenAttributes, OpDef
-from ...interpreter.types.meta import Meta, OperandMeta, Shape
+from ...interpreter.types.meta import Meta, OperandMeta
 
+# Compiled code takes a tuple apart that is declared with its fields, and makes another one for each record. These are
+# kept whole: records share them.
 # (shape, dtype); of a Python scalar (None, its type), of a meta that is not known (None, "").
-PlainMeta: TypeAlias = tuple[Shape | None, str]
+PlainMeta: TypeAlias = tuple[Any, ...]
 # (metas of the operands, metas of the results, attributes, work)
-Signature: TypeAlias = tuple[tuple[PlainMeta, ...], tuple[PlainMeta, ...], str, int]
+Signature: TypeAlias = tuple[Any, ...]
 
 UNKNOWN: PlainMeta = (None, "")
 NOTHING: Signature = ((), (), "", 0)
 
 # What made a storage: the label of the instruction, and what it was of.
-Maker: TypeAlias = tuple[str, Signature]
+Maker: TypeAlias = tuple[Any, ...]
 UNMADE: Maker = ("", NOTHING)
 UPLOAD: Maker = ("upload", NOTHING)
 

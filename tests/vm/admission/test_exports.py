@@ -31,7 +31,7 @@ from tensord.interpreter.wire.segments import (
 )
 from tensord.streams.cpu import CpuOptions
 from tensord.streams.sim import SimOptions
-from tensord.vm.admission import accesses, exports
+from tensord.vm.admission import exports
 from tensord.vm.engine import Engine
 from tensord.vm.tracing.analysis.trace import Trace
 from tensord.vm.tracing.flat import Place
@@ -680,11 +680,9 @@ class Held:
         self.open: dict[tuple[Any, int], int] = {}  # (session, request) -> export
         self.ids = 0
         self.in_place = 0
-        fetch, wind_up, check_new = accesses.Accesses.fetch, scheduler.Machine.wind_up, vars(accesses)["check_new"]
+        wind_up = scheduler.Machine.wind_up
         monkeypatch.setattr(exports, "SHARED_FROM", 0)
         monkeypatch.setattr(scheduler, "CpuOptions", functools.partial(CpuOptions, shared=True))
-        monkeypatch.setattr(accesses, "check_new", lambda s, ids: ids[0] < 0 or check_new(s, ids))
-        monkeypatch.setattr(accesses.Accesses, "fetch", lambda *args: self.fetch(fetch, *args))
         monkeypatch.setattr(scheduler.Machine, "wind_up", lambda machine: self.wind_up(wind_up, machine))
         start = scheduler.Machine.__init__
         monkeypatch.setattr(
@@ -696,18 +694,22 @@ class Held:
     def begin(self, start: Any, machine: Any, *args: Any, **options: Any) -> None:
         self.machine = machine
         start(machine, *args, **options)
+        handlers = machine.engine.admission.handlers
+        handlers[Fetch] = functools.partial(self.fetch, handlers[Fetch])
 
     def wind_up(self, wind_up: Any, machine: Any) -> None:
         self.check()
         wind_up(machine)
         self.check()
 
-    def fetch(self, fetch: Any, handler: Any, session: Any, message: Any) -> None:
+    def fetch(self, fetch: Any, session: Any, message: Any) -> None:
         if not hasattr(session.reply, "held"):
             session.reply = self.keeping(session, session.reply)
         self.ids -= 1
         self.open[session, message.request] = self.ids
-        fetch(handler, session, message._replace(export=self.ids))
+        newest, session.newest = session.newest, self.ids - 1  # ids rise, and the program's own are positive
+        fetch(session, message._replace(export=self.ids))
+        session.newest = newest
         mine = [key for key in self.open if key[0] is session and key in self.answers]
         for key in self.rng.sample(mine, self.rng.randint(0, len(mine))):
             self.check()

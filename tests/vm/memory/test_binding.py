@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,10 +9,12 @@ import pytest
 
 from tensord.interpreter.errors import TensordError
 from tensord.interpreter.opcodes import Opcode
+from tensord.interpreter.schema.opdef import find
 from tensord.interpreter.types.meta import Meta
 from tensord.vm.memory.binding import bind, bind_arguments
 from tensord.vm.model.instruction import Instruction
 from tensord.vm.model.operand import Binding
+from tensord.vm.model.plan import Plan
 from tensord.vm.model.tensor import Tensor
 
 from ..parts import Parts, copy_of
@@ -80,10 +81,10 @@ class TestArguments:
 
     @pytest.mark.parametrize(("dynamic", "count"), [(True, 2), (False, 3)])
     def test_a_kernel_whose_result_has_no_shape_yet_gets_no_output(
-        self, instruction: Instruction, dynamic: bool, count: int
+        self, parts: Parts, instruction: Instruction, dynamic: bool, count: int
     ) -> None:
-        plan: Any = SimpleNamespace(op=SimpleNamespace(dynamic=dynamic))
-        instruction.plan = plan
+        op, meta = find("nonzero" if dynamic else "negative"), Meta.of((2,), "float64")
+        instruction.plan = Plan(op, op.freeze({}), (meta,), parts.here, None, parts.engine.infer, 1)
         bind_arguments(instruction)
         assert len(instruction.arguments) == count
 

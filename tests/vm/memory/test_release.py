@@ -6,6 +6,7 @@ import pytest
 
 from tensord.interpreter.errors import KernelError
 from tensord.interpreter.opcodes import Opcode
+from tensord.streams.stream import StreamKind
 from tensord.vm.memory.release import end_use, release, release_drained
 from tensord.vm.model.tensor import Copy
 
@@ -92,7 +93,7 @@ class TestStale:
         copy = copy_of(parts.tensor())
         copy.current = False
         queued(parts, copy, 1, 1)
-        copy.stream = parts.backends["sim:0"].copy_stream("h2d")
+        copy.stream = parts.backends["sim:0"].copy_stream(StreamKind.H2D)
         release(copy)
         assert copy.buffer is not None
 

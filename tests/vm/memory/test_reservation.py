@@ -13,6 +13,7 @@ from tensord.vm.memory.ledger import expect
 from tensord.vm.memory.reservation import is_stuck, loss_of, most_of, out_of_memory, reserve, take
 from tensord.vm.model.instruction import Instruction, Status
 from tensord.vm.model.operand import Binding
+from tensord.vm.model.session_queue import SessionQueue
 
 from ..bare_engine import Bare
 from ..parts import Parts, copy_of
@@ -106,7 +107,7 @@ class TestStuck:
     def test_not_while_a_later_one_is_under_way(self, parts: Parts) -> None:
         first = making(parts, 9)
         later: Any = making(parts, 1)
-        later.queue, later.status = object(), Status.DISPATCHED
+        later.queue, later.status = SessionQueue(parts.device.compute[0], parts.here), Status.DISPATCHED
         assert not is_stuck(first)
         later.status = Status.EXECUTED  # it stays: nothing more comes of it
         assert is_stuck(first)

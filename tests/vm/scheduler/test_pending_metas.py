@@ -26,13 +26,14 @@ def parts() -> Parts:
     return Parts()
 
 
-class Resolver(PendingMetas):
-    """Keeps what it was told."""
+class Resolver:
+    """Keeps what `PendingMetas` has told."""
 
     def __init__(self, parts: Parts) -> None:
         self.errors: dict[Instruction, TensordError] = {}
         self.runnable: list[Instruction] = []
-        super().__init__(parts.engine.infer, self.errors.__setitem__, self.runnable.append)
+        metas = PendingMetas(parts.engine.infer, self.errors.__setitem__, self.runnable.append)
+        self.resolve, self.fail = metas.resolve, metas.fail
 
 
 @pytest.fixture

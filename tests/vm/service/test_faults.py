@@ -17,23 +17,39 @@ WAIT = 20.0
 PROGRAM = """
 import sys
 from tensord.client.cli.main import main
-from tensord.vm.admission.cancellation import Cancellation
-from tensord.vm.scheduler.scheduler import Scheduler
+from tensord.vm.runtime import Runtime
 from tensord.vm.service.front import Front
 
-def breaking(kind, name, when):
+def fail(where):
+    raise RuntimeError(f"made by the test in {where}")
+
+def breaking(kind, name, when, how):
     method = getattr(kind, name)
 
     def broken(self, what, *rest):
         if when(what):
-            raise RuntimeError(f"made by the test in {name}")
+            how(self)
         return method(self, what, *rest)
 
     setattr(kind, name, broken)
 
-breaking(Scheduler, "retire", lambda instruction: instruction.label == "sync")
-breaking(Cancellation, "cancel", lambda session: session.generation == 0 and not session.closed and session.tensors)
-breaking(Front, "flush_peer", lambda peer: any(type(answer.value) is dict for answer in peer.answers))
+def break_ring(runtime):
+    ring = runtime.engine.ring
+    append = ring.append
+    ring.append = lambda entry: fail("retire") if entry[3] == "sync" else append(entry)
+
+def break_clock(front):
+    front.engine.scheduler.clock = lambda: fail("cancel")
+
+breaking(Front, "cancel", lambda peer: True, break_clock)
+breaking(
+    Front,
+    "flush_peer",
+    lambda peer: any(type(answer.value) is dict for answer in peer.answers),
+    lambda _: fail("flush_peer"),
+)
+made = Runtime.__init__
+Runtime.__init__ = lambda self, *args, **kwargs: made(self, *args, **kwargs) or break_ring(self)
 sys.exit(main())
 """
 

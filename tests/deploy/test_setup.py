@@ -1,0 +1,85 @@
+"""What is compiled, when, and what the build does where it cannot be."""
+
+from __future__ import annotations
+
+import hashlib
+import runpy
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def load(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+    """load(command, **environment) -> the names of setup.py, as it is run with that command."""
+    pytest.importorskip("setuptools")
+    monkeypatch.chdir(ROOT)
+    monkeypatch.delenv("TENSORD_COMPILE", raising=False)
+
+    def run(*command: str, **environment: str) -> dict[str, Any]:
+        monkeypatch.setattr(sys, "argv", ["setup.py", *command])
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        return runpy.run_path("setup.py", run_name="setup")
+
+    return run
+
+
+def test_every_pattern_names_modules_of_the_machine_and_none_of_the_client(load):
+    names = load()
+    found = names["engine"]()
+    assert len(found) == len(set(found)) > 40
+    assert all((ROOT / "src" / path).is_file() for path in found)
+    for pattern in names["ENGINE"]:
+        assert list((ROOT / "src" / "tensord").glob(pattern)), pattern
+    assert not [
+        path for path in found if path.name == "__init__.py" or "client" in path.parts or "service" in path.parts
+    ]
+
+
+@pytest.mark.parametrize("command", ["bdist_wheel", "build", "build_ext", "install"])
+def test_a_build_that_is_asked_to_compiles(load, command):
+    assert not load(command)["asked"]()
+    assert not load(command, TENSORD_COMPILE="0")["asked"]()
+    assert load(command, TENSORD_COMPILE="1")["asked"]()
+
+
+@pytest.mark.parametrize("command", [("sdist",), ("egg_info",), ("dist_info",)])
+def test_what_collects_sources_or_metadata_does_not(load, command, capfd):
+    assert not load(*command, TENSORD_COMPILE="1")["asked"]()
+    assert not capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "command", [("editable_wheel",), ("develop",), ("build_ext", "--inplace"), ("build_ext", "-i")]
+)
+def test_nothing_compiled_goes_beside_sources_that_are_edited(load, command, capfd):
+    assert load(*command, TENSORD_COMPILE="1")["extensions"]() == []
+    assert "stays plain Python" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("compiler", ["no-such-compiler", "false"])
+def test_without_a_compiler_the_build_goes_on_and_says_so(load, compiler, capfd):
+    assert load("bdist_wheel", TENSORD_COMPILE="1", CC=compiler)["extensions"]() == []
+    assert "the build goes on in plain Python" in capfd.readouterr().err
+
+
+def test_without_mypyc_too(load, monkeypatch, capfd):
+    names = load("bdist_wheel", TENSORD_COMPILE="1", CC="true")
+    monkeypatch.setitem(sys.modules, "mypyc.build", None)
+    assert names["extensions"]() == []
+    assert "there is no mypyc" in capfd.readouterr().err
+
+
+def test_the_record_has_the_digest_of_each_source(load):
+    pytest.importorskip("mypy.version")
+    names = load()
+    record = names["described"](names["engine"]())
+    digest = hashlib.sha256((ROOT / "vm" / "engine.py").read_bytes()).hexdigest()
+    assert record["modules"]["tensord.vm.engine"] == digest
+    assert record["compiler"].startswith("mypyc ")
