@@ -24,6 +24,7 @@ COMMAND: Final = re.compile(rf"([A-Z_]+=\S+ )*{PROGRAMS} .*")
 # Commands that no test runs, and why.
 NOT_RUN: Final = {
     r"make |.*-m pip install|.*(-m )?pytest|.*pre-commit": "builds, installs or checks; test_docs sees that it exists",
+    r"(TENSORD_COMPILE=1 )?pip install \.$": "installs; tests/deploy builds both forms",
     r"\.venv/bin/python -m (bench|build)|git clone|python3 -m venv|out/trial/": "measures or releases, for minutes",
     r"(\.venv/bin/)?python examples/": "run by tests/examples",
     r"python -m tests\.fuzz|pip install atheris": "run by tests/fuzz, for less long",

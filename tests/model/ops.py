@@ -44,8 +44,7 @@ OPS = (
 def hungry_ops() -> Iterator[None]:
     """Have kernels with temporaries meanwhile: of no more bytes than their results, or of twice as many, or of none."""
 
-    def temporaries(op: OpDef, _metas: Any, outputs: Any, _attributes: Any, *, aliased: bool = False) -> int:
-        del aliased
+    def temporaries(op: OpDef, _metas: Any, outputs: Any, _attributes: Any, **_options: Any) -> int:
         return len(op.name) % 3 * sum(meta.nbytes for meta in outputs if meta is not None)
 
     with patch.object(OpDef, "temporaries", temporaries):
