@@ -115,7 +115,8 @@ class Rejection:
 def forget_places(session: VmSession, array: Any) -> None:
     """The number of a refused line or span stands for none, and not for what had the number before."""
     for message in messages_of(array):
-        line, span = name_fields(message, Location), name_fields(message, Span)
+        line: Any = name_fields(message, Location)  # whatever their declarations say of their fields
+        span: Any = name_fields(message, Span)
         if line is not None and type(line.number) is int:
             session.locations.forget(line.number)
         if span is not None and type(span.number) is int:
