@@ -41,7 +41,7 @@ def label_of(session: VmSession, number: int) -> str:
     return plan.label if isinstance(plan, Plan) else getattr(plan, "op", None) or "call"
 
 
-def tensor_of(session: VmSession, id_: int) -> Tensor:
+def tensor_of(session: VmSession, id_: Any) -> Tensor:
     """The tensor behind an id of the session."""
     tensor = session.tensors.get(id_) if type(id_) is int else None
     if tensor is None:
