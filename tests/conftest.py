@@ -59,9 +59,12 @@ def open_descriptors() -> dict[str, str]:
 
 
 def left_in_shared_memory(before: set[str]) -> set[str]:
-    """New entries of /dev/shm that are of this user, but for those that somebody else's process has open."""
+    """New entries of /dev/shm that are of this user, but for those that somebody else's process has open.
+
+    A browser's do not count: another test's may come and go meanwhile.
+    """
     found = set()
-    for name in entries(SHM) - before:
+    for name in {name for name in entries(SHM) - before if not name.startswith(".org.chromium.")}:
         with suppress(OSError):  # gone meanwhile
             if Path(SHM, name).stat().st_uid == os.getuid():
                 found.add(name)

@@ -185,7 +185,7 @@ class VirtualMachine(Runtime):
         while self.fault is None:
             with self.lock, np.errstate(all="ignore"):
                 try:
-                    while True:
+                    while self.fault is None:  # another thread may have met it while this one waited for the lock
                         if cancellations:
                             self.take_cancellations()
                         if not engine.schedule():

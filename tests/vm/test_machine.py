@@ -8,13 +8,14 @@ import signal
 import sys
 import threading
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tensord as td
-from tensord.interpreter.concurrency.interrupts import SHIELD
+from tensord.interpreter.concurrency.interrupts import SHIELD, ShieldedLock
 from tensord.vm import machine as module
 from tensord.vm.failures import Failures
 from tensord.vm.log import log
@@ -183,6 +184,22 @@ def test_a_cancellation_that_fails_in_a_callback_ends_the_machine(make_session, 
     assert "the virtual machine has a fault" in caplog.text
     with pytest.raises(td.ConnectionLost):
         session.sync()
+
+
+def test_a_thread_that_waited_for_the_lock_while_another_met_a_fault_leaves_the_engine_alone(make_session, monkeypatch):
+    machine, passes = make_session()._transport.machine, []
+
+    class LateLock(ShieldedLock):
+        def __enter__(self) -> None:
+            super().__enter__()
+            machine.fault = td.ConnectionLost("made by the test")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(machine, "fault", None)
+        patch.setattr(machine, "lock", LateLock())
+        patch.setattr(machine, "engine", SimpleNamespace(schedule=lambda: passes.append(1), finished=()))
+        machine.drive()
+    assert not passes
 
 
 def test_a_question_that_fails_is_no_fault_of_the_engine(session, machine_of, monkeypatch, caplog):
