@@ -27,7 +27,7 @@ COMPILED_TESTS := tests/behaviours tests/model tests/client tests/fuzz tests/vm/
 
 help:
 	@echo "make demo         train the digits network on the virtual machine (DEVICES=\"$(DEVICES)\", results in $(OUT)/)"
-	@echo "make test         every check: ruff, mypy, import-linter, pytest, and pytest with the engine compiled"
+	@echo "make test         every check: ruff, mypy, import-linter, pytest (make tests-compiled: with the engine compiled)"
 	@echo "make wheels       the wheel of plain Python, and a compiled one for each Python here, each tried: $(OUT)/dist"
 	@echo "make format       ruff: mend what it can mend, and format"
 	@echo "make docs         the documentation as a site, links checked: $(OUT)/site/index.html"
@@ -45,7 +45,7 @@ demo: $(VENV)/.examples
 		$(RUN) examples/train_digits.py --device $$device --seed $(SEED) --out $(OUT)/$$(echo $$device | tr : -) || exit 1; \
 	done
 
-test: lint types imports tests tests-compiled
+test: lint types imports tests
 	@echo "== every check passed"
 
 lint: $(VENV)/.dev
