@@ -35,6 +35,7 @@ from .stages import MEMORY_OF_A_PART, NAMES, PARTS, STAGES, Stage, limit_of, sta
 BUDGET = 450.0  # seconds
 OWN = 0.9  # of its limit, within which a stage tries to end by itself
 PATIENCE = 2.0  # times its share, after which a stage that has not ended is killed
+LEFT = 0.5  # of the others' time, at least, whatever it takes
 LOG = 8 << 20  # bytes of a log that are kept
 OURS = ("tests", "examples", "bench")  # folders that stages import, and that some installed package may also be called
 
@@ -121,7 +122,7 @@ class Proof:
             return {**about, "status": "skipped", "why": reason, **empty}
         remaining = max(1.0, self.budget - (time.monotonic() - self.begun))
         share = limit_of(stage, later, remaining)
-        limit = min(remaining, PATIENCE * share)
+        limit = min(PATIENCE * share, share + (1 - LEFT) * (remaining - share))
         records = [self.work / f"{stage.name}-{index}.jsonl" for index in range(parts_of(stage))]
         with log.open("a") as file:
             file.write(f"== {stage.name}: {stage.title} (at most {limit:.0f} s)\n")

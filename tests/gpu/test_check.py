@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +180,19 @@ def test_a_stage_that_is_slow_may_take_twice_its_share_of_the_time(prove, monkey
     prove(trial("passes"), trial("passes"), trial("passes"), budget=90.0)
     assert limits[0] == pytest.approx(60, rel=0.2)
     assert limits[-1] < 90
+
+
+def test_a_slow_stage_leaves_half_of_their_time_to_the_later_ones(prove, monkeypatch):
+    limits: list[float] = []
+    run = supervise.run
+
+    def noted(*args, limit, **given):
+        limits.append(limit)
+        return run(*args, limit=limit, **given)
+
+    monkeypatch.setattr(supervise, "run", noted)
+    prove(replace(trial("passes"), share=80.0), replace(trial("passes"), share=20.0), budget=100.0)
+    assert limits[0] == pytest.approx(90, rel=0.1)
 
 
 def test_a_package_with_our_name_is_not_in_the_way(tmp_path, monkeypatch):
