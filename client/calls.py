@@ -235,6 +235,7 @@ class Calls:
             operands = tuple([value._id if type(value) is Tensor else value for value in invocation.inputs])
             issued = self._issue(invocation.session, entry, operands, invocation.out, location)
             if issued is not None:
+                self._outbox.appended()  # in front of the call its signature may be the batch's first message
                 return issued
 
     def to_device(self, tensor: Tensor, device: str) -> Tensor:

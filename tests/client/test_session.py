@@ -12,6 +12,7 @@ import tensord as td
 
 from ..behaviours.looking_inside import WAIT, assert_sound, device_of, held, machine_of, ones
 from ..behaviours.made_ops import make_gate
+from ..puppet import eventually
 
 
 def test_a_session_is_a_context_manager():
@@ -205,3 +206,11 @@ def test_several_values_come_at_once_and_the_first_error_is_raised(sim_session):
 def test_a_session_that_is_pickled_says_what_to_do(session):
     with pytest.raises(TypeError, match="connect again there, and share tensors by name"):
         session.__reduce__()
+
+
+def test_what_a_session_issues_first_leaves_by_itself(make_session):
+    session = make_session()
+    x = session.xp.zeros((4,))
+    y = x + x
+    eventually(lambda: not session._outbox.messages)
+    del x, y

@@ -125,6 +125,7 @@ class Inline:
                 if plan.views:
                     if not self.view(session, plan, inputs, output, released):
                         return message
+                    scheduler.latest = clock()  # a turn of its session ends some time
                     continue
                 bound = bind_operands(plan, tensors, inputs)
                 if bound is None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...interpreter.errors import MetadataError
+from ...interpreter.errors import MetadataError, TensordError
 from ...interpreter.opcodes import Opcode
 from ...interpreter.schema.infer import InferCache
 from ...interpreter.schema.opdef import BoundKernel, FrozenAttributes, OpDef, OutputMetas
@@ -119,8 +119,13 @@ class Plan:
 
         That is so for a number among the operands, too: which dtype it has to fit was not known there.
         """
-        plan = Plan(self.op, self.attributes, metas, self.device, targets, infer, self.session)
-        check_scalars(self.op.name, operands, metas, dict(self.attributes))
+        try:
+            plan = Plan(self.op, self.attributes, metas, self.device, targets, infer, self.session)
+            check_scalars(self.op.name, operands, metas, dict(self.attributes))
+        except TensordError:
+            raise
+        except Exception as error:  # as where a signature is taken: of what a client asks for nothing may stop others
+            raise MetadataError(f"{self.label}: {error!r}", op=self.label) from error
         return plan
 
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from sys import getsizeof
 from typing import Generic, TypeVar
 
 Text = TypeVar("Text", str, tuple[str, ...])
 
-ENTRY = 200  # bytes that an entry takes besides its text
+ENTRY = 200  # bytes that an entry takes besides its texts
+OBJECT, WIDEST = 80, 4  # of a text, and of each of its characters
 
 
 class Texts(Generic[Text]):
@@ -52,6 +52,6 @@ class Texts(Generic[Text]):
 
 
 def size_of(text: str | tuple[str, ...]) -> int:
-    """The bytes that an entry takes."""
-    parts = sum(map(getsizeof, text)) if isinstance(text, tuple) else 0
-    return ENTRY + getsizeof(text) + parts
+    """The bytes that an entry takes at most: the same at any time, whatever forms of its texts Python keeps besides."""
+    parts = text if isinstance(text, tuple) else (text,)
+    return ENTRY + sum([OBJECT + WIDEST * len(part) for part in parts])

@@ -45,7 +45,7 @@ class Held(NamedTuple):
 def slices(engine: Engine, where: Where, limit: int = IN_A_TRACE) -> Iterator[list[Holding]]:
     """The `limit` largest holdings of all devices, the largest first, in slices of which many are empty."""
     largest: list[Held] = []
-    seen: set[Storage] = set()
+    seen: set[int] = set()  # copies, by id
     everything = tensors(engine.directory)
     while chunk := list(islice(everything, LOOKED_AT)):
         keep_largest(largest, held_by(chunk, seen), limit)
@@ -56,7 +56,7 @@ def slices(engine: Engine, where: Where, limit: int = IN_A_TRACE) -> Iterator[li
         yield []
     largest.sort(reverse=True)
     for start in range(0, len(largest), LOOKED_AT):
-        yield [row(one, names, where) for one in largest[start : start + LOOKED_AT] if one.copy.buffer is not None]
+        yield [row(one, names, where) for one in largest[start : start + LOOKED_AT] if is_there(one)]
 
 
 class Largest:
@@ -116,15 +116,20 @@ def tensors(directory: Directory) -> Iterator[Tensor]:
         yield from rest
 
 
-def held_by(some: Iterable[Tensor], seen: set[Storage]) -> Iterator[Held]:
+def held_by(some: Iterable[Tensor], seen: set[int]) -> Iterator[Held]:
     """The copies with memory of those tensors' storages that have not been `seen`."""
     for tensor in some:
         storage = tensor.storage
-        if storage not in seen:
-            seen.add(storage)
-            for copy in storage.current():
+        for copy in storage.current():
+            if copy.id not in seen:
+                seen.add(copy.id)
                 if copy.buffer is not None and copy.nbytes > 0:
                     yield Held(copy.nbytes, copy.id, copy, storage)
+
+
+def is_there(one: Held) -> bool:
+    """Has nobody released it since? Its objects may be another tensor's then (`memory.recycling`)."""
+    return one.copy.buffer is not None and one.copy.id == one.id
 
 
 def keep_largest(heap: list[Held], more: Iterable[Held], limit: int) -> None:

@@ -39,7 +39,6 @@ class Places:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._ended: OrderedDict[int, Tables] = OrderedDict()
-        self._size = 0
 
     def __call__(self, session: int, location: int) -> Place:
         """The user's line and the open spans, as far as they are known."""
@@ -57,6 +56,5 @@ class Places:
         if not 0 < tables.nbytes <= TEXT or session.id in self._ended:
             return
         self._ended[session.id] = tables
-        self._size += tables.nbytes
-        while len(self._ended) > ENDED or self._size > TEXT:
-            self._size -= self._ended.popitem(last=False)[1].nbytes
+        while len(self._ended) > ENDED or sum([each.nbytes for each in self._ended.values()]) > TEXT:
+            self._ended.popitem(last=False)

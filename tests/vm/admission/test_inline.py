@@ -386,6 +386,13 @@ class TestWhichWay:
         assert client.bare.engine.admission.inline.run(client.session, iter([MESSAGES[name]])) is MESSAGES[name]
         assert state(client) == before
 
+    def test_a_view_takes_time_of_its_sessions_turn(self) -> None:
+        (client, _) = Both().clients
+        engine = client.bare.engine
+        before = engine.scheduler.latest
+        assert engine.admission.inline.run(client.session, iter([MESSAGES["a view op"]])) is END
+        assert engine.scheduler.latest > before
+
     def test_a_fetch_behind_it_sees_the_result(self) -> None:
         for client in Both().clients:
             client.send([CALL, ADD, (X, Y), (NEW,), 0b11, 1], Fetch(NEW, 5, 1, 0))

@@ -221,8 +221,8 @@ def test_the_bytes_of_locations_and_of_spans_are_bounded_and_the_newest_are_know
         client.send(Location(number, f"{number:0900}"), Span(number, 7 * (f"{number:0128}",)))
     session = client.session
     assert bare.errors == []
-    assert 8_000 < session.locations.nbytes <= 10_000
-    assert 8_000 < session.spans.nbytes <= 10_000
+    assert 7_000 < session.locations.nbytes <= 10_000
+    assert 7_000 < session.spans.nbytes <= 10_000
     assert (session.where(1), session.span(1 << LINE_BITS)) == (None, ())
     assert (session.where(100), len(session.span(100 << LINE_BITS))) == (f"{100:0900}", 7)
 

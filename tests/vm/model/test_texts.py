@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+import msgpack
 import pytest
 
 from tensord.vm.model.texts import ENTRY, Texts, size_of
@@ -40,6 +41,16 @@ def test_the_size_is_that_in_memory_whatever_the_letters(letters: str) -> None:
     text = 200 * letters
     assert size_of(text) >= ENTRY + sys.getsizeof(text)
     assert size_of((text, text)) >= ENTRY + 2 * sys.getsizeof(text)
+
+
+def test_what_is_forgotten_counts_as_much_as_when_it_came_although_it_was_sent_meanwhile() -> None:
+    """Python keeps the bytes of a text that was encoded once, and counts them in the text's size."""
+    text = 100 * "語"
+    texts: Texts[str] = Texts(10_000)
+    texts.keep(1, text)
+    msgpack.packb(text)
+    texts.forget(1)
+    assert texts.nbytes == 0
 
 
 def test_a_number_without_a_text_may_be_forgotten() -> None:

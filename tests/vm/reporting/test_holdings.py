@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from tensord.interpreter.errors import DeviceMemoryError
+from tensord.interpreter.wire.messages import Release
 from tensord.vm.reporting import holdings, tensor_rows
+from tensord.vm.reporting.locations import Places
+from tests.vm.bare_engine import Bare
 from tests.vm.parts import Parts
 
 
@@ -168,3 +171,17 @@ def test_a_list_of_names_comes_in_slices(small, machine_of, monkeypatch):
     assert [len(part) for part in parts] == [3, 3, 1]
     assert [row["name"] for part in parts for row in part] == sorted(names)
     assert list(tensor_rows.name_slices({}, 100)) == [[]]
+
+
+def test_what_was_released_while_the_answer_was_collected_is_nobody_elses() -> None:
+    """Its objects serve the next result."""
+    bare = Bare()
+    client = bare.client()
+    large, small = client.upload([1.0] * 100), client.upload([1.0])
+    released = client.call("square", large, meta=((100,), "float64"))
+    rows = holdings.slices(bare.engine, Places(bare.engine))
+    next(rows)
+    client.send(Release((released,)))
+    client.call("negative", small)
+    found = [row for some in rows for row in some]
+    assert {(row.op, row.nbytes) for row in found} == {("upload", 800), ("upload", 8)}
