@@ -12,7 +12,7 @@ import pytest
 
 from tensord.interpreter.errors import ProtocolError
 from tensord.interpreter.wire.messages import Sync
-from tensord.vm.model.texts import Texts, size_of
+from tensord.vm.model.texts import WIDEST, Texts, size_of
 from tensord.vm.reporting import live_trace, locations
 from tensord.vm.reporting.live_trace import SLICE, trace_parts
 from tensord.vm.reporting.locations import Places
@@ -127,7 +127,7 @@ def test_the_tables_of_ended_sessions_are_bounded(machine):
     assert known == list(range(1000 + locations.ENDED, 1000 + 2 * locations.ENDED))
     where.ended(ended(5000, "x" * (locations.TEXT + 1)))
     assert where(5000, 1) == Place()
-    where.ended(ended(5001, "x" * (locations.TEXT - size_of(""))))
+    where.ended(ended(5001, "x" * ((locations.TEXT - size_of("")) // WIDEST)))
     assert where(5001, 1).line
     assert not where(known[-1], 1).line
 
