@@ -168,7 +168,9 @@ def test_time_that_a_stage_leaves_goes_to_the_later_ones():
     assert sum(limit_of(stage, (), 1.0) for stage in STAGES) == len(STAGES)
 
 
-def test_a_stage_that_is_slow_may_take_twice_its_share_of_the_time(prove, monkeypatch):
+@pytest.fixture
+def limits(monkeypatch):
+    """The seconds that each stage may take, as they are run."""
     limits: list[float] = []
     run = supervise.run
 
@@ -177,20 +179,16 @@ def test_a_stage_that_is_slow_may_take_twice_its_share_of_the_time(prove, monkey
         return run(*args, limit=limit, **given)
 
     monkeypatch.setattr(supervise, "run", noted)
+    return limits
+
+
+def test_a_stage_that_is_slow_may_take_twice_its_share_of_the_time(prove, limits):
     prove(trial("passes"), trial("passes"), trial("passes"), budget=90.0)
     assert limits[0] == pytest.approx(60, rel=0.2)
     assert limits[-1] < 90
 
 
-def test_a_slow_stage_leaves_half_of_their_time_to_the_later_ones(prove, monkeypatch):
-    limits: list[float] = []
-    run = supervise.run
-
-    def noted(*args, limit, **given):
-        limits.append(limit)
-        return run(*args, limit=limit, **given)
-
-    monkeypatch.setattr(supervise, "run", noted)
+def test_a_slow_stage_leaves_half_of_their_time_to_the_later_ones(prove, limits):
     prove(replace(trial("passes"), share=80.0), replace(trial("passes"), share=20.0), budget=100.0)
     assert limits[0] == pytest.approx(90, rel=0.1)
 
