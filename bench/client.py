@@ -1,5 +1,6 @@
 """A client process that does what it is told: `python -m bench.client ADDRESS [NICE]`, led by `partner.Partner`.
 
+- `tidy`: collect garbage, so that this does not happen while others are measured
 - `ops N`: N ops over 100 tensors, until they have run; says when they began and ended (time.perf_counter)
 - `flood`: ops as fast as they are taken, until it is told something else
 - `choke`: the same, and large values that come back; whoever stops the process meanwhile makes it a stalled one
@@ -35,8 +36,11 @@ class Client:
         self.large = session.asarray(np.zeros(LARGE, np.float32))
         session.sync()
 
-    def ops(self, count: int) -> None:
+    def tidy(self) -> None:
         gc.collect()
+        say("tidy")
+
+    def ops(self, count: int) -> None:
         operands = list(self.operands)
         start = time.perf_counter()
         spread(operands, count)

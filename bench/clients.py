@@ -40,6 +40,8 @@ def measure(settings: Settings) -> list[Row]:
 def race(clients: list[Partner], count: int) -> list[tuple[float, float]]:
     """When each began and ended `count` ops; a line in each pipe sets them off."""
     for client in clients:
+        client.ask("tidy")
+    for client in clients:
         client.tell(f"ops {count}")
     times = [tuple(map(float, client.hear().split())) for client in clients]
     return [(start, end) for start, end in times]
