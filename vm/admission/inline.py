@@ -31,11 +31,11 @@ from typing import Any, TypeAlias
 
 from ...interpreter.opcodes import Opcode
 from ...interpreter.types.meta import Meta
-from ...interpreter.wire.messages import CALL, Call, Upload
+from ...interpreter.wire.messages import CALL, RELEASE, Call, Upload
 from ...streams.device import Buffer
 from ..memory.binding import bind
 from ..memory.ledger import has_spare
-from ..memory.recycling import make_tensor
+from ..memory.recycling import make_tensor, recycle
 from ..memory.release import release
 from ..memory.replicas import touch
 from ..model.account import charge, credit
@@ -54,7 +54,7 @@ from .names import Names
 
 COPIED_BYTES = 1 << 14  # uploads up to this size are copied rather than adopted
 # Texts of opcodes as records keep them: Python reads a plain text much faster than the value of an enum's member.
-ACCESS, WAIT = Opcode.ACCESS.value, Opcode.WAIT.value
+ACCESS, WAIT, RELEASED = Opcode.ACCESS.value, Opcode.WAIT.value, Opcode.RELEASE.value
 
 FIELDS = 1 + len(Call._fields)  # of a CALL as an array
 END = object()  # no message is left
@@ -84,8 +84,14 @@ class Inline:
         immediate, tensors, trusted, clock = session.immediate, session.tensors, session.trusted, scheduler.clock
         for message in messages:
             if not trusted and ((type(message) is not tuple and type(message) is not list) or len(message) != FIELDS):
+                if type(message) is tuple and len(message) == 2 and self.release(session, message):
+                    scheduler.latest = clock()
+                    continue
                 return message
             if message[0] is not CALL:  # not ==: False equals CALL
+                if trusted and message[0] is RELEASE and self.release(session, message):
+                    scheduler.latest = clock()
+                    continue
                 return message
             _, number, inputs, outputs, released, location = message
             if not trusted and not (
@@ -296,6 +302,21 @@ class Inline:
         instruction.move(Status.FAILED)
         scheduler.ring.add(instruction, scheduler.tick)
         scheduler.tell(session, instruction.error)
+
+    def release(self, session: VmSession, message: Sequence[Any]) -> bool:
+        """Release a handle now, if nobody else knows the tensor, as is the case with most results."""
+        kind, ids = message
+        if kind is not RELEASE or type(ids) is not tuple or len(ids) != 1:
+            return False
+        (id_,) = ids
+        tensor = session.tensors.get(id_) if type(id_) is int else None
+        if tensor is None or tensor.holders != 1 or not recycle(tensor):
+            return False
+        del session.tensors[id_]
+        (copy,) = tensor.storage.copies.values()
+        traits = (session.id, RELEASED, "release", tensor.home.name, "f", NOTHING)
+        self.scheduler.keep_record(traits, (copy.id, copy.version), self.scheduler.clock(), 0)
+        return True
 
     # -- bytes in and out, waiting ---------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tensord.interpreter.errors import TensordError
-from tensord.interpreter.wire.messages import CALL, Fetch, Publish, Release, Signature, ToDevice, Upload, Wait
+from tensord.interpreter.wire.messages import CALL, RELEASE, Fetch, Publish, Release, Signature, ToDevice, Upload, Wait
 from tensord.vm.admission.inline import END
 from tensord.vm.memory.binding import bind
 from tensord.vm.model.operand import Binding
@@ -223,6 +223,22 @@ def messages() -> dict[str, Any]:
         "a tensor's number for a scalar": [CALL, ADD_SCALAR, (X, Y), (NEW,), 0, 1],
         "an integer for a float": [CALL, ADD_SCALAR, (X, 1), (NEW,), 0, 1],
         "a boolean for a float": [CALL, ADD_SCALAR, (X, True), (NEW,), 0, 1],
+        "a release": (RELEASE, (OWN,)),
+        "a release in lists": [RELEASE, [OWN]],
+        "a release of a base": (RELEASE, (X,)),
+        "a release of a view": (RELEASE, (VIEW,)),
+        "a release of a twin": (RELEASE, (TWIN,)),
+        "a release of a named one": (RELEASE, (NAMED,)),
+        "a release of an exposed one": (RELEASE, (EXPOSED,)),
+        "a release of a failed one": (RELEASE, (FAILED,)),
+        "a release of two": (RELEASE, (OWN, INDICES)),
+        "a release of one twice": (RELEASE, (OWN, OWN)),
+        "a release of nobody": (RELEASE, (NEW,)),
+        "a release of nothing": (RELEASE, ()),
+        "a release as bytes": (RELEASE, bytes([OWN])),
+        "a release by name": (RELEASE, {OWN: OWN}),
+        "a release and a field": (RELEASE, (OWN,), 0),
+        "a release's kind is true": (True, (OWN,)),
     }
     for name, value in SCALARS.items():
         table[f"signature {name}"] = [CALL, value, (X, Y), (NEW,), 0, 1]
@@ -237,6 +253,8 @@ def messages() -> dict[str, Any]:
         table[f"bits {name}"] = [CALL, ADD, (X, Y), (NEW,), value, 1]
         table[f"line {name}"] = [CALL, ADD, (X, Y), (NEW,), 0, value]
         table[f"bits and dying operands {name}"] = [CALL, ADD, (X, value), (NEW,), 0b11, 1]
+        table[f"release {name}"] = (RELEASE, (value,))
+        table[f"releases {name}"] = (RELEASE, value)
     return table
 
 
@@ -362,7 +380,7 @@ class TestWhichWay:
             client.bare.drain()
 
     @pytest.mark.parametrize(
-        "name", ["in place", "a view as operand", "a scalar", "the first dies", "all die", "a view op"]
+        "name", ["in place", "a view as operand", "a scalar", "the first dies", "all die", "a view op", "a release"]
     )
     def test_these_are_taken_by_the_short_one(self, name: str) -> None:
         (client, _) = Both().clients
@@ -378,6 +396,10 @@ class TestWhichWay:
             "bits true",
             "an old result",
             "data decide",
+            "a release of a view",
+            "a release of a named one",
+            "a release of an exposed one",
+            "a release of two",
         ],
     )
     def test_these_are_not_and_have_changed_nothing(self, name: str) -> None:
