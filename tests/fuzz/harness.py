@@ -70,16 +70,24 @@ class FakeListener:
         self.origins: dict[int, str] = {}
         self.sent: dict[bytes, list[list[bytes]]] = defaultdict(list)
         self.full: set[bytes] = set()
+        self.addressee = b""
 
     def credentials(self, frame: FakeFrame) -> Credentials:
         """Whose frame it is."""
         return Credentials(os.getuid(), os.getpid() if self.local else 0, frame.fd, self.connections.get(frame.fd, 0))
 
+    def send(self, part: Any, flags: int) -> None:
+        """Keep whom a message is for, or a message of one part."""
+        if flags & zmq.SNDMORE:
+            if part in self.full:
+                raise zmq.Again
+            self.addressee = part
+        else:
+            self.send_multipart([part], flags)
+
     def send_multipart(self, frames: list[Any], _flags: int, *, copy: bool = True) -> None:  # noqa: ARG002 - as zmq's
         """Keep a message."""
-        if frames[0] in self.full:
-            raise zmq.Again
-        self.sent[frames[0]].append([bytes(frame) for frame in frames[1:]])
+        self.sent[self.addressee].append([bytes(frame) for frame in frames])
 
 
 class Harness:
@@ -115,7 +123,7 @@ class Harness:
     def receive(self, identity: bytes, *frames: bytes, fd: int = 7) -> None:
         """A message arrives."""
         with patch.object(front_module.Front, "unexpected", staticmethod(fail)):
-            self.front.receive(self.listener, [FakeFrame(identity, fd), *(FakeFrame(frame, fd) for frame in frames)])
+            self.front.receive(self.listener, identity, [FakeFrame(frame, fd) for frame in frames])
 
     def say(self, identity: bytes, header: Any, *payloads: bytes) -> None:
         """A header that is encoded first."""
@@ -155,7 +163,7 @@ class Harness:
                 self.bare.drain()
                 if self.engine.scheduler.dispatcher.batches:
                     self.engine.scheduler.dispatcher.flush()
-                front.grant()
+                front.grant(everybody=True)
                 front.flush()
                 front.unstick()
                 if not (fed or front.fresh or front.busy or front.dirty or self.engine.live):

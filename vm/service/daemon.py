@@ -38,6 +38,7 @@ from .config import Config
 from .descriptors import require_least, share_out
 from .front import Front
 from .guard import PERIOD, MemoryGuard
+from .inbound import waiting
 from .instance import Instance, private
 from .listen_address import Guards, guards
 from .listener import Listener
@@ -183,7 +184,7 @@ class Service:
             "ipc" if peer.listener.local else "tcp",
             self.registry.clock() - peer.since,
             peer.state.value,
-            len(peer.inbox),
+            waiting(peer),
             peer.consumed(),
         )
 

@@ -2,11 +2,13 @@
 
 A header is decoded and checked here. The messages of a batch go unchecked to the peer's inbox, and from there to
 admission, which checks each (`forms`). A malformed header ends the connection with REFUSED; a malformed message is
-refused by admission and ends nothing. Batches beyond one large header wait undecoded: a decoded header may be ninety
-times its encoded size.
+refused by admission and ends nothing. While a batch is being admitted, those behind it wait undecoded: a decoded one
+may take ninety times its bytes, and it is read soonest, while it is still in the processor's caches, if it was decoded
+last.
 
 Fairness. Each peer has its inbox. A peer whose inbox was empty is fed before those that have been busy, one quantum of
-time each; so a lone op overtakes a flood, and floods take turns. Source: the two lists of fq_codel (RFC 8290).
+time each; so a lone op overtakes a flood, and floods take turns, of several quanta if nobody else has come meanwhile.
+Source: the two lists of fq_codel (RFC 8290).
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, NoReturn
 
 from ...interpreter.errors import ProtocolError, QuotaError, TensordError
@@ -22,15 +25,16 @@ from ...interpreter.wire.fields import is_natural
 from ...interpreter.wire.frames import ACK, BATCH, BYE, CANCEL, PING, PONG, REFUSED, SEGMENT
 from ..engine import Engine
 from ..log import log
-from ..model.session import ReplySink
-from .inbound import decode_header, place_uploads, take_segment
+from ..model.session import ReplySink, VmSession
+from .inbound import decode_header, kind_of, place_uploads, take_segment
 from .listener import Listener
 from .outbound import acknowledge, encode, resend, send, send_answers, send_part, try_send
 from .peer import Answer, Credentials, Peer, State, fields, session_of
 from .refusals import Refusals
 from .registry import LEAVES, ConnectionRegistry
 
-QUANTUM_NS = 100_000  # of one peer, before the socket and the other peers have their turn
+QUANTUM_NS = 100_000  # of one peer, before those that have just sent something have their turn
+QUANTA = 4  # of one peer, before the others that are busy have theirs
 PATIENCE = 4  # windows that a peer may have unfinished before its connection is cut
 PACKED = 64  # headers of the largest size that a peer may have waiting undecoded
 QUEUED = frozenset({BATCH, SEGMENT})  # kinds whose order matters
@@ -50,10 +54,11 @@ class Front:
         self.fresh: deque[Peer] = deque()  # peers whose inbox was empty until now
         self.busy: deque[Peer] = deque()  # peers with messages left after their quantum
         self.dirty: dict[Peer, None] = {}  # peers with something to send to
-        self.owing: dict[Peer, None] = {}  # peers that have sent much since they were last granted credit
+        self.owing: deque[Peer] = deque()  # peers that have sent much since they were last granted credit
         self.stuck: dict[Peer, bool] = {}  # peers that do not read; True: taken out of `fresh` and `busy` for that
         self.freed: deque[tuple[weakref.ref[Any], int]] = deque()  # (peer, upload segment); appended by any thread
-        self.step, self.step_bytes = max(limits.window // 8, 1), max(limits.window_bytes // 8, 1)
+        # Of credit, that a peer is told of at a time. A client that waits for credit wakes up each time it is told.
+        self.step, self.step_bytes = max(limits.window // 2, 1), max(limits.window_bytes // 8, 1)
         self.handlers: dict[int, Callable[[Peer, Sequence[Any], Sequence[Any]], None]] = {
             BATCH: self.batch,
             CANCEL: self.cancel,
@@ -64,6 +69,7 @@ class Front:
         }
         self.refusals = Refusals()
         self.heard: Callable[[int], None] = lambda _fd: None  # a connection has completed a message
+        self.happened: Callable[[], bool] = lambda: True  # is there anything to do for the loop?
         registry.sink, registry.tell, registry.changed, registry.forget = (
             self.sink,
             self.tell,
@@ -73,17 +79,16 @@ class Front:
 
     # -- receiving -------------------------------------------------------------------------------------------------
 
-    def receive(self, listener: Listener, frames: Sequence[Any]) -> None:
-        """Handle a ZeroMQ message: routing id, header, payloads."""
-        identity = bytes(frames[0].buffer)
+    def receive(self, listener: Listener, identity: bytes, frames: Sequence[Any]) -> None:
+        """Handle a ZeroMQ message, a header and payloads, from the sender with that routing id."""
         peer = self.registry.peers.get((listener, identity))
         try:
-            if len(frames) < 2 or len(frames) > self.limits.frames + 2:
+            if len(frames) > self.limits.frames + 1:
                 raise_too_many(frames, self.limits.frames)
             if peer is not None:
-                self.receive_from(peer, frames[1:])
-            elif not self.registry.has_left(listener, identity, frames[1]):
-                self.registry.hello(listener, identity, decode_header(frames[1], self.limits), frames[1])
+                self.receive_from(peer, frames)
+            elif not self.registry.has_left(listener, identity, frames[0]):
+                self.registry.hello(listener, identity, decode_header(frames[0], self.limits), frames[0])
         except TensordError as error:
             self.refuse(listener, identity, frames, error)
         except Exception as error:
@@ -91,21 +96,28 @@ class Front:
 
     def receive_from(self, peer: Peer, frames: Sequence[Any]) -> None:
         """Handle header and payloads of a peer that has said HELLO."""
-        header = decode_header(frames[0], self.limits)
-        kind = header[0]
-        handler = self.handlers.get(kind)
-        if handler is None:
-            raise ProtocolError(f"a connection that is {peer.state.value} cannot send a header of kind {kind}")
         self.heard(peer.credentials.fd)
-        if kind in QUEUED and (peer.packed or peer.decoded > self.limits.header):
+        if self.registry.closing and kind_of(frames[0], self.limits) in QUEUED:
+            return  # what had arrived still finishes; GOODBYE ends the rest
+        if not peer.inbox:
+            self.handle(peer, frames)
+            if peer.inbox:
+                self.fresh.append(peer)
+        elif kind_of(frames[0], self.limits) in QUEUED:
             self.keep_packed(peer, frames)
-            return
+        else:
+            self.handle(peer, frames)
+
+    def handle(self, peer: Peer, frames: Sequence[Any]) -> None:
+        """Decode a header, and do what it says."""
+        header = decode_header(frames[0], self.limits)
+        handler = self.handlers.get(header[0])
+        if handler is None:
+            raise ProtocolError(f"a connection that is {peer.state.value} cannot send a header of kind {header[0]}")
         handler(peer, header, frames[1:])
-        if kind == BATCH and peer.inbox:
-            peer.decoded += len(frames[0])
 
     def keep_packed(self, peer: Peer, frames: Sequence[Any]) -> None:
-        """Leave frames undecoded for now: decoded ones are many times larger. QuotaError if there are too many."""
+        """Leave frames undecoded for now. QuotaError if there are too many."""
         peer.packed.append(frames)
         peer.packed_bytes += len(frames[0])
         peer.packed_payload += sum(map(len, frames[1:]))
@@ -117,15 +129,12 @@ class Front:
 
     def unpack(self, peer: Peer) -> None:
         """Take the next frames, now that every decoded message is admitted."""
-        peer.decoded = 0
         while peer.packed and not peer.inbox:
             frames = peer.packed.popleft()
             peer.packed_bytes -= len(frames[0])
             peer.packed_payload -= sum(map(len, frames[1:]))
             try:
-                header = decode_header(frames[0], self.limits)
-                self.handlers[header[0]](peer, header, frames[1:])
-                peer.decoded += len(frames[0])
+                self.handle(peer, frames)
             except TensordError as error:
                 self.refuse(peer.listener, peer.identity, frames, error)
             except Exception as error:
@@ -160,27 +169,24 @@ class Front:
     def batch(self, peer: Peer, header: Sequence[Any], payloads: Sequence[Any]) -> None:
         """BATCH: messages for the inbox. A resent batch that had arrived before is dropped."""
         _, number, messages, uploads = fields(header, 4)
-        if not is_natural(number) or type(messages) is not tuple or type(uploads) is not tuple:
+        if type(number) is not int or type(messages) is not tuple or type(uploads) is not tuple:
             raise ProtocolError("a BATCH is [1, number, messages, uploads]")
-        if number <= peer.batch and peer.resumable:
-            return
         if number != peer.batch + 1:
+            if peer.resumable and 0 <= number <= peer.batch:
+                return
             raise ProtocolError(f"batch {number} after batch {peer.batch}")
         if len(messages) > self.limits.batch:
             raise ProtocolError(f"a batch of {len(messages)} messages; {self.limits.batch} are allowed")
         peer.batch = number
-        if self.registry.closing:
-            return  # admitted instructions still finish; GOODBYE ends the rest
         found: Sequence[Any] = messages
         before = peer.uploaded
         if uploads:
             found = place_uploads(peer, messages, uploads, payloads, self.freed)
-        if not peer.inbox:
-            (self.busy if peer.packed else self.fresh).append(peer)
         peer.inbox.extend(found)
         peer.taken += len(found)
         if peer.taken - peer.told >= self.step or peer.uploaded - peer.told_bytes >= self.step_bytes:
-            self.owing[peer] = None
+            if peer not in self.owing:
+                self.owing.append(peer)
             self.check_patience(peer, before)
 
     def check_patience(self, peer: Peer, before: int) -> None:
@@ -245,28 +251,33 @@ class Front:
                 self.stuck[peer] = True  # `unstick` puts the peer back once it reads its answers
                 continue
             self.admit(peer)
+            if not peer.inbox:
+                self.unpack(peer)
             if peer.inbox:
                 self.busy.append(peer)
-            else:
-                self.unpack(peer)
             return True
         return False
 
     def admit(self, peer: Peer) -> None:
         """Admit messages from the inbox until the quantum is over."""
-        inbox, session, most = peer.inbox, session_of(peer), self.limits.window_bytes
-        scheduler = self.engine.scheduler
+        session, scheduler = session_of(peer), self.engine.scheduler
         started = scheduler.clock()
         scheduler.stamp(started)
-        until = started + QUANTUM_NS
+        self.engine.take(session, self.quantum(peer, session, started + QUANTUM_NS))
 
-        def quantum() -> Iterator[Sequence[Any]]:
-            while inbox:
-                yield inbox.popleft()
-                if scheduler.latest > until or session.answering > most:
+    def quantum(self, peer: Peer, session: VmSession, until: int) -> Iterator[Sequence[Any]]:
+        """Messages from the inbox, until its answers take too much memory or until that time.
+
+        For some quanta more if nothing else has happened meanwhile: to look is cheaper than another turn.
+        """
+        inbox, scheduler, most = peer.inbox, self.engine.scheduler, self.limits.window_bytes
+        last = until + (QUANTA - 1) * QUANTUM_NS
+        while inbox:
+            yield inbox.popleft()
+            if scheduler.latest > until or session.answering > most:
+                if self.fresh or session.answering > most or scheduler.latest > last or self.happened():
                     return
-
-        self.engine.take(session, quantum())
+                until = scheduler.latest + QUANTUM_NS
 
     # -- sending ---------------------------------------------------------------------------------------------------
 
@@ -295,7 +306,8 @@ class Front:
         """Drop everything that is kept for a connection that has ended."""
         self.dirty.pop(peer, None)
         self.stuck.pop(peer, None)
-        self.owing.pop(peer, None)
+        with suppress(ValueError):
+            self.owing.remove(peer)
         peer.inbox.clear()
         peer.drop_packed()
         peer.answers.clear()
@@ -356,13 +368,15 @@ class Front:
         else:
             send_part(peer, request, part)
 
-    def grant(self) -> None:
-        """Mark the peers whose credit has grown by a lot since the last grant."""
-        for peer in list(self.owing):
+    def grant(self, *, everybody: bool) -> None:
+        """Note whose credit has grown by a lot since it was last told: of everybody, or of the next one in turn."""
+        owing = self.owing
+        for _ in range(len(owing) if everybody else 1):
+            peer = owing.popleft()
             if peer.consumed() - peer.told >= self.step or peer.consumed_bytes() - peer.told_bytes >= self.step_bytes:
                 self.dirty[peer] = None
-            elif peer.taken - peer.told < self.step and peer.uploaded - peer.told_bytes < self.step_bytes:
-                del self.owing[peer]
+            if peer.taken - peer.told >= self.step or peer.uploaded - peer.told_bytes >= self.step_bytes:
+                owing.append(peer)
 
     def unstick(self) -> None:
         """Retry sending to peers that did not read, and feed them again once they do."""
@@ -376,7 +390,7 @@ class Front:
 
 
 def raise_too_many(frames: Sequence[Any], allowed: int) -> NoReturn:
-    """Raise for a message without a header, or with too many payloads."""
+    """Raise for a message with too many payloads."""
     raise ProtocolError(f"a message of {len(frames) - 1} frames; {allowed + 1} are allowed")
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
+import msgpack
 from numpy.typing import NDArray
 
 from ...interpreter.errors import ProtocolError
@@ -19,12 +20,42 @@ from ...interpreter.wire.messages import ATOMIC, Atomic, Upload, with_payload
 from ...interpreter.wire.segments import Segment, array_at, descriptors_left, new_number
 from .peer import Peer
 
+FIXED_ARRAY: Final = 0b1001  # how msgpack begins an array of at most 15 elements; their number follows
+FIXED_INT: Final = 0x7F  # the largest integer that is its own encoding
+BEFORE_MESSAGES: Final = 16  # bytes of a BATCH within which its messages begin
+
 Freed = deque[tuple["weakref.ref[Any]", int]]
 
 
 def decode_header(frame: Any, limits: Limits) -> tuple[Any, ...]:
     """The header in a ZeroMQ frame."""
     return decode(frame.buffer, limits.header)
+
+
+def kind_of(frame: Any, limits: Limits) -> int:
+    """The kind of a header; without decoding the rest, unless it is encoded in more bytes than it takes."""
+    start = frame.buffer
+    if len(start) > 1 and start[0] >> 4 == FIXED_ARRAY and start[1] <= FIXED_INT:
+        return int(start[1])
+    return int(decode_header(frame, limits)[0])
+
+
+def waiting(peer: Peer) -> int:
+    """How many of a peer's messages were received and not yet admitted."""
+    return len(peer.inbox) + sum(messages_in(frames[0]) for frames in peer.packed)
+
+
+def messages_in(frame: Any) -> int:
+    """How many messages a BATCH holds, without decoding them; 1 if that cannot be seen."""
+    unpacker = msgpack.Unpacker()
+    unpacker.feed(frame.buffer[:BEFORE_MESSAGES])
+    try:
+        unpacker.read_array_header()
+        unpacker.skip()
+        unpacker.skip()
+        return int(unpacker.read_array_header())
+    except (ValueError, msgpack.UnpackException):
+        return 1
 
 
 def place_uploads(

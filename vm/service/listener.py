@@ -27,6 +27,7 @@ from .peer import Credentials
 from .refusals import Refusals
 from .zap import Refusal
 
+NOW: Final = int(zmq.NOBLOCK)  # a plain int: combining the members of an enum takes longer than sending
 QUEUE = 64  # messages that libzmq queues for one peer, in each direction
 UNREAD: Final = 1_001  # events of a monitor: 1,000 that libzmq queues at its end, which cannot be set, and one at ours
 MISSED = 10  # heartbeats until a peer counts as lost; libzmq's own thread answers them, even if the client is busy
@@ -44,7 +45,7 @@ class Listener:
         self, context: zmq.Context[Any], listen_address: ListenAddress, limits: Limits, *, heartbeat: float
     ) -> None:
         self.address = listen_address.address
-        self.most = limits.frames + 3  # frames of a message: routing id, header, payloads, and one to show an excess
+        self.most = limits.frames + 2  # frames of a message: header, payloads, and one to show an excess
         self.local = listen_address.local
         self.keyed = zmq.CURVE_SERVER in listen_address.options
         self.socket = socket = context.socket(zmq.ROUTER)
@@ -83,19 +84,23 @@ class Listener:
         key = str(frame.get("User-Id")).removeprefix("key:") if self.keyed else ""
         return Credentials(uid, pid, fd, self.connections.get(fd, 0), key)
 
-    def receive(self) -> list[Any]:
-        """A message's frames, without those beyond `most`; zmq.Again if there is no message."""
-        frames = [self.socket.recv(zmq.NOBLOCK, copy=False)]
-        while frames[-1].more and len(frames) < self.most:
-            frames.append(self.socket.recv(zmq.NOBLOCK, copy=False))
-        if frames[-1].more:
+    def receive(self) -> tuple[bytes, list[Any]]:
+        """A message: its sender's routing id, and its frames up to `most`. zmq.Again if there is none."""
+        receive = self.socket.recv
+        identity = receive(NOW)
+        frame = receive(NOW, False)
+        frames = [frame]
+        while frame.more and len(frames) < self.most:
+            frame = receive(NOW, False)
+            frames.append(frame)
+        if frame.more:
             self.drop_rest()
-        return frames
+        return identity, frames
 
     def drop_rest(self) -> None:
         """Receive and drop the rest of a message."""
         while self.socket.getsockopt(zmq.RCVMORE):
-            self.socket.recv(zmq.NOBLOCK)
+            self.socket.recv(NOW)
 
     def watch(self) -> None:
         """Process the monitor's events."""

@@ -70,14 +70,15 @@ class Loop:
         self.others = select.epoll()
         self.others.register(self.wakeup, select.EPOLLIN)
         self.processes: dict[int, Peer] = {}
-        self.poller = zmq.Poller()
-        self.poller.register(self.others.fileno(), zmq.POLLIN)
+        readable = int(zmq.POLLIN)
+        self.polled: list[tuple[Any, int]] = [(self.others.fileno(), readable)]
         self.watched: dict[int, Callable[[], None]] = {}  # descriptor -> its callback when it is readable
         for listener in listeners:
-            self.poller.register(listener.socket, zmq.POLLIN)
+            self.polled.append((listener.socket, readable))
             self.watch_socket(listener.monitor, listener.watch)
         registry.watch_process, registry.unwatch_process = self.watch_process, self.unwatch_process
         registry.before_hello = self.watch_listeners
+        front.happened = self.has_news
 
     # -- other threads ---------------------------------------------------------------------------------------------
 
@@ -131,15 +132,19 @@ class Loop:
         for socket, _ in self.poll():
             self.look(socket)
         engine, front = self.engine, self.front
-        self.run_timers()
+        if front.stuck or time.monotonic() >= self.due:
+            self.run_timers()
         if self.registry.gone:
             self.see_off()
         front.feed()
-        while engine.schedule() and not engine.directory.leaving:  # which takes one piece per turn
-            pass
+        if front.dirty:  # answers first: somebody waits for them
+            front.flush()
+        retired = going = engine.schedule()
+        while going and not engine.directory.leaving:  # which takes one piece per turn
+            going = engine.schedule()
         engine.flush()
         if front.owing:
-            front.grant()
+            front.grant(everybody=retired or not (front.fresh or front.busy))
         if front.dirty or front.freed:
             front.flush()
 
@@ -147,13 +152,17 @@ class Loop:
         """The readable sockets. Without other work, sleep until a socket is readable or a timer is due."""
         front = self.front
         if front.fresh or front.busy or front.dirty or self.engine.directory.leaving:
-            return self.poller.poll(0)
+            return zmq.zmq_poll(self.polled, 0)
         self.asleep = True
         try:
             rest = STUCK_RETRY if front.stuck else self.due - time.monotonic()
-            return self.poller.poll(0 if self.engine.finished else ceil(max(rest, 0) * 1000))
+            return zmq.zmq_poll(self.polled, 0 if self.engine.finished else ceil(max(rest, 0) * 1000))
         finally:
             self.asleep = False
+
+    def has_news(self) -> bool:
+        """Has anything arrived or finished since the last poll?"""
+        return bool(self.engine.finished or zmq.zmq_poll(self.polled, 0))
 
     def look(self, socket: Any) -> None:
         """Handle a readable socket."""
@@ -166,10 +175,10 @@ class Loop:
     def receive(self, listener: Listener) -> bool:
         """Take one message, if there is one. The next poll finds further ones, cheaper than a second receive here."""
         try:
-            frames = listener.receive()
+            identity, frames = listener.receive()
         except zmq.Again:
             return False
-        self.front.receive(listener, frames)
+        self.front.receive(listener, identity, frames)
         return True
 
     def see_off(self) -> None:

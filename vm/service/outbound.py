@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import zmq
@@ -29,8 +29,10 @@ from ...interpreter.wire.frames import (
     encode_error,
 )
 from ...interpreter.wire.segments import place_of
+from .listener import NOW
 from .peer import Answer, Peer, State
 
+NOW_AND_MORE: Final = NOW | int(zmq.SNDMORE)
 _encoder = Encoder()
 
 
@@ -57,10 +59,11 @@ def try_send(peer: Peer, frames: list[Any]) -> bool:
     """Send frames now; False if the peer's queue is full. Frames to a peer that is gone are dropped."""
     socket = peer.listener.socket
     try:
+        socket.send(peer.identity, NOW_AND_MORE)  # the only part for which there may be no room
         if len(frames) == 1:
-            socket.send_multipart([peer.identity, frames[0]], zmq.NOBLOCK)
+            socket.send(frames[0], NOW)
         else:
-            socket.send_multipart([peer.identity, *frames], zmq.NOBLOCK, copy=False)
+            socket.send_multipart(frames, NOW, copy=False)
     except zmq.Again:
         return False
     except zmq.ZMQError as error:
@@ -135,14 +138,14 @@ def encode_one(peer: Peer, value: NDArray[Any] | TensordError, payloads: list[An
 def encode_array(peer: Peer, array: NDArray[Any], payloads: list[Any]) -> list[Any]:
     """The wire form of an array: small ones in the header, shared ones as a place, others as a frame of their own."""
     name, shape = name_of(array.dtype), array.shape
+    if array.nbytes <= INLINE_ARRAY:
+        return [name, shape, None, array.tobytes()]
     shared = place_of(array) if peer.shared else None
     if shared is not None:
         segment, offset = shared
         # The client of another session could write to its upload segments at any time.
         if segment.fd >= 0 and (not segment.owner or segment in peer.mappings):
             return [name, shape, strides_of(array), (segment.number, segment.fd, segment.size, offset)]
-    if array.nbytes <= INLINE_ARRAY:
-        return [name, shape, None, array.tobytes()]
     packed = np.ascontiguousarray(array)
     payloads.append(owed_frame(peer, packed))
     return [name, shape, None, len(payloads) - 1]

@@ -74,8 +74,8 @@ class Peer:
 
     For receiving: `inbox` holds messages that were received and not yet admitted, and `taken` counts all that were
     received. `uploads` has (number of the message, bytes) of the uploads among them, for credit, and `admitted` counts
-    the bytes of admitted uploads. `decoded`: bytes of the headers whose messages are in the inbox. `packed`: later
-    frames, not yet decoded, with `packed_bytes` of headers and `packed_payload` of payloads.
+    the bytes of admitted uploads. `packed`: later frames, not yet decoded, with `packed_bytes` of headers and
+    `packed_payload` of payloads; there are none while the inbox is empty.
 
     For sending: `answers` go into the next REPLIES. `unsent` are frames for which the socket's queue had no room.
     `unacknowledged`: REPLIES that a resumable session may have missed. `parts` are long answers, sent slice by slice.
@@ -89,7 +89,6 @@ class Peer:
         "away_since",
         "batch",
         "credentials",
-        "decoded",
         "identity",
         "inbox",
         "limits",
@@ -139,7 +138,6 @@ class Peer:
         self.batch = 0  # the last one received
         self.number = 0  # of the last REPLIES sent
         self.inbox: deque[Sequence[Any]] = deque()
-        self.decoded = 0
         self.packed: deque[Sequence[Any]] = deque()
         self.packed_bytes = 0
         self.packed_payload = 0

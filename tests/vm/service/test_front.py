@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from itertools import count
 from typing import Any
 
 import pytest
 
 from tensord.interpreter.errors import TensordError
 from tensord.interpreter.wire.frames import REFUSED, VERSION, WELCOME
+from tensord.vm.service.front import QUANTUM_NS
+from tensord.vm.service.inbound import waiting
 
 from ...fuzz.harness import Harness
 from ...fuzz.programs import pack
@@ -167,18 +170,112 @@ def test_replies_that_nobody_acknowledges_hold_up_their_client() -> None:
 
 
 def test_what_is_decoded_of_one_client_is_bounded() -> None:
-    """One large header; what comes behind it waits as it is, in its order."""
+    """One batch; what comes behind it waits as it is, in its order."""
     harness = Harness(header=4096)
     harness.hello(ME)
     filler = [[9, 1, "x" * 1000]] * 3
     for number in range(1, 9):
         harness.receive(ME, pack([1, number, [*filler, [SYNC, number, 0]], []]))
     peer = harness.registry.peers[harness.listener, ME]
-    assert len(peer.packed) > 5
-    assert peer.batch == 8 - len(peer.packed)
+    assert (peer.batch, len(peer.packed)) == (1, 7)
+    assert waiting(peer) == 8 * 4
     harness.turn()
     assert list(harness.answers(ME)) == list(range(1, 9))
-    assert (len(peer.packed), peer.packed_bytes, peer.packed_payload, peer.decoded) == (0, 0, 0, 0)
+    assert (len(peer.packed), peer.packed_bytes, peer.packed_payload) == (0, 0, 0)
+    harness.check()
+
+
+@pytest.mark.parametrize("start", [b"\xdc\x00\x04\x01", b"\xdd\x00\x00\x00\x04\x01", b"\x94\xcc\x01", b"\x94\xd0\x01"])
+def test_a_batch_in_more_bytes_than_it_takes_keeps_its_place(harness: Harness, start: bytes) -> None:
+    """Who encodes like this is no friend of ours, but speaks msgpack."""
+    usual = [pack(sync(number, number)) for number in (1, 2, 3)]
+    for header in (usual[0], usual[1], start + usual[2][2:]):
+        harness.receive(ME, header)
+    peer = harness.registry.peers[harness.listener, ME]
+    assert (len(peer.inbox), len(peer.packed), waiting(peer)) == (1, 2, 3)
+    harness.turn()
+    assert list(harness.answers(ME)) == [1, 2, 3]
+    harness.check()
+
+
+def test_what_waits_in_a_damaged_batch_counts_as_one(harness: Harness) -> None:
+    harness.receive(ME, pack(sync(1)))
+    harness.receive(ME, b"\x94\x01\x02")
+    assert waiting(harness.registry.peers[harness.listener, ME]) == 2
+    harness.turn()
+    assert harness.refusal(ME) is not None
+    harness.check()
+
+
+def test_who_has_more_to_say_lets_others_go_first(harness: Harness) -> None:
+    """Whoever sends batch after batch is not new each time that the next one is decoded."""
+    harness.hello(OTHER)
+    me, other = (harness.registry.peers[harness.listener, who] for who in (ME, OTHER))
+    for number in (1, 2, 3):
+        harness.receive(ME, pack(sync(number, number)))
+    harness.front.feed()
+    assert (list(harness.front.fresh), list(harness.front.busy)) == ([], [me])
+    harness.receive(OTHER, pack(sync(1)))
+    assert (list(harness.front.fresh), list(harness.front.busy)) == ([other], [me])
+    harness.turn()
+    assert list(harness.answers(ME)) == [1, 2, 3]
+    harness.check()
+
+
+def test_what_has_arrived_when_the_daemon_stops_still_finishes(harness: Harness) -> None:
+    for number in (1, 2):
+        harness.receive(ME, pack(sync(number, number)))
+    harness.registry.closing = True
+    harness.receive(ME, pack(sync(3, 3)))
+    harness.turn()
+    assert list(harness.answers(ME)) == [1, 2]
+    harness.registry.closing = False
+    harness.check()
+
+
+def test_a_turn_is_longer_while_nothing_else_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four quanta instead of one; but one as soon as somebody else has sent something."""
+
+    def admitted(*, news: bool, others: bool) -> int:
+        harness = Harness()
+        harness.hello(ME)
+        harness.hello(OTHER)
+        ticks = count(0, QUANTUM_NS // 10)
+        monkeypatch.setattr(harness.engine.scheduler, "clock", lambda: next(ticks))
+        harness.front.happened = lambda: news
+        harness.receive(ME, pack([1, 1, [[SYNC, 0, 0]] * 60, []]))
+        peer = harness.registry.peers[harness.listener, ME]
+        if others:
+            harness.receive(OTHER, pack(sync(1)))
+        harness.front.feed()
+        return 60 - len(peer.inbox)
+
+    usual = admitted(news=True, others=False)
+    assert 2 < usual < 15
+    assert admitted(news=False, others=True) == usual
+    assert 3 * usual <= admitted(news=False, others=False) <= 5 * usual
+
+
+def test_credit_is_told_in_turn_and_before_the_rest() -> None:
+    """In a turn one of those that are owed some is looked at; all of them before the daemon sleeps."""
+    harness = Harness(window=8)
+    names = [b"a", b"b", b"c"]
+    for fd, name in enumerate(names, 20):
+        harness.send(name, pack([0, VERSION, "x", 1, "", False, None, 0]), fd=fd)
+        harness.listener.sent[name].clear()
+    for fd, name in enumerate(names, 20):
+        harness.receive(name, pack([1, 1, [[SYNC, 0, 0]] * 4, []]), fd=fd)
+    front = harness.front
+    while front.feed():
+        pass
+    harness.bare.drain()
+    assert len(front.owing) == 3
+    front.grant(everybody=False)
+    front.flush()
+    assert [len(harness.listener.sent[name]) for name in names] == [1, 0, 0]
+    front.grant(everybody=True)
+    front.flush()
+    assert [len(harness.listener.sent[name]) for name in names] == [1, 1, 1]
     harness.check()
 
 
