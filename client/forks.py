@@ -15,6 +15,7 @@ from weakref import WeakSet
 
 if TYPE_CHECKING:
     from .outbox.outbox import Outbox
+    from .transport.remote import RemoteTransport
     from .transport.segments import MappedResults
 
 
@@ -24,6 +25,7 @@ class Forks:
     def __init__(self) -> None:
         self.outboxes: WeakSet[Outbox] = WeakSet()
         self.mapped: WeakSet[MappedResults] = WeakSet()
+        self.connections: WeakSet[RemoteTransport] = WeakSet()
         self.anew: list[Callable[[], None]] = []  # called in a child, to clear state that it must not inherit
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(before=self.before, after_in_child=self.in_child)
@@ -37,8 +39,11 @@ class Forks:
         """Clean up in the child, whose only thread is the one that forked."""
         for outbox in list(self.outboxes):
             outbox.orphan()
+        for connection in list(self.connections):
+            connection.inherit()
         self.outboxes.clear()
         self.mapped.clear()
+        self.connections.clear()
         for begin in self.anew:
             begin()
 

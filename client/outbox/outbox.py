@@ -198,7 +198,9 @@ class Outbox:
 
     def _add_releases(self, batch: list[list[Any]]) -> None:
         take = self._released.get_nowait
-        released = {take() for _ in range(self._released.qsize())}
+        released = {take()}
+        for _ in range(self._released.qsize()):
+            released.add(take())
         if self._riding:
             add_releases(batch, released, self.scalars)
         else:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...interpreter.wire.call_arrays import mark_released
-from ...interpreter.wire.messages import CALL, SIGNATURE, Release, encode_message
+from ...interpreter.wire.messages import CALL, FETCH, SIGNATURE, Release, encode_message
 from ...interpreter.wire.roles import own_ids
 
 RELEASED = 4096  # ids in one message
@@ -51,7 +51,7 @@ def add_releases(batch: list[list[Any]], released: set[int], scalars: Mapping[in
             if not released:
                 return
         elif kind != SIGNATURE:
-            used = released.intersection(own_ids(message))
+            used = released & {message[1]} if kind == FETCH else released.intersection(own_ids(message))
             if used:
                 batch[position + 1 : position + 1] = releases(used)
                 released -= used
@@ -61,6 +61,8 @@ def add_releases(batch: list[list[Any]], released: set[int], scalars: Mapping[in
 
 def releases(ids: set[int]) -> list[list[Any]]:
     """RELEASE messages for these ids, none of them too long to be sent."""
+    if len(ids) == 1:
+        return [encode_message(Release(tuple(ids)))]
     ordered = sorted(ids)
     return [encode_message(Release(tuple(ordered[n : n + RELEASED]))) for n in range(0, len(ordered), RELEASED)]
 

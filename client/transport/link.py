@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from math import ceil
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import zmq
 
@@ -22,6 +22,7 @@ from ...interpreter.wire.monitor import FAILURES, Event, read_events
 GREETING = 5.0  # seconds for the daemon to answer HELLO
 PATIENCE = struct.pack("ll", int(GREETING), 0)  # a timeval
 LINGER_MS = 500
+NOW: Final = int(zmq.NOBLOCK)  # a plain int: combining the members of an enum takes longer than sending
 DESCRIPTORS = 24  # for a context, its sockets and threads: a dozen, and some for other threads' sake
 NEVER_MS = 24 * 3600 * 1000
 LONGEST = 1 << 30  # bytes of a header from the daemon: long answers come in slices
@@ -192,18 +193,22 @@ class Link:
 
     def send_frames(self, frames: list[Any]) -> None:
         """Send frames; large ones without a copy. If the daemon is gone the frames are lost; an event follows soon."""
-        with suppress(zmq.Again):
+        try:
             if len(frames) == 1:
-                self.socket.send(frames[0], zmq.NOBLOCK)
+                self.socket.send(frames[0], NOW)
             else:
-                self.socket.send_multipart(frames, zmq.NOBLOCK, copy=False)
+                self.socket.send_multipart(frames, NOW, copy=False)
+        except zmq.Again:
+            return
 
     def receive(self) -> list[Any]:
         """The next message's frames; zmq.Again if there is none."""
-        socket = self.socket
-        frames = [socket.recv(zmq.NOBLOCK, copy=False)]
-        while frames[-1].more:  # `recv_multipart` would ask the socket, which takes as long as receiving
-            frames.append(socket.recv(zmq.NOBLOCK, copy=False))
+        receive = self.socket.recv
+        frame = receive(NOW, False)
+        frames = [frame]
+        while frame.more:  # `recv_multipart` would ask the socket, which takes as long as receiving
+            frame = receive(NOW, False)
+            frames.append(frame)
         return frames
 
     def watch(self, bell: int) -> list[Event]:

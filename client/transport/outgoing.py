@@ -35,6 +35,7 @@ from .segments import UploadSegments
 
 # Kinds whose messages hold objects of this process, or tell what has to be known here.
 REPLACED = frozenset({UPLOAD, EFFECT, FETCH, LOCATION, ATOMIC})
+EXPORT = 1 + Fetch._fields.index("export")  # its position in a FETCH; most have none, and are sent as they are
 TINY = 128  # bytes up to which an upload in a group travels in the header: a group cannot be halved
 
 
@@ -94,7 +95,8 @@ class Outgoing:
         payloads: list[Any] = []
         ready = list(messages)
         for position, message in enumerate(messages):
-            if message[0] in REPLACED:
+            kind = message[0]
+            if kind in REPLACED and (kind != FETCH or message[EXPORT]):
                 ready[position] = self._replace(message, position, -1, uploads, payloads)
         self._send(ready, uploads, payloads)
 

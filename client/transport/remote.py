@@ -17,7 +17,6 @@ Rejected: a thread that owns the socket (two hand-offs per op).
 from __future__ import annotations
 
 import itertools
-import os
 import threading
 import time
 from collections import deque
@@ -38,14 +37,16 @@ from ...interpreter.types.meta import Meta
 from ...interpreter.wire.frames import ACK, CANCEL, MAPPED_ARRAY
 from ...interpreter.wire.messages import Message
 from ...interpreter.wire.monitor import Event
+from ..forks import FORKS
 from .incoming import ACK_EVERY, Incoming
-from .interface import Reply
+from .interface import FORKED, Reply
 from .link import ENDS, LINGER_MS, Link
 from .outgoing import Outgoing
 from .segments import MappedResults, UploadSegments
 from .socket_lock import PolledBell, SocketLock
 
 IDLE_FLUSH = 0.002  # seconds after which the background sends what a session left unsent
+BUSY_FLUSH = 0.008  # the same while the session sends by itself, so that the background hardly ever interrupts it
 RETRY = 0.5  # seconds until the first attempt to reconnect is given up, and twice as many for each further one
 LONGEST_RETRY = 5.0
 
@@ -67,7 +68,8 @@ class RemoteTransport:
         self.waiting = LeaderFollowers(self, "the session was closed")
         SHIELD.install()
         self.shield = SHIELD
-        self._pid = os.getpid()
+        self._inherited = False  # by a forked child
+        FORKS.connections.add(self)
         self._window, self._frame = int(settings["window"]), int(settings["frame"])
         self._window_bytes = int(settings["window_bytes"])
         self._lease = float(settings["lease"])
@@ -90,6 +92,8 @@ class RemoteTransport:
         self._effects_lock = threading.Lock()
         self._calling_back = 0
         self._hook: Callable[[], bool] | None = None
+        self._nap = IDLE_FLUSH
+        self._seen = 0  # the newest batch when the background last looked
         self._closing = False
         self._away_since = 0.0
         self._retry_at = 0.0
@@ -138,13 +142,18 @@ class RemoteTransport:
 
     def _enter(self) -> None:
         """Refuse a callback, and a signal handler on a thread that has the lock: they would wait for themselves."""
-        if self.lock.is_mine() or threading.get_ident() == self._calling_back:
+        me = threading.get_ident()
+        if me in self.lock.inside or me == self._calling_back:
             raise ProtocolError("a side effect's callback, or a signal handler there, may neither submit nor wait")
-        self._refuse_child()
+        if self._inherited:
+            self._refuse_child()
+
+    def inherit(self) -> None:
+        """Refuse everything from now on: this is a forked child, and the connection is its parent's."""
+        self._inherited = True
 
     def _refuse_child(self) -> None:
-        if os.getpid() != self._pid:
-            raise ConnectionLost("this session belongs to another process; connect again after a fork")
+        raise ConnectionLost(FORKED)
 
     @property
     def lost(self) -> bool:
@@ -187,7 +196,8 @@ class RemoteTransport:
             self._bell.ring()
             self.background.ring()
             return
-        self._refuse_child()
+        if self._inherited:
+            self._refuse_child()
         with self.lock:
             self._check()
             self._send_cancel()
@@ -373,7 +383,7 @@ class RemoteTransport:
     def _pause(self, awake: bool) -> float:
         if self._outgoing.away:
             return RETRY
-        return IDLE_FLUSH if awake else DOZE
+        return self._nap if awake else DOZE
 
     def _sleep_or_read(self, timeout: float | None) -> None:
         """Read the answers for callbacks if no thread leads, else sleep: the background between two rounds."""
@@ -391,6 +401,8 @@ class RemoteTransport:
                 self.waiting.serve_once(0)
             if self._outgoing.away:
                 self._reconnect()
+            seen, self._seen = self._seen, self._outgoing.number
+            self._nap = IDLE_FLUSH if self._seen == seen else min(2 * self._nap, BUSY_FLUSH)
             hook = self._hook
             return hook is not None and self._incoming.lost is None and hook()
         return False
@@ -406,8 +418,8 @@ class RemoteTransport:
 
         With `patience`, at the end of the process, also wait for another thread that is ending the session.
         """
-        if os.getpid() != self._pid:
-            return  # the session is the parent's
+        if self._inherited:
+            return
         self._enter()
         if self.waiting.leads():
             raise ProtocolError("a signal handler on a thread that waits may not close the session")

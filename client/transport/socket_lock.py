@@ -55,32 +55,34 @@ class PolledBell:
 class SocketLock:
     """The lock of a socket, which senders get before the leader. A context manager for threads that do not sleep."""
 
-    __slots__ = ("_bell", "_gate", "_inside", "_lock", "polling")
+    __slots__ = ("_bell", "_gate", "_lock", "inside", "polling")
 
     def __init__(self, bell: PolledBell) -> None:
         self._bell = bell
         self._gate = threading.Lock()
         self._lock = threading.Lock()
-        self._inside: set[int] = set()  # threads that hold the lock, wait for it, or are releasing it
+        self.inside: set[int] = set()  # threads that hold the lock, wait for it, or are releasing it
         self.polling = False  # the thread that has the lock sleeps
 
     def acquire(self) -> None:
         """Take the lock, and wake the thread that sleeps with it. The caller has raised the shield."""
         me = threading.get_ident()
-        self._inside.add(me)  # first, since a signal handler may run anywhere in here
+        self.inside.add(me)  # first, since a signal handler may run anywhere in here
+        if not self._gate.locked() and self._lock.acquire(blocking=False):
+            return  # and a sender that takes the gate only now is seen by `poll`
         try:
             with self._gate:
                 if self.polling:
                     self._bell.ring()
                 self._lock.acquire()
         except BaseException:
-            self._inside.discard(me)
+            self.inside.discard(me)
             raise
 
     def release(self) -> None:
         """Give the lock back."""
         self._lock.release()
-        self._inside.discard(threading.get_ident())
+        self.inside.discard(threading.get_ident())
 
     def poll(self, poll: Callable[[int | None], Found], limit: int | None) -> Found:
         """Sleep in `poll` with the lock, for `limit` milliseconds at most; not at all if a sender waits."""
@@ -93,7 +95,7 @@ class SocketLock:
 
     def is_mine(self) -> bool:
         """Does this thread hold or await the lock? Then the caller is a signal handler or a callback on the thread."""
-        return threading.get_ident() in self._inside
+        return threading.get_ident() in self.inside
 
     def __enter__(self) -> None:
         SHIELD.__enter__()
