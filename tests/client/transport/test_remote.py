@@ -20,6 +20,7 @@ import pytest
 
 import tensord as td
 from tensord.client.session import Session
+from tensord.client.transport.remote import BUSY_FLUSH, IDLE_FLUSH
 
 from ...daemon import Daemon
 from ...puppet import PATIENCE, Failed, Puppet, eventually, paused
@@ -385,6 +386,32 @@ def test_a_wait_for_credit_holds_nobody_else_up(session, daemon, how):
     assert told == [{"cancel": td.CancelledError, "close": td.ConnectionLost}[how]]
     if how == "cancel":
         assert tensors_of(session) == 1
+
+
+def test_who_waits_for_credit_is_told_of_it_twice_per_window(session):
+    """Each telling wakes the client up, and goes on with what the daemon still has to do."""
+    transport = session._transport
+    x = session.asarray(np.ones(4))
+    session.sync()
+    before, window = transport._incoming.received, transport._window
+    rounds = 6
+    for _ in range(rounds * window):
+        x += 1.0
+    assert x.numpy()[0] == 1.0 + rounds * window
+    assert rounds <= transport._incoming.received - before <= 2 * rounds + 3
+
+
+def test_the_background_looks_less_often_while_the_session_sends_by_itself(session):
+    transport = session._transport
+    transport.background.stop()
+    transport.background.join(PATIENCE)
+    naps = []
+    for sends in (False, True, True, True, True, False):
+        if sends:
+            session.sync()
+        transport._look_around()
+        naps.append(transport._nap)
+    assert naps[1:] == [2 * IDLE_FLUSH, 4 * IDLE_FLUSH, BUSY_FLUSH, BUSY_FLUSH, IDLE_FLUSH]
 
 
 # -- asyncio -----------------------------------------------------------------------------------------------------------
