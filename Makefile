@@ -12,6 +12,7 @@ OUT ?= out
 SEED ?= 0
 PROGRAMS ?= 100000
 ROUNDS ?= 100
+EXAMPLES ?= 100
 SECONDS ?= 300
 DEVICE ?= cuda:0
 BUDGET ?= 450
@@ -22,7 +23,7 @@ GPU_PYTHON ?= $(if $(wildcard $(RUN)),$(RUN),$(PYTHON))
 # Those that lead through the compiled modules, from a message to its answer. The command line shows reports, which are plain Python.
 COMPILED_TESTS := tests/behaviours tests/model tests/client tests/fuzz tests/vm/admission tests/vm/service --ignore tests/client/cli
 
-.PHONY: demo test lint types imports tests tests-compiled wheels format docs viewer bench model-long fuzz chaos gpu-bundle gpu-check clean help
+.PHONY: demo test lint types imports tests tests-compiled wheels format docs viewer bench model-long conformance-long fuzz chaos gpu-bundle gpu-check clean help
 .DEFAULT_GOAL := help
 
 help:
@@ -34,6 +35,7 @@ help:
 	@echo "make viewer       a viewer of timelines (npm), with which the tests look at ours; they need Chromium, too"
 	@echo "make bench        the benchmarks, embedded and through a daemon: tables, $(OUT)/bench.json, $(OUT)/bench-daemon.json"
 	@echo "make model-long   random programs against the serial oracle (SEED=$(SEED) PROGRAMS=$(PROGRAMS); GPUS=1: on a fake of CUDA)"
+	@echo "make conformance-long  so many calls of each function against NumPy and SciPy (EXAMPLES=$(EXAMPLES))"
 	@echo "make chaos        clients and daemons killed, stopped and cut off at random (SEED=$(SEED) ROUNDS=$(ROUNDS))"
 	@echo "make fuzz         hostile clients against the daemon's receiving path (SECONDS=$(SECONDS))"
 	@echo "make gpu-bundle   fetch the wheels that a GPU machine without network lacks, for Python $(GPU_PYTHON_VERSION), into .gpu-bundle/"
@@ -95,6 +97,9 @@ bench: $(VENV)/.dev
 
 model-long: $(VENV)/.dev
 	@$(RUN) -m tests.model.run --seed $(SEED) --programs $(PROGRAMS) $(if $(GPUS),--gpus)
+
+conformance-long: $(VENV)/.dev
+	@TENSORD_CONFORMANCE_EXAMPLES=$(EXAMPLES) $(RUN) -m pytest -n 2 --dist worksteal tests/conformance
 
 fuzz: $(VENV)/.dev
 	@$(RUN) -m tests.fuzz.run --seconds $(SECONDS)

@@ -1,6 +1,7 @@
 """What the conformance tests share: a session for each module, and the checks that they run by the hundred.
 
-`TENSORD_CONFORMANCE_EXAMPLES=300 pytest tests/conformance` draws so many calls of each function.
+The suite draws a dozen calls of each function, and runs users' code of other libraries with one dtype on each device.
+`make conformance-long EXAMPLES=300` draws so many, and runs that code with both dtypes on both devices.
 """
 
 from __future__ import annotations
@@ -20,8 +21,12 @@ from ..conftest import assert_empty, machine_of
 from .calls import Call
 from .judge import Entry, check
 
+LONG = "TENSORD_CONFORMANCE_EXAMPLES" in os.environ
 EXAMPLES = int(os.environ.get("TENSORD_CONFORMANCE_EXAMPLES", "12"))
 DEVICES = ["cpu:0", "sim:0"]
+PLACES = [("cpu:0", "float64"), ("sim:0", "float32")]  # device and dtype
+if LONG:
+    PLACES += [("cpu:0", "float32"), ("sim:0", "float64")]
 devices = st.sampled_from(DEVICES)
 
 

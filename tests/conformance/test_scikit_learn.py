@@ -9,6 +9,7 @@ import pytest
 
 from ..daemon import Daemon
 from ..puppet import Failed, Puppet
+from .conftest import PLACES
 
 ESTIMATORS = (
     "PCA(n_components=3, svd_solver='full')",
@@ -138,16 +139,14 @@ def user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Puppet]:
         assert "Traceback" not in daemon.log
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("device", ["cpu:0", "sim:0"])
+@pytest.mark.parametrize(("device", "dtype"), PLACES)
 @pytest.mark.parametrize("estimator", [*ESTIMATORS, *SOLVERS])
 def test_an_estimator_learns_the_same_from_tensors(user, estimator, device, dtype):
     slack = 100 if estimator in SOLVERS else 1
     user.do(f"libraries.check_estimator({estimator!r}, globals(), {device!r}, {dtype!r}, slack={slack})")
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("device", ["cpu:0", "sim:0"])
+@pytest.mark.parametrize(("device", "dtype"), PLACES)
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_a_function_says_the_same_of_tensors(user, function, device, dtype):
     user.do(f"libraries.check_expression({function!r}, globals(), {device!r}, {dtype!r})")

@@ -15,6 +15,7 @@ import pytest
 
 from ..daemon import Daemon
 from ..puppet import Failed, Puppet
+from .conftest import PLACES
 
 EXPRESSIONS = (
     "cluster.vq.whiten(A)",
@@ -171,9 +172,8 @@ def user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[User]:
             assert "Traceback" not in daemon.log
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("expression", EXPRESSIONS)
-@pytest.mark.parametrize("device", ["cpu:0", "sim:0"])
+@pytest.mark.parametrize(("device", "dtype"), PLACES)
 def test_a_function_says_the_same_of_tensors(user, device, expression, dtype):
     user.check(expression, device, dtype)
 
