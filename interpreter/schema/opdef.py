@@ -271,6 +271,9 @@ REGISTRY: dict[str, OpDef] = {}
 
 def lacking(xp: ArrayModule) -> frozenset[str]:
     """Names of the ops whose kernels need a function that the array module lacks; none for NumPy."""
+    wanted = {path for op in REGISTRY.values() for path in (op.ufunc, *op.needs) if path is not None}
+    if all(has(xp, path) for path in wanted):  # for each device that is opened: many ops need the same
+        return frozenset()
     return frozenset(op.name for op in REGISTRY.values() if op.lacks(xp) is not None)
 
 

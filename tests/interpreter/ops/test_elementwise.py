@@ -46,7 +46,7 @@ def mix(arguments):
 
 
 @pytest.mark.parametrize("name", UFUNCS)
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.data())
 def test_ufuncs(name, evaluate, make, assert_same, data):
     op = REGISTRY[name]
