@@ -5,7 +5,8 @@ RUN := $(VENV)/bin/python
 # The first interpreter that is new enough; PYTHON=... on the command line wins.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
-PIP := $(RUN) -m pip install --quiet --disable-pip-version-check --no-input
+# Modules are compiled when they are first imported, and most of them never are.
+PIP := $(RUN) -m pip install --quiet --disable-pip-version-check --no-input --no-compile
 
 DEVICES ?= cpu:0 sim:0
 OUT ?= out
@@ -23,7 +24,7 @@ GPU_PYTHON ?= $(if $(wildcard $(RUN)),$(RUN),$(PYTHON))
 # Those that lead through the compiled modules, from a message to its answer. The command line shows reports, which are plain Python.
 COMPILED_TESTS := tests/behaviours tests/model tests/client tests/fuzz tests/vm/admission tests/vm/service --ignore tests/client/cli
 
-.PHONY: demo test lint types imports tests tests-compiled wheels format docs viewer bench model-long conformance-long fuzz chaos gpu-bundle gpu-check clean help
+.PHONY: demo test lint types imports tests compiled tests-compiled wheels format docs viewer bench model-long conformance-long fuzz chaos gpu-bundle gpu-check clean help
 .DEFAULT_GOAL := help
 
 help:
@@ -47,7 +48,11 @@ demo: $(VENV)/.examples
 		$(RUN) examples/train_digits.py --device $$device --seed $(SEED) --out $(OUT)/$$(echo $$device | tr : -) || exit 1; \
 	done
 
-test: lint types imports tests
+# Each of these keeps one processor busy, and the tests two.
+test: $(VENV)/.dev
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target \
+		$(if $(filter tests-compiled,$(MAKECMDGOALS)),compiled) types lint imports
+	@$(MAKE) --no-print-directory tests
 	@echo "== every check passed"
 
 lint: $(VENV)/.dev
@@ -68,7 +73,11 @@ tests: $(VENV)/.dev
 	@echo "== pytest"
 	@PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest -n 2 --dist worksteal
 
-# The same sources with the engine compiled, in a folder of its own: nothing compiled lies beside sources.
+# The same sources with the engine compiled, in a folder of its own: nothing compiled lies beside sources. It is made once.
+compiled: $(VENV)/.dev
+	@echo "== mypyc"
+	@$(RUN) deploy/compiled.py
+
 tests-compiled: $(VENV)/.dev
 	@echo "== pytest, compiled"
 	@compiled=$$($(RUN) deploy/compiled.py) || exit 1; \
