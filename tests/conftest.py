@@ -36,6 +36,7 @@ settings.load_profile("tensord")
 JOIN = 5.0  # seconds that a thread may take to end after its test
 SHM = "/dev/shm"  # noqa: S108 - looked at, never written to
 DESCRIPTORS = "/proc/self/fd"
+COMPILED = tensord.build_info().form == "compiled"
 
 
 def pytest_collection_finish() -> None:
@@ -187,13 +188,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Some modules run in several ways: here, on a daemon, on the serial engine."""
+    """Some modules run in several ways: here, on a daemon, on the serial engine unless the other one is compiled."""
     if "machines" not in metafunc.fixturenames or metafunc.definition.get_closest_marker("cuda"):
         return
     if metafunc.config.getoption("--device"):
         return
     ways = {"daemon": through_daemon.applies(metafunc.definition), "serial": on_serial.applies(metafunc.definition)}
     only = [way for way in ways if metafunc.config.getoption(f"--{way}") and ways[way] is not None]
+    if COMPILED:
+        ways["serial"] = False  # only if it is asked for: it has no compiled form
     chosen = only or ["here", *(way for way, also in ways.items() if also)]
     if chosen != ["here"]:
         metafunc.parametrize("machines", chosen, indirect=True)
