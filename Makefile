@@ -5,8 +5,7 @@ RUN := $(VENV)/bin/python
 # The first interpreter that is new enough; PYTHON=... on the command line wins.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
-# Modules are compiled when they are first imported, and most of them never are.
-PIP := $(RUN) -m pip install --quiet --disable-pip-version-check --no-input --no-compile
+PIP := $(RUN) -m pip install --quiet --disable-pip-version-check --no-input
 
 DEVICES ?= cpu:0 sim:0
 OUT ?= out
@@ -139,7 +138,7 @@ $(VENV)/.examples: pyproject.toml | $(RUN)
 
 $(VENV)/.dev: pyproject.toml | $(RUN)
 	@echo "== installing tensord with what its checks need"
-	@$(PIP) --editable ".[dev]"
+	@$(PIP) --no-compile --editable ".[dev]"  # modules are compiled when they are first imported: most of them never are
 	@touch $(VENV)/.examples $@
 
 $(VENV)/.docs: pyproject.toml | $(RUN)
