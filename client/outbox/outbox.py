@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from queue import SimpleQueue
+from contextlib import contextmanager, suppress
+from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any, TypeAlias
 
@@ -198,9 +198,10 @@ class Outbox:
 
     def _add_releases(self, batch: list[list[Any]]) -> None:
         take = self._released.get_nowait
-        released = {take()}
-        for _ in range(self._released.qsize()):
-            released.add(take())
+        released: set[int] = set()
+        with suppress(Empty):  # a signal handler on this thread may send them first
+            for _ in range(self._released.qsize()):
+                released.add(take())
         if self._riding:
             add_releases(batch, released, self.scalars)
         else:

@@ -46,7 +46,7 @@ from .segments import MappedResults, UploadSegments
 from .socket_lock import PolledBell, SocketLock
 
 IDLE_FLUSH = 0.002  # seconds after which the background sends what a session left unsent
-BUSY_FLUSH = 0.008  # the same while the session sends by itself, so that the background hardly ever interrupts it
+BUSY_FLUSH = 0.008  # the same, every other time, while the session sends by itself: each look interrupts it
 RETRY = 0.5  # seconds until the first attempt to reconnect is given up, and twice as many for each further one
 LONGEST_RETRY = 5.0
 
@@ -174,7 +174,8 @@ class RemoteTransport:
     def await_credit(self) -> None:
         """Wait while the session has too much unfinished."""
         if not self._has_credit(self._window, self._window_bytes):
-            self._wait_until(lambda: self._has_credit(self._window // 2, self._window_bytes), None)
+            # The daemon tells of half a window at a time, and still has the other half to do: enough to go on with.
+            self._wait_until(lambda: self._has_credit(self._window * 3 // 4, self._window_bytes), None)
 
     def _has_credit(self, window: int, window_bytes: int) -> bool:
         outgoing, incoming = self._outgoing, self._incoming
@@ -401,11 +402,17 @@ class RemoteTransport:
                 self.waiting.serve_once(0)
             if self._outgoing.away:
                 self._reconnect()
-            seen, self._seen = self._seen, self._outgoing.number
-            self._nap = IDLE_FLUSH if self._seen == seen else min(2 * self._nap, BUSY_FLUSH)
-            hook = self._hook
-            return hook is not None and self._incoming.lost is None and hook()
+            busy = self._outgoing.number != self._seen
+            unsent = self._flush_idle()
+            self._seen = self._outgoing.number
+            again = unsent and self._nap == BUSY_FLUSH  # is it going to lie idle?
+            self._nap = BUSY_FLUSH if busy and not again else IDLE_FLUSH
+            return unsent
         return False
+
+    def _flush_idle(self) -> bool:
+        """Send what has lain idle. Was any message unsent?"""
+        return self._hook is not None and self._incoming.lost is None and self._hook()
 
     def _release(self, export: int) -> None:
         """Release an export whose array is no longer used. Called anywhere, inside any lock."""

@@ -99,7 +99,7 @@ class Front:
         self.heard(peer.credentials.fd)
         if self.registry.closing and kind_of(frames[0], self.limits) in QUEUED:
             return  # what had arrived still finishes; GOODBYE ends the rest
-        if not peer.inbox:
+        if not (peer.inbox or peer.packed):
             self.handle(peer, frames)
             if peer.inbox:
                 self.fresh.append(peer)
@@ -118,27 +118,27 @@ class Front:
 
     def keep_packed(self, peer: Peer, frames: Sequence[Any]) -> None:
         """Leave frames undecoded for now. QuotaError if there are too many."""
+        before = peer.packed_payload  # without the newest batch: one array may be larger than every window
         peer.packed.append(frames)
         peer.packed_bytes += len(frames[0])
         peer.packed_payload += sum(map(len, frames[1:]))
         limits = self.limits
         if peer.packed_bytes > PACKED * limits.header or len(peer.packed) > PATIENCE * limits.window:
             raise QuotaError(f"{exact_size(peer.packed_bytes)} of batches unfinished; wait for credit")
-        if peer.packed_payload > PATIENCE * limits.window_bytes:
-            raise QuotaError(f"{exact_size(peer.packed_payload)} of payloads unfinished; wait for credit")
+        if peer.packed_payload > before > PATIENCE * limits.window_bytes:
+            raise QuotaError(f"{exact_size(before)} of payloads unfinished; wait for credit")
 
     def unpack(self, peer: Peer) -> None:
-        """Take the next frames, now that every decoded message is admitted."""
-        while peer.packed and not peer.inbox:
-            frames = peer.packed.popleft()
-            peer.packed_bytes -= len(frames[0])
-            peer.packed_payload -= sum(map(len, frames[1:]))
-            try:
-                self.handle(peer, frames)
-            except TensordError as error:
-                self.refuse(peer.listener, peer.identity, frames, error)
-            except Exception as error:
-                self.refuse(peer.listener, peer.identity, frames, self.unexpected(error))
+        """Take the next frames, now that every decoded message is admitted. They may bring none: it is sent again."""
+        frames = peer.packed.popleft()
+        peer.packed_bytes -= len(frames[0])
+        peer.packed_payload -= sum(map(len, frames[1:]))
+        try:
+            self.handle(peer, frames)
+        except TensordError as error:
+            self.refuse(peer.listener, peer.identity, frames, error)
+        except Exception as error:
+            self.refuse(peer.listener, peer.identity, frames, self.unexpected(error))
 
     def refuse(self, listener: Listener, identity: bytes, frames: Sequence[Any], error: TensordError) -> None:
         """Report the error to the peer, and end the connection."""
@@ -195,7 +195,7 @@ class Front:
         if unfinished > PATIENCE * self.limits.window:
             raise QuotaError(f"{unfinished} messages unfinished; wait for credit beyond {self.limits.window}")
         unread = before - peer.consumed_bytes()  # without the newest batch: one array may be larger than every window
-        if unread > PATIENCE * self.limits.window_bytes:
+        if peer.uploaded > before and unread > PATIENCE * self.limits.window_bytes:
             allowed = exact_size(self.limits.window_bytes)
             raise QuotaError(f"{exact_size(unread)} of uploads unconsumed; wait for credit beyond {allowed}")
 
@@ -245,15 +245,16 @@ class Front:
         """Admit a quantum of one peer's messages; False if no peer has any that may be admitted."""
         while self.fresh or self.busy:
             peer = (self.fresh or self.busy).popleft()
-            if not peer.inbox:
+            if not (peer.inbox or peer.packed):
                 continue
             if not peer.may_go_on():
                 self.stuck[peer] = True  # `unstick` puts the peer back once it reads its answers
                 continue
-            self.admit(peer)
             if not peer.inbox:
                 self.unpack(peer)
             if peer.inbox:
+                self.admit(peer)
+            if peer.inbox or peer.packed:
                 self.busy.append(peer)
             return True
         return False
@@ -383,7 +384,7 @@ class Front:
         for peer in list(self.stuck):
             resend(peer)
             if peer.may_go_on() or peer.state is State.CLOSED:
-                if self.stuck.pop(peer) and peer.inbox:
+                if self.stuck.pop(peer) and (peer.inbox or peer.packed):
                     self.busy.append(peer)
                 if peer.parts:
                     self.dirty[peer] = None

@@ -46,14 +46,14 @@ def waiting(peer: Peer) -> int:
 
 
 def messages_in(frame: Any) -> int:
-    """How many messages a BATCH holds, without decoding them; 1 if that cannot be seen."""
+    """How many messages a BATCH says that it holds, without decoding them; 1 for what is none."""
     unpacker = msgpack.Unpacker()
     unpacker.feed(frame.buffer[:BEFORE_MESSAGES])
     try:
         unpacker.read_array_header()
         unpacker.skip()
         unpacker.skip()
-        return int(unpacker.read_array_header())
+        return min(int(unpacker.read_array_header()), len(frame))  # a message takes a byte at least
     except (ValueError, msgpack.UnpackException):
         return 1
 

@@ -75,7 +75,7 @@ class Peer:
     For receiving: `inbox` holds messages that were received and not yet admitted, and `taken` counts all that were
     received. `uploads` has (number of the message, bytes) of the uploads among them, for credit, and `admitted` counts
     the bytes of admitted uploads. `packed`: later frames, not yet decoded, with `packed_bytes` of headers and
-    `packed_payload` of payloads; there are none while the inbox is empty.
+    `packed_payload` of payloads.
 
     For sending: `answers` go into the next REPLIES. `unsent` are frames for which the socket's queue had no room.
     `unacknowledged`: REPLIES that a resumable session may have missed. `parts` are long answers, sent slice by slice.

@@ -401,17 +401,52 @@ def test_who_waits_for_credit_is_told_of_it_twice_per_window(session):
     assert rounds <= transport._incoming.received - before <= 2 * rounds + 3
 
 
-def test_the_background_looks_less_often_while_the_session_sends_by_itself(session):
+def test_who_waits_for_credit_goes_on_with_the_first_half_window(session, monkeypatch):
+    """It would find the daemon idle with the second one."""
+    transport = session._transport
+    session.sync()
+    conditions: list[Callable[[], bool]] = []
+    monkeypatch.setattr(transport, "_wait_until", lambda condition, _timeout: conditions.append(condition))
+    window, outgoing, incoming = transport._window, transport._outgoing, transport._incoming
+    monkeypatch.setattr(outgoing, "sent", incoming.consumed + window + 200)
+    transport.await_credit()
+    (condition,) = conditions
+    assert not condition()
+    monkeypatch.setattr(incoming, "consumed", incoming.consumed + window // 2)
+    assert condition()
+
+
+def test_the_background_looks_less_often_while_the_session_sends_by_itself(session, monkeypatch):
     transport = session._transport
     transport.background.stop()
     transport.background.join(PATIENCE)
-    naps = []
-    for sends in (False, True, True, True, True, False):
+    transport._look_around()
+
+    def nap(*, sends: bool, unsent: bool = False) -> float:
         if sends:
             session.sync()
+        monkeypatch.setattr(transport, "_hook", lambda: unsent)
         transport._look_around()
-        naps.append(transport._nap)
-    assert naps[1:] == [2 * IDLE_FLUSH, 4 * IDLE_FLUSH, BUSY_FLUSH, BUSY_FLUSH, IDLE_FLUSH]
+        return transport._nap
+
+    assert [nap(sends=sends) for sends in (False, True, True, False)] == [
+        IDLE_FLUSH,
+        BUSY_FLUSH,
+        BUSY_FLUSH,
+        IDLE_FLUSH,
+    ]
+    what_is_left = [nap(sends=True, unsent=True) for _ in range(4)]  # it looks soon whether that lies idle
+    assert what_is_left == [BUSY_FLUSH, IDLE_FLUSH] * 2
+    monkeypatch.setattr(transport._outgoing, "number", transport._outgoing.number)  # restored at the end
+
+    def send_by_itself() -> bool:
+        transport._outgoing.number += 1
+        return True
+
+    monkeypatch.setattr(transport, "_hook", send_by_itself)
+    for _ in range(3):
+        transport._look_around()
+    assert transport._nap == IDLE_FLUSH
 
 
 # -- asyncio -----------------------------------------------------------------------------------------------------------

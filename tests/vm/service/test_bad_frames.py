@@ -630,20 +630,19 @@ def test_a_flood_of_uploads_without_credit_is_cut(client: RawClient, scene: Scen
 
 def test_batches_wait_undecoded(client: RawClient, scene: Scene) -> None:
     """A header can become ninety times its size. What is admitted before them takes a hundred turns."""
-    small = [[100, 100], "float64"]
+    small = [[300, 300], "float64"]
     client.batch(
         [SIGNATURE, 1, "ones", {"shape": small[0]}, [], "cpu:0", None],
         [SIGNATURE, 2, "add", [], [small, small], "cpu:0", [small]],
         [CALL, 1, [], [1], 0, 0],
     )
-    for _ in range(4):
-        client.batch(*[[CALL, 2, [1, 1], [1], 0, 0]] * 1000)
+    client.batch(*[[CALL, 2, [1, 1], [1], 0, 0]] * 900)
     bomb = b"\xdc\xf0\x00" + b"\x80" * 0xF000
     for number in range(client.number + 1, client.number + 81):
         client.send_raw(b"\x94\x01" + pack(number) + b"\x92" + bomb * 2 + b"\x90")
     scene.compute()
     assert scene.daemon.memory() - scene.memory < 2 * GROWTH  # decoded, it were 800 MiB
-    expect_refused(client, "QuotaError")
+    expect_refused(client, "QuotaError", "of batches unfinished")
 
 
 def row_of(scene: Scene, name: str) -> Any:

@@ -198,12 +198,56 @@ def test_a_batch_in_more_bytes_than_it_takes_keeps_its_place(harness: Harness, s
     harness.check()
 
 
-def test_what_waits_in_a_damaged_batch_counts_as_one(harness: Harness) -> None:
+@pytest.mark.parametrize(
+    ("damaged", "counted"), [(b"\x94\x01\x02", 1), (b"\x94\x01\x02\xdd\xff\xff\xff\xff", 8), (b"\x94\x01\x02\xc0", 1)]
+)
+def test_what_waits_in_a_damaged_batch_counts_for_little(harness: Harness, damaged: bytes, counted: int) -> None:
     harness.receive(ME, pack(sync(1)))
-    harness.receive(ME, b"\x94\x01\x02")
-    assert waiting(harness.registry.peers[harness.listener, ME]) == 2
+    harness.receive(ME, damaged)
+    assert waiting(harness.registry.peers[harness.listener, ME]) == 1 + counted
     harness.turn()
     assert harness.refusal(ME) is not None
+    harness.check()
+
+
+def test_one_array_may_be_larger_than_every_window() -> None:
+    """Also if it has to wait, and questions behind it, too; but not a second array."""
+    harness = Harness(window_bytes=1 << 16)
+    harness.hello(ME)
+    large = 5 << 16
+    upload = [UPLOAD, 1, [large], "uint8", "cpu:0", None, 0]
+    harness.receive(ME, pack(sync(1, 1)))
+    harness.receive(ME, pack([1, 2, [upload], [[0, -1, 0]]]), bytes(large))
+    harness.receive(ME, pack(sync(3, 3)))
+    assert len(harness.registry.peers[harness.listener, ME].packed) == 2
+    harness.turn()
+    assert sorted(harness.answers(ME)) == [1, 3]
+    harness.receive(ME, pack(sync(4, 4)))
+    for number in (5, 6):
+        harness.receive(ME, pack([1, number, [[*upload[:1], number, *upload[2:]]], [[0, -1, 0]]]), bytes(large))
+    refusal = harness.refusal(ME)
+    assert refusal is not None
+    assert "of payloads unfinished" in refusal[2]
+    harness.check()
+
+
+def test_what_is_sent_again_is_decoded_one_batch_a_turn() -> None:
+    """However much of it there is, others have their turns in between."""
+    harness = Harness(local=False)
+    harness.hello(ME)
+    for number in (1, 2, 3):
+        harness.say(ME, sync(number))
+    harness.receive(ME, pack(sync(4, 4)))
+    for number in (1, 2, 3):
+        harness.receive(ME, pack(sync(number)))
+    harness.receive(ME, pack(sync(5, 5)))
+    peer = harness.registry.peers[harness.listener, ME]
+    left = []
+    while harness.front.feed():
+        left.append(len(peer.packed))
+    assert left == [4, 3, 2, 1, 0]
+    harness.turn()
+    assert list(harness.answers(ME))[-2:] == [4, 5]
     harness.check()
 
 
