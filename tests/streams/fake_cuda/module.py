@@ -146,8 +146,9 @@ class Runtime:
         block = regions_of(gpu).find(inside, nbytes)
         if block is None or block.device_id != queue.device:
             raise CUDARuntimeError(1, "cudaErrorInvalidValue", "invalid argument")
-        if pinned_of(gpu).find(outside, nbytes) is not None:
-            gpu.enqueue(queue, partial(ctypes.memmove, to, origin, nbytes))
+        pinned = pinned_of(gpu).find(outside, nbytes)
+        if pinned is not None:
+            gpu.enqueue(queue, partial(move, to, origin, nbytes, block.block, pinned.block))
             return
         gpu.drain(queue)
         ctypes.memmove(to, origin, nbytes)
@@ -158,11 +159,18 @@ class Runtime:
         gpu = self._gpu
         queue = gpu.queues[stream]
         gpu.call("memcpyPeerAsync", queue.device)
+        blocks = []
         for address, device in ((to, to_device), (origin, from_device)):
             block = regions_of(gpu).find(address, nbytes)
             if block is None or block.device_id != device:
                 raise CUDARuntimeError(1, "cudaErrorInvalidValue", "invalid argument")
-        gpu.enqueue(queue, partial(ctypes.memmove, to, origin, nbytes))
+            blocks.append(block.block)
+        gpu.enqueue(queue, partial(move, to, origin, nbytes, *blocks))
+
+
+def move(to: int, origin: int, nbytes: int, *_blocks: Any) -> None:
+    """Copy bytes by their addresses. The blocks may be free by then, in code that is wrong, but are not another's."""
+    ctypes.memmove(to, origin, nbytes)
 
 
 def make_modules(gpu: Gpu) -> dict[str, Any]:
