@@ -124,7 +124,7 @@ class Service:
         registry.departed = self.runtime.departed
         self.cuts: deque[tuple[float, Listener, int, int]] = deque()
         self.front = Front(self.runtime.engine, registry, self.end_connection)
-        self.loop = Loop(self.runtime.engine, self.front, self.listeners)
+        self.loop = Loop(self.runtime.engine, self.front, self.listeners, busy_poll=config.busy_poll)
         self.loop.watch_socket(self.zap, self.authenticate)
         self.guard = MemoryGuard(config.memory)
         self.front.heard = self.guard.heard

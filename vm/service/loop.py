@@ -3,7 +3,8 @@
 Theory of operation. A turn receives from the sockets, admits a quantum of one peer's messages, runs the engine's
 phases, sends pending answers, and polls the sockets again: at the latest every 100 us plus one kernel. The loop sleeps
 only after a turn without work, in one poll over everything that can wake it: the sockets, their monitors, the
-authentication socket, the processes behind ipc connections (pidfds), and an eventfd that streams write to.
+authentication socket, the processes behind ipc connections (pidfds), and an eventfd that streams write to. Before that
+it polls for a moment, where that has paid lately (`busy_polling`).
 
 Guarantees. A completion is never lost: a stream appends the completion, and then writes to the eventfd if the loop
 sleeps or is about to. The loop announces that it is about to sleep before it checks for completions a last time.
@@ -30,6 +31,7 @@ import zmq
 from ...streams.stream import Task
 from ..engine import Engine
 from ..log import log
+from .busy_polling import BusyPolling
 from .front import Front
 from .listener import QUEUE, Listener
 from .peer import Peer
@@ -54,11 +56,12 @@ class Timer:
 class Loop:
     """Drives the engine for all connections of the front end."""
 
-    def __init__(self, engine: Engine, front: Front, listeners: Sequence[Listener]) -> None:
+    def __init__(self, engine: Engine, front: Front, listeners: Sequence[Listener], *, busy_poll: float = 0) -> None:
         self.engine = engine
         self.front = front
         self.registry = registry = front.registry
         self.listeners = listeners
+        self.polling = BusyPolling(round(busy_poll * 1e9))
         self.asleep = False
         self.ended = False
         self.faults = 0  # turns in a row that an exception has left
@@ -153,12 +156,20 @@ class Loop:
         front = self.front
         if front.fresh or front.busy or front.dirty or self.engine.directory.leaving:
             return zmq.zmq_poll(self.polled, 0)
+        polling, began = self.polling, time.monotonic_ns()
+        budget = polling.budget()
+        while budget and time.monotonic_ns() - began < budget:
+            ready = zmq.zmq_poll(self.polled, 0)
+            if ready or self.engine.finished:
+                polling.succeeded()
+                return ready
         self.asleep = True
         try:
             rest = STUCK_RETRY if front.stuck else self.due - time.monotonic()
             return zmq.zmq_poll(self.polled, 0 if self.engine.finished else ceil(max(rest, 0) * 1000))
         finally:
             self.asleep = False
+            polling.slept(time.monotonic_ns() - began, polled=budget > 0)
 
     def has_news(self) -> bool:
         """Has anything arrived or finished since the last poll?"""
