@@ -194,6 +194,16 @@ def test_no_freedom_left_by_the_correction(name, correction, batch):
     batch.settle()
 
 
+@pytest.mark.parametrize("correction", [0, 0.5, 1, 1.5, 2, 3])
+def test_the_correction_is_taken_from_the_number_of_elements(correction, batch):
+    values = [1.0, 2.0, 4.0, 9.0]  # 38 is the sum of the squares of their distances from the mean
+    for dtype in REAL:
+        expected = np.asarray(38.0 / (4 - correction), dtype)
+        batch.equal("var", batch.xp.var(batch.tensor(values, dtype), correction=correction), expected)
+        batch.equal("std", batch.xp.std(batch.tensor(values, dtype), correction=correction), np.sqrt(expected))
+    batch.settle()
+
+
 @pytest.mark.parametrize("name", COMPLEX_ROWS)
 def test_complex_reductions(name, batch):
     for dtype in COMPLEX:
