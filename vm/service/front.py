@@ -392,7 +392,7 @@ class Front:
 
 def raise_too_many(frames: Sequence[Any], allowed: int) -> NoReturn:
     """Raise for a message with too many payloads."""
-    raise ProtocolError(f"a message of {len(frames) - 1} frames; {allowed + 1} are allowed")
+    raise ProtocolError(f"a message of {len(frames)} frames; {allowed + 1} are allowed")
 
 
 def named(peer: Peer | None) -> dict[str, Any]:

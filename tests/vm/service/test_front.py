@@ -251,6 +251,18 @@ def test_what_is_sent_again_is_decoded_one_batch_a_turn() -> None:
     harness.check()
 
 
+def test_who_sends_too_many_frames_is_told_how_many() -> None:
+    """Header and payloads; the routing id is none of its frames."""
+    harness = Harness(frames=2)
+    harness.hello(ME)
+    harness.receive(ME, pack([1, 1, [], []]), b"", b"")
+    assert harness.refusal(ME) is None
+    harness.receive(ME, pack([1, 2, [], []]), b"", b"", b"")
+    refusal = harness.refusal(ME)
+    assert refusal is not None
+    assert "a message of 4 frames; 3 are allowed" in refusal[2]
+
+
 def test_who_has_more_to_say_lets_others_go_first(harness: Harness) -> None:
     """Whoever sends batch after batch is not new each time that the next one is decoded."""
     harness.hello(OTHER)
