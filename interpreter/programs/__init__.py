@@ -1,0 +1,7 @@
+"""Programs: ops in order, captured once, to be run as one message. They know no session, no device and no tensor.
+
+- `program`: what a program is: steps, values, the variables behind the values; its records and its digest
+- `numbers`: Python numbers as a program has them: parameters, constants, and arithmetic among them
+- `builder`: makes a program step by step, and checks each step as a call is checked; the only way to make one
+- `records`: a program as it travels; and hostile records back to a program
+"""

@@ -1,0 +1,259 @@
+"""Making a program, step by step. Each step is checked as a call is: op, attributes, metas, scopes, sizes.
+
+The one way to make a program: a capture, the parser of texts and the records of a client all go through here. So a
+`Program` is always sound, and who runs one checks nothing again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .. import ops as _ops  # noqa: F401 - fills the registry
+from ..errors import MetadataError, ProtocolError, QuotaError
+from ..schema.infer import InferCache
+from ..schema.opdef import Attributes, find
+from ..schema.promotion import WIRE_INTEGERS, check_scalar
+from ..schema.targets import check_targets
+from ..types.meta import SCALAR_TYPES, Meta, OperandMeta, Scalar
+from .numbers import ARITHMETIC, CONSTANT, DRAW, LEAVES, SEED, Number
+from .program import EFFECT, MOVE, NO_DEVICE, PRINT, Program, Source, Step
+
+STEPS = 1 << 14  # of a program
+OPERANDS = 1 << 18  # of all its steps
+SLOTS = 64  # of devices, chains, callbacks
+LONGEST = 256  # characters of a name
+
+
+class Builder:
+    """Makes one program. Parameters come first; numbers and captured tensors at any time, since a capture learns of
+    them as it goes: `finish` numbers the values anew, so that captured tensors come before the results of steps.
+
+    Every method raises MetadataError for what an op does not take, ProtocolError for what no program may have, and
+    QuotaError for what is too large.
+    """
+
+    def __init__(self, infer: InferCache | None = None, limit: int = STEPS) -> None:
+        self.numbers: list[Number] = []
+        self.steps: list[Step] = []
+        self.parameters: list[Source] = []
+        self.captures: list[Source] = []
+        self.metas: list[Meta | None] = []
+        self.homes: list[int] = []
+        self.variables: list[int] = []
+        self.newest: dict[int, int] = {}  # variable -> its newest value
+        self._infer = InferCache() if infer is None else infer
+        self._limit = limit
+        self._operands = 0
+        self._outside: list[int] = []  # the values of captured tensors
+        self._late = False  # came a captured tensor behind a step?
+
+    # -- what comes from outside ---------------------------------------------------------------------------------------
+
+    def number(
+        self, kind: str, op: str, operands: Sequence[int] = (), value: Scalar | None = None, name: str = ""
+    ) -> int:
+        """Add a number; its slot."""
+        if kind not in SCALAR_TYPES:
+            raise ProtocolError(f"{kind!r} is no type of a number")
+        if len(self.numbers) >= self._limit:
+            raise QuotaError(f"a program has at most {self._limit} numbers")
+        arity = 0 if op in LEAVES else ARITHMETIC[op][0] if op in ARITHMETIC else None
+        if arity is None:
+            raise ProtocolError(f"there is no arithmetic {op!r} among numbers")
+        if len(operands) != arity or not all(0 <= slot < len(self.numbers) for slot in operands):
+            raise ProtocolError(f"{op} takes {arity} earlier numbers")
+        if (op == CONSTANT) != (value is not None) or (value is not None and type(value).__name__ != kind):
+            raise ProtocolError(f"a {op} of {kind} has not the value {value!r}")
+        if type(value) is int and value not in WIRE_INTEGERS:
+            raise MetadataError(f"the integer {value} has more than 64 bits")
+        if op in (SEED, DRAW) and kind != "int":
+            raise ProtocolError(f"a {op} is an int")
+        check_name(name)
+        self.numbers.append(Number(kind, op, tuple(operands), value, name))
+        return len(self.numbers) - 1
+
+    def parameter(self, meta: Meta, device: int = 0, name: str = "") -> int:
+        """Add a parameter that is a tensor; its value."""
+        if self.captures or self.steps:
+            raise ProtocolError("parameters come before captured tensors and steps")
+        return self._source(self.parameters, meta, device, name)
+
+    def captured(self, meta: Meta, device: int = 0, name: str = "") -> int:
+        """Add a captured tensor; its value."""
+        self._late = self._late or bool(self.steps)
+        self._outside.append(value := self._source(self.captures, meta, device, name))
+        return value
+
+    def _source(self, sources: list[Source], meta: Meta, device: int, name: str) -> int:
+        check_slot(device, "device")
+        check_name(name)
+        if len(self.metas) >= self._limit:
+            raise QuotaError(f"a program has at most {self._limit} tensors from outside")
+        sources.append(Source(meta, device, name))
+        return self._new_value(meta, device)
+
+    # -- steps ---------------------------------------------------------------------------------------------------------
+
+    def op(
+        self,
+        name: str,
+        operands: Sequence[int],
+        attributes: Attributes | None = None,
+        device: int = 0,
+        into: Sequence[int] | None = None,
+        location: Any = None,
+    ) -> range:
+        """Add an op; the values of its results. With `into` it overwrites those values' variables."""
+        op = find(name)
+        frozen = op.freeze(attributes)
+        metas = tuple([self._operand_meta(operand) for operand in operands])
+        if op.inputs and not op.attributes and all(isinstance(meta, type) for meta in metas):
+            raise MetadataError(f"{op.name}: at least one operand has to be a tensor", op=op.name)
+        for operand, meta in zip(operands, metas, strict=True):
+            if meta is int and self.numbers[~operand].op == CONSTANT:
+                check_scalar(op.name, self.numbers[~operand].value, metas, dict(frozen))
+        outputs = self._infer.infer(op, metas, frozen)
+        if into is not None:
+            outputs = check_targets(op, outputs, self._targets(op.name, into))
+        return self._step(name, operands, frozen, device, into, outputs, location)
+
+    def move(self, value: int, device: int, location: Any = None) -> int:
+        """Add a move: the same value with another home, or a copy with the same one; its value."""
+        meta = self._tensor_meta(value)
+        return self._step(MOVE, (value,), (), device, None, (meta,), location)[0]
+
+    def print(
+        self,
+        parts: Sequence[str | None],
+        values: Sequence[int],
+        sep: str = " ",
+        chain: int = 0,
+        location: Any = None,
+    ) -> None:
+        """Add a print of texts and values: None in `parts` is where the next value goes."""
+        if not all(part is None or type(part) is str for part in parts) or type(sep) is not str:
+            raise ProtocolError("a print has texts, and places of values")
+        if sum(part is None for part in parts) != len(values):
+            raise ProtocolError(f"a print with {len(values)} values has as many places for them")
+        check_slot(chain, "chain")
+        attributes = (("chain", chain), ("parts", tuple(parts)), ("sep", sep))
+        self._effect(PRINT, values, attributes, location)
+
+    def effect(self, callback: int, values: Sequence[int], chain: int = 0, location: Any = None) -> None:
+        """Add a side effect: the client calls its function number `callback` with the values."""
+        check_slot(chain, "chain")
+        check_slot(callback, "callback")
+        self._effect(EFFECT, values, (("callback", callback), ("chain", chain)), location)
+
+    def _effect(self, name: str, values: Sequence[int], attributes: Any, location: Any) -> None:
+        for value in values:
+            self._tensor_meta(value)
+        self._step(name, values, attributes, NO_DEVICE, None, (), location)
+
+    def _step(
+        self,
+        name: str,
+        operands: Sequence[int],
+        attributes: Any,
+        device: int,
+        into: Sequence[int] | None,
+        outputs: tuple[Meta | None, ...],
+        location: Any,
+    ) -> range:
+        if device != NO_DEVICE:
+            check_slot(device, "device")
+        self._operands += len(operands)
+        if len(self.steps) >= self._limit or self._operands > OPERANDS:
+            raise QuotaError(f"a program has at most {self._limit} steps, and {OPERANDS} operands")
+        targets = None if into is None else tuple(into)
+        first = len(self.metas)
+        self.steps.append(Step(name, tuple(operands), attributes, device, targets, first, outputs, location))
+        for place, meta in enumerate(outputs):
+            target = None if targets is None else targets[place]
+            home = device if target is None else self.homes[target]
+            self._new_value(meta, home, target)
+        return range(first, len(self.metas))
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def finish(self, results: Sequence[int]) -> Program:
+        """The program that returns these values: each made by a step, and no two of one variable."""
+        outside = {*range(len(self.parameters)), *self._outside}
+        for value in results:
+            self._tensor_meta(value)
+            if self.variables[value] in outside:
+                raise ProtocolError(f"the result %{value} is a tensor from outside: return a copy (to_device)")
+        if len({self.variables[value] for value in results}) < len(results):
+            raise ProtocolError("a program returns one tensor twice: return a copy (to_device)")
+        order = self._order()
+        place = {value: n for n, value in enumerate(order)}
+        steps = self.steps if not self._late else [renumbered(step, place) for step in self.steps]
+        return Program(
+            numbers=tuple(self.numbers),
+            parameters=tuple(self.parameters),
+            captured=tuple(self.captures),
+            steps=tuple(steps),
+            results=tuple(place[value] for value in results),
+            metas=tuple(self.metas[value] for value in order),
+            homes=tuple(self.homes[value] for value in order),
+            variables=tuple(place[self.variables[value]] for value in order),
+        )
+
+    def _order(self) -> Sequence[int]:
+        """The values in the order of a program's text."""
+        if not self._late:
+            return range(len(self.metas))
+        first = [*range(len(self.parameters)), *self._outside]
+        return first + sorted(set(range(len(self.metas))) - set(first))
+
+    # -- checks --------------------------------------------------------------------------------------------------------
+
+    def _operand_meta(self, operand: int) -> OperandMeta | None:
+        if type(operand) is int and operand < 0:
+            if ~operand >= len(self.numbers):
+                raise ProtocolError(f"there is no number ${~operand} yet")
+            return SCALAR_TYPES[self.numbers[~operand].kind]
+        return self._tensor_meta(operand)
+
+    def _tensor_meta(self, value: int) -> Meta | None:
+        if type(value) is not int or not 0 <= value < len(self.metas):
+            raise ProtocolError(f"there is no value %{value} yet")
+        newest = self.newest[self.variables[value]]
+        if newest != value:
+            raise ProtocolError(f"the value %{value} was overwritten: it is %{newest} now")
+        return self.metas[value]
+
+    def _targets(self, name: str, into: Sequence[int]) -> tuple[Meta | None, ...]:
+        if len({self.variables[value] for value in into if 0 <= value < len(self.metas)}) < len(into):
+            raise MetadataError(f"{name}: out= names one tensor twice; each result needs its own", op=name)
+        return tuple([self._tensor_meta(value) for value in into])
+
+    def _new_value(self, meta: Meta | None, home: int, target: int | None = None) -> int:
+        value = len(self.metas)
+        variable = value if target is None else self.variables[target]
+        self.metas.append(meta)
+        self.homes.append(home)
+        self.variables.append(variable)
+        self.newest[variable] = value
+        return value
+
+
+def renumbered(step: Step, place: Mapping[int, int]) -> Step:
+    """The step with its values numbered anew."""
+    operands = tuple([operand if operand < 0 else place[operand] for operand in step.operands])
+    into = None if step.into is None else tuple([place[value] for value in step.into])
+    first = place[step.first] if step.results else step.first
+    return step._replace(operands=operands, into=into, first=first)
+
+
+def check_slot(slot: Any, what: str) -> None:
+    """ProtocolError unless it is the number of a slot."""
+    if type(slot) is not int or not 0 <= slot < SLOTS:
+        raise ProtocolError(f"{slot!r} is no {what} of a program: they are numbered from 0, below {SLOTS}")
+
+
+def check_name(name: Any) -> None:
+    """ProtocolError unless it may name a parameter: a short printable text, perhaps empty."""
+    if type(name) is not str or len(name) > LONGEST or (name and not name.isprintable()):
+        raise ProtocolError(f"{name!r} is no name of a tensor or number")

@@ -1,0 +1,80 @@
+"""Numbers of a program: parameters, constants, what random draws take, and arithmetic among them.
+
+A number is evaluated with Python's own semantics before each run, by `evaluate`; so a run gets plain numbers. Its type
+is part of the program. Where the arithmetic gives another type for the values at hand (`2 ** -1`), the program does not
+fit them, and `evaluate` says so.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, cast
+
+from ..errors import MetadataTypeError
+from ..types.meta import Scalar
+
+PARAMETER: Final = "parameter"
+CONSTANT: Final = "constant"
+SEED: Final = "seed"  # of the session's random numbers, as of the run
+DRAW: Final = "draw"  # the number of one of the run's random calls, each counted once, in their order
+LEAVES: Final = frozenset((PARAMETER, CONSTANT, SEED, DRAW))
+
+ARITHMETIC: Final[dict[str, tuple[int, Callable[..., Any]]]] = {
+    "neg": (1, operator.neg),
+    "pos": (1, operator.pos),
+    "abs": (1, operator.abs),
+    "invert": (1, operator.invert),
+    "add": (2, operator.add),
+    "sub": (2, operator.sub),
+    "mul": (2, operator.mul),
+    "truediv": (2, operator.truediv),
+    "floordiv": (2, operator.floordiv),
+    "mod": (2, operator.mod),
+    "pow": (2, operator.pow),
+    "and": (2, operator.and_),
+    "or": (2, operator.or_),
+    "xor": (2, operator.xor),
+}
+
+
+class Number(NamedTuple):
+    """One number: `kind` is its Python type by name; `op` says how it comes about, from `operands`, earlier numbers.
+
+    `value` is that of a constant; `name` that of a parameter, for people, perhaps empty.
+    """
+
+    kind: str
+    op: str
+    operands: tuple[int, ...] = ()
+    value: Scalar | None = None
+    name: str = ""
+
+
+def evaluate(
+    numbers: Sequence[Number], parameters: Sequence[Scalar], seed: int = 0, draws: Sequence[int] = ()
+) -> list[Scalar]:
+    """The value of each number. `parameters`, `draws`: one value for each number of that kind, in their order.
+
+    MetadataTypeError if a value is not of the number's type. Arithmetic raises what Python raises.
+    """
+    given, drawn = iter(parameters), iter(draws)
+    values: list[Any] = []
+    for number in numbers:
+        op = number.op
+        if op == PARAMETER:
+            value = next(given)
+        elif op == CONSTANT:
+            value = cast(Scalar, number.value)
+        elif op == SEED:
+            value = seed
+        elif op == DRAW:
+            value = next(drawn)
+        else:
+            value = ARITHMETIC[op][1](*[values[slot] for slot in number.operands])
+        if type(value).__name__ != number.kind:
+            raise MetadataTypeError(
+                f"a number of the program is {number.kind}, and {type(value).__name__} for these values", op=op
+            )
+        values.append(value)
+    return values

@@ -1,0 +1,181 @@
+"""What a program is: steps in order, the values between them, and the variables behind the values.
+
+A *value* is what a step makes; values are numbered in the order of the text: parameters, captured tensors, then the
+results of each step. Operands of steps are values, or numbers: an operand n >= 0 is value n, and an operand n < 0 is
+the number in slot ~n (`numbers`).
+
+A *variable* is what a handle stands for: a write in place (`into`) makes a new value of the same variable, and the old
+value can be read no more. Views are values of their own: a write never changes them. So a program reads like an SSA
+form, and says all the same what the caller's tensors are after it: the newest values of their variables.
+
+*Device slots* (d0, d1, ...) stand for devices; a link says for which. Every value has its home there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+import msgpack
+
+from ..schema.opdef import FrozenAttributes
+from ..types.meta import Meta
+from .numbers import DRAW, PARAMETER, Number
+
+# Steps that are no ops.
+MOVE: Final = "to_device"
+PRINT: Final = "print"
+EFFECT: Final = "effect"
+NO_DEVICE: Final = -1
+
+
+class Source(NamedTuple):
+    """A tensor that comes from outside: a parameter, or a captured tensor."""
+
+    meta: Meta
+    device: int
+    name: str
+
+
+class Step(NamedTuple):
+    """One step: an op, or a move, a print, an effect.
+
+    `operands`: values and numbers, as the module says. `device`: the slot of the device it runs on. `into`: the values
+    that it overwrites, one for each result, or None for new variables. `first`: its first result's number; `results`
+    are the metas, None for one that data decides. `location`: the line that issued it; what that is, whoever builds
+    the program decides: a text, or a number of a session's. No part of the digest.
+    """
+
+    op: str
+    operands: tuple[int, ...]
+    attributes: FrozenAttributes
+    device: int
+    into: tuple[int, ...] | None
+    first: int
+    results: tuple[Meta | None, ...]
+    location: Any
+
+
+class Program:
+    """A checked program, made by `Builder`. Never changed; compared by `digest`.
+
+    `parameters` and `captured` have the values 0, 1, ...; `results` are the values that a run returns as new tensors:
+    each made by a step, and the newest of its variable. `metas` and `homes` (device slots) are by value, and so is
+    `variables`: the number of the first value of its variable. `devices` counts the slots, `chains` the chains of side
+    effects, and `callbacks` the functions of `effect` steps.
+    """
+
+    def __init__(
+        self,
+        *,
+        numbers: tuple[Number, ...],
+        parameters: tuple[Source, ...],
+        captured: tuple[Source, ...],
+        steps: tuple[Step, ...],
+        results: tuple[int, ...],
+        metas: tuple[Meta | None, ...],
+        homes: tuple[int, ...],
+        variables: tuple[int, ...],
+    ) -> None:
+        self.numbers = numbers
+        self.parameters = parameters
+        self.captured = captured
+        self.steps = steps
+        self.results = results
+        self.metas = metas
+        self.homes = homes
+        self.variables = variables
+        self.devices = 1 + max((*homes, *(step.device for step in steps)), default=-1)
+        attributes = [dict(step.attributes) for step in steps if step.op in (PRINT, EFFECT)]
+        self.chains = 1 + max((given["chain"] for given in attributes), default=-1)
+        self.callbacks = 1 + max((given.get("callback", -1) for given in attributes), default=-1)
+
+    @cached_property
+    def digest(self) -> str:
+        """128 bits, in hexadecimal, of all but the locations."""
+        found = hashlib.blake2b(digest_size=16)
+        pack = msgpack.Packer(default=plain_complex).pack
+        for record in records_of(self):
+            found.update(pack(record))
+        return found.hexdigest()
+
+    @property
+    def inputs(self) -> int:
+        """How many values come from outside."""
+        return len(self.parameters) + len(self.captured)
+
+    @cached_property
+    def number_parameters(self) -> tuple[Number, ...]:
+        """The numbers that a run is given, in their order."""
+        return tuple(number for number in self.numbers if number.op == PARAMETER)
+
+    @cached_property
+    def draws(self) -> int:
+        """How many calls of the session's random numbers a run takes."""
+        return sum(number.op == DRAW for number in self.numbers)
+
+    @cached_property
+    def written(self) -> tuple[int, ...]:
+        """The values from outside whose variables a run writes."""
+        into = {self.variables[value] for step in self.steps for value in step.into or ()}
+        return tuple(value for value in range(self.inputs) if value in into)
+
+    @cached_property
+    def last_uses(self) -> tuple[tuple[int, ...], ...]:
+        """For each step the variables that no later step uses and no run returns: what dies with the step."""
+        alive = {self.variables[value] for value in self.results}
+        alive.update(self.variables[value] for value in range(self.inputs))
+        found: list[tuple[int, ...]] = []
+        for step in reversed(self.steps):
+            made = range(step.first, step.first + len(step.results))
+            used = dict.fromkeys(self.variables[value] for value in (*step.operands, *made) if value >= 0)
+            found.append(tuple(variable for variable in used if variable not in alive))
+            alive.update(used)
+        return tuple(reversed(found))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Program) and other.digest == self.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __repr__(self) -> str:
+        return f"<tensord.Program {self.digest[:12]}: {len(self.steps)} steps>"
+
+
+# -- records: one for each line of a program's text --------------------------------------------------------------------
+
+
+def number_record(number: Number) -> tuple[Any, ...]:
+    """The record of a number."""
+    return ("number", *number)
+
+
+def source_record(what: str, source: Source) -> tuple[Any, ...]:
+    """The record of a tensor from outside."""
+    return (what, source.meta.plain, source.device, source.name)
+
+
+def step_record(step: Step) -> tuple[Any, ...]:
+    """The record of a step, without its location. The metas of its results follow from it."""
+    return (step.op, step.operands, step.attributes, step.device, step.into)
+
+
+def records_of(program: Program) -> Iterator[tuple[Any, ...]]:
+    """All records of a program, those of its steps without their locations."""
+    yield from map(number_record, program.numbers)
+    for source in program.parameters:
+        yield source_record("parameter", source)
+    for source in program.captured:
+        yield source_record("captured", source)
+    yield from map(step_record, program.steps)
+    yield ("return", program.results)
+
+
+def plain_complex(value: Any) -> Any:
+    """A complex number as msgpack has it, for the digest."""
+    if type(value) is complex:
+        return ["complex", value.real, value.imag]
+    raise TypeError(f"{type(value).__name__} is no part of a program")

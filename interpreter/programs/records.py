@@ -1,0 +1,98 @@
+"""A program as plain records, as it travels: one for each line of its text; and hostile records back to a program.
+
+    ["number", kind, op, operands, value, name]
+    ["parameter" | "captured", (shape, dtype), device, name]
+    [op, operands, attributes, device, into]             the metas of results are inferred again
+    ["return", values]
+
+A step's record travels with one more field, its location. The digest of a program is made of the rest (`program`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..errors import MetadataError, ProtocolError, TensordError
+from ..wire.forms import depth_exceeds, shown
+from ..wire.messages import decode_meta
+from .program import EFFECT, MOVE, PRINT, Program, records_of
+
+if TYPE_CHECKING:
+    from .builder import Builder
+
+SEQUENCES = (tuple, list)
+NO_STEPS = frozenset(("number", "parameter", "captured", "return"))
+DEEPEST = 8  # levels of an attribute
+
+
+def wire_records(program: Program) -> Iterator[tuple[Any, ...]]:
+    """All records of a program as they travel: those of its steps with their locations."""
+    locations = (step.location for step in program.steps)
+    for record in records_of(program):
+        yield record if record[0] in NO_STEPS else (*record, next(locations))
+
+
+def add_record(builder: Builder, record: Any) -> Program | None:
+    """Add what a record says, from outside and not to be trusted; the program, if it is the last one.
+
+    ProtocolError for a damaged record; and what the builder raises.
+    """
+    if type(record) not in SEQUENCES or not record or type(record[0]) is not str:
+        raise ProtocolError(f"{shown(record)} is no record of a program")
+    try:
+        return _add(builder, record[0], record[1:])
+    except TensordError:
+        raise
+    except (TypeError, ValueError, KeyError, IndexError, OverflowError, RecursionError) as error:
+        raise ProtocolError(f"the record {shown(record)} is damaged: {error}") from None
+
+
+def _add(builder: Builder, what: str, fields: Sequence[Any]) -> Program | None:
+    if what == "number":
+        kind, op, operands, value, name = fields
+        builder.number(text(kind), text(op), integers(operands), value, name)
+    elif what in ("parameter", "captured"):
+        wire, device, name = fields
+        meta = decode_meta(wire)
+        if meta is None or isinstance(meta, type):
+            raise MetadataError(f"a {what} tensor has a shape and a dtype")
+        (builder.parameter if what == "parameter" else builder.captured)(meta, device, name)
+    elif what == "return":
+        (results,) = fields
+        return builder.finish(integers(results))
+    else:
+        operands, attributes, device, into, location = fields
+        _add_step(builder, what, integers(operands), attributes, device, into, location)
+    return None
+
+
+def _add_step(
+    builder: Builder, op: str, operands: tuple[int, ...], attributes: Any, device: Any, into: Any, location: Any
+) -> None:
+    if depth_exceeds(attributes, DEEPEST):
+        raise ProtocolError(f"attributes nested more than {DEEPEST} levels deep")
+    given = dict(attributes)
+    if op == MOVE:
+        (value,) = operands
+        builder.move(value, device, location)
+    elif op == PRINT:
+        builder.print(given["parts"], operands, given["sep"], given["chain"], location)
+    elif op == EFFECT:
+        builder.effect(given["callback"], operands, given["chain"], location)
+    else:
+        builder.op(op, operands, given, device, None if into is None else integers(into), location)
+
+
+def text(value: Any) -> str:
+    """A text; TypeError for anything else."""
+    if type(value) is not str:
+        raise TypeError(f"{shown(value)} is no text")
+    return value
+
+
+def integers(values: Any) -> tuple[int, ...]:
+    """A list of integers; TypeError for anything else."""
+    if type(values) not in SEQUENCES or not all(type(value) is int for value in values):
+        raise TypeError(f"{shown(values)} is no list of integers")
+    return tuple(values)
