@@ -39,6 +39,7 @@ from .admission.admission import Admission
 from .model.device_state import DeviceState
 from .model.directory import Directory
 from .model.session import ReplySink, VmSession
+from .model.unfolding import rest_of_run
 from .placement.residency import Residency
 from .scheduler.lost_devices import abandon_lost
 from .scheduler.scheduler import Scheduler
@@ -147,11 +148,15 @@ class Engine:
         pending, room = self.pending, WINDOW
         while pending and room > 0:
             session, rest = pending[0]
+            if session.unfolding is not None:
+                self.admission.take(session, rest_of_run(session, room))
+                return  # what ended meanwhile has its turn
             size = length_hint(rest)
             self.admission.take(session, islice(rest, room))
-            if size <= room:
+            left = length_hint(rest)
+            room -= size - left
+            if not left and session.unfolding is None:
                 pending.popleft()
-            room -= size
 
     def take(self, session: VmSession, arrays: Iterable[Sequence[Any]]) -> None:
         """Admit messages now, for a driver that has a queue of its own."""

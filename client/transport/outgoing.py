@@ -20,12 +20,14 @@ from ...interpreter.wire.messages import (
     EFFECT,
     FETCH,
     LOCATION,
+    RUN,
     UPLOAD,
     Atomic,
     Effect,
     Fetch,
     Location,
     Message,
+    Run,
     Upload,
     encode_message,
     with_payload,
@@ -34,7 +36,7 @@ from .link import Link
 from .segments import UploadSegments
 
 # Kinds whose messages hold objects of this process, or tell what has to be known here.
-REPLACED = frozenset({UPLOAD, EFFECT, FETCH, LOCATION, ATOMIC})
+REPLACED = frozenset({UPLOAD, EFFECT, FETCH, LOCATION, ATOMIC, RUN})
 EXPORT = 1 + Fetch._fields.index("export")  # its position in a FETCH; most have none, and are sent as they are
 TINY = 128  # bytes up to which an upload in a group travels in the header: a group cannot be halved
 
@@ -111,7 +113,14 @@ class Outgoing:
             self.sent_bytes += named.payload.nbytes
             return with_payload(message, None)
         elif type(named) is Effect:
-            return self._keep_callback(named)
+            request = self._keep_callback(named.chain, named.callback, named.request, named.location)
+            return encode_message(named._replace(callback=None, request=request))
+        elif type(named) is Run:
+            kept = [
+                (chain, None, self._keep_callback(chain, callback, request, named.location))
+                for chain, callback, request in named.effects
+            ]
+            return encode_message(named._replace(effects=kept)) if kept else message
         elif type(named) is Location:
             self._locations[named.number] = named.text
         elif type(named) is Atomic:
@@ -131,12 +140,11 @@ class Outgoing:
         payloads.append(array.reshape(-1).view(np.uint8))
         return len(payloads) - 1
 
-    def _keep_callback(self, effect: Effect) -> Message:
+    def _keep_callback(self, chain: int, callback: Callable[..., None] | None, request: int, location: int) -> int:
+        """Keep a side effect until its values come; the number of the request for them."""
         number = self._new_request()
-        where = self._locations.get(line_of(effect.location))
-        callback = effect.callback or nothing
-        self.effects[number] = SideEffect(callback, effect.chain, effect.request, where)
-        return encode_message(effect._replace(callback=None, request=number))
+        self.effects[number] = SideEffect(callback or nothing, chain, request, self._locations.get(line_of(location)))
+        return number
 
     def _send(self, messages: list[Message], uploads: list[Any], payloads: list[Any]) -> None:
         """Send the messages as one batch, or as several if they are too many or their header is too large."""

@@ -123,6 +123,11 @@ class Program:
         return tuple(value for value in range(self.inputs) if value in into)
 
     @cached_property
+    def inner(self) -> int:
+        """How many variables the steps make."""
+        return sum(variable == value for value, variable in enumerate(self.variables)) - self.inputs
+
+    @cached_property
     def last_uses(self) -> tuple[tuple[int, ...], ...]:
         """For each step the variables that no later step uses and no run returns: what dies with the step."""
         alive = {self.variables[value] for value in self.results}

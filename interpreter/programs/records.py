@@ -10,7 +10,7 @@ A step's record travels with one more field, its location. The digest of a progr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import MetadataError, ProtocolError, TensordError
@@ -26,9 +26,9 @@ NO_STEPS = frozenset(("number", "parameter", "captured", "return"))
 DEEPEST = 8  # levels of an attribute
 
 
-def wire_records(program: Program) -> Iterator[tuple[Any, ...]]:
-    """All records of a program as they travel: those of its steps with their locations."""
-    locations = (step.location for step in program.steps)
+def wire_records(program: Program, number: Callable[[Any], Any] = lambda text: text) -> Iterator[tuple[Any, ...]]:
+    """All records of a program as they travel: those of its steps with their locations, which `number` translates."""
+    locations = (number(step.location) for step in program.steps)
     for record in records_of(program):
         yield record if record[0] in NO_STEPS else (*record, next(locations))
 

@@ -136,6 +136,14 @@ def is_operands(value: Any) -> bool:
     return type(value) in SEQUENCES and OPERANDS.issuperset(map(type, value))
 
 
+def is_effects(value: Any) -> bool:
+    """A list of side effects: chain, callback, request of each."""
+    return type(value) in SEQUENCES and all(
+        type(one) in SEQUENCES and len(one) == 3 and is_id(one[0]) and is_callback(one[1]) and is_natural(one[2])
+        for one in value
+    )
+
+
 def is_array(value: Any) -> bool:
     """A payload."""
     return type(value) is np.ndarray
@@ -191,4 +199,6 @@ Attributes: TypeAlias = Annotated[Sequence[Any] | Mapping[str, Any], Field(is_co
 Metas: TypeAlias = Annotated[Sequence[Any], Field(is_sequence)]
 Targets: TypeAlias = Annotated[Sequence[Any] | None, Field(is_optional_sequence)]
 Arguments: TypeAlias = Annotated[Sequence[Any], Field(is_sequence)]
+Scalars: TypeAlias = Annotated[Sequence[Any], Field(is_operands)]
+Effects: TypeAlias = Annotated[Sequence[Any], Field(is_effects)]
 Group: TypeAlias = Annotated[Sequence[Any], Field(is_sequence, limit=Limit("batch", "group"))]

@@ -20,8 +20,9 @@ class Limits:
     bytes of unconsumed uploads. `tensors`, `bytes`: live tensors of a session, and bytes of the storages that it made.
     `signatures`, `locations`: their highest numbers. `location_bytes`: bytes of the locations that a session has sent,
     and of its spans; beyond it the oldest are forgotten. `operands`: operands of all signatures of a session. `chains`,
-    `names`: chains that a session may make, names that it may publish. `segments`, `mapped`: upload segments of a
-    session, and their bytes. `sessions`: sessions open at a time.
+    `names`: chains that a session may make, names that it may publish. `programs`, `steps`: programs and routines of a
+    session, each, and the steps of all its programs. `segments`, `mapped`: upload segments of a session, and their
+    bytes. `sessions`: sessions open at a time.
     """
 
     header: int = MIB
@@ -40,6 +41,8 @@ class Limits:
     location_bytes: int = 16 * MIB
     chains: int = 1024
     names: int = 1 << 16
+    programs: int = 1024
+    steps: int = 1 << 18
     segments: int = 128
     mapped: int = 1 << 62
     sessions: int = 256

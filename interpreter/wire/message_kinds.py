@@ -27,3 +27,6 @@ class MessageKind(IntEnum):
     NAMES = 16
     QUERY = 17
     SPAN = 18
+    PROGRAM = 19
+    LINK = 20
+    RUN = 21

@@ -21,6 +21,7 @@ from .fields import (
     Bits,
     Callback,
     ChainId,
+    Effects,
     Flag,
     Generation,
     Group,
@@ -38,6 +39,7 @@ from .fields import (
     Operands,
     Payload,
     Request,
+    Scalars,
     Shape,
     SignatureNumber,
     SpanPath,
@@ -72,6 +74,9 @@ ATOMIC = int(MessageKind.ATOMIC)
 NAMES = int(MessageKind.NAMES)
 QUERY = int(MessageKind.QUERY)
 SPAN = int(MessageKind.SPAN)
+PROGRAM = int(MessageKind.PROGRAM)
+LINK = int(MessageKind.LINK)
+RUN = int(MessageKind.RUN)
 
 # Kinds that no atomic group may hold: groups, restarts, and requests, since no wait is possible inside a group.
 UNGROUPED = frozenset({ATOMIC, RESTART, FETCH, WAIT, SYNC, QUERY, LOOKUP, NAMES})
@@ -245,6 +250,40 @@ class Query(NamedTuple):
     request: Request
 
 
+class ProgramPart(NamedTuple):
+    """Add records to a program (`interpreter.programs.records`). The first part defines it, under a new id; the record
+    that says what it returns ends it."""
+
+    id: UsedId
+    records: Arguments
+
+
+class Link(NamedTuple):
+    """Link a program to a device for each of its slots, and to the tensors that it captures."""
+
+    id: UsedId
+    program: UsedId
+    devices: Names
+    captured: UsedIds
+    location: LocationNumber
+
+
+class Run(NamedTuple):
+    """Run a routine.
+
+    `numbers` are the values of all numbers of its program. The ids of `outputs` leave room: as many ids as the program
+    has steps' results are between the newest one before and the first of them. `effects` has chain, callback and
+    request of each step that prints, or has another effect, as EFFECT has them.
+    """
+
+    routine: UsedId
+    inputs: UsedIds
+    numbers: Scalars
+    outputs: NewIds
+    effects: Effects
+    location: LocationNumber
+
+
 NamedMessage: TypeAlias = (
     Call
     | Release
@@ -265,6 +304,9 @@ NamedMessage: TypeAlias = (
     | ListNames
     | Query
     | Span
+    | ProgramPart
+    | Link
+    | Run
 )
 
 DECLARATIONS: dict[MessageKind, type[NamedMessage]] = {
@@ -287,6 +329,9 @@ DECLARATIONS: dict[MessageKind, type[NamedMessage]] = {
     MessageKind.NAMES: ListNames,
     MessageKind.QUERY: Query,
     MessageKind.SPAN: Span,
+    MessageKind.PROGRAM: ProgramPart,
+    MessageKind.LINK: Link,
+    MessageKind.RUN: Run,
 }
 
 _PAYLOAD = Upload._fields.index("payload") + 1

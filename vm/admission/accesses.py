@@ -264,9 +264,7 @@ class Accesses:
                 return
             bound = [self.residency.operand(tensor, host, session, location) for tensor in tensors]
         except TensordError as error:
-            self.rejection.deny(session, error, request, location, "effect")
-            if link is not None and not isinstance(error, CancelledError):
-                self.rejection.poison_copy(session, link, error)
+            self.refuse_effect(session, error, chain, request, location)
             return
         instruction = self.scheduler.new_instruction(session, Opcode.ACCESS, "effect", host, location)
         instruction.inputs = tuple(bound)
@@ -282,6 +280,13 @@ class Accesses:
         instruction.on_control = callback is not None
         answer_with_results(instruction, session, request, nbytes=sum(map(bytes_of, tensors)))
         self.scheduler.admit(instruction)
+
+    def refuse_effect(self, session: VmSession, error: TensordError, chain: int, request: int, location: int) -> None:
+        """Refuse a side effect, which stops its chain unless the session was cancelled."""
+        self.rejection.deny(session, error, request, location, "effect")
+        link = session.chains.get(chain)
+        if link is not None and not isinstance(error, CancelledError):
+            self.rejection.poison_copy(session, link, error)
 
     def tolerant_effect(
         self, session: VmSession, tensors: Sequence[Tensor], host: DeviceState, link: Copy, message: Effect

@@ -12,6 +12,7 @@ from typing import Any
 
 from ...interpreter import ops as _ops  # noqa: F401 - fills the registry
 from ...interpreter.errors import ProtocolError, QuotaError, TensordError
+from ...interpreter.programs.builder import STEPS
 from ...interpreter.schema.infer import InferCache, check_count
 from ...interpreter.schema.opdef import find
 from ...interpreter.schema.targets import check_target_count
@@ -28,14 +29,17 @@ from ...interpreter.wire.messages import (
     Chain,
     Effect,
     Fetch,
+    Link,
     ListNames,
     Location,
     Lookup,
     NamedMessage,
+    ProgramPart,
     Publish,
     Query,
     Release,
     Restart,
+    Run,
     Signature,
     Span,
     Sync,
@@ -49,6 +53,7 @@ from ..model.account import check_bytes
 from ..model.directory import Directory
 from ..model.plan import Plan
 from ..model.session import VmSession
+from ..model.unfolding import rest_of_run
 from ..placement.residency import Residency
 from ..placement.views import moved, twin
 from ..scheduler.lost_devices import refuse_lost
@@ -62,6 +67,7 @@ from .lookup import check_new, check_pairs, describe, device_of, enter, forget_p
 from .names import Names
 from .quotas import check_chains, check_fields, check_nesting, check_operands, check_tensors, may_refuse_chain
 from .rejection import Rejection, kept, refusal_of
+from .routines import Routines
 
 PLAIN = frozenset((CALL, RELEASE, FETCH, WAIT, SYNC))  # in the client's messages of these kinds, nothing is the user's
 
@@ -86,6 +92,7 @@ class Admission:
         self.inline = inline = Inline(scheduler, residency, names)
         self.calls = calls = Calls(scheduler, residency, infer, names, rejection)
         self.accesses = accesses = Accesses(scheduler, residency, inline, exports, rejection)
+        self.routines = routines = Routines(scheduler, infer, accesses, rejection)
         self.handlers: dict[type[NamedMessage], Handler] = {
             Call: calls.call,
             Release: self.release,
@@ -106,6 +113,9 @@ class Admission:
             Atomic: self.atomic,
             ListNames: self.list_names,
             Query: self.query,
+            ProgramPart: routines.program,
+            Link: routines.link,
+            Run: routines.run,
         }
         dispatcher = scheduler.dispatcher
         self._steps = (inline.run, scheduler.bound, dispatcher.ready, dispatcher.dispatch_ready)  # of `take`
@@ -113,9 +123,12 @@ class Admission:
             self.handlers[kind] = within_limits(self.handlers[kind])
 
     def take(self, session: VmSession, arrays: Iterable[Sequence[Any]]) -> None:
-        """Admit messages. Ready instructions are dispatched after each, so that the next one may find them done."""
+        """Admit messages. Ready instructions are dispatched after each, so that the next one may find them done.
+
+        Returns behind a RUN that is to be unfolded, which the caller does next (`rest_of_run`).
+        """
         run_inline, bound, ready, dispatch_ready = self._steps
-        scheduler, trusted = self.scheduler, session.trusted
+        scheduler, trusted, unfolding = self.scheduler, session.trusted, session.unfolding
         rest = iter(arrays)
         while (array := run_inline(session, rest)) is not END:
             try:
@@ -130,11 +143,18 @@ class Admission:
             if ready:
                 dispatch_ready()
             scheduler.latest = scheduler.clock()
+            if session.unfolding is not unfolding:
+                return
 
     def atomic(self, session: VmSession, message: Atomic) -> None:
         """Admit a group of messages, all or none, with no message of another session in between."""
         check_group(message.messages)
-        self.take(session, message.messages)
+        self.routines.check_group(session, message.messages)
+        rest = iter(message.messages)
+        self.take(session, rest)
+        while session.unfolding is not None:
+            self.take(session, rest_of_run(session, STEPS))
+            self.take(session, rest)
 
     def restart(self, session: VmSession, message: Restart) -> None:
         """Accept the session's instructions again, unless it was cancelled after the message was sent."""
@@ -190,6 +210,7 @@ class Admission:
             if tensor is None:
                 session.chains.pop(id_, None)
                 session.refused_chains.pop(id_, None)
+                self.routines.release(session, id_)
                 continue
             self.names.release(session, tensor)
 

@@ -95,6 +95,7 @@ class Cancellation:
         self.release_some()
         session.chains.clear()
         session.refused_chains.clear()
+        session.unfolding = None
         self.directory.sessions.pop(session.id, None)
         session.closed = True
         for device in self.scheduler.devices.values():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ...interpreter.errors import TensordError
 from ...interpreter.wire.limits import Limits
@@ -13,10 +13,16 @@ from .account import Account
 from .texts import Texts
 
 if TYPE_CHECKING:
+    from ...interpreter.programs.builder import Builder
+    from ...interpreter.programs.program import Program
     from .instruction import Instruction
+    from .linked import Linked
     from .plan import Plan
     from .session_queue import SessionQueue
     from .tensor import Copy, Moved, Tensor
+    from .unfolding import Unfolding
+
+PRIVATE: Final = 1 << 40  # numbers of signatures that runs make are above; those of clients are below
 
 # (request, value, error): the answer to a session's request. Called on the driving thread; must not block.
 ReplySink: TypeAlias = Callable[[int, object, TensordError | None], None]
@@ -53,15 +59,20 @@ class VmSession:
         "operands",
         "payload",
         "plans",
+        "programs",
         "queues",
         "refused_chains",
         "reply",
+        "routines",
         "shares",
+        "signed",
         "spans",
+        "steps",
         "strict",
         "synced",
         "tensors",
         "trusted",
+        "unfolding",
     )
 
     def __init__(
@@ -87,6 +98,11 @@ class VmSession:
         self.plans: dict[int, Plan | TensordError] = {}
         self.immediate: dict[int, Plan] = {}  # those of the plans whose ops may run, or take effect, at admission
         self.operands = 0  # of all plans
+        self.programs: dict[int, Builder | Program | TensordError] = {}
+        self.routines: dict[int, Linked | TensordError] = {}
+        self.steps = 0  # of all programs
+        self.signed = PRIVATE  # the newest number of a signature that a run has made
+        self.unfolding: Unfolding | None = None  # a run in the middle of being admitted op by op
         self.locations: Texts[str] = Texts(self.limits.location_bytes)
         self.spans: Texts[tuple[str, ...]] = Texts(self.limits.location_bytes)
         self.live: dict[int, Instruction] = {}

@@ -37,11 +37,7 @@ class Effects:
             operands = [tensor_of(session, id_).value for id_ in ids]
             read = [link] if tolerant else [*operands, link]
         except TensordError as error:
-            self.engine.deny(session, error, request, location, "effect")
-            link = session.chains.get(chain)
-            if link is not None and not isinstance(error, CancelledError):
-                refused = denial(session, error, location, "effect").errors
-                self.mark(link, (*link.errors, *refused), stopped=True)
+            self.refuse(session, error, chain, request, location)
             return
         errors = tuple(dict.fromkeys(error for value in read for error in value.errors))
         self.mark(link, errors, stopped=any(value.array is None for value in read))
@@ -49,6 +45,14 @@ class Effects:
         if link.array is not None and callback is not None:
             self.call_back(session, callback, arrays, link, location)
         session.answer(request, Value(arrays, errors) if callback is None and link.array is not None else link)
+
+    def refuse(self, session: SerialSession, error: TensordError, chain: int, request: int, location: int) -> None:
+        """Refuse a side effect, which stops its chain unless the session was cancelled."""
+        self.engine.deny(session, error, request, location, "effect")
+        link = session.chains.get(chain)
+        if link is not None and not isinstance(error, CancelledError):
+            refused = denial(session, error, location, "effect").errors
+            self.mark(link, (*link.errors, *refused), stopped=True)
 
     def call_back(
         self,

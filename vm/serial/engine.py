@@ -34,15 +34,18 @@ from ...interpreter.wire.messages import (
     Chain,
     Effect,
     Fetch,
+    Link,
     ListNames,
     Location,
     Lookup,
     Message,
     NamedMessage,
+    ProgramPart,
     Publish,
     Query,
     Release,
     Restart,
+    Run,
     Span,
     Sync,
     ToDevice,
@@ -56,8 +59,10 @@ from ..admission.rejection import name_of, refusal_of
 from ..log import log
 from ..model.session import ReplySink
 from ..model.signature import call_text
+from ..routines.programs import add_part, link
 from .effects import Effects
 from .names import Names
+from .routines import Routines
 from .tables import Tables
 from .values import (
     SerialSession,
@@ -101,6 +106,7 @@ class SerialEngine:
         self.report: Callable[[SerialSession, TensordError], None] = lambda _session, _error: None
         self.tables = tables = Tables(self.devices)
         effects, names = Effects(self), Names(self.names, self.deny)
+        self.routines = Routines(self, effects)
         self.handlers: dict[type[NamedMessage], Callable[[SerialSession, Any], None]] = {
             Call: self.call,
             Release: self.release,
@@ -121,6 +127,9 @@ class SerialEngine:
             Atomic: lambda session, message: self.receive(session, message.messages),
             ListNames: names.list_names,
             Query: lambda session, message: session.reply(message.request, None, None),
+            ProgramPart: lambda session, message: add_part(session, message, None),
+            Link: lambda session, message: link(session, message, self.devices),
+            Run: self.routines.run,
         }
 
     # -- the engine's interface ------------------------------------------------------------------------------------
@@ -342,6 +351,7 @@ class SerialEngine:
         for id_ in message.ids:
             if not self.drop(session, id_):
                 session.chains.pop(id_, None)
+                self.routines.release(session, id_)
 
     def drop(self, session: SerialSession, id_: int) -> bool:
         """Drop one handle; False if there is none."""

@@ -16,14 +16,18 @@ from ...interpreter.errors import (
     text_of,
     without_frames,
 )
+from ...interpreter.programs.builder import Builder
+from ...interpreter.programs.program import Program
 from ...interpreter.schema.infer import infer_once
 from ...interpreter.schema.opdef import FrozenAttributes, OpDef, OutputMetas
 from ...interpreter.schema.promotion import check_scalars
 from ...interpreter.schema.targets import check_targets
 from ...interpreter.types.meta import Meta, OperandMeta
+from ...interpreter.wire.limits import Limits
 from ...interpreter.wire.locations import line_of
 from ...interpreter.wire.messages import decode_meta
-from ..model.session import ReplySink
+from ..model.linked import Linked
+from ..model.session import PRIVATE, ReplySink
 
 Host: TypeAlias = NDArray[Any]
 Errors: TypeAlias = tuple[TensordError, ...]
@@ -105,6 +109,11 @@ class SerialSession:
         self.cancelled: TensordError | None = None
         self.errors = 0
         self.synced = 0  # as many of them were known to the latest sync
+        self.limits = Limits()
+        self.programs: dict[int, Builder | Program | TensordError] = {}
+        self.routines: dict[int, Linked | TensordError] = {}
+        self.steps = 0  # of all programs
+        self.signed = PRIVATE  # the newest number of a signature that a run has made
 
     def where(self, location: int) -> str | None:
         """The user's line behind a location number; None for one that was never sent."""

@@ -21,11 +21,12 @@ from typing import Any, NoReturn
 
 from ...interpreter.errors import ProtocolError, QuotaError, TensordError
 from ...interpreter.types.sizes import exact_size
-from ...interpreter.wire.fields import is_natural
+from ...interpreter.wire.fields import LARGEST, is_natural
 from ...interpreter.wire.frames import ACK, BATCH, BYE, CANCEL, PING, PONG, REFUSED, SEGMENT
 from ..engine import Engine
 from ..log import log
 from ..model.session import ReplySink, VmSession
+from ..model.unfolding import rest_of_run
 from .inbound import decode_header, kind_of, place_uploads, take_segment
 from .listener import Listener
 from .outbound import acknowledge, encode, resend, send, send_answers, send_part, try_send
@@ -99,7 +100,7 @@ class Front:
         self.heard(peer.credentials.fd)
         if self.registry.closing and kind_of(frames[0], self.limits) in QUEUED:
             return  # what had arrived still finishes; GOODBYE ends the rest
-        if not (peer.inbox or peer.packed):
+        if not peer.has_more:
             self.handle(peer, frames)
             if peer.inbox:
                 self.fresh.append(peer)
@@ -245,16 +246,16 @@ class Front:
         """Admit a quantum of one peer's messages; False if no peer has any that may be admitted."""
         while self.fresh or self.busy:
             peer = (self.fresh or self.busy).popleft()
-            if not (peer.inbox or peer.packed):
+            if not peer.has_more:
                 continue
             if not peer.may_go_on():
                 self.stuck[peer] = True  # `unstick` puts the peer back once it reads its answers
                 continue
-            if not peer.inbox:
+            if not (peer.inbox or peer.unfolding):
                 self.unpack(peer)
-            if peer.inbox:
+            if peer.inbox or peer.unfolding:
                 self.admit(peer)
-            if peer.inbox or peer.packed:
+            if peer.has_more:
                 self.busy.append(peer)
             return True
         return False
@@ -264,17 +265,29 @@ class Front:
         session, scheduler = session_of(peer), self.engine.scheduler
         started = scheduler.clock()
         scheduler.stamp(started)
-        self.engine.take(session, self.quantum(peer, session, started + QUANTUM_NS))
+        until = started + QUANTUM_NS
+        self.engine.take(session, self.quantum(peer, session, until))
+        while session.unfolding is not None and scheduler.latest <= until:  # a run has just begun
+            self.engine.take(session, self.quantum(peer, session, until))
 
     def quantum(self, peer: Peer, session: VmSession, until: int) -> Iterator[Sequence[Any]]:
-        """Messages from the inbox, until its answers take too much memory or until that time.
+        """What is left of a run, then messages from the inbox, until its answers take too much memory or until that
+        time.
 
         For some quanta more if nothing else has happened meanwhile: to look is cheaper than another turn.
         """
         inbox, scheduler, most = peer.inbox, self.engine.scheduler, self.limits.window_bytes
         last = until + (QUANTA - 1) * QUANTUM_NS
-        while inbox:
-            yield inbox.popleft()
+        run = rest_of_run(session, LARGEST) if session.unfolding is not None else None
+        while run is not None or inbox:
+            if run is None:
+                yield inbox.popleft()
+            else:
+                message = next(run, None)
+                if message is None:
+                    run = None
+                    continue
+                yield message
             if scheduler.latest > until or session.answering > most:
                 if self.fresh or session.answering > most or scheduler.latest > last or self.happened():
                     return
@@ -384,7 +397,7 @@ class Front:
         for peer in list(self.stuck):
             resend(peer)
             if peer.may_go_on() or peer.state is State.CLOSED:
-                if self.stuck.pop(peer) and (peer.inbox or peer.packed):
+                if self.stuck.pop(peer) and peer.has_more:
                     self.busy.append(peer)
                 if peer.parts:
                     self.dirty[peer] = None

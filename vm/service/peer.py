@@ -181,11 +181,26 @@ class Peer:
             self.admitted += self.uploads.popleft()[1]
         return self.admitted - (self.session.payload if self.session is not None else 0)
 
+    @property
+    def unfolding(self) -> bool:
+        """Is its session in the middle of a run?"""
+        return self.session is not None and self.session.unfolding is not None
+
+    @property
+    def has_more(self) -> bool:
+        """Has it messages that are not admitted yet?"""
+        return bool(self.inbox or self.packed) or self.unfolding
+
     def may_go_on(self) -> bool:
-        """Does the peer read its answers? If not, none of its messages are admitted, so that `owed` stays bounded."""
+        """Does the peer read its answers? If not, none of its messages are admitted, so that `owed` stays bounded.
+
+        Nor does a run go on whose ops wait by the thousand: one message may bring any number of them.
+        """
         while self.settled:
             self.owed -= self.settled.popleft()
         making = self.session.answering if self.session is not None else 0
+        if self.session is not None and self.unfolding and len(self.session.live) > self.limits.window:
+            return False
         return not self.unsent and self.owed + making <= self.limits.window_bytes and self.state is not State.CLOSED
 
     def drop_packed(self) -> None:

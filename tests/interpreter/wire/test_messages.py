@@ -24,14 +24,17 @@ from tensord.interpreter.wire.messages import (
     Chain,
     Effect,
     Fetch,
+    Link,
     ListNames,
     Location,
     Lookup,
     NamedMessage,
+    ProgramPart,
     Publish,
     Query,
     Release,
     Restart,
+    Run,
     Signature,
     Span,
     Sync,
@@ -67,6 +70,9 @@ EXAMPLES: list[tuple[NamedMessage, list[int], list[int], int, int]] = [
     (ListNames(60), [], [], 60, 0),
     (Query("stats", (1,), 60), [], [], 60, 0),
     (Span(9, ("epoch 1", "step 37")), [], [], 0, 0),
+    (ProgramPart(9, (("return", ()),)), [9], [], 0, 0),
+    (Link(8, 9, ("cpu:0",), (1, 2), 70), [8, 9, 1, 2], [], 0, 70),
+    (Run(8, (1, 2), (2.5, 3), (3, 4), ((7, None, 60),), 70), [8, 1, 2], [3, 4], 0, 70),
 ]
 IDS = [type(row[0]).__name__ for row in EXAMPLES]
 

@@ -28,14 +28,17 @@ from tensord.interpreter.wire.messages import (
     Chain,
     Effect,
     Fetch,
+    Link,
     ListNames,
     Location,
     Lookup,
     NamedMessage,
+    ProgramPart,
     Publish,
     Query,
     Release,
     Restart,
+    Run,
     Signature,
     Span,
     Sync,
@@ -94,13 +97,25 @@ FITTING: dict[Any, tuple[str, ...]] = {
     fields.Metas: LISTS,
     fields.Targets: ("None", *LISTS),
     fields.Arguments: LISTS,
+    fields.Scalars: ("[]",),
+    fields.Effects: ("[]",),
     fields.Group: LISTS,
 }
 
 REQUEST, NEW = 60, 50
+# A program that adds its number to its parameter, and prints the sum.
+RECORDS = (
+    ("number", "float", "parameter", (), None, ""),
+    ("parameter", ((1,), "float64"), 0, ""),
+    ("add", (0, -1), (), 0, None, 1),
+    ("print", (1,), (("chain", 0), ("parts", (None,)), ("sep", " ")), -1, None, 1),
+    ("return", (1,)),
+)
 
 
-def well_formed(tensor: int, signature: int, chain: int) -> dict[type[NamedMessage], NamedMessage]:
+def well_formed(
+    tensor: int, signature: int, chain: int, program: int, routine: int
+) -> dict[type[NamedMessage], NamedMessage]:
     """A message of each kind that would be admitted."""
     messages: list[NamedMessage] = [
         Call(signature, (tensor, 1.0), (NEW,), 0, 1),
@@ -122,6 +137,9 @@ def well_formed(tensor: int, signature: int, chain: int) -> dict[type[NamedMessa
         ListNames(REQUEST),
         Query("stats", (), REQUEST),
         Span(1, ("other",)),
+        ProgramPart(NEW, RECORDS),
+        Link(NEW, program, ("cpu:0",), (), 1),
+        Run(routine, (tensor,), (1.0,), (NEW,), ((chain, None, REQUEST),), 1),
     ]
     return {type(message): message for message in messages}
 
@@ -146,11 +164,15 @@ class Scene:
         self.signature = self.client.signature("add", (ONE, "float"))
         self.chain = self.client.new()
         self.client.send(Chain(self.chain))
+        self.program, self.routine = self.client.new(), self.client.new()
+        self.client.send(ProgramPart(self.program, RECORDS))
+        self.client.send(Link(self.routine, self.program, ("cpu:0",), (), 1))
         self.client.publish("kept", ids=[self.tensor])
         self.client.answers.clear()
 
     def message(self, kind: MessageKind) -> NamedMessage:
-        return well_formed(self.tensor, self.signature, self.chain)[DECLARATIONS[kind]]
+        ids = self.tensor, self.signature, self.chain, self.program, self.routine
+        return well_formed(*ids)[DECLARATIONS[kind]]
 
     def damaged(self, kind: MessageKind, name: str, value: Any) -> list[Any]:
         """That message with another value in one field."""
@@ -164,6 +186,7 @@ class Scene:
         return (
             {id_: tensor for id_, tensor in session.tensors.items() if id_ < NEW},
             {**session.plans, self.signature: None},
+            ({**session.programs}, {**session.routines}),
             dict(session.chains),
             [(session.where(n), session.span(n << LINE_BITS)) for n in range(2, 5)],  # not 1, which is given anew
             (dict(engine.directory.names), engine.residency.copies - len(session.tensors)),
@@ -270,7 +293,7 @@ def test_a_refused_signature_with_a_number_beyond_the_limit_is_not_kept() -> Non
 
 def test_every_role_that_names_tensors_is_declared_where_it_should_be() -> None:
     """A field whose type is about ids has a role, so that no list of ids is overlooked."""
-    examples = well_formed(7, 9, 8).values()
+    examples = well_formed(7, 9, 8, 6, 5).values()
     mentioned = [ids_of(encode_message(message)) for message in examples]
-    assert all(set(ids) <= {7, NEW} for ids in mentioned)
+    assert all(set(ids) <= {7, 6, 5, NEW} for ids in mentioned)
     assert {Role.USED, Role.NEW, Role.WRITTEN} <= {field.role for form in FIELDS.values() for field in form.values()}

@@ -1,0 +1,120 @@
+"""A linked program: a routine of the machine's, run by one message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from ...interpreter.programs.program import EFFECT, PRINT, Program
+from ...interpreter.programs.records import wire_records
+from ...interpreter.types.meta import Scalar
+from ...interpreter.wire.messages import RUN, Link, ProgramPart, Release, encode_message
+from ..outbox.callbacks import refusing
+from ..printing import line_of
+from ..reading import forget
+from ..tensor import Tensor
+
+if TYPE_CHECKING:
+    from ..session import Session
+
+RECORDS: Final = 64  # of a program, in one message
+
+
+class Linked:
+    """A program with a device for each of its slots, and the tensors that it captures, which it keeps alive.
+
+    `chains` and `callbacks` are those of its side effects, by slot. Dropping it releases the routine.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        program: Program,
+        devices: Sequence[str],
+        captured: Sequence[Tensor] = (),
+        chains: Sequence[int] = (),
+        callbacks: Sequence[Callable[..., None]] = (),
+    ) -> None:
+        self.program = program
+        self.devices = tuple(devices)
+        self.captured = tuple(captured)
+        self._session = session
+        self._id = 0  # so that it can be dropped at any time
+        self._written = program.written
+        self._results = tuple((program.metas[value], self.devices[program.homes[value]]) for value in program.results)
+        self._effects = tuple(
+            (step.op, *self._effect(dict(step.attributes), chains, callbacks))
+            for step in program.steps
+            if step.op in (PRINT, EFFECT)
+        )
+        self._room = program.inner
+        outbox = session._outbox
+        with outbox.lock:
+            program_id, location = outbox.new_id(), outbox.locations.here(2)
+            records = self._records()
+            for start in range(0, len(records), RECORDS):
+                outbox.messages.append(encode_message(ProgramPart(program_id, records[start : start + RECORDS])))
+            id_ = outbox.new_id()
+            ids = tuple([tensor._id for tensor in self.captured])
+            outbox.messages.append(encode_message(Link(id_, program_id, self.devices, ids, location)))
+            outbox.messages.append(encode_message(Release((program_id,))))
+            self._id = id_
+        outbox.appended()
+
+    def _effect(
+        self, attributes: dict[str, Any], chains: Sequence[int], callbacks: Sequence[Callable[..., None]]
+    ) -> tuple[int, Callable[..., None]]:
+        """Chain and callback of a step that prints or calls back."""
+        slot = attributes["chain"]
+        chain = self._session._effects.known(chains[slot] if slot < len(chains) else None)
+        if "callback" not in attributes:
+            return chain, line_of(attributes["parts"], attributes["sep"])
+        return chain, refusing(self._session._outbox, callbacks[attributes["callback"]])
+
+    def _records(self) -> list[tuple[Any, ...]]:
+        """The program's records, with the numbers of its lines. The caller holds the outbox's lock."""
+        numbers: dict[Any, int] = {None: 0}
+        locations = self._session._outbox.locations
+
+        def number(text: Any) -> int:
+            if text not in numbers:
+                numbers[text] = locations.numbered(text)
+            return numbers[text]
+
+        return list(wire_records(self.program, number))
+
+    def run(self, inputs: Sequence[Tensor], numbers: Sequence[Scalar] = ()) -> list[Tensor]:
+        """Issue one run; its results, at once. `numbers` has a value for each number of the program.
+
+        The inputs are tensors of the session with the metas of the program's parameters.
+        """
+        session = self._session
+        outbox = session._outbox
+        outbox.make_way()
+        effects = self._issue_effects() if self._effects else ()
+        with outbox.lock:
+            location = outbox.locations.here(2)
+            for value in self._written:
+                forget(inputs[value] if value < len(inputs) else self.captured[value - len(inputs)])
+            first = outbox.ids + self._room + 1
+            outbox.ids = first + len(self._results) - 1
+            ids = tuple(range(first, first + len(self._results)))
+            given = tuple([tensor._id for tensor in inputs])
+            outbox.messages.append([RUN, self._id, given, tuple(numbers), ids, effects, location])
+        outbox.appended()
+        return [Tensor(session, id_, meta, home) for id_, (meta, home) in zip(ids, self._results, strict=True)]
+
+    def _issue_effects(self) -> tuple[tuple[int, Callable[..., None], int], ...]:
+        """Chain, callback and request of each side effect. Prints are awaited at the session's end."""
+        session, found = self._session, []
+        for op, chain, callback in self._effects:
+            request = 0
+            if op == PRINT:
+                request, reply = session._transport.request()
+                session._printing.expect(reply, session)
+            found.append((chain, callback, request))
+        return tuple(found)
+
+    def __del__(self) -> None:
+        if self.__dict__.get("_id", 0) > 0:
+            self._session._release(self._id)

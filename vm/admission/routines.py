@@ -1,0 +1,128 @@
+"""Admission of programs, links and runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...interpreter.errors import QuotaError, TensordError
+from ...interpreter.programs.builder import STEPS
+from ...interpreter.schema.infer import InferCache
+from ...interpreter.schema.opdef import find
+from ...interpreter.types.meta import SCALAR_TYPES
+from ...interpreter.wire.messages import RUN, Link, ProgramPart, Run
+from ..model.linked import Linked
+from ..model.plan import Plan
+from ..model.session import VmSession
+from ..model.unfolding import Unfolding
+from ..routines.programs import add_part, check_run, drop_program, link, routine_of
+from ..routines.unfolding import ids_of, unfold
+from ..scheduler.scheduler import Scheduler
+from .accesses import Accesses
+from .lookup import enter, forget_plan, refuse_cancelled, tensor_of
+from .quotas import check_operands
+from .rejection import Rejection, kept
+
+
+class Routines:
+    """The handlers of PROGRAM, LINK and RUN messages."""
+
+    def __init__(self, scheduler: Scheduler, infer: InferCache, accesses: Accesses, rejection: Rejection) -> None:
+        self.scheduler = scheduler
+        self.infer = infer
+        self.accesses = accesses
+        self.rejection = rejection
+
+    def program(self, session: VmSession, message: ProgramPart) -> None:
+        """Add to a program."""
+        add_part(session, message, self.infer)
+
+    def link(self, session: VmSession, message: Link) -> None:
+        """Link a program."""
+        link(session, message, self.scheduler.devices)
+
+    def release(self, session: VmSession, id_: int) -> None:
+        """Release a program or a routine, if there is one with that id."""
+        if not drop_program(session, id_):
+            routine = session.routines.pop(id_, None)
+            if isinstance(routine, Linked):
+                for template in routine.templates:
+                    if template is not None and template.signature:
+                        forget_plan(session, template.signature)
+
+    def check_group(self, session: VmSession, messages: Sequence[Any]) -> None:
+        """QuotaError if the runs of a group have more steps together than one program may have: a group is admitted
+        without a pause."""
+        runs = [session.routines.get(message[1]) for message in messages if message[0] == RUN]
+        steps = sum(len(routine.program.steps) for routine in runs if isinstance(routine, Linked))
+        if steps > STEPS:
+            raise QuotaError(f"runs of {steps} steps in one group; {STEPS} are allowed: make smaller groups")
+
+    # -- runs ------------------------------------------------------------------------------------------------------
+
+    def run(self, session: VmSession, message: Run) -> None:
+        """Run a routine: its ops are admitted one by one, before the session's next message."""
+        try:
+            refuse_cancelled(session)
+            routine = routine_of(session, message.routine)
+            metas = [tensor_of(session, id_).meta for id_ in message.inputs]
+            check_run(routine, message, metas, session.newest)
+        except TensordError as error:
+            self.reject(session, message, error)
+            return
+        ids = ids_of(routine.program, (*message.inputs, *routine.captured), session.newest)
+
+        def sign(linked: Linked, position: int) -> int:
+            return self.sign(session, linked, position)
+
+        messages = unfold(routine, ids, message.numbers, message.effects, message.location, sign)
+        session.unfolding = Unfolding(messages, lambda: self.finish(session, routine, ids, message))
+
+    def finish(self, session: VmSession, routine: Linked, ids: Sequence[int], message: Run) -> None:
+        """Give the results their own ids."""
+        program = routine.program
+        for value, output in zip(program.results, message.outputs, strict=True):
+            tensor = session.tensors.pop(ids[value], None)
+            if tensor is not None:  # else the session had no room for one more id, and has heard of it
+                enter(session, output, tensor)
+
+    def reject(self, session: VmSession, message: Run, error: TensordError) -> None:
+        """Refuse a run: its results, and what it would have written, get the error, and so do its side effects."""
+        routine = session.routines.get(message.routine)
+        known = isinstance(routine, Linked) and len(message.inputs) == len(routine.program.parameters)
+        ids: list[int] = []
+        metas: list[Any] = []
+        home = None
+        if isinstance(routine, Linked):
+            program = routine.program
+            outside = (*message.inputs, *routine.captured) if known else ()
+            ids = [outside[value] for value in program.written] if known else []
+            metas = [program.metas[value] for value in program.results]
+            home = self.scheduler.devices.get(routine.devices[program.homes[program.results[0]]]) if metas else None
+        self.rejection.reject(session, error, message.outputs, message.location, "run", metas, home)
+        for id_ in ids:
+            tensor = session.tensors.get(id_)
+            if tensor is not None:
+                self.rejection.poison_existing(session, tensor, error)
+        for chain, _, request in message.effects:
+            self.accesses.refuse_effect(session, error, chain, request, message.location)
+
+    def sign(self, session: VmSession, routine: Linked, position: int) -> int:
+        """Make the signature of an op of a routine; its number."""
+        program = routine.program
+        step, metas = program.steps[position], program.metas
+        session.signed = number = session.signed + 1
+        operands = tuple([SCALAR_TYPES[program.numbers[~o].kind] if o < 0 else metas[o] for o in step.operands])
+        targets = None if step.into is None else tuple([metas[value] for value in step.into])
+        device = self.scheduler.devices[routine.devices[step.device]]
+        try:
+            check_operands(session, len(operands))
+            plan = Plan(find(step.op), step.attributes, operands, device, targets, self.infer, session.id)
+        except TensordError as error:
+            session.plans[number] = kept(error, step.op)
+            return number
+        session.plans[number] = plan
+        session.operands += plan.count
+        if plan.immediate or plan.views:
+            session.immediate[number] = plan
+        return number

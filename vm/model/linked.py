@@ -1,0 +1,38 @@
+"""A linked program: which devices its slots stand for, and which tensors it captures; and its steps as messages."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ...interpreter.programs.program import Program
+
+
+class Template(NamedTuple):
+    """A step as a message to be: variables, and numbers (n < 0: slot ~n), in the places of ids and values.
+
+    `signature`: the number of an op's signature; 0 for another step. `released`: the bits of what dies with the
+    message; `behind`: what dies with the step, and the message has no bit for. `line`: the number of the step's line.
+    """
+
+    signature: int
+    operands: tuple[int, ...]
+    outputs: tuple[int, ...]
+    released: int
+    behind: tuple[int, ...]
+    line: int
+
+
+class Linked:
+    """A program with a device for each of its slots, and the ids of the tensors that it captures, in one session.
+
+    `templates`: its steps as messages, each made when a run first needs it.
+    """
+
+    __slots__ = ("captured", "devices", "location", "program", "templates")
+
+    def __init__(self, program: Program, devices: tuple[str, ...], captured: tuple[int, ...], location: int) -> None:
+        self.program = program
+        self.devices = devices
+        self.captured = captured
+        self.location = location
+        self.templates: list[Template | None] = [None] * len(program.steps)

@@ -1,0 +1,5 @@
+"""Routines: programs that run as one message. Below admission, which takes the messages.
+
+- `programs`: programs and routines of a session, from its messages, with what may be refused
+- `unfolding`: a run as the messages of its ops, one by one: what every run may fall back to, and what it has to equal
+"""

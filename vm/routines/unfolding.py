@@ -1,0 +1,85 @@
+"""Unfolding: a run as the messages of its ops, one by one, as a client would have sent them.
+
+It says what a run means, for both engines; and it is what a run falls back to that cannot be admitted as planned. Inner
+values get the ids between the newest one of the session and the run's outputs. A value dies with the step that uses it
+last, as if the client had dropped its handle there. Results get their own ids at the end, since ids have to rise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from ...interpreter.programs.program import EFFECT, MOVE, PRINT, Program
+from ...interpreter.types.meta import Scalar
+from ...interpreter.wire.locations import LINE
+from ...interpreter.wire.messages import CALL, RELEASE, TO_DEVICE
+from ...interpreter.wire.messages import EFFECT as SIDE_EFFECT
+from ..model.linked import Linked, Template
+
+RIDERS = 64  # operands that a call has bits for
+
+# Makes the signature of an op, that step of the program; returns its number.
+Sign = Callable[[Linked, int], int]
+
+
+def unfold(
+    routine: Linked,
+    ids: Sequence[int],
+    numbers: Sequence[Scalar],
+    effects: Sequence[Sequence[Any]],
+    location: int,
+    sign: Sign,
+) -> Iterator[tuple[Any, ...]]:
+    """The messages of a run. `ids`: of each variable, by the number of its first value (`ids_of`)."""
+    program, templates, span = routine.program, routine.templates, location & ~LINE
+    rest = iter(effects)
+    for position, step in enumerate(program.steps):
+        template = templates[position]
+        if template is None:
+            template = templates[position] = template_of(routine, position, sign)
+        signature, operands, outputs, released, behind, line = template
+        where = line | span
+        given = tuple([ids[operand] if operand >= 0 else numbers[~operand] for operand in operands])
+        if signature:
+            yield (CALL, signature, given, tuple([ids[variable] for variable in outputs]), released, where)
+        elif step.op == MOVE:
+            yield (TO_DEVICE, given[0], ids[outputs[0]], routine.devices[step.device], where)
+        else:
+            chain, callback, request = next(rest)
+            yield (SIDE_EFFECT, given, chain, callback, request, where, step.op == PRINT)
+        if behind:
+            yield (RELEASE, tuple([ids[variable] for variable in behind]))
+
+
+def ids_of(program: Program, outside: Sequence[int], newest: int) -> list[int]:
+    """The id of each variable, by the number of its first value: of what comes from outside, then new ones."""
+    ids = [*outside]
+    for value in range(program.inputs, len(program.variables)):
+        variable = program.variables[value]
+        if variable == value:
+            newest += 1
+            ids.append(newest)
+        else:
+            ids.append(ids[variable])
+    return ids
+
+
+def template_of(routine: Linked, position: int, sign: Sign) -> Template:
+    """A step as a message to be."""
+    program = routine.program
+    step, variables = program.steps[position], program.variables
+    operands = tuple([operand if operand < 0 else variables[operand] for operand in step.operands])
+    made = range(step.first, step.first + len(step.results))
+    outputs = tuple([variables[value] for value in made])
+    is_op = step.op not in (MOVE, PRINT, EFFECT)
+    places = (*operands, *outputs) if is_op else ()
+    released, behind = 0, []
+    for variable in program.last_uses[position]:
+        place = places.index(variable) if is_op else RIDERS
+        if place < RIDERS:
+            released |= 1 << place
+        else:
+            behind.append(variable)
+    line = step.location if type(step.location) is int else 0
+    return Template(sign(routine, position) if is_op else 0, operands, outputs, released, tuple(behind), line)
