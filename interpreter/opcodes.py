@@ -26,6 +26,7 @@ class Opcode(StrEnum):
     RELEASE = "ReleaseTensor"
     BARRIER = "Barrier"
     WAIT = "Wait"
+    RUN = "RunRoutine"
 
 
 class Traits(NamedTuple):
@@ -37,6 +38,7 @@ class Traits(NamedTuple):
     buffers alive; a mere wait or release must not. `needs_device`: it fails with a lost device. `cancellable`: a
     cancellation of its session may doom it. `copies`: it writes another copy of a version that exists elsewhere, so its
     failure does not harm the version. `covers_session`: it waits for every earlier instruction of its session.
+    `tolerant`: it runs although an operand is poisoned, and says itself which of its results are.
     """
 
     category: str
@@ -47,6 +49,7 @@ class Traits(NamedTuple):
     cancellable: bool = True
     copies: bool = False
     covers_session: bool = False
+    tolerant: bool = False
 
 
 TRAITS: dict[Opcode, Traits] = {
@@ -67,6 +70,7 @@ TRAITS: dict[Opcode, Traits] = {
         cancellable=False,
         covers_session=True,
     ),
+    Opcode.RUN: Traits("routine", tolerant=True),
     Opcode.WAIT: Traits("wait", on_control=True, host_visible=True, holds_memory=False, needs_device=False),
 }
 

@@ -81,7 +81,8 @@ class Engine:
         self.pending: deque[tuple[VmSession, Iterator[Sequence[Any]]]] = deque()  # batches, what is left of each
         self.finished = self.scheduler.finished
         self.live = self.scheduler.live
-        self._ready, self._doomed = self.scheduler.dispatcher.ready, self.scheduler.dispatcher.doomed
+        dispatcher = self.scheduler.dispatcher
+        self._ready, self._doomed, self.running = dispatcher.ready, dispatcher.doomed, dispatcher.running
         self._leaving = self.directory.leaving
         self._opened = 0
         self.fault: Exception | None = None
@@ -114,7 +115,7 @@ class Engine:
 
     def schedule(self) -> bool:
         """One pass; False if there was nothing to do."""
-        if not (self.finished or self.pending or self._ready or self._doomed or self._leaving):
+        if not (self.finished or self.pending or self._ready or self._doomed or self._leaving or self.running):
             return False
         try:
             self._pass()
@@ -135,6 +136,8 @@ class Engine:
             scheduler.retire_doomed()
         if self.pending:
             self.handle_pending()
+        if self.running:
+            dispatcher.go_on(self.running.popleft())
         if self._ready or dispatcher.refills:
             dispatcher.dispatch_ready()
         if dispatcher.batches:

@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 import msgpack
 
 from ..schema.opdef import FrozenAttributes
-from ..types.meta import Meta
+from ..types.meta import SCALAR_TYPES, Meta, ScalarType
 from .numbers import DRAW, PARAMETER, Number
 
 # Steps that are no ops.
@@ -107,6 +107,11 @@ class Program:
         return len(self.parameters) + len(self.captured)
 
     @cached_property
+    def number_types(self) -> tuple[ScalarType, ...]:
+        """The types of all numbers."""
+        return tuple(SCALAR_TYPES[number.kind] for number in self.numbers)
+
+    @cached_property
     def number_parameters(self) -> tuple[Number, ...]:
         """The numbers that a run is given, in their order."""
         return tuple(number for number in self.numbers if number.op == PARAMETER)
@@ -123,9 +128,27 @@ class Program:
         return tuple(value for value in range(self.inputs) if value in into)
 
     @cached_property
+    def ranks(self) -> tuple[int, ...]:
+        """For each value 0 if its variable is from outside, else the place of the variable among inner ones, from 1."""
+        found: list[int] = []
+        newest = 0
+        for value, variable in enumerate(self.variables):
+            if variable == value >= self.inputs:
+                newest += 1
+                found.append(newest)
+            else:
+                found.append(0 if variable < self.inputs else found[variable])
+        return tuple(found)
+
+    @cached_property
     def inner(self) -> int:
         """How many variables the steps make."""
-        return sum(variable == value for value, variable in enumerate(self.variables)) - self.inputs
+        return max(self.ranks, default=0)
+
+    @cached_property
+    def effects(self) -> int:
+        """How many steps print, or have another effect."""
+        return sum(step.op in (PRINT, EFFECT) for step in self.steps)
 
     @cached_property
     def last_uses(self) -> tuple[tuple[int, ...], ...]:

@@ -46,6 +46,7 @@ EXPECTED: dict[str, tuple[str, dict[str, bool]]] = {
             "covers_session": True,
         },
     ),
+    "RunRoutine": ("routine", {"tolerant": True}),
     "Wait": ("wait", {"on_control": True, "host_visible": True, "holds_memory": False, "needs_device": False}),
 }
 USUAL = {
@@ -56,6 +57,7 @@ USUAL = {
     "cancellable": True,
     "copies": False,
     "covers_session": False,
+    "tolerant": False,
 }
 HOST_VISIBLE = [Opcode.ACCESS, Opcode.RELEASE, Opcode.BARRIER, Opcode.WAIT]
 

@@ -92,7 +92,7 @@ class Admission:
         self.inline = inline = Inline(scheduler, residency, names)
         self.calls = calls = Calls(scheduler, residency, infer, names, rejection)
         self.accesses = accesses = Accesses(scheduler, residency, inline, exports, rejection)
-        self.routines = routines = Routines(scheduler, infer, accesses, rejection)
+        self.routines = routines = Routines(scheduler, residency, infer, accesses, rejection)
         self.handlers: dict[type[NamedMessage], Handler] = {
             Call: calls.call,
             Release: self.release,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...interpreter.errors import QuotaError, TensordError
@@ -10,28 +10,41 @@ from ...interpreter.programs.builder import STEPS
 from ...interpreter.schema.infer import InferCache
 from ...interpreter.schema.opdef import find
 from ...interpreter.types.meta import SCALAR_TYPES
-from ...interpreter.wire.messages import RUN, Link, ProgramPart, Run
+from ...interpreter.wire.messages import RELEASE, RUN, Link, ProgramPart, Run
 from ..model.linked import Linked
 from ..model.plan import Plan
 from ..model.session import VmSession
 from ..model.unfolding import Unfolding
+from ..placement.residency import Residency
 from ..routines.programs import add_part, check_run, drop_program, link, routine_of
-from ..routines.unfolding import ids_of, unfold
+from ..routines.unfolding import Ids, unfold
 from ..scheduler.scheduler import Scheduler
 from .accesses import Accesses
 from .lookup import enter, forget_plan, refuse_cancelled, tensor_of
 from .quotas import check_operands
 from .rejection import Rejection, kept
+from .segments import Segments
+
+PATIENCE = 1  # runs of a routine that are op by op, before it is compiled
 
 
 class Routines:
     """The handlers of PROGRAM, LINK and RUN messages."""
 
-    def __init__(self, scheduler: Scheduler, infer: InferCache, accesses: Accesses, rejection: Rejection) -> None:
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        residency: Residency,
+        infer: InferCache,
+        accesses: Accesses,
+        rejection: Rejection,
+    ) -> None:
         self.scheduler = scheduler
         self.infer = infer
         self.accesses = accesses
         self.rejection = rejection
+        self.segments = Segments(scheduler, residency)
+        self.patience = PATIENCE
 
     def program(self, session: VmSession, message: ProgramPart) -> None:
         """Add to a program."""
@@ -70,19 +83,46 @@ class Routines:
         except TensordError as error:
             self.reject(session, message, error)
             return
-        ids = ids_of(routine.program, (*message.inputs, *routine.captured), session.newest)
+        ids = Ids(routine.program, (*message.inputs, *routine.captured), session.newest)
+        if routine.runs >= self.patience and self.run_whole(session, routine, ids, message):
+            return
+        messages = self.unfold(session, routine, ids, message)
+        session.unfolding = Unfolding(messages, lambda: self.finish(session, routine, ids, message))
+
+    def run_whole(self, session: VmSession, routine: Linked, ids: Ids, message: Run) -> bool:
+        """Admit the run as one instruction, if its program is a single segment and may run now."""
+        pieces, program = self.segments.pieces(session, routine), routine.program
+        if len(pieces) != 1 or len(pieces[0]) == 1:
+            return False
+        ids.name(zip([program.variables[value] for value in program.results], message.outputs, strict=True))
+        if self.segments.admit(session, routine, pieces[0], ids, message.numbers, message.location):
+            return True
+        ids.name(())
+        return False
+
+    def unfold(self, session: VmSession, routine: Linked, ids: Ids, message: Run) -> Iterator[tuple[Any, ...]]:
+        """Admit the segments of a run; the messages of what runs op by op."""
 
         def sign(linked: Linked, position: int) -> int:
             return self.sign(session, linked, position)
 
-        messages = unfold(routine, ids, message.numbers, message.effects, message.location, sign)
-        session.unfolding = Unfolding(messages, lambda: self.finish(session, routine, ids, message))
+        effects, numbers, location = iter(message.effects), message.numbers, message.location
+        routine.runs += 1
+        whole = range(len(routine.program.steps))
+        pieces = (whole,) if routine.runs <= self.patience else self.segments.pieces(session, routine)
+        for piece in pieces:
+            segment = piece is not whole and len(piece) > 1 and session.cancelled is None
+            if segment and self.segments.admit(session, routine, piece, ids, numbers, location):
+                if dying := routine.segments[piece.start].recipe.dying:
+                    yield (RELEASE, tuple([ids[variable] for variable in dying]))
+            else:
+                yield from unfold(routine, piece, ids, numbers, effects, location, sign)
 
-    def finish(self, session: VmSession, routine: Linked, ids: Sequence[int], message: Run) -> None:
+    def finish(self, session: VmSession, routine: Linked, ids: Ids, message: Run) -> None:
         """Give the results their own ids."""
         program = routine.program
         for value, output in zip(program.results, message.outputs, strict=True):
-            tensor = session.tensors.pop(ids[value], None)
+            tensor = session.tensors.pop(ids[program.variables[value]], None)
             if tensor is not None:  # else the session had no room for one more id, and has heard of it
                 enter(session, output, tensor)
 

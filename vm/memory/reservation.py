@@ -101,7 +101,7 @@ def is_stuck(instruction: Instruction) -> bool:
 def frees_memory_soon(instruction: Instruction) -> bool:
     """Does a stream have it, or is it a release that waits for nothing any more?"""
     if instruction.status is Status.DISPATCHED:
-        return instruction.queue is not None
+        return instruction.queue is not None or instruction.traits.tolerant
     return instruction.status is Status.READY and instruction.opcode is Opcode.RELEASE
 
 

@@ -213,7 +213,16 @@ class Instruction:
             return self.error
         return None if self.failures is None else self.failures.get(copy)
 
+    def own_failures(self) -> Sequence[TensordError]:
+        """The errors of results that failed alone, each of which arose here."""
+        return () if self.failures is None else tuple(self.failures.values())
+
     # -- on the stream's thread ------------------------------------------------------------------------------------
+
+    def advance(self) -> bool:
+        """Run a piece of it, on the driving thread; True if it was the last. All but routines run as a whole."""
+        self.execute()
+        return True
 
     def execute(self) -> None:
         """Run the kernel unless an operand is poisoned; leave poison or health in the copies written."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from ...interpreter.programs.program import Program
 
@@ -28,7 +29,7 @@ class Linked:
     `templates`: its steps as messages, each made when a run first needs it.
     """
 
-    __slots__ = ("captured", "devices", "location", "program", "templates")
+    __slots__ = ("captured", "devices", "location", "pieces", "program", "runs", "segments", "templates")
 
     def __init__(self, program: Program, devices: tuple[str, ...], captured: tuple[int, ...], location: int) -> None:
         self.program = program
@@ -36,3 +37,6 @@ class Linked:
         self.captured = captured
         self.location = location
         self.templates: list[Template | None] = [None] * len(program.steps)
+        self.runs = 0
+        self.pieces: Sequence[range] | None = None  # of its steps; None until they all have signatures
+        self.segments: dict[int, Any] = {}  # first step of a piece -> how it runs as one instruction, if it may

@@ -13,6 +13,7 @@ from ...interpreter.programs.builder import Builder
 from ...interpreter.programs.program import Program
 from ...interpreter.programs.records import add_record
 from ...interpreter.schema.infer import InferCache
+from ...interpreter.schema.promotion import describe
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.limits import Limits
 from ...interpreter.wire.messages import Link, ProgramPart, Run
@@ -121,16 +122,15 @@ def check_run(routine: Linked, message: Run, metas: Sequence[Meta | None], newes
     """ProtocolError unless a run has what its program takes. `metas`: of the inputs, None for one not known yet."""
     program = routine.program
     given = (len(message.inputs), len(message.numbers), len(message.outputs), len(message.effects))
-    effects = sum(not step.results and step.device < 0 for step in program.steps)
-    wanted = (len(program.parameters), len(program.numbers), len(program.results), effects)
+    wanted = (len(program.parameters), len(program.numbers), len(program.results), program.effects)
     if given != wanted:
         raise ProtocolError(f"{given} inputs, numbers, outputs and effects, but its program has {wanted}")
     for meta, source in zip(metas, program.parameters, strict=True):
         if meta is not source.meta and meta is not None:
             raise ProtocolError(f"an input is {meta}, but its program's {source.meta}")
-    for value, number in zip(message.numbers, program.numbers, strict=True):
-        if type(value).__name__ != number.kind:
-            raise ProtocolError(f"a number is {type(value).__name__}, but its program's {number.kind}")
+    if tuple(map(type, message.numbers)) != program.number_types:
+        given_types = ", ".join(type(value).__name__ for value in message.numbers)
+        raise ProtocolError(f"the numbers are {given_types}, but the program's {describe(program.number_types)}")
     newest += program.inner
     for id_ in message.outputs:
         if id_ <= newest:

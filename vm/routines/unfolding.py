@@ -7,7 +7,7 @@ last, as if the client had dropped its handle there. Results get their own ids a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from ...interpreter.programs.program import EFFECT, MOVE, PRINT, Program
@@ -25,17 +25,17 @@ Sign = Callable[[Linked, int], int]
 
 def unfold(
     routine: Linked,
-    ids: Sequence[int],
+    steps: range,
+    ids: Ids,
     numbers: Sequence[Scalar],
-    effects: Sequence[Sequence[Any]],
+    effects: Iterator[Sequence[Any]],
     location: int,
     sign: Sign,
 ) -> Iterator[tuple[Any, ...]]:
-    """The messages of a run. `ids`: of each variable, by the number of its first value (`ids_of`)."""
+    """The messages of these steps of a run. `ids`: of each variable, by the number of its first value."""
     program, templates, span = routine.program, routine.templates, location & ~LINE
-    rest = iter(effects)
-    for position, step in enumerate(program.steps):
-        template = templates[position]
+    for position in steps:
+        step, template = program.steps[position], templates[position]
         if template is None:
             template = templates[position] = template_of(routine, position, sign)
         signature, operands, outputs, released, behind, line = template
@@ -46,23 +46,32 @@ def unfold(
         elif step.op == MOVE:
             yield (TO_DEVICE, given[0], ids[outputs[0]], routine.devices[step.device], where)
         else:
-            chain, callback, request = next(rest)
+            chain, callback, request = next(effects)
             yield (SIDE_EFFECT, given, chain, callback, request, where, step.op == PRINT)
         if behind:
             yield (RELEASE, tuple([ids[variable] for variable in behind]))
 
 
-def ids_of(program: Program, outside: Sequence[int], newest: int) -> list[int]:
-    """The id of each variable, by the number of its first value: of what comes from outside, then new ones."""
-    ids = [*outside]
-    for value in range(program.inputs, len(program.variables)):
-        variable = program.variables[value]
-        if variable == value:
-            newest += 1
-            ids.append(newest)
-        else:
-            ids.append(ids[variable])
-    return ids
+class Ids:
+    """The id of each variable of a run, by the number of its first value: of what comes from outside, then new ones."""
+
+    __slots__ = ("_newest", "_outside", "_ranks", "_results")
+
+    def __init__(self, program: Program, outside: Sequence[int], newest: int) -> None:
+        self._outside = outside
+        self._newest = newest
+        self._ranks = program.ranks
+        self._results: dict[int, int] = {}
+
+    def name(self, results: Iterable[tuple[int, int]]) -> None:
+        """Give these variables these ids, those of the run's results."""
+        self._results = dict(results)
+
+    def __getitem__(self, variable: int) -> int:
+        if self._results and variable in self._results:
+            return self._results[variable]
+        rank = self._ranks[variable]
+        return self._outside[variable] if rank == 0 else self._newest + rank
 
 
 def template_of(routine: Linked, position: int, sign: Sign) -> Template:

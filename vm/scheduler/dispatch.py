@@ -52,6 +52,7 @@ class Dispatcher:
         self.ready: deque[Instruction] = deque()
         self.doomed: deque[Instruction] = deque()  # will not run; their own edges are satisfied
         self.batches: dict[Stream, list[Instruction]] = {}
+        self.running: deque[Instruction] = deque()  # routines in the middle of their work on the driving thread
         self.backlog: dict[Stream, Backlog] = {}
         self.refills: dict[SessionQueue, None] = {}  # queues with a backlog whose stream has reported an instruction
 
@@ -153,9 +154,15 @@ class Dispatcher:
     def run_inline(self, instruction: Instruction) -> None:
         """Execute on the driving thread and retire at once."""
         instruction.started = self.clock()
-        instruction.execute()
-        instruction.finished = self.clock()
-        self.executed(instruction)
+        self.go_on(instruction)
+
+    def go_on(self, instruction: Instruction) -> None:
+        """Execute a piece of it, or all that is left; what is not done goes on in a later pass, in turn with others."""
+        if instruction.advance():
+            instruction.finished = self.clock()
+            self.executed(instruction)
+        else:
+            self.running.append(instruction)
 
     def hand_over(self, instruction: Instruction, stream: Stream) -> None:
         """Append to the stream's batch; soft successors may be dispatched now."""

@@ -20,7 +20,8 @@ def consume(instruction: Instruction) -> None:
         writer = copy.writer
         if writer is not None:
             add_edge(writer, instruction, Reason.RAW, copy.id)
-        inherit_poison(instruction, copy)
+        if not instruction.traits.tolerant:
+            inherit_poison(instruction, copy)
         if copy not in writes:
             if copy.readers is None:
                 copy.readers = {}
@@ -55,7 +56,7 @@ def add_edge(source: Instruction, target: Instruction, reason: Reason, copy: int
 
 def is_hard(source: Instruction, target: Instruction) -> bool:
     """Must the source be done before the target may even be dispatched?"""
-    if target.traits.host_visible or target.pending or source.traits.host_visible:
+    if target.traits.host_visible or target.pending or source.traits.host_visible or target.on_control:
         return True
     return source.plan is not None and (source.plan.op.dynamic or source.pending > 0)
 

@@ -116,5 +116,6 @@ def readers_of(instruction: Instruction, copies: set[int], overruled: Errors = (
         for dependent in instruction.dependents
         if (dependent.error is None or dependent.origin or is_among(dependent.error, overruled))
         and dependent.reads
+        and not dependent.traits.tolerant
         and any(s == instruction.id and r is Reason.RAW and c in copies for s, r, c, _ in dependent.edges)
     ]

@@ -74,7 +74,7 @@ class Scheduler:
     def busy(self) -> bool:
         """Is there anything to do without a completion?"""
         dispatcher = self.dispatcher
-        return bool(self.finished or dispatcher.ready or dispatcher.doomed)
+        return bool(self.finished or dispatcher.ready or dispatcher.doomed or dispatcher.running)
 
     def stamp(self, now: int) -> None:
         """Begin a pass; everything in the pass is stamped with this time, in nanoseconds."""
@@ -240,7 +240,7 @@ class Scheduler:
         self.retired += 1
         if instruction.origin:
             self.tell(instruction.author, instruction.error)
-        for error in (instruction.failures or {}).values():
+        for error in instruction.own_failures():
             self.tell(instruction.author, error)
         if instruction.on_retire is not None:
             instruction.on_retire(instruction)

@@ -10,7 +10,7 @@ from ...interpreter.types.meta import SCALAR_TYPES
 from ...interpreter.wire.messages import Run
 from ..model.linked import Linked
 from ..routines.programs import check_run, drop_program, routine_of
-from ..routines.unfolding import ids_of, unfold
+from ..routines.unfolding import Ids, unfold
 from .effects import Effects
 from .values import SerialSession, Signature, Value, define, refuse_cancelled, tensor_of
 
@@ -45,15 +45,16 @@ class Routines:
             self.reject(session, message, error)
             return
         program = routine.program
-        ids = ids_of(program, (*message.inputs, *routine.captured), session.newest)
+        ids = Ids(program, (*message.inputs, *routine.captured), session.newest)
 
         def sign(linked: Linked, position: int) -> int:
             return self.sign(session, linked, position)
 
-        steps = unfold(routine, ids, message.numbers, message.effects, message.location, sign)
+        whole = range(len(program.steps))
+        steps = unfold(routine, whole, ids, message.numbers, iter(message.effects), message.location, sign)
         self.engine.receive(session, steps)
         for value, output in zip(program.results, message.outputs, strict=True):
-            tensor = session.tensors.pop(ids[value], None)
+            tensor = session.tensors.pop(ids[program.variables[value]], None)
             if tensor is not None:
                 define(session, output, tensor)
 

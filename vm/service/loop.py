@@ -143,7 +143,7 @@ class Loop:
         if front.dirty:  # answers first: somebody waits for them
             front.flush()
         retired = going = engine.schedule()
-        while going and not engine.directory.leaving:  # which takes one piece per turn
+        while going and not (engine.directory.leaving or engine.running):  # which take one piece per turn
             going = engine.schedule()
         engine.flush()
         if front.owing:
@@ -154,7 +154,8 @@ class Loop:
     def poll(self) -> list[tuple[Any, int]]:
         """The readable sockets. Without other work, sleep until a socket is readable or a timer is due."""
         front = self.front
-        if front.fresh or front.busy or front.dirty or self.engine.directory.leaving:
+        engine = self.engine
+        if front.fresh or front.busy or front.dirty or engine.directory.leaving or engine.running:
             return zmq.zmq_poll(self.polled, 0)
         polling, began = self.polling, time.monotonic_ns()
         budget = polling.budget()

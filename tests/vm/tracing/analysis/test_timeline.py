@@ -87,7 +87,8 @@ def test_what_was_dispatched_but_has_not_started_is_a_mark_at_the_time_of_record
 def test_categories_are_words_for_people():
     opcodes = [(number, opcode) for number, opcode in enumerate(Opcode, 1)]
     found = of("X", events(Trace([record(n, opcode=o.value, started=n, finished=n + 1) for n, o in opcodes])))
-    assert {event["cat"] for event in found} == {"kernel", "transfer", "copy", "access", "release", "barrier", "wait"}
+    kinds = {"kernel", "transfer", "copy", "access", "release", "barrier", "wait", "routine"}
+    assert {event["cat"] for event in found} == kinds
 
 
 def test_edges_are_arrows_from_inside_the_source_to_the_start_of_the_target(trace):

@@ -1,0 +1,163 @@
+"""Admission of a segment: the RunRoutine instruction, if its operands are as it was compiled for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...interpreter.errors import QuotaError
+from ...interpreter.schema.opdef import find
+from ...interpreter.types.meta import Meta, Scalar
+from ..model.account import check_bytes
+from ..model.device_state import DeviceState
+from ..model.linked import Linked
+from ..model.operand import Binding
+from ..model.plan import Plan
+from ..model.session import VmSession
+from ..model.tensor import Tensor
+from ..placement.residency import Residency
+from ..routines.instruction import RunInstruction, Segment, SegmentPlan
+from ..routines.recipe import Recipe, compile_segment
+from ..routines.segments import Piece, pieces_of
+from ..routines.unfolding import Ids
+from ..scheduler.scheduler import Scheduler
+from .lookup import define, note_maker
+from .quotas import check_results, check_targets
+
+
+class Segments:
+    """Compiles the segments of linked programs, and admits their runs."""
+
+    def __init__(self, scheduler: Scheduler, residency: Residency) -> None:
+        self.scheduler = scheduler
+        self.residency = residency
+
+    def pieces(self, session: VmSession, routine: Linked) -> Sequence[Piece]:
+        """The pieces of a routine whose ops all have signatures."""
+        if routine.pieces is None:
+            routine.pieces = pieces_of(routine.program, lambda position: self.fits(session, routine, position))
+        return routine.pieces
+
+    def fits(self, session: VmSession, routine: Linked, position: int) -> bool:
+        """May the step run inside a segment? Only on devices whose memory is the host's."""
+        plan = plan_at(session, routine, position)
+        if plan is None or not plan.device.backend.host:
+            return False
+        return find(routine.program.steps[position].op).name not in plan.device.backend.missing
+
+    def segment(self, session: VmSession, routine: Linked, piece: Piece) -> Segment | None:
+        """The compiled segment of a piece; None if it can only run op by op."""
+        found: Segment | None = routine.segments.get(piece.start)
+        if found is None and piece.start not in routine.segments:
+            plans = [plan_at(session, routine, position) for position in piece]
+            recipe = None if None in plans else compile_segment(routine.program, piece, [p for p in plans if p])
+            if recipe is not None and plans[0] is not None:
+                plan = SegmentPlan(routine.program, recipe, plans[0].device, session.id)
+                found = Segment(routine.program, recipe, plan)
+            routine.segments[piece.start] = found
+        return found
+
+    def admit(
+        self,
+        session: VmSession,
+        routine: Linked,
+        piece: Piece,
+        ids: Ids,
+        numbers: Sequence[Scalar],
+        location: int,
+    ) -> bool:
+        """Admit a run of a piece; False, and nothing is changed, if it has to run op by op.
+
+        `ids`: of the variables; it defines those that the segment makes.
+        """
+        segment = self.segment(session, routine, piece)
+        if segment is None:
+            return False
+        program, recipe, device = routine.program, segment.recipe, segment.plan.device
+        reads = [session.tensors.get(ids[variable]) for variable in recipe.reads]
+        written = [session.tensors.get(ids[variable]) for variable in recipe.written]
+        metas = [program.metas[variable] for variable in (*recipe.reads, *recipe.written)]
+        tensors = fitting(recipe, [*reads, *written], metas)
+        if tensors is None or not self.has_room(session, device, segment, tensors[len(reads) :]):
+            return False
+        if session.strict and any(device not in tensor.storage.copies for tensor in tensors):
+            return False
+        self.issue(session, segment, tensors, ids, numbers, location)
+        return True
+
+    def has_room(self, session: VmSession, device: DeviceState, segment: Segment, written: Sequence[Tensor]) -> bool:
+        """Do arena and results fit the device, as planned, and the session's quotas?"""
+        recipe = segment.recipe
+        made = segment.plan.outputs[len(recipe.written) :]
+        need = recipe.arena + recipe.scratch + sum(meta.nbytes for meta in made if meta is not None)
+        if device.lost is not None or device.backend.lost is not None:
+            return False
+        if device.planned + need > device.backend.limit:
+            return False
+        try:
+            check_results(session, made, 0)
+            check_bytes(session, need)
+            check_targets(session, written, device)
+        except QuotaError:
+            return False
+        return True
+
+    def issue(
+        self,
+        session: VmSession,
+        segment: Segment,
+        tensors: Sequence[Tensor],
+        ids: Ids,
+        numbers: Sequence[Scalar],
+        location: int,
+    ) -> None:
+        """Make and admit the instruction."""
+        residency, scheduler, recipe, plan = self.residency, self.scheduler, segment.recipe, segment.plan
+        device, count = plan.device, len(recipe.reads)
+        reads = [residency.operand(tensor, device, session, location) for tensor in tensors[:count]]
+        outputs = [residency.target(tensor, device, True, session, location) for tensor in tensors[count:]]
+        updated = [binding.copy for binding in outputs]
+        scheduler.ids += 1
+        instruction = RunInstruction(scheduler.ids, session, device, location, segment, numbers)
+        instruction.received = scheduler.now
+        for variable in recipe.made:
+            tensor, copy = residency.new_tensor(segment.program.metas[variable], device)
+            define(session, ids[variable], tensor)
+            note_maker(tensor.storage, plan.maker, location)
+            outputs.append(Binding(copy, tensor, 0, None))
+        arena: Tensor | None = None
+        if recipe.arena:
+            arena, copy = residency.new_tensor(Meta.of((recipe.arena,), "uint8"), device)
+            outputs.append(Binding(copy, arena, 0, None))
+        instruction.inputs, instruction.outputs = tuple(reads), tuple(outputs)
+        instruction.reads = tuple(dict.fromkeys([binding.copy for binding in reads] + updated))
+        instruction.writes = tuple([binding.copy for binding in outputs])
+        instruction.on_control = device.inline() and recipe.largest <= device.inline_work
+        scheduler.admit(instruction)
+        if arena is not None:
+            residency.unshare(arena)
+        if residency.orphans:
+            residency.drop_orphans()
+
+
+def fitting(recipe: Recipe, found: Sequence[Tensor | None], metas: Sequence[Any]) -> list[Tensor] | None:
+    """The operands, if each is there, with its meta, packed where it has to be, and nothing written has two names."""
+    tensors = [tensor for tensor in found if tensor is not None]
+    if len(tensors) < len(found) or any(t.meta is not meta for t, meta in zip(tensors, metas, strict=True)):
+        return None
+    if any(slot < len(recipe.reads) and tensors[slot].strides is not None for slot in recipe.packed):
+        return None
+    if recipe.written:
+        written = tensors[len(recipe.reads) :]
+        others = {id(tensor) for tensor in tensors[: len(recipe.reads)]}
+        own = {id(tensor) for tensor in written}
+        if len(own) < len(written) or own & others:
+            return None
+    return tensors
+
+
+def plan_at(session: VmSession, routine: Linked, position: int) -> Plan | None:
+    """The plan of a step, if it has one by now."""
+    template = routine.templates[position]
+    plan = None if template is None else session.plans.get(template.signature)
+    return plan if isinstance(plan, Plan) else None

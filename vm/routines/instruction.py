@@ -1,0 +1,267 @@
+"""RunRoutine: the instruction that runs a segment.
+
+It runs although an operand is poisoned: what depends on it is skipped, result by result, and so is what depends on an
+op that fails; the rest gets its values, as if the ops had been issued one by one. It runs in slices on the driving
+thread, or, if one of its kernels is large, as a whole on a stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import length_hint
+from typing import Any
+
+from ...interpreter.errors import TensordError, kernel_error, text_of, without_frames
+from ...interpreter.opcodes import Opcode
+from ...interpreter.programs.program import Program
+from ...interpreter.schema.opdef import OpDef
+from ...interpreter.types.meta import Meta, Scalar
+from ...interpreter.wire.locations import LINE
+from ..model.device_state import DeviceState
+from ..model.instruction import Instruction
+from ..model.plan import Plan
+from ..model.session import VmSession
+from ..model.signature import call_text, plain
+from .recipe import Call, Recipe, constants_of
+from .replay import Replay
+
+IDLE = 4  # replays of a segment that wait for a run
+
+RUN = OpDef("run", -1, lambda _metas, _attributes: (), "A segment of a routine.", least=0)
+
+
+class SegmentPlan(Plan):
+    """What the scheduler needs to know of a segment; its runs share it."""
+
+    def __init__(self, program: Program, recipe: Recipe, device: DeviceState, session: int) -> None:
+        metas = tuple([known(program, variable) for variable in (*recipe.reads, *recipe.written)])
+        outputs = tuple([known(program, variable) for variable in (*recipe.written, *recipe.made)])
+        steps = len(recipe.steps)
+        self.op = RUN
+        self.session = session
+        self.label = RUN.name
+        self.attributes = ()
+        self.metas = metas
+        self.count = len(metas)
+        self.device = device
+        self.stream = device.compute[0]
+        self.in_place = False
+        self.scalars = (False,) * len(metas)
+        self.two = self.pending = self.open = self.immediate = self.views = False
+        self.outputs = outputs
+        self.output = None
+        self.work = recipe.work
+        self.most = 0
+        self.scratch = recipe.scratch
+        self.kernel = nothing
+        self.number = None
+        self.forward = ()
+        self.heirs = 0
+        self.layouts = {}
+        text = f"ops={steps}, program={program.digest[:12]}, steps={recipe.steps.start}..{recipe.steps.stop - 1}"
+        self.signature = (tuple(map(plain, metas)), tuple(map(plain, outputs)), text, recipe.work)
+        self.maker = (self.label, self.signature)
+        kinds = "r" * len(metas) + "w" * len(outputs)
+        self.traits = (session, Opcode.RUN.value, self.label, device.name, kinds, self.signature)
+
+
+class Segment:
+    """A compiled segment of one routine, with replays that wait for a run."""
+
+    __slots__ = ("constants", "idle", "lines", "plan", "program", "recipe")
+
+    def __init__(self, program: Program, recipe: Recipe, plan: SegmentPlan) -> None:
+        self.program = program
+        self.recipe = recipe
+        self.plan = plan
+        self.constants = constants_of(program)
+        self.idle: list[Replay] = []
+
+    def take(self, arena: Any) -> Replay:
+        """A replay for a run in that arena, rather one that was there before. Called by any thread."""
+        for replay in list(self.idle):
+            if is_same(replay.arena, arena):
+                try:
+                    self.idle.remove(replay)
+                except ValueError:  # another thread has it
+                    continue
+                return replay
+        return Replay(self.recipe, self.constants, arena)
+
+    def give_back(self, replay: Replay) -> None:
+        """The run is over."""
+        first = len(self.recipe.reads)
+        replay.forget(range(first, first + len(self.recipe.written)))
+        self.idle.append(replay)
+        if len(self.idle) > IDLE:
+            del self.idle[0]
+
+
+class RunInstruction(Instruction):
+    """One run of a segment. `origins`: the errors that arose in it."""
+
+    __slots__ = ("careful", "numbers", "origins", "place", "poison", "replay", "segment")
+
+    def __init__(
+        self,
+        id_: int,
+        session: VmSession,
+        device: DeviceState,
+        location: int,
+        segment: Segment,
+        numbers: Sequence[Scalar],
+    ) -> None:
+        super().__init__(id_, session, Opcode.RUN, RUN.name, device, location)
+        self.plan = segment.plan
+        self.segment = segment
+        self.numbers = numbers
+        self.replay: Replay | None = None
+        self.place = 0  # the next slice
+        self.careful = False  # something is poisoned: look before each call
+        self.poison: dict[int, TensordError] = {}  # by value
+        self.origins: list[TensordError] = []
+
+    # -- on the thread that runs it ------------------------------------------------------------------------------------
+
+    def execute(self) -> None:
+        """Run the whole segment."""
+        while not self.advance():
+            pass
+
+    def advance(self) -> bool:
+        """Run the next slice; True if it was the last."""
+        replay = self.replay
+        if replay is None:
+            if not self.claim() and self.error is None:
+                self.error = self.revoked
+            if self.error is None:
+                replay = self.begin()
+        if self.error is None and replay is not None:
+            try:
+                self.run_slice(replay, self.place)
+            except BaseException as error:
+                self.fail(error)
+            self.place += 1
+            if self.error is None and self.place < len(replay.slices):
+                return False
+        self.end()
+        return True
+
+    def begin(self) -> Replay | None:
+        """Take a replay and give it the run's operands."""
+        recipe, arguments = self.segment.recipe, self.arguments
+        try:
+            arena = arguments[-1] if recipe.arena else None
+            replay = self.segment.take(arena)
+            self.replay = replay
+            replay.patch(arguments[: replay.slots], self.numbers)
+        except BaseException as error:
+            self.fail(error)
+            return None
+        outside = (*recipe.reads, *recipe.written)
+        for value, copy in zip(outside, self.reads_of_slots(), strict=True):
+            if copy.poison is not None:
+                self.poison[value] = copy.poison
+                self.careful = True
+        return replay
+
+    def reads_of_slots(self) -> list[Any]:
+        """The copies that are read, in the order of the recipe's variables."""
+        written = len(self.segment.recipe.written)
+        return [b.copy for b in self.inputs] + [b.copy for b in self.outputs[:written]]  # type: ignore[union-attr]
+
+    def run_slice(self, replay: Replay, place: int) -> None:
+        """Call the kernels of a slice."""
+        start, calls = replay.slices[place]
+        done = 0 if self.careful else self.run_fast(start, calls)
+        for index in range(done, len(calls)):
+            self.call(self.segment.recipe.calls[start + index], *calls[index])
+
+    def run_fast(self, start: int, calls: list[Any]) -> int:
+        """Call one kernel after the other, up to the first that fails; how many were called."""
+        rest = iter(calls)
+        try:
+            for kernel, arguments in rest:
+                kernel(*arguments)
+        except BaseException as error:
+            called = len(calls) - length_hint(rest)
+            self.note(self.segment.recipe.calls[start + called - 1], error)
+            return called
+        return len(calls)
+
+    def call(self, call: Call, kernel: Any, arguments: list[Any]) -> None:
+        """Call one kernel, unless an operand is poisoned."""
+        for value in call.reads:
+            found = self.poison_of(value)
+            if found is not None:
+                self.poison[call.result] = found
+                return
+        try:
+            kernel(*arguments)
+        except BaseException as error:
+            self.note(call, error)
+
+    def poison_of(self, value: int) -> TensordError | None:
+        """The error in the place of a value; of a view, that of its base."""
+        bases, poison = self.segment.recipe.bases, self.poison
+        while value in bases and value not in poison:
+            value = bases[value]
+        return poison.get(value)
+
+    def note(self, call: Call, error: BaseException) -> None:
+        """A kernel has failed: its result gets the error, with the line and op of the call."""
+        self.careful = True
+        location = self.author.where((self.segment.program.steps[call.step].location or 0) & LINE)
+        found = self.failure(call, error, location)
+        self.poison[call.result] = found
+        self.origins.append(found)
+
+    def failure(self, call: Call, error: BaseException, location: str | None) -> TensordError:
+        """The error of a call, fit to be kept."""
+        op = call.plan.op
+        if isinstance(error, TensordError):
+            mine = error.reraisable()
+            mine.op, mine.location, mine.instruction = error.op or op.name, error.location or location, self.id
+            return without_frames(mine)
+        message = f"{call_text(op, call.plan.attributes)}: {type(error).__name__}: {text_of(error)}"
+        described = kernel_error(error, message, op=op.name, location=location, instruction=self.id)
+        described.__cause__ = without_frames(error)
+        return described
+
+    def end(self) -> None:
+        """Leave poison or health in what was written."""
+        replay, self.replay = self.replay, None
+        if replay is not None:
+            self.segment.give_back(replay)
+        if self.careful and self.error is None:
+            failures = {}
+            for binding, value in zip(self.outputs, self.segment.recipe.finals, strict=False):
+                found = self.poison_of(value)
+                if found is not None:
+                    failures[binding.copy] = found
+            self.failures = failures or None
+        self.settle_poison()
+
+    def own_failures(self) -> Sequence[TensordError]:
+        """The errors that arose in it."""
+        return self.origins
+
+
+def known(program: Program, variable: int) -> Meta:
+    """The meta of a variable."""
+    meta = program.metas[variable]
+    if meta is None:
+        raise AssertionError("the tensors of a segment have known metas")
+    return meta
+
+
+def is_same(left: Any, right: Any) -> bool:
+    """Are both the same memory?"""
+    if left is None or right is None:
+        return left is right
+    same: bool = left is right or left.__array_interface__["data"] == right.__array_interface__["data"]
+    return same
+
+
+def nothing(*_arrays: Any) -> None:
+    """The kernel of a plan that is never called."""

@@ -1,0 +1,321 @@
+"""Compiling a segment: where each of its values lies, and which kernels are called on what.
+
+A value lies in the memory of an operand (a tensor from outside, or a result), or at an offset in the segment's *arena*,
+one block for all that nobody outside sees. Offsets are planned by liveness: a value's bytes serve others once the value
+is used no more. A view lies where its base does. An elementwise op writes over an operand that dies with it, as it
+would op by op.
+
+The kernels are those of the ops' plans, so a segment computes the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from ...interpreter.programs.numbers import CONSTANT
+from ...interpreter.programs.program import Program
+from ...interpreter.schema.opdef import BoundKernel
+from ...interpreter.types.meta import Meta
+from ..model.plan import Plan
+from .segments import Piece, is_view, used_beyond
+
+ALIGNMENT: Final = 64
+ARENA: Final = -1  # as a slot
+NEVER: Final = 1 << 60
+
+
+class Place(NamedTuple):
+    """Where a value lies: in the memory of the operand in a slot, or in the arena, at an offset.
+
+    `strides` is None for a packed value. `whole`: it is the very array of its operand, whatever its layout.
+    """
+
+    slot: int
+    offset: int
+    strides: tuple[int, ...] | None
+    meta: Meta
+    whole: bool = False
+
+
+class Call(NamedTuple):
+    """A kernel and its arguments: places, numbers' slots (n < 0: slot ~n), the result's place last.
+
+    `reads` are the values that it needs; `result` is the value that it makes.
+    """
+
+    step: int
+    plan: Plan
+    kernel: BoundKernel
+    arguments: tuple[Place | int, ...]
+    reads: tuple[int, ...]
+    result: int
+
+
+class Recipe(NamedTuple):
+    """A compiled segment. Its operands come in the order of `reads`, `written`, `made`: variables from outside that it
+    only reads, those that it writes, new ones that live beyond it. `finals`: the last value of each written and made
+    one. `packed`: slots of operands that have to be packed, since views of them are taken. `bases`: of each view, the
+    value that it is a view of. `dying`: operands that are inner values of the program, and used here for the last
+    time."""
+
+    steps: Piece
+    reads: tuple[int, ...]
+    written: tuple[int, ...]
+    made: tuple[int, ...]
+    finals: tuple[int, ...]
+    packed: tuple[int, ...]
+    calls: tuple[Call, ...]
+    bases: dict[int, int]
+    dying: tuple[int, ...]
+    arena: int
+    scratch: int
+    work: int
+    largest: int
+
+
+def compile_segment(program: Program, steps: Piece, plans: Sequence[Plan]) -> Recipe | None:
+    """The recipe of a segment; None if its values cannot be laid out, so that it has to run op by op.
+
+    `plans`: of the ops, in order.
+    """
+    return Compiler(program, steps, plans).compile()
+
+
+class Compiler:
+    """Lays out one segment."""
+
+    def __init__(self, program: Program, steps: Piece, plans: Sequence[Plan]) -> None:
+        self.program = program
+        self.steps = steps
+        self.plans = plans
+        self.uses = last_uses(program, steps)
+        self.reads, self.written, self.made = outside_of(program, steps)
+        slots = (*self.reads, *self.written, *self.made)
+        self.slots = {variable: slot for slot, variable in enumerate(slots)}
+        self.places: dict[int, Place] = {}
+        self.bases: dict[int, int] = {}
+        self.packed: set[int] = set()
+        self.arena = Arena()
+        self.blocks: dict[tuple[int, int], list[int]] = {}  # (slot, offset of the block) -> values in it
+
+    def compile(self) -> Recipe | None:
+        """The recipe, or None."""
+        calls: list[Call] = []
+        for position, plan in zip(self.steps, self.plans, strict=True):
+            self.arena.free_until(position - 1)
+            found = self.step(position, plan)
+            if found is None:
+                return None
+            calls += found
+        variables = self.program.variables
+        finals = {variables[step.first]: step.first for step in self.program.steps[self.steps.start : self.steps.stop]}
+        return Recipe(
+            self.steps,
+            self.reads,
+            self.written,
+            self.made,
+            tuple(finals[variable] for variable in (*self.written, *self.made)),
+            tuple(sorted(self.packed)),
+            tuple(calls),
+            self.bases,
+            self.dying(),
+            self.arena.size,
+            max((plan.scratch for plan in self.plans), default=0),
+            sum(plan.work for plan in self.plans),
+            max((plan.work for plan in self.plans), default=0),
+        )
+
+    def step(self, position: int, plan: Plan) -> list[Call] | None:
+        """Lay out the result of a step; its calls, none for a view. None if that is not possible."""
+        step = self.program.steps[position]
+        if is_view(self.program, position) and self.lay_view(step.first, step.operands[0], plan):
+            return []
+        reads = tuple([operand for operand in step.operands if operand >= 0])
+        inputs = [operand if operand < 0 else self.place(operand) for operand in step.operands]
+        if step.into is None:
+            place = self.new_place(step.first, position, plan, reads)
+            return [Call(position, plan, plan.kernel, (*inputs, place), reads, step.first)]
+        target = step.into[0]
+        old = self.place(target)
+        if target not in self.bases and not self.is_shared(target, position):
+            self.enter(step.first, old)
+            return [Call(position, plan, plan.kernel, (*inputs, old), reads, step.first)]
+        new = self.own_place(step.first)
+        if new is None:
+            return None
+        call = Call(position, plan, plan.kernel, (*inputs, new), reads, step.first)
+        if not (plan.op.partial and step.operands[0] == target):
+            return [call]
+        filled = Call(position, plan, fill, (old, new), (target,), step.first)
+        return [filled, call._replace(arguments=(new, *inputs[1:], new))]
+
+    def dying(self) -> tuple[int, ...]:
+        """The variables from outside that die in the segment."""
+        dead = {variable for position in self.steps for variable in self.program.last_uses[position]}
+        return tuple(variable for variable in (*self.reads, *self.written) if variable in dead)
+
+    # -- places --------------------------------------------------------------------------------------------------------
+
+    def place(self, value: int) -> Place:
+        """Where a value lies; one from outside in its operand."""
+        found = self.places.get(value)
+        if found is None:
+            found = Place(self.slots[self.program.variables[value]], 0, None, self.meta(value), whole=True)
+            self.enter(value, found)
+        return found
+
+    def meta(self, value: int) -> Meta:
+        """The meta of a value, which is known in a segment."""
+        meta = self.program.metas[value]
+        if meta is None:
+            raise AssertionError("a value of a segment has a known meta")
+        return meta
+
+    def enter(self, value: int, place: Place) -> None:
+        """Put a value in its place."""
+        self.places[value] = place
+        block = self.arena.block_of(place.offset) if place.slot == ARENA else 0
+        self.blocks.setdefault((place.slot, block), []).append(value)
+        if place.slot == ARENA:
+            self.arena.keep(block, self.uses.get(value, -1))
+
+    def lay_view(self, value: int, base: int, plan: Plan) -> bool:
+        """Put a view where its base lies, if strides can express it."""
+        under, view, meta = self.place(base), plan.op.view, self.meta(value)
+        if view is None:
+            return False
+        strides = under.strides or under.meta.strides
+        try:
+            layout = view(under.meta, (under.offset, strides), meta, dict(plan.attributes))
+        except ValueError:  # a copy may not be made
+            return False
+        if layout is None:
+            return False
+        if under.whole:
+            self.packed.add(under.slot)
+        offset, found = layout
+        self.enter(value, Place(under.slot, offset, found, meta))
+        self.bases[value] = base
+        return True
+
+    def new_place(self, value: int, position: int, plan: Plan, reads: Sequence[int]) -> Place:
+        """Memory for a new value: its result's, an operand's that dies here, or a piece of the arena."""
+        meta, slot = self.meta(value), self.slots.get(value)
+        if slot is not None:
+            place = Place(slot, 0, None, meta, whole=True)
+            self.enter(value, place)
+            return place
+        for index in plan.forward:
+            operand = self.program.steps[position].operands[index]
+            under = self.place(operand)
+            alone = under.slot == ARENA and under.strides is None and under.meta.nbytes == meta.nbytes
+            dies = self.uses[operand] == position and reads.count(operand) == 1
+            if alone and dies and not self.is_shared(operand, position):
+                place = Place(ARENA, under.offset, None, meta)
+                self.enter(value, place)
+                return place
+        place = Place(ARENA, self.arena.allocate(meta.nbytes), None, meta)
+        self.enter(value, place)
+        return place
+
+    def own_place(self, value: int) -> Place | None:
+        """New memory for a variable that has shared that of another value; None if it has to stay where it is."""
+        meta, slot = self.meta(value), self.slots.get(self.program.variables[value])
+        if slot is None:
+            place = Place(ARENA, self.arena.allocate(meta.nbytes), None, meta)
+        elif (slot, 0) in self.blocks or slot < len(self.reads) + len(self.written):
+            return None
+        else:
+            place = Place(slot, 0, None, meta, whole=True)
+        self.enter(value, place)
+        return place
+
+    def is_shared(self, value: int, position: int) -> bool:
+        """Is there another value in the same memory that this step or a later one uses?"""
+        place = self.places[value]
+        block = self.arena.block_of(place.offset) if place.slot == ARENA else 0
+        return any(
+            other != value and self.uses.get(other, -1) >= position for other in self.blocks[(place.slot, block)]
+        )
+
+
+class Arena:
+    """Offsets in one block of memory, by liveness: first fit."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.taken: list[list[int]] = []  # [offset, end, last step that uses it], by offset
+
+    def allocate(self, nbytes: int) -> int:
+        """The offset of so many bytes."""
+        size = max(-(-nbytes // ALIGNMENT) * ALIGNMENT, ALIGNMENT)
+        offset = 0
+        for index, (start, end, _) in enumerate(self.taken):
+            if start - offset >= size:
+                self.taken.insert(index, [offset, offset + size, -1])
+                return offset
+            offset = end
+        self.taken.append([offset, offset + size, -1])
+        self.size = max(self.size, offset + size)
+        return offset
+
+    def block_of(self, offset: int) -> int:
+        """The offset of the block that an offset lies in."""
+        return next(start for start, end, _ in self.taken if start <= offset < end)
+
+    def keep(self, block: int, last: int) -> None:
+        """A value in the block is used until that step."""
+        for entry in self.taken:
+            if entry[0] == block:
+                entry[2] = max(entry[2], last)
+
+    def free_until(self, position: int) -> None:
+        """Free the blocks that no step behind that position uses."""
+        self.taken = [entry for entry in self.taken if entry[2] > position]
+
+
+def last_uses(program: Program, steps: Piece) -> dict[int, int]:
+    """For each value the last step of the segment that uses it; NEVER if it is used beyond."""
+    uses: dict[int, int] = {}
+    for position in steps:
+        step = program.steps[position]
+        uses.setdefault(step.first, position)
+        for operand in (*step.operands, *(step.into or ())):
+            if operand >= 0:
+                uses[operand] = position
+    for value in used_beyond(program, steps):
+        uses[value] = NEVER
+    return uses
+
+
+def outside_of(program: Program, steps: Piece) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """The variables from outside that a segment only reads, those that it writes, and new ones that live beyond it."""
+    variables = program.variables
+    inner: dict[int, None] = {}
+    read: dict[int, None] = {}
+    written: dict[int, None] = {}
+    for position in steps:
+        step = program.steps[position]
+        for operand in step.operands:
+            if operand >= 0 and variables[operand] not in inner:
+                read[variables[operand]] = None
+        for target in step.into or ():
+            if variables[target] not in inner:
+                written[variables[target]] = None
+        if step.into is None:
+            inner[step.first] = None
+    beyond = {variables[value] for value in used_beyond(program, steps)}
+    order = {variables[value]: place for place, value in enumerate(program.results)}
+    made = sorted((variable for variable in inner if variable in beyond), key=lambda v: (order.get(v, -1), v))
+    return tuple(variable for variable in read if variable not in written), tuple(written), tuple(made)
+
+
+def fill(old: Any, new: Any) -> None:
+    """Give a variable memory of its own, before a part of it is written."""
+    new[...] = old
+
+
+def constants_of(program: Program) -> dict[int, Any]:
+    """The numbers whose values every run has, by slot."""
+    return {slot: number.value for slot, number in enumerate(program.numbers) if number.op == CONSTANT}

@@ -1,0 +1,115 @@
+"""Replaying a compiled segment: a flat list of bound calls, in which a run's operands are patched.
+
+The arguments of a call are bound once: the arena's values as arrays, constants as arrays without dimensions. A run puts
+its operands, views of them, and its numbers in their places, and calls one kernel after the other. A replay serves one
+run at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from ...interpreter.types.meta import Scalar
+from ..model.number import Number, number_of
+from .recipe import ARENA, Call, Place, Recipe
+
+SLICE: Final = 600_000  # work, in element operations, that is done without a pause: some 100 us
+CALL: Final = 2_000  # of a call itself
+
+Arguments: TypeAlias = list[Any]
+# Where an operand, or a view of it, goes: the arguments of a call, and the position there.
+Spots: TypeAlias = list[tuple[Arguments, int]]
+
+
+class Replay:
+    """A segment's calls, bound to an arena.
+
+    `slices` are the calls in pieces of bounded work, each with the place of its first call.
+    """
+
+    def __init__(self, recipe: Recipe, constants: dict[int, Scalar], arena: Any) -> None:
+        self.arena = arena
+        self.slots = len(recipe.reads) + len(recipe.written) + len(recipe.made)
+        self._last: list[Any] = [None] * self.slots
+        self._spots: list[Spots] = [[] for _ in range(self.slots)]
+        self._views: list[list[tuple[Place, Spots]]] = [[] for _ in range(self.slots)]
+        self._numbers: dict[int, list[tuple[Number | None, Arguments, int]]] = {}
+        bound: dict[Place, Any] = {}
+        calls = [self._bind(call, constants, bound) for call in recipe.calls]
+        self.slices = sliced(calls, [call.plan.work + CALL for call in recipe.calls])
+
+    def _bind(self, call: Call, constants: dict[int, Scalar], bound: dict[Place, Any]) -> tuple[Any, Arguments]:
+        arguments: Arguments = [None] * len(call.arguments)
+        for index, argument in enumerate(call.arguments):
+            if isinstance(argument, int):
+                slot = ~argument
+                holder = None if call.plan.number is None else number_of(call.plan.op, call.plan.metas, np)
+                if slot in constants:
+                    value = constants[slot]
+                    arguments[index] = value if holder is None else holder.of(value)
+                else:
+                    self._numbers.setdefault(slot, []).append((holder, arguments, index))
+            elif argument.slot == ARENA:
+                array = bound.get(argument)
+                if array is None:
+                    array = bound[argument] = laid_over(self.arena, argument)
+                arguments[index] = array
+            elif argument.whole:
+                self._spots[argument.slot].append((arguments, index))
+            else:
+                self._view_spots(argument).append((arguments, index))
+        return call.kernel, arguments
+
+    def _view_spots(self, place: Place) -> Spots:
+        for other, spots in self._views[place.slot]:
+            if other == place:
+                return spots
+        spots = []
+        self._views[place.slot].append((place, spots))
+        return spots
+
+    def patch(self, operands: Sequence[Any], numbers: Sequence[Scalar]) -> None:
+        """Put a run's operands and numbers in their places; None for an operand that is poisoned."""
+        self.place(operands)
+        for slot, holders in self._numbers.items():
+            value = numbers[slot]
+            for holder, arguments, index in holders:
+                arguments[index] = value if holder is None else holder.of(value)
+
+    def place(self, operands: Sequence[Any]) -> None:
+        """Put operands, and views of them, in their places."""
+        last = self._last
+        for slot, array in enumerate(operands):
+            if array is not last[slot]:
+                last[slot] = array
+                for arguments, index in self._spots[slot]:
+                    arguments[index] = array
+                for place, spots in self._views[slot]:
+                    view = None if array is None else laid_over(array, place)
+                    for arguments, index in spots:
+                        arguments[index] = view
+
+    def forget(self, keep: range) -> None:
+        """Drop a run's operands, whose memory may be others' from now on; those in `keep` are likely to come again."""
+        self.place([array if slot in keep else None for slot, array in enumerate(self._last)])
+
+
+def sliced(calls: list[Any], works: Sequence[int]) -> list[tuple[int, list[Any]]]:
+    """The calls in slices of at most SLICE, a longer call alone; each with the place of its first call."""
+    found: list[tuple[int, list[Any]]] = []
+    start, total = 0, 0
+    for place, work in enumerate(works):
+        if total and total + work > SLICE:
+            found.append((start, calls[start:place]))
+            start, total = place, 0
+        total += work
+    found.append((start, calls[start:]))
+    return found
+
+
+def laid_over(array: Any, place: Place) -> Any:
+    """The value at a place of a block of memory."""
+    return np.ndarray(place.meta.shape, place.meta.dtype, array, place.offset, place.strides)
