@@ -25,6 +25,8 @@ STEPS = 1 << 14  # of a program
 OPERANDS = 1 << 18  # of all its steps
 SLOTS = 64  # of devices, chains, callbacks
 LONGEST = 256  # characters of a name
+PARTS = 1 << 12  # of a print
+TEXT = 1 << 16  # characters of a print's texts
 SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
@@ -147,6 +149,8 @@ class Builder:
         texts = [part for part in (*parts, sep) if part is not None]
         if sep is None or not all(type(text) is str for text in texts):
             raise ProtocolError("a print has texts, and places of values")
+        if len(parts) > PARTS or sum(map(len, texts)) > TEXT:
+            raise QuotaError(f"a print of a program has at most {PARTS} parts, and {TEXT} characters")
         if any(map(SURROGATE.search, texts)):
             raise MetadataError("print: a text holds half a surrogate pair, which UTF-8 does not have", op=PRINT)
         if sum(part is None for part in parts) != len(values):

@@ -83,7 +83,7 @@ def _add_step(
         builder.op(op, operands, given, device, None if into is None else integers(into), location)
         return
     if into is not None or sorted(given) != [*ATTRIBUTES[op]] or (op != MOVE and device != NO_DEVICE):
-        raise ProtocolError(f"a {op} has the attributes {list(ATTRIBUTES[op])}, and writes nothing")
+        raise ProtocolError(f"{op} has the attributes {list(ATTRIBUTES[op])}, and writes nothing")
     if op == MOVE:
         (value,) = operands
         builder.move(value, device, location)

@@ -8,7 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensord.interpreter.errors import MetadataError, MetadataOverflowError, MetadataTypeError, ProtocolError, QuotaError
+from tensord.interpreter.errors import (
+    MetadataError,
+    MetadataOverflowError,
+    MetadataTypeError,
+    ProtocolError,
+    QuotaError,
+)
 from tensord.interpreter.programs.builder import LONGEST, SLOTS, Builder
 from tensord.interpreter.programs.numbers import ARITHMETIC
 from tensord.interpreter.programs.program import NO_DEVICE, Program
