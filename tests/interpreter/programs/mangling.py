@@ -1,10 +1,16 @@
-"""Texts and records of programs that are wrong in a place or two."""
+"""Texts and records of programs that are wrong in a place or two, and what has to come of them."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
+
+from tensord.interpreter.errors import TensordError
+from tensord.interpreter.programs.builder import Builder
+from tensord.interpreter.programs.parse import parse
+from tensord.interpreter.programs.program import Program
+from tensord.interpreter.programs.records import add_record, wire_records
 
 SNIPPETS: Final = (
     *(
@@ -121,3 +127,41 @@ def mangled_record(record: Sequence[Any], rnd: random.Random) -> Any:
     if change == 2:
         return list(record)
     return (*record[:at], mangled_record(record[at], rnd), *record[at + 1 :])
+
+
+def mangled_records(records: list[Any], rnd: random.Random) -> list[Any]:
+    """Records of which one is wrong, missing, or in another place."""
+    at = rnd.randrange(len(records))
+    change = rnd.randrange(8)
+    if change == 0:
+        return records[:at] + records[at + 1 :]
+    if change == 1:
+        return [*records, records[at]]
+    return [*records[:at], mangled_record(records[at], rnd), *records[at + 1 :]]
+
+
+# -- what has to come of them ------------------------------------------------------------------------------------------
+
+
+def built(records: Iterable[Any]) -> Program | None:
+    """The program of these records; None if they end before it is there."""
+    builder = Builder()
+    return next((found for record in records if (found := add_record(builder, record))), None)
+
+
+def check_text(text: str) -> None:
+    """A program whose text says the same, or an error of ours."""
+    try:
+        program = parse(text)
+    except TensordError:
+        return
+    assert parse(str(program)) == program
+
+
+def check_records(records: Iterable[Any]) -> None:
+    """A program whose records say the same, no program yet, or an error of ours."""
+    try:
+        program = built(records)
+    except TensordError:
+        return
+    assert program is None or built(wire_records(program)) == program

@@ -20,7 +20,7 @@ from tensord.interpreter.programs import parse as parse_module
 from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.programs.parse import LINE, LINES, SIZE, parse
 
-from .mangling import mangled_text
+from .mangling import check_text, mangled_text
 from .programs import SOURCES, random_program
 
 HEAD = """\
@@ -323,19 +323,10 @@ def test_there_are_as_many_steps_as_a_builder_takes(monkeypatch):
 def test_a_mangled_text_is_a_program_or_refused(rnd):
     text = str(random_program(rnd, 8))
     for _ in range(4):
-        check(mangled_text(text, rnd))
+        check_text(mangled_text(text, rnd))
 
 
 def test_many_mangled_texts_are_programs_or_refused():
     for seed in range(400):
         rnd = random.Random(seed)
-        check(mangled_text(str(random_program(rnd, 8)), rnd))
-
-
-def check(text: str) -> None:
-    """A program whose text says the same, or an error of ours."""
-    try:
-        program = parse(text)
-    except TensordError:
-        return
-    assert parse(str(program)) == program
+        check_text(mangled_text(str(random_program(rnd, 8)), rnd))
