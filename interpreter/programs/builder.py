@@ -6,23 +6,28 @@ The one way to make a program: a capture, the parser of texts and the records of
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from .. import ops as _ops  # noqa: F401 - fills the registry
-from ..errors import MetadataError, ProtocolError, QuotaError
+from ..errors import MetadataError, MetadataTypeError, ProtocolError, QuotaError
 from ..schema.infer import InferCache
 from ..schema.opdef import Attributes, find
 from ..schema.promotion import WIRE_INTEGERS, check_scalar
 from ..schema.targets import check_targets
 from ..types.meta import SCALAR_TYPES, Meta, OperandMeta, Scalar
-from .numbers import ARITHMETIC, CONSTANT, DRAW, LEAVES, SEED, Number
+from ..wire.forms import shown
+from .numbers import ARITHMETIC, CONSTANT, DRAW, LEAVES, SEED, Number, kinds_of
 from .program import EFFECT, MOVE, NO_DEVICE, PRINT, Program, Source, Step
 
 STEPS = 1 << 14  # of a program
 OPERANDS = 1 << 18  # of all its steps
 SLOTS = 64  # of devices, chains, callbacks
 LONGEST = 256  # characters of a name
+PARTS = 1 << 12  # of a print
+TEXT = 1 << 16  # characters of a print's texts
+SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 class Builder:
@@ -54,24 +59,31 @@ class Builder:
         self, kind: str, op: str, operands: Sequence[int] = (), value: Scalar | None = None, name: str = ""
     ) -> int:
         """Add a number; its slot."""
-        if kind not in SCALAR_TYPES:
-            raise ProtocolError(f"{kind!r} is no type of a number")
+        if type(kind) is not str or kind not in SCALAR_TYPES:
+            raise ProtocolError(f"{shown(kind)} is no type of a number")
+        if type(op) is not str or (op not in LEAVES and op not in ARITHMETIC):
+            raise ProtocolError(f"there is no arithmetic {shown(op)} among numbers")
         if len(self.numbers) >= self._limit:
             raise QuotaError(f"a program has at most {self._limit} numbers")
-        arity = 0 if op in LEAVES else ARITHMETIC[op][0] if op in ARITHMETIC else None
-        if arity is None:
-            raise ProtocolError(f"there is no arithmetic {op!r} among numbers")
-        if len(operands) != arity or not all(0 <= slot < len(self.numbers) for slot in operands):
-            raise ProtocolError(f"{op} takes {arity} earlier numbers")
-        if (op == CONSTANT) != (value is not None) or (value is not None and type(value).__name__ != kind):
-            raise ProtocolError(f"a {op} of {kind} has not the value {value!r}")
-        if type(value) is int and value not in WIRE_INTEGERS:
-            raise MetadataError(f"the integer {value} has more than 64 bits")
-        if op in (SEED, DRAW) and kind != "int":
-            raise ProtocolError(f"a {op} is an int")
         check_name(name)
+        check_value(kind, op, value)
+        if op in LEAVES:
+            check_leaf(kind, op, operands)
+        else:
+            self._check_arithmetic(kind, op, operands)
         self.numbers.append(Number(kind, op, tuple(operands), value, name))
         return len(self.numbers) - 1
+
+    def _check_arithmetic(self, kind: str, op: str, operands: Sequence[int]) -> None:
+        arity = ARITHMETIC[op][0]
+        if len(operands) != arity or not all(type(n) is int and 0 <= n < len(self.numbers) for n in operands):
+            raise ProtocolError(f"{op} takes {arity} earlier number{'s' * (arity > 1)}")
+        taken = tuple([self.numbers[slot].kind for slot in operands])
+        kinds = kinds_of(op, taken)
+        if not kinds:
+            raise MetadataTypeError(f"Python has no {op} of {' and '.join(taken)}", op=op)
+        if kind not in kinds:
+            raise MetadataTypeError(f"{op} of {' and '.join(taken)} is {' or '.join(kinds)}, not {kind}", op=op)
 
     def parameter(self, meta: Meta, device: int = 0, name: str = "") -> int:
         """Add a parameter that is a tensor; its value."""
@@ -81,14 +93,14 @@ class Builder:
 
     def captured(self, meta: Meta, device: int = 0, name: str = "") -> int:
         """Add a captured tensor; its value."""
-        self._late = self._late or bool(self.steps)
         self._outside.append(value := self._source(self.captures, meta, device, name))
+        self._late = self._late or bool(self.steps)
         return value
 
     def _source(self, sources: list[Source], meta: Meta, device: int, name: str) -> int:
         check_slot(device, "device")
         check_name(name)
-        if len(self.metas) >= self._limit:
+        if len(self.parameters) + len(self.captures) >= self._limit:
             raise QuotaError(f"a program has at most {self._limit} tensors from outside")
         sources.append(Source(meta, device, name))
         return self._new_value(meta, device)
@@ -106,10 +118,11 @@ class Builder:
     ) -> range:
         """Add an op; the values of its results. With `into` it overwrites those values' variables."""
         op = find(name)
+        check_slot(device, "device")
         frozen = op.freeze(attributes)
         metas = tuple([self._operand_meta(operand) for operand in operands])
         if op.inputs and not op.attributes and all(isinstance(meta, type) for meta in metas):
-            raise MetadataError(f"{op.name}: at least one operand has to be a tensor", op=op.name)
+            raise MetadataTypeError(f"{op.name}: at least one operand has to be a tensor", op=op.name)
         for operand, meta in zip(operands, metas, strict=True):
             if meta is int and self.numbers[~operand].op == CONSTANT:
                 check_scalar(op.name, self.numbers[~operand].value, metas, dict(frozen))
@@ -121,6 +134,7 @@ class Builder:
     def move(self, value: int, device: int, location: Any = None) -> int:
         """Add a move: the same value with another home, or a copy with the same one; its value."""
         meta = self._tensor_meta(value)
+        check_slot(device, "device")
         return self._step(MOVE, (value,), (), device, None, (meta,), location)[0]
 
     def print(
@@ -132,8 +146,13 @@ class Builder:
         location: Any = None,
     ) -> None:
         """Add a print of texts and values: None in `parts` is where the next value goes."""
-        if not all(part is None or type(part) is str for part in parts) or type(sep) is not str:
+        texts = [part for part in (*parts, sep) if part is not None]
+        if sep is None or not all(type(text) is str for text in texts):
             raise ProtocolError("a print has texts, and places of values")
+        if len(parts) > PARTS or sum(map(len, texts)) > TEXT:
+            raise QuotaError(f"a print of a program has at most {PARTS} parts, and {TEXT} characters")
+        if any(map(SURROGATE.search, texts)):
+            raise MetadataError("print: a text holds half a surrogate pair, which UTF-8 does not have", op=PRINT)
         if sum(part is None for part in parts) != len(values):
             raise ProtocolError(f"a print with {len(values)} values has as many places for them")
         check_slot(chain, "chain")
@@ -161,11 +180,9 @@ class Builder:
         outputs: tuple[Meta | None, ...],
         location: Any,
     ) -> range:
-        if device != NO_DEVICE:
-            check_slot(device, "device")
-        self._operands += len(operands)
-        if len(self.steps) >= self._limit or self._operands > OPERANDS:
+        if len(self.steps) >= self._limit or self._operands + len(operands) > OPERANDS:
             raise QuotaError(f"a program has at most {self._limit} steps, and {OPERANDS} operands")
+        self._operands += len(operands)
         targets = None if into is None else tuple(into)
         first = len(self.metas)
         self.steps.append(Step(name, tuple(operands), attributes, device, targets, first, outputs, location))
@@ -188,7 +205,7 @@ class Builder:
             raise ProtocolError("a program returns one tensor twice: return a copy (to_device)")
         order = self._order()
         place = {value: n for n, value in enumerate(order)}
-        steps = self.steps if not self._late else [renumbered(step, place) for step in self.steps]
+        steps = self.steps if not self._late else renumbered(self.steps, place)
         return Program(
             numbers=tuple(self.numbers),
             parameters=tuple(self.parameters),
@@ -218,16 +235,17 @@ class Builder:
 
     def _tensor_meta(self, value: int) -> Meta | None:
         if type(value) is not int or not 0 <= value < len(self.metas):
-            raise ProtocolError(f"there is no value %{value} yet")
+            raise ProtocolError(f"there is no value %{shown(value)} yet")
         newest = self.newest[self.variables[value]]
         if newest != value:
             raise ProtocolError(f"the value %{value} was overwritten: it is %{newest} now")
         return self.metas[value]
 
     def _targets(self, name: str, into: Sequence[int]) -> tuple[Meta | None, ...]:
-        if len({self.variables[value] for value in into if 0 <= value < len(self.metas)}) < len(into):
+        metas = tuple([self._tensor_meta(value) for value in into])
+        if len({self.variables[value] for value in into}) < len(into):
             raise MetadataError(f"{name}: out= names one tensor twice; each result needs its own", op=name)
-        return tuple([self._tensor_meta(value) for value in into])
+        return metas
 
     def _new_value(self, meta: Meta | None, home: int, target: int | None = None) -> int:
         value = len(self.metas)
@@ -239,21 +257,40 @@ class Builder:
         return value
 
 
-def renumbered(step: Step, place: Mapping[int, int]) -> Step:
-    """The step with its values numbered anew."""
-    operands = tuple([operand if operand < 0 else place[operand] for operand in step.operands])
-    into = None if step.into is None else tuple([place[value] for value in step.into])
-    first = place[step.first] if step.results else step.first
-    return step._replace(operands=operands, into=into, first=first)
+def renumbered(steps: Sequence[Step], place: Mapping[int, int]) -> Iterator[Step]:
+    """The steps with their values numbered anew; results come last, in their order."""
+    first = len(place) - sum(len(step.results) for step in steps)
+    for step in steps:
+        operands = tuple([operand if operand < 0 else place[operand] for operand in step.operands])
+        into = None if step.into is None else tuple([place[value] for value in step.into])
+        yield step._replace(operands=operands, into=into, first=first)
+        first += len(step.results)
+
+
+def check_value(kind: str, op: str, value: Any) -> None:
+    """ProtocolError unless a constant's value is of that type, and nothing else has one; MetadataError for an integer
+    of more than 64 bits."""
+    if type(value) is not (SCALAR_TYPES[kind] if op == CONSTANT else type(None)):
+        raise ProtocolError(f"a {op} of {kind} has not the value {shown(value)}")
+    if type(value) is int and value not in WIRE_INTEGERS:
+        raise MetadataError(f"the integer {shown(value)} has more than 64 bits")
+
+
+def check_leaf(kind: str, op: str, operands: Sequence[int]) -> None:
+    """ProtocolError unless a number that is not computed may be of that type."""
+    if operands:
+        raise ProtocolError(f"a {op} takes no numbers")
+    if op in (SEED, DRAW) and kind != "int":
+        raise ProtocolError(f"a {op} is an int")
 
 
 def check_slot(slot: Any, what: str) -> None:
     """ProtocolError unless it is the number of a slot."""
     if type(slot) is not int or not 0 <= slot < SLOTS:
-        raise ProtocolError(f"{slot!r} is no {what} of a program: they are numbered from 0, below {SLOTS}")
+        raise ProtocolError(f"{shown(slot)} is no {what} of a program: they are numbered from 0, below {SLOTS}")
 
 
 def check_name(name: Any) -> None:
     """ProtocolError unless it may name a parameter: a short printable text, perhaps empty."""
     if type(name) is not str or len(name) > LONGEST or (name and not name.isprintable()):
-        raise ProtocolError(f"{name!r} is no name of a tensor or number")
+        raise ProtocolError(f"{shown(name)} is no name of a tensor or number")

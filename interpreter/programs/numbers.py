@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import product
 from typing import Any, Final, NamedTuple, cast
 
-from ..errors import MetadataTypeError
-from ..types.meta import Scalar
+from ..errors import MetadataOverflowError, MetadataTypeError
+from ..types.meta import SCALAR_TYPES, Scalar
 
 PARAMETER: Final = "parameter"
 CONSTANT: Final = "constant"
@@ -20,18 +22,39 @@ SEED: Final = "seed"  # of the session's random numbers, as of the run
 DRAW: Final = "draw"  # the number of one of the run's random calls, each counted once, in their order
 LEAVES: Final = frozenset((PARAMETER, CONSTANT, SEED, DRAW))
 
+BITS: Final = 4096  # of an integer on the way to a result: a few multiplications would make one of any size
+SAMPLES: Final = {"bool": (True,), "int": (2, -2), "float": (0.5, -0.5), "complex": (1j,)}  # of each type
+
+
+def invert(value: Any) -> Any:
+    """`~value`, without Python's warning that the inverse of a bool is an int."""
+    return value ^ -1
+
+
+def power(base: Any, exponent: Any) -> Any:
+    """`base ** exponent`; MetadataOverflowError instead of an integer that takes long to make."""
+    if type(base) is int and isinstance(exponent, int) and abs(base) > 1 and exponent * base.bit_length() > 2 * BITS:
+        raise too_long("pow")
+    return base**exponent
+
+
+def too_long(op: str) -> MetadataOverflowError:
+    """The error of an integer that is too long."""
+    return MetadataOverflowError(f"{op} among numbers: the integer has more than {BITS} bits", op=op)
+
+
 ARITHMETIC: Final[dict[str, tuple[int, Callable[..., Any]]]] = {
     "neg": (1, operator.neg),
     "pos": (1, operator.pos),
     "abs": (1, operator.abs),
-    "invert": (1, operator.invert),
+    "invert": (1, invert),
     "add": (2, operator.add),
     "sub": (2, operator.sub),
     "mul": (2, operator.mul),
     "truediv": (2, operator.truediv),
     "floordiv": (2, operator.floordiv),
     "mod": (2, operator.mod),
-    "pow": (2, operator.pow),
+    "pow": (2, power),
     "and": (2, operator.and_),
     "or": (2, operator.or_),
     "xor": (2, operator.xor),
@@ -51,28 +74,41 @@ class Number(NamedTuple):
     name: str = ""
 
 
+@cache
+def kinds_of(op: str, operands: tuple[str, ...]) -> tuple[str, ...]:
+    """The types that the arithmetic may give of numbers of these types, by name; none if Python has no such."""
+    try:
+        found = [ARITHMETIC[op][1](*values) for values in product(*[SAMPLES[kind] for kind in operands])]
+    except TypeError:
+        return ()
+    return tuple(dict.fromkeys(type(value).__name__ for value in found))
+
+
 def evaluate(
     numbers: Sequence[Number], parameters: Sequence[Scalar], seed: int = 0, draws: Sequence[int] = ()
 ) -> list[Scalar]:
     """The value of each number. `parameters`, `draws`: one value for each number of that kind, in their order.
 
-    MetadataTypeError if a value is not of the number's type. Arithmetic raises what Python raises.
+    MetadataTypeError if a value is not of the number's type, or missing; MetadataOverflowError for an integer of more
+    than `BITS` bits on the way. Arithmetic raises what Python raises.
     """
     given, drawn = iter(parameters), iter(draws)
     values: list[Any] = []
     for number in numbers:
         op = number.op
         if op == PARAMETER:
-            value = next(given)
+            value = next(given, None)
         elif op == CONSTANT:
             value = cast(Scalar, number.value)
         elif op == SEED:
             value = seed
         elif op == DRAW:
-            value = next(drawn)
+            value = next(drawn, None)
         else:
             value = ARITHMETIC[op][1](*[values[slot] for slot in number.operands])
-        if type(value).__name__ != number.kind:
+            if type(value) is int and value.bit_length() > BITS:
+                raise too_long(op)
+        if type(value) is not SCALAR_TYPES[number.kind]:
             raise MetadataTypeError(
                 f"a number of the program is {number.kind}, and {type(value).__name__} for these values", op=op
             )

@@ -59,7 +59,7 @@ class Step(NamedTuple):
 
 
 class Program:
-    """A checked program, made by `Builder`. Never changed; compared by `digest`.
+    """A checked program, made by `Builder`. Never changed; compared by `digest`. `str` is its text; `parse` reads one.
 
     `parameters` and `captured` have the values 0, 1, ...; `results` are the values that a run returns as new tensors:
     each made by a step, and the newest of its variable. `metas` and `homes` (device slots) are by value, and so is
@@ -162,6 +162,22 @@ class Program:
             found.append(tuple(variable for variable in used if variable not in alive))
             alive.update(used)
         return tuple(reversed(found))
+
+    @classmethod
+    def parse(cls, text: str) -> Program:
+        """The program that a text describes, as `str` writes it: the same one, digest and all.
+
+        Raises ProtocolError for what is no program, MetadataError for what an op does not take, and QuotaError for what
+        is too large; each names the line.
+        """
+        from .parse import parse
+
+        return parse(text)
+
+    def __str__(self) -> str:
+        from .text import text_of
+
+        return text_of(self)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Program) and other.digest == self.digest

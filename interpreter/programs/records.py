@@ -2,7 +2,8 @@
 
     ["number", kind, op, operands, value, name]
     ["parameter" | "captured", (shape, dtype), device, name]
-    [op, operands, attributes, device, into]             the metas of results are inferred again
+    [op, operands, attributes, device, into]             the metas of results are inferred again; into is null for
+                                                         new tensors, device is -1 for a print and an effect
     ["return", values]
 
 A step's record travels with one more field, its location. The digest of a program is made of the rest (`program`).
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import MetadataError, ProtocolError, TensordError
 from ..wire.forms import depth_exceeds, shown
 from ..wire.messages import decode_meta
-from .program import EFFECT, MOVE, PRINT, Program, records_of
+from .program import EFFECT, MOVE, NO_DEVICE, PRINT, Program, records_of
 
 if TYPE_CHECKING:
     from .builder import Builder
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 SEQUENCES = (tuple, list)
 NO_STEPS = frozenset(("number", "parameter", "captured", "return"))
 DEEPEST = 8  # levels of an attribute
+LOCATIONS = (str, int, type(None))
+# The attributes of steps that are no ops: all of them, since these have no defaults.
+ATTRIBUTES = {MOVE: (), PRINT: ("chain", "parts", "sep"), EFFECT: ("callback", "chain")}
 
 
 def wire_records(program: Program, number: Callable[[Any], Any] = lambda text: text) -> Iterator[tuple[Any, ...]]:
@@ -72,16 +76,21 @@ def _add_step(
 ) -> None:
     if depth_exceeds(attributes, DEEPEST):
         raise ProtocolError(f"attributes nested more than {DEEPEST} levels deep")
+    if type(location) not in LOCATIONS:
+        raise TypeError(f"{shown(location)} is no location")
     given = dict(attributes)
+    if op not in ATTRIBUTES:
+        builder.op(op, operands, given, device, None if into is None else integers(into), location)
+        return
+    if into is not None or sorted(given) != [*ATTRIBUTES[op]] or (op != MOVE and device != NO_DEVICE):
+        raise ProtocolError(f"{op} has the attributes {list(ATTRIBUTES[op])}, and writes nothing")
     if op == MOVE:
         (value,) = operands
         builder.move(value, device, location)
     elif op == PRINT:
-        builder.print(given["parts"], operands, given["sep"], given["chain"], location)
-    elif op == EFFECT:
-        builder.effect(given["callback"], operands, given["chain"], location)
+        builder.print(sequence(given["parts"]), operands, given["sep"], given["chain"], location)
     else:
-        builder.op(op, operands, given, device, None if into is None else integers(into), location)
+        builder.effect(given["callback"], operands, given["chain"], location)
 
 
 def text(value: Any) -> str:
@@ -91,8 +100,15 @@ def text(value: Any) -> str:
     return value
 
 
+def sequence(values: Any) -> Sequence[Any]:
+    """A list of anything; TypeError for anything else."""
+    if type(values) not in SEQUENCES:
+        raise TypeError(f"{shown(values)} is no list")
+    return values  # type: ignore[no-any-return]
+
+
 def integers(values: Any) -> tuple[int, ...]:
     """A list of integers; TypeError for anything else."""
-    if type(values) not in SEQUENCES or not all(type(value) is int for value in values):
-        raise TypeError(f"{shown(values)} is no list of integers")
+    if not all(type(value) is int for value in sequence(values)):
+        raise TypeError("there is something else in a list of integers")
     return tuple(values)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         QuotaError,
         TensordError,
     )
+    from .interpreter.programs.program import Program
     from .vm.tracing.analysis.trace import Trace
 
 __version__ = "0.1.0"
@@ -40,6 +41,7 @@ __all__ = [
     "DeviceMemoryError",
     "KernelError",
     "MetadataError",
+    "Program",
     "ProtocolError",
     "QuotaError",
     "Session",
@@ -51,6 +53,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Program": "interpreter.programs.program",
     "Session": "client.session",
     "Tensor": "client.tensor",
     "Trace": "vm.tracing.analysis.trace",

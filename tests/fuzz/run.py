@@ -53,15 +53,17 @@ class Drawn(random.Random):
 
 
 def play_one(rnd: random.Random) -> None:
-    """One program, and headers that were mangled."""
+    """One program of messages, headers that were mangled, and a program of steps, mangled as text and as records."""
     from .harness import play, try_decoding
     from .programs import Writer, mangled
+    from .routines import try_program
 
     for step in Writer(rnd).steps():
         for frame in step.frames:
             try_decoding(mangled(frame, rnd))
         if rnd.random() < 0.5:
             break
+    try_program(rnd)
     play(Writer(rnd))
 
 
@@ -110,8 +112,10 @@ def run_atheris(seconds: float, corpus: Path, given: Path | None) -> None:
 
     def one(source: bytes) -> None:
         from .harness import try_decoding
+        from .routines import try_text
 
         try_decoding(source)
+        try_text(source)
         play_one(Drawn(source))
 
     arguments: list[Any] = [sys.argv[0], f"-max_len={LONGEST}", "-timeout=60"]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from .harness import play, try_decoding
 from .programs import Writer, mangled
+from .routines import try_program, try_text
 from .run import play_one
 
 SOURCES = st.randoms(use_true_random=False)
@@ -40,6 +41,18 @@ def test_mangled_headers_are_headers_or_refused(rnd: random.Random) -> None:
     for step in writer.steps():
         for frame in step.frames:
             try_decoding(mangled(frame, rnd))
+
+
+@settings(max_examples=200)
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_program_or_refused(source: bytes) -> None:
+    try_text(source)
+
+
+@settings(max_examples=40)
+@given(SOURCES)
+def test_programs_come_back_and_mangled_ones_do_no_harm(rnd: random.Random) -> None:
+    try_program(rnd)
 
 
 @settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])

@@ -1,0 +1,209 @@
+"""The text of a program, from anywhere, to the program: line by line through the builder, which checks each step.
+
+The first thing that is wrong ends it, and the error says in which line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from ..errors import MetadataError, MetadataTypeError, ProtocolError, QuotaError, TensordError
+from ..types.meta import Meta
+from ..wire.forms import shown
+from .builder import Builder
+from .numbers import CONSTANT, PARAMETER
+from .program import EFFECT, MOVE, PRINT, Program
+from .text import HEADER, OWN_DEFAULTS, VERSION, meta_text, printable
+from .tokens import CONSTANTS, Line
+
+SIZE: Final = 1 << 24  # characters of a text
+LINES: Final = 1 << 18
+LINE: Final = 1 << 21  # characters of a line; the longest print is shorter
+SHOWN: Final = 160  # characters of a line in an error
+BEGINNING: Final = f"the text of a program begins with '{HEADER} {VERSION}'"
+
+
+def parse(text: str) -> Program:
+    """The program that a text describes; see docs/programs.md.
+
+    Raises ProtocolError for what is no program, MetadataError for what an op does not take, and QuotaError for what is
+    too large; each names the line.
+    """
+    if type(text) is not str:
+        raise MetadataTypeError(f"the text of a program is a str, not {type(text).__name__}")
+    if len(text) > SIZE or text.count("\n") >= LINES:
+        raise QuotaError(f"the text of a program has at most {SIZE} characters and {LINES} lines")
+    reader = Reader()
+    for number, line in enumerate(text.split("\n"), 1):
+        try:
+            reader.read(line.removesuffix("\r"))
+        except TensordError as error:
+            place = f"line {number}: {error.message}\n    {printable(line[:SHOWN])}"
+            raise type(error)(place, op=error.op) from None
+    return reader.finish()
+
+
+class Reader:
+    """Reads one line after the other."""
+
+    def __init__(self) -> None:
+        self._program: Program | None = None
+        self._builder = Builder()
+        self._begun = False
+        self._kinds: dict[str, Callable[[Line], None]] = {
+            "number": self._number,
+            "parameter": self._parameter,
+            "captured": self._captured,
+            "return": self._return,
+        }
+        self._steps: dict[str, Callable[[Line], None]] = {PRINT: self._print, EFFECT: self._effect, MOVE: self._move}
+
+    def read(self, text: str) -> None:
+        """Read a line, perhaps empty or a comment."""
+        if len(text) > LINE:
+            raise QuotaError(f"a line has at most {LINE} characters")
+        if not text.isprintable():
+            odd = next(letter for letter in text if not letter.isprintable())
+            raise ProtocolError(f"the line holds {odd!r}, which is not printable; strings have escapes")
+        if not text.strip(" ") or text.lstrip(" ").startswith("#"):
+            return
+        line = Line(text)
+        if self._program is not None:
+            raise ProtocolError("the return is the last line of a program")
+        if not self._begun:
+            self._header(line)
+            return
+        kind = self._kinds.get(line.text) if line.kind == "word" else None
+        if kind is None:
+            self._step(line)
+            return
+        line.advance()
+        kind(line)
+
+    def finish(self) -> Program:
+        """The program, after the last line."""
+        if self._program is None:
+            raise ProtocolError("the text of a program ends with a return" if self._begun else BEGINNING)
+        return self._program
+
+    def _header(self, line: Line) -> None:
+        if not all(line.accept(word) for word in HEADER.split()):
+            raise ProtocolError(BEGINNING)
+        version = line.integer()
+        line.finish()
+        if version != VERSION:
+            raise ProtocolError(f"the text is of version {shown(version)}; this tensord reads version {VERSION}")
+        self._begun = True
+
+    def _return(self, line: Line) -> None:
+        values = line.values()
+        line.finish()
+        self._program = self._builder.finish(values)
+
+    # -- from outside --------------------------------------------------------------------------------------------------
+
+    def _number(self, line: Line) -> None:
+        in_order(f"${line.slot()}", f"${len(self._builder.numbers)}")
+        name = line.name()
+        line.need(":")
+        kind = line.take("word", "the type of a number")
+        op, value, operands = PARAMETER, None, []
+        if line.accept("="):
+            op = CONSTANT if is_constant(line) else line.advance()
+            value = line.attribute() if op is CONSTANT else None
+            operands = line.slots()
+        line.finish()
+        self._builder.number(kind, op, operands, value, name)
+
+    def _parameter(self, line: Line) -> None:
+        self._source(line, self._builder.parameter)
+
+    def _captured(self, line: Line) -> None:
+        if self._builder.steps:
+            raise ProtocolError("captured tensors come before steps")
+        self._source(line, self._builder.captured)
+
+    def _source(self, line: Line, add: Callable[[Meta, int, str], int]) -> None:
+        in_order(f"%{line.value()}", f"%{len(self._builder.metas)}")
+        name = line.name()
+        line.need(":")
+        meta, device = line.known_meta(), line.device()
+        line.finish()
+        add(meta, device, name)
+
+    # -- steps ---------------------------------------------------------------------------------------------------------
+
+    def _step(self, line: Line) -> None:
+        results = line.results()
+        first = len(self._builder.metas)
+        for place, (value, _) in enumerate(results, first):
+            in_order(f"%{value}", f"%{place}")
+        if results:
+            line.need("=")
+        if line.kind != "word":
+            line.complain("an op")
+        op = line.text
+        self._steps.get(op, self._op)(line)
+        self._compare(op, first, [meta for _, meta in results])
+
+    def _op(self, line: Line) -> None:
+        op = line.advance()
+        operands = line.several(line.operand) if line.kind in ("value", "slot") else []
+        attributes = line.attributes()
+        into = line.several(line.value) if line.accept("into") else None
+        self._builder.op(op, operands, attributes, line.device(), into, line.finish())
+
+    def _move(self, line: Line) -> None:
+        line.advance()
+        self._builder.move(line.value(), line.device(), line.finish())
+
+    def _print(self, line: Line) -> None:
+        line.advance()
+        values: list[int] = []
+
+        def part() -> str | None:
+            if line.kind != "value":
+                return line.string()
+            values.append(line.value())
+            return None
+
+        parts = line.several(part) if line.kind in ("value", "string") else []
+        self._builder.print(parts, values, *rest_of(line, PRINT, "sep", "chain"))
+
+    def _effect(self, line: Line) -> None:
+        line.advance()
+        values = line.values()
+        callback, chain, location = rest_of(line, EFFECT, "callback", "chain")
+        self._builder.effect(callback, values, chain, location)
+
+    def _compare(self, op: str, first: int, said: Sequence[Meta | None]) -> None:
+        """MetadataError unless the text says what the op infers."""
+        made = self._builder.metas[first:]
+        if len(said) != len(made):
+            plural = "s" * (len(made) != 1)
+            raise MetadataError(f"{op} makes {len(made)} result{plural}, and the text names {len(said)}", op=op)
+        for value, (wanted, meta) in enumerate(zip(said, made, strict=True), first):
+            if wanted is not meta:
+                message = f"%{value} is {meta_text(wanted)} in the text, but {op} makes {meta_text(meta)}"
+                raise MetadataError(message, op=op)
+
+
+def in_order(given: str, wanted: str) -> None:
+    """ProtocolError unless it is the next of its kind."""
+    if given != wanted:
+        raise ProtocolError(f"{given} is named where {wanted} comes next")
+
+
+def is_constant(line: Line) -> bool:
+    """Is what comes next the value of a constant, and no arithmetic?"""
+    return line.kind != "word" or line.text in (*CONSTANTS, "nan", "complex")
+
+
+def rest_of(line: Line, op: str, *names: str) -> list[Any]:
+    """The attributes of a step that is no op, by these names and with its defaults; and its location."""
+    given = {**OWN_DEFAULTS[op], **line.attributes()}
+    location = line.finish()
+    if given.keys() != set(names):
+        raise ProtocolError(f"{op} has the attributes {' and '.join(names)}")
+    return [*(given[name] for name in names), location]

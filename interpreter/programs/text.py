@@ -1,0 +1,194 @@
+"""A program as text: a line for each number, each tensor from outside and each step, and one for the results.
+
+The grammar is in docs/programs.md, and `parse` reads it. A text says everything but the defaults of attributes, so that
+the program comes back with the same digest. Whatever is not printable in a string is written as an escape: a text has
+no other control characters than the ends of its lines.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any, Final
+
+from ..schema.opdef import REGISTRY, REQUIRED
+from ..types.meta import Meta
+from ..wire.limits import Limits
+from .numbers import CONSTANT, PARAMETER, Number
+from .program import EFFECT, NO_DEVICE, PRINT, Program, Source, Step
+
+VERSION: Final = 1
+HEADER: Final = "tensord program"
+COLUMN: Final = 64  # where locations begin, unless the step is longer
+LONGEST: Final = Limits().text  # characters of a location
+BARE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")  # a name that needs no quotes
+NAN: Final = 0x7FF8000000000000  # the bits of the usual one
+ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t", '"': '\\"', "\\": "\\\\"}
+
+
+def text_of(program: Program) -> str:
+    """The text of a program, without a newline at its end."""
+    return "\n".join(lines_of(program))
+
+
+def lines_of(program: Program) -> Iterator[str]:
+    """The lines of a program's text."""
+    yield f"{HEADER} {VERSION}"
+    for slot, number in enumerate(program.numbers):
+        yield number_line(slot, number)
+    for value, source in enumerate(program.parameters):
+        yield source_line("parameter", value, source)
+    for value, source in enumerate(program.captured, len(program.parameters)):
+        yield source_line("captured", value, source)
+    for step in program.steps:
+        yield step_line(step)
+    yield f"return {values_text(program.results)}".rstrip()
+
+
+def number_line(slot: int, number: Number) -> str:
+    """The line of a number."""
+    line = f"number ${slot}{name_text(number.name)}: {number.kind}"
+    if number.op == PARAMETER:
+        return line
+    if number.op == CONSTANT:
+        return f"{line} = {attribute_text(number.value)}"
+    return f"{line} = {number.op} {', '.join(f'${operand}' for operand in number.operands)}".rstrip()
+
+
+def source_line(what: str, value: int, source: Source) -> str:
+    """The line of a tensor from outside."""
+    return f"{what} %{value}{name_text(source.name)}: {meta_text(source.meta)} on d{source.device}"
+
+
+def step_line(step: Step) -> str:
+    """The line of a step, with its location if that is a text."""
+    results = ", ".join(f"%{value}: {meta_text(meta)}" for value, meta in enumerate(step.results, step.first))
+    parts = [
+        f"{results} =" if results else "",
+        step.op,
+        ", ".join(operand_texts(step)),
+        attributes_text(shown_attributes(step)),
+        "" if step.into is None else f"into {values_text(step.into)}",
+        "" if step.device == NO_DEVICE else f"on d{step.device}",
+    ]
+    line = " ".join(filter(None, parts))
+    if type(step.location) is not str or not step.location:
+        return line
+    return f"{line.ljust(COLUMN - 2)}  # {printable(step.location)[:LONGEST]}"
+
+
+def operand_texts(step: Step) -> Iterator[str]:
+    """Values and numbers; of a print also its texts, in their places."""
+    operands = iter(f"%{operand}" if operand >= 0 else f"${~operand}" for operand in step.operands)
+    if step.op == PRINT:
+        yield from (next(operands) if part is None else quoted(part) for part in dict(step.attributes)["parts"])
+    yield from operands
+
+
+def shown_attributes(step: Step) -> Iterator[tuple[str, Any]]:
+    """The attributes that are not as they are anyhow."""
+    usual = defaults(step.op)
+    for name, value in step.attributes:
+        if not (name in usual and usual[name] == repr(value)) and (step.op, name) != (PRINT, "parts"):
+            yield name, value
+
+
+@cache
+def defaults(op: str) -> dict[str, str]:
+    """The normal forms of an op's defaults, as `repr` shows them: it tells 1, 1.0 and True apart."""
+    if op in OWN_DEFAULTS:
+        return {name: repr(value) for name, value in OWN_DEFAULTS[op].items()}
+    if op not in REGISTRY:
+        return {}
+    known = [attribute for attribute in REGISTRY[op].attributes if attribute.default is not REQUIRED]
+    return {attribute.name: repr(attribute.check(attribute.default)) for attribute in known}
+
+
+# Of the steps that are no ops; `parse` puts them back.
+OWN_DEFAULTS: Final[dict[str, dict[str, Any]]] = {PRINT: {"sep": " ", "chain": 0}, EFFECT: {"chain": 0}}
+
+
+# -- values ------------------------------------------------------------------------------------------------------------
+
+
+def values_text(values: Sequence[int]) -> str:
+    """Values by number."""
+    return ", ".join(f"%{value}" for value in values)
+
+
+def name_text(name: str) -> str:
+    """A name behind what it names; quoted unless it looks like one."""
+    if not name:
+        return ""
+    return f" {name if BARE.fullmatch(name) else quoted(name)}"
+
+
+def meta_text(meta: Meta | None) -> str:
+    """`float32[2, 3]`, or `?` for what data decide."""
+    return "?" if meta is None else repr(meta)
+
+
+def attributes_text(attributes: Iterator[tuple[str, Any]]) -> str:
+    """`{axis: 1}`; empty if there are none."""
+    shown = ", ".join(f"{name}: {attribute_text(value)}" for name, value in attributes)
+    return f"{{{shown}}}" if shown else ""
+
+
+def attribute_text(value: Any) -> str:
+    """The value of an attribute or a constant.
+
+    A number in the normal form of an attribute looks like the number: the attribute's check makes that form again.
+    """
+    if isinstance(value, str):
+        return quoted(value)
+    if isinstance(value, float):
+        return float_text(value)
+    if isinstance(value, complex):
+        return f"complex({float_text(value.real)}, {float_text(value.imag)})"
+    return tuple_text(value) if isinstance(value, tuple) else str(value)
+
+
+def tuple_text(value: tuple[Any, ...]) -> str:
+    """A tuple in brackets, or what its first element says it stands for: a slice, a float, a complex number."""
+    kinds = tuple(map(type, value[1:]))
+    if value[:1] == ("slice",) and len(value) == 4 and {int, type(None)}.issuperset(kinds):
+        return slice_text(*value[1:])
+    if value[:1] == ("float",) and kinds == (float,):
+        return float_text(value[1])
+    if value[:1] == ("complex",) and kinds == (float, float):
+        return attribute_text(complex(*value[1:]))
+    return f"[{', '.join(map(attribute_text, value))}]"
+
+
+def slice_text(start: int | None, stop: int | None, step: int | None) -> str:
+    """As Python writes it: `1:5`, `:`, `::-1`."""
+    parts = ["" if part is None else str(part) for part in (start, stop, step)]
+    return ":".join(parts if step is not None else parts[:2])
+
+
+def float_text(value: float) -> str:
+    """As Python shows it, which reads back exactly; an unusual NaN with its bits."""
+    if value == value:  # noqa: PLR0124 - a NaN is not
+        return repr(value)
+    (bits,) = struct.unpack("<Q", struct.pack("<d", value))
+    return "nan" if bits == NAN else f'nan("{bits:016x}")'
+
+
+def quoted(text: str) -> str:
+    """A string in quotes, with escapes for what is not printable."""
+    return '"' + "".join(ESCAPES.get(letter) or printable(letter) for letter in text) + '"'
+
+
+def printable(text: str) -> str:
+    """The text with escapes for what is not printable, and nothing else escaped."""
+    return (
+        text if text.isprintable() else "".join(letter if letter.isprintable() else escape(letter) for letter in text)
+    )
+
+
+def escape(letter: str) -> str:
+    """A character by its number, as Python escapes it."""
+    code = ord(letter)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
