@@ -8,7 +8,7 @@
 - `uploads`: from values to a tensor; `answers`: from a tensor to its value; `names`: tensors that sessions share
 - `effects`: user code in program order, `printing` in it; `cancellation`: cancelling and restarting
 - `outbox/`: unsent messages; `transport/`: how they get to a daemon; `embedded/`: a machine in this process
-- `routines/`: functions that are captured once and run as one program
+- `routines/`: functions that are captured once and run as one message
 - `array_api/`: the namespace of the standard; `nn`, `random`: functions beyond the standard
 - `forks`: what a fork does to sessions; `exits`: what the end of the interpreter does; `keys`: the client's keys
 - `cli/`: the command line

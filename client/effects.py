@@ -65,7 +65,7 @@ class Effects:
         self._outbox.await_reply(self._outbox.ask(lambda request, at: Effect((), known, nothing, request, at)))
 
     def known(self, chain: int | None) -> int:
-        """The chain of that number, the default one for None; ProtocolError if there is none."""
+        """The number of a chain, by default the session's own; ProtocolError if it is none of the session's."""
         if chain is not None and (type(chain) is not int or chain not in self._chains):
             raise located(ProtocolError(f"{shown(chain)} is no chain of this session; make one with chain()"))
         return self._default if chain is None else chain

@@ -83,6 +83,12 @@ class Locations:
             return self.here(2)
         return self.site(HANDLED.frame) | self.spans.bits()
 
+    def numbered(self, text: str) -> int:
+        """A number for a line that is known by its text; the caller holds the lock."""
+        self.newest = self.newest % NUMBERS + 1  # used again, the oldest first, so that no table grows with history
+        self.unsent.append(Location(self.newest, text))
+        return self.newest
+
     def site(self, frame: FrameType | None) -> int:
         """The number of the line where that frame is now, or the nearest frame around it outside this package."""
         while frame is not None and OWNERS[frame.f_code.co_filename] is PACKAGE:
@@ -105,10 +111,9 @@ class Locations:
                 self.sites.clear()
                 self._codes.clear()
                 self.size = 0
-            self.newest = self.newest % NUMBERS + 1  # used again, the oldest first, so that no table grows with history
-            self.unsent.append(Location(self.newest, text))
+            number = self.numbered(text)
             self._keep(path)
-            return self.newest
+            return number
 
     def _keep(self, path: list[FrameType | None]) -> None:
         """Find the newest number by these frames from now on."""

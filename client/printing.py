@@ -46,7 +46,10 @@ class Printing:
 
     def issue(self, parts: Sequence[Any], ids: tuple[int, ...], sep: str, chain: int | None, session: object) -> None:
         """Print `parts` when their turn comes: texts, and None where the next tensor's value goes."""
-        reply = self._effects.issue_tolerant(line_writer(parts, sep), ids, chain)
+        self.expect(self._effects.issue_tolerant(line_of(parts, sep), ids, chain), session)
+
+    def expect(self, reply: Reply, session: object) -> None:
+        """Await a print that was issued; the reply comes when it is written."""
         self._open[reply] = session
         EXIT.add(self)
         reply.when_done(lambda: self._settle(reply))
@@ -86,8 +89,8 @@ class Printing:
         self._outbox.await_reply(reply, max(deadline - monotonic(), 0.0))
 
 
-def line_writer(parts: Sequence[Any], sep: str) -> Callable[..., None]:
-    """The callback that writes a line of texts, and of the values that it is called with where a part is None."""
+def line_of(parts: Sequence[Any], sep: str) -> Callable[..., None]:
+    """What writes the line, given the values of tensors."""
 
     def show(*found: Any) -> None:
         rest = iter(found)

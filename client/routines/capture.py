@@ -24,7 +24,6 @@ from ...interpreter.types.meta import SCALAR_TYPES, Meta, OperandMeta, Scalar
 from ..checks import own
 from ..effects import check_callback
 from ..locations import located, user_line
-from ..printing import line_writer
 from ..tensor import Tensor
 from ..uploads import copied
 from .current import CURRENT
@@ -55,8 +54,8 @@ class Range(NamedTuple):
 class Capture:
     """One capture, of one thread.
 
-    `fixed`: the positions of numbers whose values were asked for -> the line that has asked. `effects`: chain and
-    callback of each step that prints or calls back, in order.
+    `fixed`: the positions of numbers whose values were asked for -> the line that has asked. `callbacks`: the functions
+    of its side effects, by slot.
     """
 
     def __init__(self, session: Session, names: Mapping[int, str]) -> None:
@@ -65,13 +64,12 @@ class Capture:
         self.over = False
         self.fixed: dict[int, str | None] = {}
         self.ranges: list[Range] = []
-        self.effects: list[tuple[int, Callable[..., None]]] = []
+        self.callbacks: list[Callable[..., None]] = []
         self.captured: list[Tensor | Constant] = []
         self._builder = Builder(CURRENT.infer)
         self._names = names  # of tensors that may be captured, by id()
         self._devices: dict[str, int] = {}
         self._chains: dict[int, int] = {}
-        self._callbacks: dict[int, int] = {}
         self._variables: dict[int, int] = {}  # of captured tensors, by id()
         self._symbols: list[SymbolicTensor] = []
         self._constants: dict[tuple[str, str], int] = {}
@@ -100,6 +98,11 @@ class Capture:
     def devices(self) -> list[str]:
         """The device of each slot."""
         return list(self._devices)
+
+    @property
+    def chains(self) -> list[int]:
+        """The chain of each slot."""
+        return list(self._chains)
 
     def is_parameter(self, tensor: SymbolicTensor) -> bool:
         """Does it stand for an argument?"""
@@ -166,7 +169,6 @@ class Capture:
         with located_errors():
             values = [self._value(tensor) for tensor in tensors]
             self._builder.print(parts, values, sep, numbered(self._chains, known), user_line())
-        self.effects.append((known, line_writer(tuple(parts), sep)))
 
     def effect(self, callback: Callable[..., None], tensors: Sequence[Tensor], chain: int | None) -> None:
         """Record a side effect."""
@@ -174,9 +176,8 @@ class Capture:
         known = self.session._effects.known(chain)
         with located_errors():
             values = [self._value(tensor) for tensor in tensors]
-            number = numbered(self._callbacks, id(callback))
-            self._builder.effect(number, values, numbered(self._chains, known), user_line())
-        self.effects.append((known, callback))
+            self._builder.effect(len(self.callbacks), values, numbered(self._chains, known), user_line())
+        self.callbacks.append(callback)
 
     # -- numbers ---------------------------------------------------------------------------------------------------
 

@@ -30,7 +30,6 @@ class Entry:
     """One capture, ready to run. `numbers`: those of the arguments that it was captured for."""
 
     __slots__ = (
-        "effects",
         "evaluation",
         "guards",
         "handler",
@@ -48,7 +47,6 @@ class Entry:
         linked: Linked,
         evaluation: Evaluation,
         make: Make,
-        effects: Sequence[tuple[int, Callable[..., None]]],
         guards: Guards,
         numbers: Sequence[Any],
         objects: Sequence[Any],
@@ -58,7 +56,6 @@ class Entry:
         self.linked = linked
         self.evaluation = evaluation
         self.make = make
-        self.effects = tuple(effects)
         self.guards = guards
         self.numbers = tuple(numbers)
         self.objects = tuple(map(reference, objects))
@@ -67,7 +64,7 @@ class Entry:
     def run(self, tensors: Sequence[Tensor], numbers: Sequence[Any]) -> Any:
         """Run the program on these arguments; what the function would return. Misfit if it does not fit them."""
         values = self.evaluation.values(numbers, self.session._random_state)
-        return self.make(self.linked.run(tensors, values, self.effects), tensors, values)
+        return self.make(self.linked.run(tensors, values), tensors, values)
 
     def suits(self, objects: Sequence[Any]) -> bool:
         """Is it for these other arguments, and does all that it depends on hold?"""

@@ -211,10 +211,10 @@ class Call:
         captured = [
             session.asarray(each.array, each.home) if isinstance(each, Constant) else each for each in capture.captured
         ]
-        linked = Linked(session, recorded.program, capture.devices, captured)
+        linked = Linked(session, recorded.program, capture.devices, captured, capture.chains, capture.callbacks)
         evaluation = Evaluation(recorded.program, recorded.leaves, numbers, capture.ranges)
         objects, guards = self._given.objects, recorded.guards
-        return Entry(session, linked, evaluation, recorded.make, capture.effects, guards, numbers, objects)
+        return Entry(session, linked, evaluation, recorded.make, guards, numbers, objects)
 
     def _warn(self, before: Look, guards: Guards, now: Look) -> None:
         name = getattr(self._routine, "__qualname__", "routine")
