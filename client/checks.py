@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..interpreter.errors import ConnectionLost, MetadataError, MetadataTypeError, ProtocolError, TensordError
+from ..interpreter.errors import ConnectionLost, MetadataError, MetadataTypeError, TensordError
 from ..interpreter.wire.forms import shown
 from .locations import located
 from .tensor import Tensor
@@ -22,8 +22,8 @@ def own(session: Session, tensor: Any) -> Tensor:
         raise located(MetadataTypeError(f"expected a tensor, got {type(tensor).__name__}; use asarray"))
     if tensor._session is not session:
         raise located(foreign(tensor))
-    if tensor._released:
-        raise located(ProtocolError(f"tensor {-tensor._id} was released"))
+    if tensor._id <= 0:  # it was released, or is symbolic
+        tensor._check()
     return tensor
 
 

@@ -51,7 +51,7 @@ class _Owners(dict[str, Owner]):
 
 
 OWNERS = _Owners()
-PACKAGE = Owner.PACKAGE
+PACKAGE, PROGRAM = Owner.PACKAGE, Owner.PROGRAM
 
 
 def owner_of(file: str) -> Owner:

@@ -22,7 +22,7 @@ from typing import Any, TypeAlias, TypeVar
 from ..interpreter.errors import MetadataError, TensordError
 from ..interpreter.wire.forms import shown
 from ..interpreter.wire.messages import Location, NamedMessage
-from .frames import OWNERS, PACKAGE, describe, lines_from
+from .frames import OWNERS, PACKAGE, PROGRAM, describe, lines_from
 from .spans import Spans
 
 Raised = TypeVar("Raised", bound=TensordError)
@@ -40,6 +40,7 @@ class Handled(threading.local):
 
 
 HANDLED = Handled()
+_lines: dict[tuple[int, int], tuple[CodeType, str]] = {}  # the texts of lines of the program, by code and offset
 Callers: TypeAlias = dict[Any, Any]  # (id of code, instruction offset) -> a number, or the callers of that line
 
 
@@ -136,7 +137,18 @@ class Locations:
 
 def user_line() -> str | None:
     """The line from which the program has come to this function's caller; None if there is none."""
-    return describe(lines_from(HANDLED.frame or sys._getframe(1), FRAMES, every=False)[0]) or None
+    frame: FrameType | None = HANDLED.frame or sys._getframe(1)
+    while frame is not None and OWNERS[frame.f_code.co_filename] is PACKAGE:
+        frame = frame.f_back
+    if frame is None or OWNERS[frame.f_code.co_filename] is not PROGRAM:
+        return describe(lines_from(frame, FRAMES, every=False)[0]) or None
+    code, text = _lines.get((id(frame.f_code), frame.f_lasti), (None, ""))
+    if code is not frame.f_code:
+        text = describe([frame])
+        if len(_lines) >= LIMIT:
+            _lines.clear()
+        _lines[id(frame.f_code), frame.f_lasti] = frame.f_code, text
+    return text
 
 
 def located(error: Raised) -> Raised:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 Converted = TypeVar("Converted")
 _GETITEM = REGISTRY["getitem"]
 _ASKED = "setitem len iter contains bool float int complex index format array_namespace dlpack deepcopy str repr"
-_GONE: Any = object()  # the meta of a released handle: no signature has it
+RELEASED: Any = object()  # the meta of a released handle: no signature has it
 
 
 class Tensor(Methods):
@@ -229,7 +229,7 @@ class Tensor(Methods):
         if self._id > 0:
             self._session._release(self._id)
             self._id = -self._id
-            self._meta = _GONE
+            self._meta = RELEASED
             self._reading = None
 
     @property
@@ -237,9 +237,14 @@ class Tensor(Methods):
         return self._id < 0
 
     def _own(self) -> Self:
+        if self._id <= 0:
+            self._check()
+        return self
+
+    def _check(self) -> None:
+        """Raise ProtocolError if it was released. Called where `_id` is not that of a living tensor."""
         if self._released:
             raise located(ProtocolError(f"tensor {-self._id} was released"))
-        return self
 
     # -- ops -------------------------------------------------------------------------------------------------------
 
@@ -420,9 +425,9 @@ def frozen_index(key: Any) -> FrozenAttributes:
 
 def tensors_in(key: Any) -> list[Tensor]:
     """The tensors in an index."""
-    if type(key) is Tensor:
-        return [key]
-    return [entry for entry in key if isinstance(entry, Tensor)] if type(key) is tuple else []
+    if type(key) is tuple:
+        return [entry for entry in key if isinstance(entry, Tensor)]
+    return [key] if isinstance(key, Tensor) else []
 
 
 def with_places(key: Any) -> tuple[Any, ...]:
