@@ -23,6 +23,11 @@ TOTAL = sorted(name for name, op in REGISTRY.items() if op.total is not False)
 SCALARS: tuple[Any, ...] = (True, 0, -1, 2**63, -(2**63), -0.0, 0.5, 1e300, float("nan"), float("-inf"), 1e300 - 1j)
 # What ops with required attributes, or with few shapes, are called with; several choices are alternatives.
 ATTRIBUTES: dict[str, list[dict[str, Any]]] = {
+    "bernoulli": [{"shape": (), "p": 0.0}, {"shape": (0, 3), "p": 1.0}],
+    "integers": [{"shape": 5, "low": -(2**63), "high": 2**63 - 1}, {"shape": 0, "low": 0, "high": 1, "dtype": "int8"}],
+    "normal": [{"shape": 5, "dtype": "float16", "std": 1e300}, {"shape": 5, "mean": 1e300}],
+    "permutation": [{"n": 0}, {"n": 7}],
+    "uniform": [{"shape": 5, "dtype": "float16"}, {"shape": 5, "low": -1e308, "high": 1e308}],
     "astype": [{"dtype": name} for name in DTYPES],
     "cast": [{"dtype": name} for name in DTYPES],
     "broadcast_to": [{"shape": (2, 4, 6)}, {"shape": (0, 4, 6)}, {"shape": (2, 0, 3)}, {"shape": (4, 3)}],
