@@ -157,6 +157,7 @@ for _name, _value in {"zeros": 0, "ones": 1, "empty": 0}.items():
             summary=f"A tensor of {_value}s.",
             attributes=(SHAPE, _FLOAT64),
             kernel=_filling(_value),
+            total=True,
         )
     )
     define(
@@ -168,6 +169,7 @@ for _name, _value in {"zeros": 0, "ones": 1, "empty": 0}.items():
             summary=f"A tensor of {_value}s with the shape of x, and its dtype unless one is given.",
             attributes=(DTYPE_OR_NONE,),
             kernel=_filling(_value),
+            total=True,
         )
     )
 define(
@@ -180,6 +182,7 @@ define(
         summary="A tensor of one value, which is the operand, a Python scalar.",
         attributes=(SHAPE, DTYPE_OR_NONE),
         kernel=full_kernel,
+        total=True,
     )
 )
 define(
@@ -192,6 +195,7 @@ define(
         summary="A tensor of one value with the shape of x, and its dtype unless one is given.",
         attributes=(DTYPE_OR_NONE,),
         kernel=full_kernel,
+        total=True,
     )
 )
 define(
@@ -240,5 +244,6 @@ define(
             _FLOAT64,
         ),
         kernel=eye_kernel,
+        total=True,
     )
 )

@@ -72,6 +72,7 @@ def _define_cumulative(name: str, function: str, initial: int) -> None:
                 Attribute("include_initial", check_bool, default=False),
             ),
             kernel=kernel,
+            total=True,
             scratch=casts,
             needs=(function,),
         )

@@ -101,6 +101,8 @@ def _define_ufuncs(names: str, inputs: int, work: Work | None = None, scalars: S
                 dtypes=(accepted_dtypes(getattr(np, ufunc)),),
                 ufunc=ufunc,
                 elementwise=True,
+                pointwise=True,
+                total=True,
                 work=work,
                 scalars=scalars,
             )
@@ -152,6 +154,11 @@ def floor_divide_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, a
     return corrected_scratch(metas, outputs, attributes) + sum(m.nbytes for m in outputs if m and m.dtype.kind == "f")
 
 
+def is_total_power(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> bool:
+    """Signed integers have no negative powers: data decide whether the kernel raises."""
+    return promote(metas).kind != "i"
+
+
 def _define_corrected(name: str, ufunc: str, correction: corrections.Correction) -> None:
     of_numpy: np.ufunc = getattr(np, ufunc)
     define(
@@ -166,6 +173,7 @@ def _define_corrected(name: str, ufunc: str, correction: corrections.Correction)
             correction=correction,
             elementwise=True,
             pointwise=True,
+            total=is_total_power if ufunc == "power" else True,
             scratch=floor_divide_scratch if name == "floor_divide" else corrected_scratch,
             work=_CORRECTED_WORK.get(name, slow_work),
         )
@@ -192,6 +200,8 @@ def _define_extremum(name: str) -> None:
             dtypes=(accepted_dtypes(getattr(np, name)),),
             kernel=kernel,
             elementwise=True,
+            pointwise=True,
+            total=True,
         )
     )
 
@@ -229,6 +239,8 @@ def _define_rounding(name: str, ufunc: str) -> None:
             dtypes=(accepted_dtypes(getattr(np, ufunc)) | kinds.INTEGER_OR_BOOLEAN,),
             kernel=lambda xp, inputs, outputs, _attributes: _rounding_kernel(xp, inputs, outputs, ufunc),
             elementwise=True,
+            pointwise=True,
+            total=True,
         )
     )
 
@@ -268,6 +280,7 @@ for _part, _take in (("real", real_kernel), ("imag", imag_kernel)):
             operands=OPERANDS[1],
             dtypes=(kinds.NUMERIC,),
             kernel=_take,
+            total=True,
         )
     )
 
@@ -325,6 +338,7 @@ define(
         kernel=where_kernel,
         elementwise=True,
         pointwise=True,
+        total=True,
         scratch=scratch(results=1),
         scalars=accepts_chosen,
     )
@@ -339,6 +353,8 @@ define(
         dtypes=(kinds.REAL,),
         ufunc="clip",
         elementwise=True,
+        pointwise=True,
+        total=True,
     )
 )
 for _name in ("astype", "cast"):
@@ -352,5 +368,7 @@ for _name in ("astype", "cast"):
             attributes=(DTYPE,),
             kernel=astype_kernel,
             elementwise=True,
+            pointwise=True,
+            total=True,
         )
     )

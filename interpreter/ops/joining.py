@@ -55,6 +55,7 @@ define(
         summary="The tensors one after the other along `axis`; if it is None, their elements in C order, 1-d.",
         attributes=(Attribute("axis", optional(check_int), 0),),
         kernel=concat_kernel,
+        total=True,
     )
 )
 define(
@@ -66,5 +67,6 @@ define(
         summary="The tensors side by side along a new axis.",
         attributes=(axis_attribute(0),),
         kernel=stack_kernel,
+        total=True,
     )
 )

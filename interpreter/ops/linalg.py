@@ -263,6 +263,7 @@ define(
         summary="Matrix product with NumPy's rules for 1-d and batched operands.",
         operands=_OPERANDS,
         kernel=matmul_kernel,
+        total=True,
         scratch=matmul_scratch,
         work=matmul_work,
         needs=("matmul",),
@@ -277,6 +278,7 @@ define(
         operands=_OPERANDS,
         attributes=(axis_attribute(-1),),
         kernel=vecdot_kernel,
+        total=True,
         scratch=conjugate_scratch,
         work=vecdot_work,
         needs=("matmul",),
@@ -291,6 +293,7 @@ define(
         operands=_OPERANDS,
         attributes=(Attribute("axes", check_contraction, 2),),
         kernel=tensordot_kernel,
+        total=True,
         scratch=tensordot_scratch,
         work=tensordot_work,
         needs=("matmul",),
@@ -305,6 +308,7 @@ define(
         operands=_OPERANDS,
         dtypes=(NUMERIC,),
         kernel=outer_kernel,
+        total=True,
     )
 )
 define(
@@ -317,6 +321,7 @@ define(
         dtypes=(NUMERIC,),
         attributes=(axis_attribute(-1),),
         kernel=cross_kernel,
+        total=True,
         scratch=scratch(results=0.34),
     )
 )

@@ -300,6 +300,7 @@ def _define_random(
             dtypes=(kinds.SCALAR,),
             attributes=attributes,
             kernel=kernel,
+            total=True,
             scratch=draw_scratch,
             work=work,
             scalars=check_seed,

@@ -183,6 +183,7 @@ def _define_reduction(
             dtypes=(ANY,),
             attributes=(axis, *extra, KEEPDIMS),
             kernel=kernel,
+            total=True,
             scratch=scratch,
         )
     )

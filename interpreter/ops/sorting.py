@@ -96,6 +96,7 @@ def _define_sort(name: str, infer: Infer, kernel: Kernel, scratch: Scratch, summ
                 Attribute("stable", check_bool, default=True),
             ),
             kernel=kernel,
+            total=True,
             scratch=scratch,
             work=lines_work,
             needs=(name,),

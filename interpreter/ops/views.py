@@ -237,6 +237,11 @@ def _work(_metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: At
     return sum(m.size for m in outputs if m is not None)
 
 
+def may_copy(_metas: tuple[OperandMeta, ...], attributes: Attributes) -> bool:
+    """A view that must not copy fails where the operand's layout allows no view."""
+    return attributes.get("copy") is not False
+
+
 def _define_view(name: str, shape_of: ShapeRule, view: View, take: Take, summary: str, *attributes: Attribute) -> None:
     def infer(metas: tuple[OperandMeta, ...], given: Attributes) -> OutputMetas:
         x = tensor(metas)
@@ -255,6 +260,7 @@ def _define_view(name: str, shape_of: ShapeRule, view: View, take: Take, summary
             attributes=attributes,
             kernel=kernel,
             view=view,
+            total=may_copy,
             work=_work,
         )
     )

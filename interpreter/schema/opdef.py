@@ -60,6 +60,8 @@ ScalarCheck: TypeAlias = Callable[[int, tuple[OperandMeta, ...], Attributes], No
 Most: TypeAlias = Callable[[tuple[OperandMeta, ...]], int]
 # The bytes that a kernel takes at its peak besides its operands and results: (operand metas, output metas, attributes).
 Scratch: TypeAlias = Callable[[tuple[OperandMeta, ...], OutputMetas, Attributes], int]
+# Can the kernel not raise on any data of operands that it takes? (operand metas, attributes).
+Total: TypeAlias = Callable[[tuple[OperandMeta, ...], Attributes], bool]
 # How an op is made of others: (call, inputs, attributes) -> outputs, where call(name, inputs, attributes) -> outputs.
 Compose: TypeAlias = Callable[[Callable[..., list[Any]], Sequence[Any], Attributes], list[Any]]
 
@@ -98,7 +100,8 @@ class OpDef:
     kernel calls and an array module may lack ("linalg.eigh"); devices of such a module do not have the op. `scratch`:
     the memory that the kernel's temporaries take, where that may be more than `UNNOTICED` bytes. `pointwise`: each
     element of its one result depends on the operands' elements at its place alone, so that the kernel may be called on
-    pieces of them.
+    pieces of them. `total`: the kernel raises on no data of operands that it takes, or of which; so a call whose result
+    nobody needs may be left out.
     """
 
     name: str
@@ -114,6 +117,7 @@ class OpDef:
     kernel: Kernel | None = None
     elementwise: bool = False
     pointwise: bool = False
+    total: bool | Total = False
     partial: bool = False
     dynamic: bool = False
     most: Most | None = None
@@ -130,6 +134,13 @@ class OpDef:
     def blocking(self) -> bool:
         """Does the kernel look at values, so that its thread waits for a GPU? At a shape, a bound, a solver's state."""
         return self.dynamic or self.judges or any(path.startswith(_LOOKING) for path in self.needs)
+
+    def never_raises(self, metas: tuple[OperandMeta | None, ...], attributes: Attributes) -> bool:
+        """Can the kernel not raise, whatever the data? Never said of pending operands, which may be refused yet."""
+        if self.total is False or None in metas:
+            return False
+        known = tuple([meta for meta in metas if meta is not None])
+        return self.total is True or self.total(known, attributes)
 
     def least_operands(self) -> int:
         """The smallest number of operands."""

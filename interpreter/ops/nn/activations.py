@@ -71,6 +71,7 @@ def _activation(
             kernel=kernel,
             elementwise=True,
             pointwise=True,
+            total=True,
             scratch=scratch(working=temporaries) if temporaries else None,
             work=work,
             compose=compose,
@@ -99,6 +100,7 @@ def _gradient(
             kernel=kernel,
             elementwise=True,
             pointwise=True,
+            total=True,
             scratch=scratch(working=temporaries) if temporaries else None,
             work=work,
         )

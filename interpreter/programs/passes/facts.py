@@ -1,0 +1,51 @@
+"""What passes ask about programs: which steps cannot fail, and which variables are written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...schema.opdef import find
+from ...types.meta import SCALAR_TYPES, OperandMeta
+from ..numbers import CONSTANT, DRAW, SEED
+from ..program import EFFECT, MOVE, PRINT, Program, Step
+
+
+def made_by(step: Step) -> range:
+    """The values that the step makes."""
+    return range(step.first, step.first + len(step.results))
+
+
+def metas_of(program: Program, step: Step) -> tuple[OperandMeta | None, ...]:
+    """The metas of the step's operands, None for pending ones."""
+    numbers, metas = program.numbers, program.metas
+    return tuple([metas[n] if n >= 0 else SCALAR_TYPES[numbers[~n].kind] for n in step.operands])
+
+
+def is_total(program: Program, step: Step) -> bool:
+    """Is the step without effect, and does it raise on no data?"""
+    if step.op in (PRINT, EFFECT):
+        return False
+    return step.op == MOVE or find(step.op).never_raises(metas_of(program, step), dict(step.attributes))
+
+
+def may_refuse_numbers(program: Program, step: Step) -> bool:
+    """Is an integer among the operands whose range is checked before each run?"""
+    numbers = [program.numbers[~operand] for operand in step.operands if operand < 0]
+    return any(number.kind == "int" and number.op not in (CONSTANT, SEED, DRAW) for number in numbers)
+
+
+def origin(value: int, same: Mapping[int, int]) -> int:
+    """The value that stands for this one in the end."""
+    while value in same:
+        value = same[value]
+    return value
+
+
+def overwritten(program: Program) -> frozenset[int]:
+    """The variables that some step overwrites."""
+    return frozenset(program.variables[value] for step in program.steps for value in step.into or ())
+
+
+def newest_values(program: Program) -> dict[int, int]:
+    """Each variable's value at the end of a run."""
+    return {variable: value for value, variable in enumerate(program.variables)}

@@ -1,0 +1,133 @@
+"""Programs run step by step with NumPy: what a run gives, bit for bit, to compare programs before and after a pass.
+
+Views are views: a value is a layout over a block of bytes, so that packed and strided operands reach the kernels as
+such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tensord.interpreter.programs.numbers import evaluate
+from tensord.interpreter.programs.program import EFFECT, MOVE, PRINT, Program, Step
+from tensord.interpreter.schema.infer import infer_once
+from tensord.interpreter.schema.opdef import find
+from tensord.interpreter.types.meta import Meta, packed_strides
+
+Error = tuple[Any, ...]  # location, op, type, text
+
+
+class Placed(NamedTuple):
+    """A value: bytes, and how it lies in them."""
+
+    memory: np.ndarray
+    meta: Meta
+    offset: int
+    strides: tuple[int, ...]
+
+    @property
+    def array(self) -> np.ndarray:
+        return np.ndarray(self.meta.shape, self.meta.dtype, self.memory, self.offset, self.strides)
+
+
+class Failed(NamedTuple):
+    """The error in place of a value."""
+
+    error: Error
+
+
+class Run(NamedTuple):
+    """What a run leaves behind: results, the written tensors from outside, effects and errors, in their order."""
+
+    results: list[Any]
+    written: dict[int, Any]
+    effects: list[Any]
+    errors: list[Error]
+
+
+Values = dict[int, Any]
+
+
+def placed(array: np.ndarray) -> Placed:
+    """A packed copy of the array."""
+    memory = np.frombuffer(bytearray(array.tobytes() or b"\0"), np.uint8)
+    return Placed(memory, Meta.of(array.shape, array.dtype), 0, packed_strides(array.shape, array.dtype.itemsize))
+
+
+def strided(array: np.ndarray) -> Placed:
+    """The array, with gaps between its elements."""
+    wide = np.repeat(np.atleast_1d(array), 2, axis=-1)
+    found = placed(wide)
+    strides = (*found.strides[:-1], 2 * array.dtype.itemsize)[: array.ndim]
+    return Placed(found.memory, Meta.of(array.shape, array.dtype), 0, strides)
+
+
+def seen(value: Any) -> Any:
+    """A value as it can be compared: bits, not numbers."""
+    if isinstance(value, Failed):
+        return value
+    return value.meta, value.array.tobytes()
+
+
+Runner = Callable[[Program, Step, Values, Sequence[Any]], None]
+
+
+def run(program: Program, inputs: Sequence[Placed], parameters: Sequence[Any] = (), seed: int = 0) -> Run:
+    """Run the program on tensors, those of its parameters and captures, and on the values of its parameter numbers."""
+    numbers = evaluate(program.numbers, parameters, seed, range(7, 7 + program.draws))
+    values: Values = dict(enumerate(inputs))
+    effects: list[Any] = []
+    errors: list[Error] = []
+    with np.errstate(all="ignore"):
+        for step in program.steps:
+            advance(program, step, values, numbers, effects, errors)
+    return outcome(program, values, effects, errors)
+
+
+def outcome(program: Program, values: Values, effects: list[Any], errors: list[Error]) -> Run:
+    newest = {variable: value for value, variable in enumerate(program.variables)}
+    written = {value: seen(values[newest[value]]) for value in program.written}
+    return Run([seen(values[value]) for value in program.results], written, effects, errors)
+
+
+def advance(
+    program: Program, step: Step, values: Values, numbers: Sequence[Any], effects: list[Any], errors: list[Error]
+) -> None:
+    """Run one step."""
+    operands = [values[n] if n >= 0 else numbers[~n] for n in step.operands]
+    if step.op in (PRINT, EFFECT):
+        effects.append((step.op, step.attributes, step.location, [seen(value) for value in operands]))
+        return
+    failed = next((value for value in operands if isinstance(value, Failed)), None)
+    made: Sequence[Any] = [failed] * len(step.results)
+    if failed is None:
+        try:
+            made = computed(program, step, operands)
+        except Exception as error:
+            errors.append((step.location, step.op, type(error).__name__, str(error)))
+            made = [Failed(errors[-1])] * len(step.results)
+    values.update(zip(range(step.first, step.first + len(step.results)), made, strict=True))
+
+
+def computed(program: Program, step: Step, operands: Sequence[Any]) -> Sequence[Placed]:
+    """The results of a step that may run."""
+    if step.op == MOVE:
+        here = program.homes[step.operands[0]] == step.device
+        return [operands[0] if here else placed(operands[0].array)]
+    op, attributes = find(step.op), dict(step.attributes)
+    if op.view is not None and step.into is None and step.results[0] is not None:
+        x = operands[0]
+        layout = op.view(x.meta, (x.offset, x.strides), step.results[0], attributes)
+        if layout is not None:
+            return [Placed(x.memory, step.results[0], *layout)]
+    arrays = [operand.array if isinstance(operand, Placed) else operand for operand in operands]
+    metas = step.results
+    if None in metas and not op.dynamic:  # of operands that were pending
+        known = tuple(n.meta if isinstance(n, Placed) else type(n) for n in operands)
+        metas = infer_once(op, known, step.attributes)
+    outputs = [np.zeros(meta.shape, meta.dtype) for meta in metas if meta is not None]
+    made = op.bind(np, len(arrays), attributes)(*arrays, *outputs)
+    return [placed(np.asarray(array)) for array in (made if op.dynamic else outputs)]
