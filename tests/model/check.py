@@ -15,8 +15,9 @@ from tensord.vm.model.instruction import Instruction
 from tensord.vm.serial.oracle import Oracle
 from tensord.vm.serial.values import Value
 
+from .execution import execute
 from .ops import failing_ops
-from .programs import execute, random_program
+from .programs import random_program
 from .scheduler import Machine, Stuck, Unsound
 from .steps import Encoder, Program
 
@@ -24,9 +25,9 @@ Root = tuple[str, str | None, str | None]
 
 
 class Expected:
-    """What the serial engine made of a program."""
+    """What the serial engine made of a program. `unfolds`: does it unfold runs itself?"""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, *, unfolds: bool = False) -> None:
         missing = dict(program.world.missing)
         devices = {d: [missing[d]] if d in missing else [] for d in program.world.devices}
         self.engine = Oracle(devices, lambda *call: RuntimeError("injected") if call in program.failing else None)
@@ -34,7 +35,7 @@ class Expected:
         self.sessions = [self.open() for _ in range(program.world.sessions)]
         self.encoder = Encoder()
         for step in program.steps:
-            execute(self.engine, self.sessions, self.encoder, step)
+            execute(self.engine, self.sessions, self.encoder, step, unfolds=unfolds)
 
     def open(self) -> Any:
         mine: dict[int, tuple[Any, Any]] = {}
@@ -61,11 +62,12 @@ def check_seed(seed: int) -> list[str]:
 def run_and_compare(program: Program, seed: int, piece: int) -> list[str]:
     limits, certain = tight_limits(program)
     expected = Expected(program)
+    problems = compare_oracles(expected, Expected(program, unfolds=True))
     machine = Machine(program, seed, limits, strict=True, piece=piece)
     try:
         machine.run(program.steps)
         faulty = bool(program.world.faults) or (not certain and lacked_memory(machine))
-        problems = compare_answers(expected, machine, faulty=faulty)
+        problems += compare_answers(expected, machine, faulty=faulty)
         problems += compare_effects(expected, machine, faulty=faulty)
         machine.wind_up()
     except Stuck as error:
@@ -104,6 +106,30 @@ def is_next(device: DeviceState, instruction: Instruction, _nbytes: int) -> bool
     A step may be several instructions: transfers of its operands, a copy of what it writes, and the op.
     """
     return next(iter(device.unreserved), instruction) is instruction
+
+
+def compare_oracles(expected: Expected, other: Expected) -> list[str]:
+    """In what the serial engine departs, with runs as it unfolds them, from the steps that they stand for."""
+    problems = []
+    for number, (session, mine) in enumerate(zip(expected.sessions, other.sessions, strict=True)):
+        for request in session.answers.keys() | mine.answers.keys():
+            wanted, value = session.answers.get(request), mine.answers.get(request)
+            if wanted is None or value is None or not same_value(wanted, value):
+                problems.append(f"serially unfolded: session {number}, request {request}: {value!r}, not {wanted!r}")
+    keys = {effect[:2] for effect in expected.encoder.effects + other.encoder.effects}
+    for key in keys:
+        wanted, found = ([e[2:] for e in one.encoder.effects if e[:2] == key] for one in (expected, other))
+        problems += compare_chain({number for number, _ in wanted}, wanted, found, f"{key}, serially unfolded")
+    return problems
+
+
+def same_value(wanted: Value, value: Value) -> bool:
+    """The same array, or list, and the same errors?"""
+    if {root_of(e) for e in wanted.errors} != {root_of(e) for e in value.errors}:
+        return False
+    if not isinstance(wanted.array, np.ndarray) or not isinstance(value.array, np.ndarray):
+        return bool(wanted.array == value.array)
+    return same(wanted.array, value.array)
 
 
 # -- answers -----------------------------------------------------------------------------------------------------------

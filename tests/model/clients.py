@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 import tensord
+from tensord.client.routines.linked import Linked
 from tensord.client.tensor import Tensor
 from tensord.interpreter.errors import TensordError
 from tensord.interpreter.types.meta import Meta
@@ -42,6 +44,7 @@ class Clients:
         self.sessions = [connect(address, devices=specs) for _ in range(program.world.sessions)]
         self.handles: list[dict[int, Tensor]] = [{} for _ in self.sessions]
         self.chains: dict[tuple[int, int], int] = {}
+        self.routines: dict[tuple[int, int], Linked] = {}  # by session and key
         self.closed: set[int] = set()
         self.read: dict[tuple[int, int], Answer] = {}
         self.asked: dict[int, tuple[int, ...]] = {}
@@ -53,6 +56,7 @@ class Clients:
             self.do(self.sessions[step.session], self.handles[step.session], step)
         trace = next(s for n, s in enumerate(self.sessions) if n not in self.closed).trace()
         self.handles.clear()
+        self.routines.clear()
         for session in self.sessions:
             session.close()
         wrong = [f"trace: {problem}" for problem in trace.verify()]
@@ -61,8 +65,8 @@ class Clients:
     # -- steps -----------------------------------------------------------------------------------------------------
 
     def do(self, session: Any, handles: dict[int, Tensor], step: Step) -> None:
-        kind = "await_" if step.kind == "await" else step.kind.lower()
-        getattr(self, kind)(session, handles, step)
+        kind = f"{step.kind}_" if step.kind in {"await", "RUN"} else step.kind
+        getattr(self, kind.lower())(session, handles, step)
 
     def atomic(self, session: Any, handles: dict[int, Tensor], step: Step) -> None:
         with session.atomic():
@@ -118,14 +122,34 @@ class Clients:
         self.chains[step.session, step.fields[0]] = session.chain()
 
     def effect(self, session: Any, handles: dict[int, Tensor], step: Step) -> None:
-        ids, chain, raises = step.fields
+        ids, chain, _ = step.fields
+        session.effect(self.callback(step), *[handles[id_] for id_ in ids], chain=self.chains[step.session, chain])
+
+    def callback(self, step: Step) -> Callable[..., None]:
+        _, chain, raises = step.fields
 
         def callback(*arrays: Any) -> None:
             self.effects.append(((step.session, chain), step.number, tuple(array.copy() for array in arrays)))
             if raises:
                 raise ValueError("the callback failed")
 
-        session.effect(callback, *[handles[id_] for id_ in ids], chain=self.chains[step.session, chain])
+        return callback
+
+    def run_(self, session: Any, handles: dict[int, Tensor], step: Step) -> None:
+        routine, _, inner, inputs, numbers, renamed, released = step.fields
+        callbacks = [self.callback(one) for one in inner if one.kind == "EFFECT"]
+        key = (step.session, routine.key)
+        if key not in self.routines or callbacks:  # which are those of one run here
+            chains = [chain for (number, _), chain in self.chains.items() if number == step.session]
+            captured = [handles[id_] for id_ in routine.captured]
+            self.routines[key] = Linked(session, routine.program, routine.devices, captured, chains, callbacks)
+        made = self.routines[key].run([handles[id_] for id_ in inputs], numbers)
+        handles.update(zip([output for _, output in renamed], made, strict=True))
+        for id_ in released:
+            del handles[id_]
+
+    def forget(self, _session: Any, _handles: dict[int, Tensor], step: Step) -> None:
+        self.routines.pop((step.session, step.fields[0]), None)
 
     def publish(self, session: Any, handles: dict[int, Tensor], step: Step) -> None:
         session.publish(step.fields[0][0], handles[step.fields[1][0]])

@@ -8,6 +8,7 @@ on which only elementwise ops and extremes work.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +21,9 @@ from tensord.interpreter.schema.targets import check_targets
 from tensord.interpreter.types.meta import Meta
 from tensord.vm.serial.oracle import Oracle
 
+from .execution import execute
+from .handles import Client, Handle
+from .runs import Runs
 from .steps import Encoder, Program, Step, World
 
 SHAPES = ((4,), (4, 4), (4, 4), (3, 4), (1, 4), (2, 4), ())
@@ -52,32 +56,6 @@ SIMS: Devices = ("cpu:0", "sim:0", "sim:1")
 GPUS: Devices = ("cpu:0", "cuda:0", "cuda:1")
 
 
-class Handle:
-    """What a client knows of a tensor."""
-
-    def __init__(self, meta: Meta | None, home: str) -> None:
-        self.meta = meta
-        self.home = home
-
-
-class Client:
-    """One session's side: its handles, its chains, whether it is cancelled."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.ids = 0
-        self.handles: dict[int, Handle] = {}
-        self.gone: list[int] = []
-        self.chains: list[int] = []
-        self.cancelled = False
-        self.cancels = 0
-        self.closed = False
-
-    def new(self) -> int:
-        self.ids += 1
-        return self.ids
-
-
 class Generator:
     """Makes one program. Each `emit` method adds at least one step or returns False."""
 
@@ -89,8 +67,8 @@ class Generator:
         if honest:
             self.world = replace(self.world, tight=0.0, faults=())
         self.steps: list[Step] = []
-        self.group: list[Step] | None = None  # the steps of the atomic group that is being made
-        self.count = 0  # of steps, those in groups, too
+        self.sinks = [self.steps]  # the last one takes the next step: of a group, or of a run, that is being made
+        self.count = 0  # of steps, those in groups and runs, too
         self.failing: set[tuple[int, int]] = set()
         self.clients = [Client(n) for n in range(self.world.sessions)]
         self.names: dict[str, Handle] = {}
@@ -98,6 +76,7 @@ class Generator:
         self.oracle = Oracle({d: [missing[d]] if d in missing else [] for d in self.world.devices}, self.injected)
         self.sessions = [self.oracle.open_session(lambda *_: None) for _ in self.clients]
         self.encoder = Encoder()
+        self.runs = Runs(self)
         self.risky = self.rng.random() < 0.5  # are ops that fail, unknown ids and cancellation in it?
         self.reads = self.rng.choice((0.5, 1.0, 3.0))
         self.moves = self.rng.choice((0.3, 1.0, 3.0))
@@ -111,7 +90,7 @@ class Generator:
             for _ in range(2):
                 self.upload(client)
         table = self.table()
-        while len(self.steps) < length:
+        while self.count < length:
             client = self.rng.choice([c for c in self.clients if not c.closed])
             emit = self.rng.choices([row[1] for row in table], [row[0] for row in table])[0]
             emit(client)
@@ -144,6 +123,8 @@ class Generator:
             (0.2, self.unpublish),
             (0.1, self.list_names),
             (1.2, self.atomic),
+            (2.0, self.runs.emit),
+            (0.3, self.runs.forget),
         ]
         risks = [
             (0.8, self.boom),
@@ -173,21 +154,32 @@ class Generator:
 
     def add(self, client: Client, kind: str, *fields: Any) -> Step:
         """Append a step, and have the oracle execute it."""
-        self.count += 1
-        step = Step(self.count, client.number, kind, fields)
+        step = self.step(client, kind, *fields)
         execute(self.oracle, self.sessions, self.encoder, step)
-        (self.steps if self.group is None else self.group).append(step)
+        self.sinks[-1].append(step)
         return step
 
-    def atomic(self, client: Client) -> None:
-        """A group, often of writes to what several sessions hold; the oracle has executed its steps one by one."""
-        self.group = []
-        emits = (self.in_place, self.in_place, self.setitem, self.binary, self.view, self.release, self.upload)
-        for _ in range(self.rng.randint(0, 6)):
-            self.rng.choice((*emits, self.move, self.publish))(client)
-        steps, self.group = self.group, None
+    def step(self, client: Client, kind: str, *fields: Any, line: int = 0) -> Step:
+        """A step with the next number."""
         self.count += 1
-        self.steps.append(Step(self.count, client.number, "ATOMIC", tuple(steps)))
+        return Step(self.count, client.number, kind, fields, line)
+
+    def collect(self, make: Callable[[], None]) -> list[Step]:
+        """The steps that are added meanwhile, apart from the others; the oracle has executed them one by one."""
+        self.sinks.append([])
+        make()
+        return self.sinks.pop()
+
+    def atomic(self, client: Client) -> None:
+        """A group, often of writes to what several sessions hold."""
+        emits = (self.in_place, self.in_place, self.setitem, self.binary, self.view, self.release, self.upload)
+
+        def make() -> None:
+            for _ in range(self.rng.randint(0, 6)):
+                self.rng.choice((*emits, self.move, self.publish, self.runs.emit))(client)
+
+        steps = self.collect(make)
+        self.steps.append(self.step(client, "ATOMIC", *steps))
 
     def pick(self, client: Client) -> int | None:
         """One of its handles, rather a recent one."""
@@ -412,9 +404,15 @@ class Generator:
 
     def effect(self, client: Client) -> None:
         if not client.chains or self.rng.random() < 0.2:
-            chain = client.new()
-            client.chains.append(chain)
-            self.add(client, "CHAIN", chain)
+            self.chain(client)
+        self.side_effect(client)
+
+    def chain(self, client: Client) -> None:
+        chain = client.new()
+        client.chains.append(chain)
+        self.add(client, "CHAIN", chain)
+
+    def side_effect(self, client: Client) -> None:
         ids = tuple(x for x in (self.pick(client) for _ in range(self.rng.randint(0, 2))) if x is not None)
         self.add(client, "EFFECT", ids, self.rng.choice(client.chains), self.risky and self.rng.random() < 0.15)
 
@@ -424,7 +422,7 @@ class Generator:
         x = self.pick(client)
         if x is not None and not (self.honest and client.handles[x].meta is None):
             name = self.rng.choice(NAMES)
-            self.add(client, "PUBLISH", (name,), (x,), self.group is None)
+            self.add(client, "PUBLISH", (name,), (x,), len(self.sinks) == 1)
             self.names[name] = Handle(client.handles[x].meta, client.handles[x].home)
 
     def lookup(self, client: Client) -> None:
@@ -502,15 +500,6 @@ class Generator:
             self.add(client, "close")
             client.closed = True
             client.handles.clear()
-
-
-def execute(oracle: Oracle, sessions: Any, encoder: Encoder, step: Step) -> None:
-    """One step, on the oracle."""
-    session = sessions[step.session]
-    if step.kind in {"cancel", "close"}:
-        getattr(oracle, step.kind)(session)
-    elif step.kind != "await":
-        oracle.receive(session, encoder.messages(step))
 
 
 def random_world(rng: random.Random, devices: Devices = SIMS) -> World:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator
+from itertools import islice
+from operator import length_hint
 from typing import Any
 
 from tensord.interpreter.errors import TensordError
@@ -18,6 +20,7 @@ from tensord.streams.sim import SimOptions
 from tensord.vm.admission.cancellation import PIECE
 from tensord.vm.engine import Engine
 from tensord.vm.model.session import VmSession
+from tensord.vm.model.unfolding import rest_of_run
 from tensord.vm.reporting.invariants import violations
 from tensord.vm.tracing.analysis.trace import Trace
 from tensord.vm.tracing.flat import Place
@@ -208,12 +211,20 @@ class Machine:
         self.drain(serially=serially)
 
     def send(self, owner: int, batch: list[Any], *, serially: bool) -> None:
-        self.engine.receive(self.sessions[owner], batch)
         if serially:
-            self.drain(serially=True)
+            self.send_serially(self.sessions[owner], batch)
             return
+        self.engine.receive(self.sessions[owner], batch)
         for _ in range(self.rng.randint(0, self.habits.between)):
             self.act()
+
+    def send_serially(self, session: VmSession, batch: list[Any]) -> None:
+        """Drive each message to its end, and each op of a run."""
+        rest = iter(batch)
+        while length_hint(rest) or session.unfolding is not None:
+            self.engine.take(session, islice(rest, 1) if session.unfolding is None else rest_of_run(session, 1))
+            self.engine.flush()
+            self.drain(serially=True)
 
     def control(self, step: Step, *, serially: bool) -> None:
         session = self.sessions[step.session]

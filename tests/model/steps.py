@@ -12,19 +12,24 @@ from typing import Any
 
 import numpy as np
 
+from tensord.interpreter.programs import program as programs
+from tensord.interpreter.programs.records import wire_records
 from tensord.interpreter.wire.messages import (
     Atomic,
     Call,
     Chain,
     Effect,
     Fetch,
+    Link,
     ListNames,
     Location,
     Lookup,
     NamedMessage,
+    ProgramPart,
     Publish,
     Release,
     Restart,
+    Run,
     Signature,
     Sync,
     ToDevice,
@@ -38,18 +43,39 @@ from tensord.interpreter.wire.messages import (
 
 @dataclass(frozen=True)
 class Step:
-    """`kind` is that of a message, or "cancel", "close", "await"; `fields` are what it is about.
+    """`kind` is that of a message, or "cancel", "close", "await", "FORGET"; `fields` are what it is about.
 
-    Those of a group ("ATOMIC") are steps.
+    Those of a group ("ATOMIC") are steps. Those of a run ("RUN") are a `Routine`, two ids for it if it is not linked
+    yet, the steps that it stands for, inputs, numbers, (id inside, id of the result) of each result, and what is
+    released behind it. `line`: the step that the location names, if that is another one, of the routine's first run.
     """
 
     number: int
     session: int
     kind: str
     fields: tuple[Any, ...]
+    line: int = 0
+
+    @property
+    def location(self) -> int:
+        return self.line or self.number
 
     def __str__(self) -> str:
         return f"#{self.number} session {self.session}: {self.kind} {self.fields}"
+
+
+ROUTINE, FRESH, INNER, INPUTS, NUMBERS, RENAMED, RELEASED = range(7)  # the fields of a RUN
+
+
+@dataclass(frozen=True)
+class Routine:
+    """A program linked to devices and captured tensors. `keeps`: is the program kept, too?"""
+
+    key: int
+    program: programs.Program
+    devices: tuple[str, ...]
+    captured: tuple[int, ...]
+    keeps: bool
 
 
 @dataclass(frozen=True)
@@ -85,18 +111,19 @@ class Encoder:
 
     effects: list[tuple[int, int, int, tuple[Any, ...]]] = field(default_factory=list)
     numbers: dict[Any, int] = field(default_factory=dict)
+    routines: dict[tuple[int, int], int] = field(default_factory=dict)  # (session, key) -> id of what is linked
 
     def messages(self, step: Step) -> list[list[Any]]:
         """The messages of one step as arrays, the last one being what it is about."""
-        before = [encode_message(Location(step.number, f"step {step.number}"))]
+        before = [encode_message(Location(step.location, f"step {step.location}"))]
         if step.kind == "ATOMIC":
             return [*before, encode_message(Atomic([one for inner in step.fields for one in self.messages(inner)]))]
-        if step.kind == "CALL":
-            return before + self.call(step)
+        if step.kind in {"CALL", "RUN", "FORGET"}:
+            return before + list(map(encode_message, getattr(self, step.kind.lower())(step)))
         make: Callable[[Step], NamedMessage] = getattr(self, step.kind.lower())
         return [*before, encode_message(make(step))]
 
-    def call(self, step: Step) -> list[list[Any]]:
+    def call(self, step: Step) -> list[NamedMessage]:
         op, attributes, metas, device, targets, inputs, outputs, released = step.fields
         key = (step.session, op, attributes, metas, device, targets)
         made: list[NamedMessage] = []
@@ -105,13 +132,32 @@ class Encoder:
             wanted = None if targets is None else tuple(map(encode_meta, targets))
             encoded = tuple(map(encode_meta, metas))
             made.append(Signature(self.numbers[key], op, attributes, encoded, device, wanted))
-        made.append(Call(self.numbers[key], inputs, outputs, released, step.number))
-        return list(map(encode_message, made))
+        made.append(Call(self.numbers[key], inputs, outputs, released, step.location))
+        return made
+
+    def run(self, step: Step) -> list[NamedMessage]:
+        """A run, behind the program and the link that it needs, if it is the first of its routine."""
+        routine, fresh, inner, inputs, numbers, renamed, released = step.fields
+        made: list[NamedMessage] = [Location(one.location, f"step {one.location}") for one in inner]
+        key = (step.session, routine.key)
+        if key not in self.routines:
+            self.routines[key] = fresh[1]
+            made += linking(routine, fresh, step.number)
+        effects = [self.effect(one) for one in inner if one.kind == "EFFECT"]
+        outputs = tuple(output for _, output in renamed)
+        called = tuple((one.chain, one.callback, one.request) for one in effects)
+        made.append(Run(self.routines[key], inputs, numbers, outputs, called, step.number))
+        return [*made, Release(released)] if released else made
+
+    def forget(self, step: Step) -> list[NamedMessage]:
+        """The release of a routine, if it is linked."""
+        id_ = self.routines.pop((step.session, step.fields[0]), None)
+        return [] if id_ is None else [Release((id_,))]
 
     def upload(self, step: Step) -> Upload:
         id_, array, device = step.fields
         payload = np.array(array, order="C")
-        return Upload(id_, payload.shape, payload.dtype.name, device, payload, step.number)
+        return Upload(id_, payload.shape, payload.dtype.name, device, payload, step.location)
 
     def fetch(self, step: Step) -> Fetch:
         return Fetch(step.fields[0], step.number, step.number, export=0)
@@ -136,7 +182,7 @@ class Encoder:
             if raises:
                 raise ValueError("the callback failed")
 
-        return Effect(ids, chain, callback, step.number, step.number)
+        return Effect(ids, chain, callback, step.number, step.location)
 
     def publish(self, step: Step) -> Publish:
         given, ids, asks = step.fields
@@ -157,4 +203,14 @@ class Encoder:
 
     def to_device(self, step: Step) -> ToDevice:
         id_, output, device = step.fields
-        return ToDevice(id_, output, device, step.number)
+        return ToDevice(id_, output, device, step.location)
+
+
+def linking(routine: Routine, fresh: tuple[int, int], location: int) -> list[NamedMessage]:
+    """The messages of a program, in parts, and of a link of it; `fresh` are their ids."""
+    (program, id_), records, size = fresh, list(wire_records(routine.program)), 1 + routine.key % 7
+    made: list[NamedMessage] = [
+        ProgramPart(program, tuple(records[start : start + size])) for start in range(0, len(records), size)
+    ]
+    made.append(Link(id_, program, routine.devices, routine.captured, location))
+    return made if routine.keeps else [*made, Release((program,))]

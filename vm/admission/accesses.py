@@ -35,7 +35,7 @@ from .exports import Exports, answer_with_results, define_export
 from .inline import Inline
 from .lookup import check_new, define, describe, device_of, note_maker, refuse_cancelled, tensor_of
 from .quotas import check_tensors
-from .rejection import Rejection
+from .rejection import Rejection, located
 
 READ_DIRECTLY: Final = 1 << 20  # bytes
 
@@ -283,6 +283,7 @@ class Accesses:
 
     def refuse_effect(self, session: VmSession, error: TensordError, chain: int, request: int, location: int) -> None:
         """Refuse a side effect, which stops its chain unless the session was cancelled."""
+        error = located(session, error, location, "effect")
         self.rejection.deny(session, error, request, location, "effect")
         link = session.chains.get(chain)
         if link is not None and not isinstance(error, CancelledError):

@@ -54,9 +54,7 @@ class Rejection:
 
     def deny(self, session: VmSession, error: TensordError, request: int, location: int, label: str) -> None:
         """Answer the request with the error, its op and line; without a request, report the error."""
-        error = error.reraisable()
-        error.op = error.op or label
-        error.location = error.location or session.where(location)
+        error = located(session, error, location, label)
         if request:
             session.reply(request, None, error)
         elif not isinstance(error, CancelledError):
@@ -110,6 +108,14 @@ class Rejection:
         release(copy)
         tensor.meta_error = error if meta is None else None
         return tensor
+
+
+def located(session: VmSession, error: TensordError, location: int, label: str) -> TensordError:
+    """The error of a message at that location, of that name, unless it has others of its own."""
+    error = error.reraisable()
+    error.op = error.op or label
+    error.location = error.location or session.where(location)
+    return error
 
 
 def forget_places(session: VmSession, array: Any) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...interpreter.errors import CancelledError, ProtocolError, TensordError
 from ...interpreter.wire.messages import Chain, Effect
-from .values import Errors, Host, SerialSession, Value, denial, describe, refuse_cancelled, tensor_of
+from .values import Host, SerialSession, Value, denial, describe, refuse_cancelled, tensor_of
 
 if TYPE_CHECKING:
     from .engine import SerialEngine
@@ -40,7 +40,7 @@ class Effects:
             self.refuse(session, error, chain, request, location)
             return
         errors = tuple(dict.fromkeys(error for value in read for error in value.errors))
-        self.mark(link, errors, stopped=any(value.array is None for value in read))
+        self.engine.mark(link, errors, stopped=any(value.array is None for value in read))
         arrays = [value.first if value.array is None else value.array for value in operands]
         if link.array is not None and callback is not None:
             self.call_back(session, callback, arrays, link, location)
@@ -52,7 +52,7 @@ class Effects:
         link = session.chains.get(chain)
         if link is not None and not isinstance(error, CancelledError):
             refused = denial(session, error, location, "effect").errors
-            self.mark(link, (*link.errors, *refused), stopped=True)
+            self.engine.mark(link, (*link.errors, *refused), stopped=True)
 
     def call_back(
         self,
@@ -70,8 +70,3 @@ class Effects:
             link.array = None
             link.add(describe(session, error, "effect", "effect", location, self.engine.ids))
             self.engine.tell(session, link.first)
-
-    def mark(self, link: Value, errors: Errors, *, stopped: bool) -> None:
-        """Update a chain after a side effect; the chain keeps the errors of the side effect that stopped it."""
-        if stopped and link.array is not None:
-            link.array, link.errors = None, errors

@@ -65,6 +65,7 @@ from .names import Names
 from .routines import Routines
 from .tables import Tables
 from .values import (
+    Errors,
     SerialSession,
     SerialTensor,
     Signature,
@@ -185,6 +186,11 @@ class SerialEngine:
         self.failed += 1
         session.errors += 1
         self.report(session, error)
+
+    def mark(self, link: Value, errors: Errors, *, stopped: bool) -> None:
+        """Update a chain after a side effect; the chain keeps the errors of the side effect that stopped it."""
+        if stopped and link.array is not None:
+            link.array, link.errors = None, errors
 
     def schedule(self) -> bool:
         """False: no work is ever left."""

@@ -128,6 +128,20 @@ def test_effects_happen_in_order_and_stop_at_an_error(client: Client) -> None:
     assert isinstance(client.answer[1], KernelError)
 
 
+def test_to_the_oracle_it_is_open_which_error_stopped_a_chain_that_several_would_stop() -> None:
+    """A side effect on a stopped chain, of a value that failed as well, may be told either error first."""
+    client = Client(Oracle({"cpu:0": ()}, lambda *_: RuntimeError("injected")))
+
+    def fail() -> None:
+        raise ValueError("no")
+
+    client.upload(1, [1.0])
+    client.call("negative", (1,), (2,))
+    client.send(Chain(3), Effect((), 3, fail, 0, 1), Effect((2,), 3, print, 7, 1))
+    session: Any = client.session
+    assert {error.op for error in session.answers[7].errors} == {"effect", "negative"}
+
+
 def test_a_published_tensor_is_the_same_one_in_another_session(client: Client) -> None:
     other = Client(client.engine)
     client.upload(1, [1.0])

@@ -1,0 +1,32 @@
+"""Executes the steps of a random program on the oracle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensord.vm.serial.oracle import Oracle
+from tensord.vm.serial.values import SerialSession, define
+
+from .steps import INNER, RENAMED, Encoder, Step
+
+
+def execute(oracle: Oracle, sessions: Any, encoder: Encoder, step: Step, *, unfolds: bool = False) -> None:
+    """One step, on the oracle: a run as the steps that it stands for, or as the oracle unfolds it."""
+    session = sessions[step.session]
+    if step.kind in {"cancel", "close"}:
+        getattr(oracle, step.kind)(session)
+    elif step.kind == "RUN" and not unfolds:
+        for inner in step.fields[INNER]:
+            execute(oracle, sessions, encoder, inner)
+        rename(session, step.fields[RENAMED])
+    elif step.kind == "ATOMIC":
+        for inner in step.fields:
+            execute(oracle, sessions, encoder, inner, unfolds=unfolds)
+    elif step.kind != "await":
+        oracle.receive(session, encoder.messages(step))
+
+
+def rename(session: SerialSession, renamed: tuple[tuple[int, int], ...]) -> None:
+    """Give the results of a run their ids."""
+    for id_, output in renamed:
+        define(session, output, session.tensors.pop(id_))

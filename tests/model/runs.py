@@ -1,0 +1,291 @@
+"""Runs in random programs: steps that are made as any others, and then travel as one message.
+
+The first run of a routine is recorded: its steps are drawn and executed one by one, a program is built of them, and
+handles that live on get new ids. A later run puts other tensors and numbers into the same steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tensord.interpreter.programs.builder import SLOTS, Builder
+from tensord.interpreter.programs.numbers import CONSTANT, PARAMETER, evaluate
+from tensord.interpreter.types.meta import Meta
+
+from .execution import execute, rename
+from .handles import Client, Handle
+from .steps import Routine, Step
+
+if TYPE_CHECKING:
+    from .programs import Generator
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A routine with what its later runs need.
+
+    `steps`: those of the first run; `parameters`: the ids of its inputs there; `results`: ids inside and handles of
+    what lives on; `slots`: of the number of each operand, by (step's number, position).
+    """
+
+    routine: Routine
+    steps: tuple[Step, ...]
+    parameters: tuple[int, ...]
+    results: tuple[tuple[int, Meta | None, str], ...]
+    slots: Mapping[tuple[int, int], int]
+
+
+class Runs:
+    """Emits the RUN steps of one generator."""
+
+    def __init__(self, generator: Generator) -> None:
+        self.generator = generator
+        self.rng = generator.rng
+        self.recorded: dict[int, list[Recorded]] = {}  # session -> its routines
+        self.keys = 0
+
+    def emit(self, client: Client) -> None:
+        """The first run of a new routine, and others of it; or more runs of an old one."""
+        known = self.recorded.setdefault(client.number, [])
+        if known and self.rng.random() < 0.5:
+            routine = self.rng.choice(known)
+        else:
+            found = self.record(client)
+            if found is None:
+                return
+            known.append(routine := found)
+        for _ in range(self.rng.choice((0, 0, 1, 1, 2, 3))):
+            self.again(client, routine)
+
+    def forget(self, client: Client) -> None:
+        """Release a routine. A later run links it again."""
+        known = self.recorded.get(client.number)
+        if known:
+            self.generator.add(client, "FORGET", self.rng.choice(known).routine.key)
+
+    # -- the first run ---------------------------------------------------------------------------------------------
+
+    def record(self, client: Client) -> Recorded | None:
+        """Make some steps, and a run of them."""
+        make, fresh = self.generator, (client.new(), client.new())
+        if not client.chains:
+            make.chain(client)
+        handles = client.handles
+        client.handles = {id_: handle for id_, handle in handles.items() if self.is_known(client, id_)}
+        hidden = {id_: handle for id_, handle in handles.items() if id_ not in client.handles}
+        outside = dict(client.handles)
+        inner = make.collect(lambda: self.draw(client))
+        alive = {id_: handle for id_, handle in client.handles.items() if id_ not in outside}
+        released = tuple(id_ for id_ in outside if id_ not in client.handles)
+        client.handles = {id_: handle for id_, handle in {**hidden, **client.handles}.items() if id_ not in alive}
+        if not inner:
+            return None
+        self.keys += 1
+        build = Building(self.rng, self.keys, {id_: (h.meta, h.home) for id_, h in outside.items()}, client.chains)
+        routine = build.routine(inner, tuple(alive))
+        results = tuple((id_, handle.meta, handle.home) for id_, handle in alive.items())
+        found = Recorded(routine, tuple(inner), tuple(build.parameters), results, build.slots)
+        self.add(client, found, fresh, tuple(inner), found.parameters, build.values_of_numbers(), released)
+        return found
+
+    def is_known(self, client: Client, id_: int) -> bool:
+        """Does the client know the meta of a tensor, and is that its meta?"""
+        meta = client.handles[id_].meta
+        tensor = self.generator.sessions[client.number].tensors.get(id_)
+        return meta is not None and tensor is not None and tensor.meta is meta
+
+    def draw(self, client: Client) -> None:
+        """Some steps of those kinds that a program has."""
+        make = self.generator
+        ops = (make.unary, make.binary, make.binary, make.in_place, make.in_place, make.matmul, make.reduction)
+        others = (make.view, make.view, make.setitem, make.join, make.where, make.dynamic, make.create, make.move)
+        kinds = (*ops, *others, make.release, make.side_effect, *((make.boom, make.split) if make.risky else ()))
+        for _ in range(self.rng.choice((0, 1, 2, 3, 4, 6, 8, 12))):
+            self.rng.choice(kinds)(client)
+
+    def add(
+        self,
+        client: Client,
+        recorded: Recorded,
+        fresh: tuple[int, int],
+        inner: tuple[Step, ...],
+        inputs: tuple[int, ...],
+        numbers: tuple[Any, ...],
+        released: tuple[int, ...] = (),
+        ids: Mapping[int, int] | None = None,
+    ) -> None:
+        """Append a run whose steps the oracle has executed. `ids`: its inner ids by those of the first run."""
+        make = self.generator
+        renamed = []
+        for id_, meta, home in recorded.results:
+            renamed.append((id_ if ids is None else ids[id_], output := client.new()))
+            client.handles[output] = Handle(meta, home)
+        rename(make.sessions[client.number], tuple(renamed))
+        fields = (recorded.routine, fresh, inner, inputs, numbers, tuple(renamed), released)
+        make.sinks[-1].append(make.step(client, "RUN", *fields))
+
+    # -- later runs ------------------------------------------------------------------------------------------------
+
+    def again(self, client: Client, recorded: Recorded) -> None:
+        """Run it with other tensors of the same metas, perhaps one for several parameters, and other numbers."""
+        if self.generator.honest and not client.handles.keys() >= {*recorded.routine.captured}:
+            return  # a real client's routine would keep what it captures
+        program = recorded.routine.program
+        inputs = tuple([self.pick(client, source.meta) for source in program.parameters])
+        fresh = (client.new(), client.new())
+        ids = dict(zip(recorded.parameters, inputs, strict=True)) | {id_: id_ for id_ in recorded.routine.captured}
+        given = [self.rng.randint(0, 1) for _ in program.number_parameters]
+        numbers = tuple(evaluate(program.numbers, given))
+        inner = tuple(self.substituted(client, recorded, ids, numbers))
+        make = self.generator
+        for step in inner:
+            execute(make.oracle, make.sessions, make.encoder, step)
+        self.add(client, recorded, fresh, inner, inputs, numbers, ids=ids)
+
+    def pick(self, client: Client, meta: Meta) -> int:
+        """A handle of that meta, rather a recent one; or an array that is uploaded for it."""
+        fitting = [id_ for id_, handle in client.handles.items() if handle.meta is meta and self.is_known(client, id_)]
+        if fitting and self.rng.random() < 0.8:
+            return self.rng.choice(fitting[-3:])
+        id_, device = client.new(), self.generator.device()
+        values = np.array([self.rng.randint(-3, 3) for _ in range(meta.size)])
+        self.generator.add(client, "UPLOAD", id_, values.reshape(meta.shape).astype(meta.dtype), device)
+        client.handles[id_] = Handle(meta, device)
+        return id_
+
+    def substituted(
+        self, client: Client, recorded: Recorded, ids: dict[int, int], numbers: Sequence[Any]
+    ) -> Iterator[Step]:
+        """The steps of the first run, with other ids and numbers; `ids` gets those of the values inside."""
+        make, outside = self.generator, frozenset(ids)
+
+        def mine(id_: int) -> int:
+            return ids[id_] if id_ in ids else ids.setdefault(id_, client.new())
+
+        for step in recorded.steps:
+            fields: tuple[Any, ...] = ()
+            if step.kind == "CALL":
+                op, attributes, metas, device, targets, inputs, outputs, released = step.fields
+                places = [(step.number, position) for position in range(len(inputs))]
+                given = tuple(
+                    numbers[recorded.slots[place]] if place in recorded.slots else mine(value)
+                    for place, value in zip(places, inputs, strict=True)
+                )
+                for position, id_ in enumerate((*inputs, *outputs)):
+                    if id_ in outside and (step.number, position) not in recorded.slots:
+                        released &= ~(1 << position)
+                fields = (op, attributes, metas, device, targets, given, tuple(map(mine, outputs)), released)
+            elif step.kind == "TO_DEVICE":
+                id_, output, device = step.fields
+                fields = (mine(id_), mine(output), device)
+            elif step.kind == "EFFECT":
+                fields = (tuple(map(mine, step.fields[0])), *step.fields[1:])
+            else:
+                fields = (tuple(mine(id_) for id_ in step.fields[0] if id_ not in outside),)
+            yield make.step(client, step.kind, *fields, line=step.number)
+
+
+class Building:
+    """A program of recorded steps. `outside`: meta and home of each tensor that is there before."""
+
+    def __init__(
+        self, rng: Any, key: int, outside: Mapping[int, tuple[Meta | None, str]], chains: Sequence[int]
+    ) -> None:
+        self.rng = rng
+        self.key = key
+        self.outside = outside
+        self.chains = chains
+        self.builder = Builder()
+        self.values: dict[int, int] = {}  # id -> value
+        self.devices: list[str] = []
+        self.parameters: list[int] = []
+        self.captured: list[int] = []
+        self.slots: dict[tuple[int, int], int] = {}
+        self.given: list[int] = []  # of the number parameters
+
+    def routine(self, steps: Sequence[Step], results: tuple[int, ...]) -> Routine:
+        """The routine of these steps; `results` are the ids that live on."""
+        used = dict.fromkeys(id_ for step in steps for id_ in used_by(step) if id_ in self.outside)
+        for id_ in used:
+            meta, home = self.outside[id_]
+            if self.rng.random() < 0.75 and meta is not None:
+                self.parameters.append(id_)
+                self.values[id_] = self.builder.parameter(meta, self.slot(home), f"p{id_}")
+        for step in steps:
+            self.add(step)
+        program = self.builder.finish([self.values[id_] for id_ in results])
+        devices, captured = tuple(self.devices[: program.devices]), tuple(self.captured)
+        return Routine(self.key, program, devices, captured, keeps=self.rng.random() < 0.3)
+
+    def values_of_numbers(self) -> tuple[Any, ...]:
+        """The values of all numbers in the first run."""
+        return tuple(evaluate(self.builder.numbers, self.given))
+
+    def slot(self, device: str) -> int:
+        """A slot for the device; now and then another one than before."""
+        known = [slot for slot, name in enumerate(self.devices) if name == device]
+        if not known or (self.rng.random() < 0.2 and len(self.devices) < SLOTS):
+            known = [len(self.devices)]
+            self.devices.append(device)
+        return self.rng.choice(known)
+
+    def value(self, id_: int) -> int:
+        """The value of a tensor; one from outside that is no parameter is captured where it is first used."""
+        if id_ not in self.values:
+            meta, home = self.outside[id_]
+            assert meta is not None
+            self.captured.append(id_)
+            self.values[id_] = self.builder.captured(meta, self.slot(home))
+        return self.values[id_]
+
+    def number(self, value: int) -> int:
+        """A number with that value, or an equal one: constant, parameter, or computed from one that is 0 or 1."""
+        kind = self.rng.random()
+        if kind < 0.3:
+            return self.builder.number("int", CONSTANT, value=value)
+        if kind < 0.6:
+            self.given.append(value)
+            return self.builder.number("int", PARAMETER)
+        self.given.append(1)
+        operands = (self.builder.number("int", PARAMETER), self.builder.number("int", CONSTANT, value=value))
+        return self.builder.number("int", "mul", operands)
+
+    def add(self, step: Step) -> None:
+        """One step of the program, if it is none of the client's alone."""
+        if step.kind == "CALL":
+            self.add_call(step)
+        elif step.kind == "TO_DEVICE":
+            id_, output, device = step.fields
+            self.values[output] = self.builder.move(self.value(id_), self.slot(device), step.number)
+        elif step.kind == "EFFECT":
+            ids, chain, _ = step.fields
+            values, count = [self.value(id_) for id_ in ids], sum(one.op == "effect" for one in self.builder.steps)
+            self.builder.effect(count, values, self.chains.index(chain) % SLOTS, step.number)
+
+    def add_call(self, step: Step) -> None:
+        op, attributes, metas, device, targets, inputs, outputs, _ = step.fields
+        operands = []
+        for position, (meta, value) in enumerate(zip(metas, inputs, strict=True)):
+            if isinstance(meta, type):
+                self.slots[step.number, position] = slot = self.number(value)
+                operands.append(~slot)
+            else:
+                operands.append(self.value(value))
+        into = None if targets is None else [self.value(id_) for id_ in outputs]
+        made = self.builder.op(op, operands, dict(attributes), self.slot(device), into, step.number)
+        self.values |= dict(zip(outputs, made, strict=True))
+
+
+def used_by(step: Step) -> Sequence[int]:
+    """The ids of tensors that a step reads, or writes in place."""
+    if step.kind == "CALL":
+        _, _, metas, _, targets, inputs, outputs, _ = step.fields
+        read = [id_ for id_, meta in zip(inputs, metas, strict=True) if not isinstance(meta, type)]
+        return (*read, *(outputs if targets is not None else ()))
+    if step.kind == "TO_DEVICE":
+        return step.fields[:1]
+    return step.fields[0] if step.kind == "EFFECT" else ()
