@@ -28,7 +28,7 @@ from tensord.vm.tracing.flat import Place
 from ..streams.fake_cuda.module import installed_gpu
 from .cuda import ModelCuda
 from .steps import Encoder, Program, Step, World
-from .streams import ModelCpu, ModelSim, ModelStream, Steering
+from .streams import ModelCpu, ModelSim, ModelStream, Steering, failing_inside
 
 PLENTY = 1 << 24
 STEPS = 200_000  # actions after which a program that does not end is given up
@@ -97,6 +97,8 @@ class Machine:
             self.devices[name].inject(Fault.of(fault))
         self.engine = Engine(self.devices, self.clock)
         self.engine.admission.cancellation.piece = piece
+        segments = self.engine.admission.routines.segments
+        segments.compile = failing_inside(segments.compile, program.failing)
         self.errors: list[TensordError] = []
         self.engine.scheduler.report = lambda _session, error: self.errors.append(error)
         self.streams: list[ModelStream] = [s for d in self.devices.values() for s in d.streams]

@@ -149,3 +149,23 @@ class ModelSim(Peak, SimDevice):
         stream = ModelStream(self.name, kind, index, sink, self.faults, self.steering, late=self.options.late_errors)
         stream.events = self.steering.events
         return stream
+
+
+def failing_inside(compile_segment: Any, failing: frozenset[tuple[int, int]]) -> Any:
+    """Compile segments in which those calls fail that are to: (session, line)."""
+
+    def compile_failing(program: Any, piece: Any, plans: Any) -> Any:
+        recipe = compile_segment(program, piece, plans)
+        if recipe is None:
+            return None
+        session = plans[0].session
+        doomed = [(session, program.steps[call.step].location) in failing for call in recipe.calls]
+        calls = zip(recipe.calls, doomed, strict=True)
+        return recipe._replace(calls=tuple(call._replace(kernel=inject) if fails else call for call, fails in calls))
+
+    return compile_failing
+
+
+def inject(*_arrays: Any) -> None:
+    """The kernel of a call that is to fail."""
+    raise Injected

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...interpreter.errors import QuotaError
+from ...interpreter.programs.program import Program
 from ...interpreter.schema.opdef import find
 from ...interpreter.types.meta import Meta, Scalar
 from ..model.account import check_bytes
@@ -31,6 +32,7 @@ class Segments:
     def __init__(self, scheduler: Scheduler, residency: Residency) -> None:
         self.scheduler = scheduler
         self.residency = residency
+        self.compile: Callable[[Program, Piece, Sequence[Plan]], Recipe | None] = compile_segment
 
     def pieces(self, session: VmSession, routine: Linked) -> Sequence[Piece]:
         """The pieces of a routine whose ops all have signatures."""
@@ -50,7 +52,7 @@ class Segments:
         found: Segment | None = routine.segments.get(piece.start)
         if found is None and piece.start not in routine.segments:
             plans = [plan_at(session, routine, position) for position in piece]
-            recipe = None if None in plans else compile_segment(routine.program, piece, [p for p in plans if p])
+            recipe = None if None in plans else self.compile(routine.program, piece, [p for p in plans if p])
             if recipe is not None and plans[0] is not None:
                 plan = SegmentPlan(routine.program, recipe, plans[0].device, session.id)
                 found = Segment(routine.program, recipe, plan)

@@ -158,8 +158,7 @@ class RunInstruction(Instruction):
         except BaseException as error:
             self.fail(error)
             return None
-        outside = (*recipe.reads, *recipe.written)
-        for value, copy in zip(outside, self.reads_of_slots(), strict=True):
+        for value, copy in zip(recipe.firsts, self.reads_of_slots(), strict=True):
             if copy.poison is not None:
                 self.poison[value] = copy.poison
                 self.careful = True

@@ -55,7 +55,7 @@ class Call(NamedTuple):
 class Recipe(NamedTuple):
     """A compiled segment. Its operands come in the order of `reads`, `written`, `made`: variables from outside that it
     only reads, those that it writes, new ones that live beyond it. `finals`: the last value of each written and made
-    one. `packed`: slots of operands that have to be packed, since views of them are taken. `bases`: of each view, the
+    one; `firsts`: the first value of each read and written one. `packed`: slots of operands that have to be packed, since views of them are taken. `bases`: of each view, the
     value that it is a view of. `dying`: operands that are inner values of the program, and used here for the last
     time."""
 
@@ -63,6 +63,7 @@ class Recipe(NamedTuple):
     reads: tuple[int, ...]
     written: tuple[int, ...]
     made: tuple[int, ...]
+    firsts: tuple[int, ...]
     finals: tuple[int, ...]
     packed: tuple[int, ...]
     calls: tuple[Call, ...]
@@ -109,12 +110,14 @@ class Compiler:
                 return None
             calls += found
         variables = self.program.variables
+        entering = {variables[value]: value for value in range(self.program.steps[self.steps.start].first)}
         finals = {variables[step.first]: step.first for step in self.program.steps[self.steps.start : self.steps.stop]}
         return Recipe(
             self.steps,
             self.reads,
             self.written,
             self.made,
+            tuple(entering[variable] for variable in (*self.reads, *self.written)),
             tuple(finals[variable] for variable in (*self.written, *self.made)),
             tuple(sorted(self.packed)),
             tuple(calls),

@@ -56,7 +56,9 @@ def add_edge(source: Instruction, target: Instruction, reason: Reason, copy: int
 
 def is_hard(source: Instruction, target: Instruction) -> bool:
     """Must the source be done before the target may even be dispatched?"""
-    if target.traits.host_visible or target.pending or source.traits.host_visible or target.on_control:
+    if target.traits.host_visible or target.pending or source.traits.host_visible:
+        return True
+    if target.traits.tolerant:  # it looks at the poison of its operands, which has to be final
         return True
     return source.plan is not None and (source.plan.op.dynamic or source.pending > 0)
 
