@@ -41,6 +41,7 @@ ENGINE = (
     "vm/memory/*.py",
     "vm/model/*.py",
     "vm/placement/*.py",
+    "vm/routines/*.py",
     "vm/scheduler/*.py",
     "vm/tracing/flat.py",
     "vm/tracing/record.py",

@@ -151,14 +151,14 @@ class Engine:
         pending, room = self.pending, WINDOW
         while pending and room > 0:
             session, rest = pending[0]
-            if session.unfolding is not None:
+            if session.in_run():
                 self.admission.take(session, rest_of_run(session, room))
                 return  # what ended meanwhile has its turn
             size = length_hint(rest)
             self.admission.take(session, islice(rest, room))
             left = length_hint(rest)
             room -= size - left
-            if not left and session.unfolding is None:
+            if not left and not session.in_run():
                 pending.popleft()
 
     def take(self, session: VmSession, arrays: Iterable[Sequence[Any]]) -> None:

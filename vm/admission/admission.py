@@ -152,7 +152,7 @@ class Admission:
         self.routines.check_group(session, message.messages)
         rest = iter(message.messages)
         self.take(session, rest)
-        while session.unfolding is not None:
+        while session.in_run():
             self.take(session, rest_of_run(session, STEPS))
             self.take(session, rest)
 

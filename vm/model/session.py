@@ -120,6 +120,10 @@ class VmSession:
         self.payload = 0  # bytes of uploads not yet consumed
         self.answering = 0  # bytes of answers in preparation
 
+    def in_run(self) -> bool:
+        """Is it in the middle of a run that is admitted op by op?"""
+        return self.unfolding is not None  # asked here, since type checkers think that an attribute stays what it was
+
     def where(self, location: int) -> str | None:
         """The user's line behind a location number; None for one that was never sent."""
         try:

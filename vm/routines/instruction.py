@@ -132,20 +132,23 @@ class RunInstruction(Instruction):
         """Run the next slice; True if it was the last."""
         replay = self.replay
         if replay is None:
-            if not self.claim() and self.error is None:
+            if not self.claim() and not self.failed():
                 self.error = self.revoked
-            if self.error is None:
-                replay = self.begin()
-        if self.error is None and replay is not None:
+            replay = None if self.failed() else self.begin()
+        if replay is not None and not self.failed():
             try:
                 self.run_slice(replay, self.place)
             except BaseException as error:
                 self.fail(error)
             self.place += 1
-            if self.error is None and self.place < len(replay.slices):
+            if self.place < len(replay.slices) and not self.failed():
                 return False
         self.end()
         return True
+
+    def failed(self) -> bool:
+        """Has it failed as a whole, or been cancelled?"""
+        return self.error is not None
 
     def begin(self) -> Replay | None:
         """Take a replay and give it the run's operands."""

@@ -267,7 +267,7 @@ class Front:
         scheduler.stamp(started)
         until = started + QUANTUM_NS
         self.engine.take(session, self.quantum(peer, session, until))
-        while session.unfolding is not None and scheduler.latest <= until:  # a run has just begun
+        while session.in_run() and scheduler.latest <= until:  # a run has just begun
             self.engine.take(session, self.quantum(peer, session, until))
 
     def quantum(self, peer: Peer, session: VmSession, until: int) -> Iterator[Sequence[Any]]:
@@ -278,7 +278,7 @@ class Front:
         """
         inbox, scheduler, most = peer.inbox, self.engine.scheduler, self.limits.window_bytes
         last = until + (QUANTA - 1) * QUANTUM_NS
-        run = rest_of_run(session, LARGEST) if session.unfolding is not None else None
+        run = rest_of_run(session, LARGEST) if session.in_run() else None
         while run is not None or inbox:
             if run is None:
                 yield inbox.popleft()
