@@ -25,7 +25,7 @@ STEPS = 1 << 14  # of a program
 OPERANDS = 1 << 18  # of all its steps
 SLOTS = 64  # of devices, chains, callbacks
 LONGEST = 256  # characters of a name
-PARTS = 1 << 12  # of a print
+PARTS = 1 << 12  # of a print, and values of an effect
 TEXT = 1 << 16  # characters of a print's texts
 SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
@@ -150,7 +150,7 @@ class Builder:
         if sep is None or not all(type(text) is str for text in texts):
             raise ProtocolError("a print has texts, and places of values")
         if len(parts) > PARTS or sum(map(len, texts)) > TEXT:
-            raise QuotaError(f"a print of a program has at most {PARTS} parts, and {TEXT} characters")
+            raise QuotaError(f"a print in a program has at most {PARTS} parts, and {TEXT} characters")
         if any(map(SURROGATE.search, texts)):
             raise MetadataError("print: a text holds half a surrogate pair, which UTF-8 does not have", op=PRINT)
         if sum(part is None for part in parts) != len(values):
@@ -163,6 +163,8 @@ class Builder:
         """Add a side effect: the client calls its function number `callback` with the values."""
         check_slot(chain, "chain")
         check_slot(callback, "callback")
+        if len(values) > PARTS:
+            raise QuotaError(f"an effect in a program takes at most {PARTS} values")
         self._effect(EFFECT, values, (("callback", callback), ("chain", chain)), location)
 
     def _effect(self, name: str, values: Sequence[int], attributes: Any, location: Any) -> None:

@@ -15,7 +15,7 @@ from tensord.interpreter.errors import (
     ProtocolError,
     QuotaError,
 )
-from tensord.interpreter.programs.builder import LONGEST, SLOTS, Builder
+from tensord.interpreter.programs.builder import LONGEST, PARTS, SLOTS, TEXT, Builder
 from tensord.interpreter.programs.numbers import ARITHMETIC
 from tensord.interpreter.programs.program import NO_DEVICE, Program
 from tensord.interpreter.types.meta import Meta
@@ -368,6 +368,15 @@ def test_there_are_as_many_operands_as_the_limit_says(monkeypatch):
     builder.effect(0, [0, 0])
     refuses(builder, QuotaError, "5 operands", lambda b: b.op("add", [0, 0]))
     builder.op("exp", [0])
+
+
+def test_prints_and_effects_have_limits():
+    builder = with_parameters(VECTOR)
+    for parts, sep in ((["x"] * (PARTS + 1), ""), (["x" * TEXT], " "), (["x"] * 2, "y" * TEXT)):
+        refuses(
+            builder, QuotaError, f"{PARTS} parts, and {TEXT} characters", lambda b, p=parts, s=sep: b.print(p, [], s)
+        )
+    refuses(builder, QuotaError, f"{PARTS} values", lambda b: b.effect(0, [0] * (PARTS + 1)))
 
 
 # -- the end -----------------------------------------------------------------------------------------------------------
