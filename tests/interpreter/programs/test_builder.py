@@ -18,6 +18,7 @@ from tensord.interpreter.errors import (
 from tensord.interpreter.programs.builder import LONGEST, PARTS, SLOTS, TEXT, Builder
 from tensord.interpreter.programs.numbers import ARITHMETIC
 from tensord.interpreter.programs.program import NO_DEVICE, Program
+from tensord.interpreter.schema.infer import InferCache
 from tensord.interpreter.types.meta import Meta
 
 VECTOR = Meta.of((3,), "float32")
@@ -233,6 +234,15 @@ def test_a_step_is_checked_as_a_call_is():
         ("add", [2, large], None, MetadataOverflowError, "does not fit int8"),
     ):
         refuses(builder, error, match, lambda b, n=name, o=operands, a=attributes: b.op(n, o, a))
+
+
+def test_what_was_inferred_is_remembered_from_one_builder_to_the_next():
+    infer = InferCache()
+    for _ in range(2):
+        builder = Builder(infer)
+        builder.parameter(VECTOR)
+        builder.op("exp", [0])
+    assert infer.misses == 1
 
 
 def test_only_the_value_of_a_constant_is_known():
