@@ -25,7 +25,7 @@ STEPS = 1 << 14  # of a program
 OPERANDS = 1 << 18  # of all its steps
 SLOTS = 64  # of devices, chains, callbacks
 LONGEST = 256  # characters of a name
-PARTS = 1 << 12  # of a print
+PARTS = 1 << 12  # of a print, and values of an effect
 TEXT = 1 << 16  # characters of a print's texts
 SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
@@ -51,7 +51,6 @@ class Builder:
         self._limit = limit
         self._operands = 0
         self._outside: list[int] = []  # the values of captured tensors
-        self._late = False  # came a captured tensor behind a step?
 
     # -- what comes from outside ---------------------------------------------------------------------------------------
 
@@ -94,7 +93,6 @@ class Builder:
     def captured(self, meta: Meta, device: int = 0, name: str = "") -> int:
         """Add a captured tensor; its value."""
         self._outside.append(value := self._source(self.captures, meta, device, name))
-        self._late = self._late or bool(self.steps)
         return value
 
     def _source(self, sources: list[Source], meta: Meta, device: int, name: str) -> int:
@@ -121,8 +119,6 @@ class Builder:
         check_slot(device, "device")
         frozen = op.freeze(attributes)
         metas = tuple([self._operand_meta(operand) for operand in operands])
-        if op.inputs and not op.attributes and all(isinstance(meta, type) for meta in metas):
-            raise MetadataTypeError(f"{op.name}: at least one operand has to be a tensor", op=op.name)
         for operand, meta in zip(operands, metas, strict=True):
             if meta is int and self.numbers[~operand].op == CONSTANT:
                 check_scalar(op.name, self.numbers[~operand].value, metas, dict(frozen))
@@ -150,7 +146,7 @@ class Builder:
         if sep is None or not all(type(text) is str for text in texts):
             raise ProtocolError("a print has texts, and places of values")
         if len(parts) > PARTS or sum(map(len, texts)) > TEXT:
-            raise QuotaError(f"a print of a program has at most {PARTS} parts, and {TEXT} characters")
+            raise QuotaError(f"a print in a program has at most {PARTS} parts, and {TEXT} characters")
         if any(map(SURROGATE.search, texts)):
             raise MetadataError("print: a text holds half a surrogate pair, which UTF-8 does not have", op=PRINT)
         if sum(part is None for part in parts) != len(values):
@@ -163,6 +159,8 @@ class Builder:
         """Add a side effect: the client calls its function number `callback` with the values."""
         check_slot(chain, "chain")
         check_slot(callback, "callback")
+        if len(values) > PARTS:
+            raise QuotaError(f"an effect in a program takes at most {PARTS} values")
         self._effect(EFFECT, values, (("callback", callback), ("chain", chain)), location)
 
     def _effect(self, name: str, values: Sequence[int], attributes: Any, location: Any) -> None:
@@ -196,33 +194,26 @@ class Builder:
 
     def finish(self, results: Sequence[int]) -> Program:
         """The program that returns these values: each made by a step, and no two of one variable."""
-        outside = {*range(len(self.parameters)), *self._outside}
+        sources = [*range(len(self.parameters)), *self._outside]
+        outside = set(sources)
         for value in results:
             self._tensor_meta(value)
             if self.variables[value] in outside:
                 raise ProtocolError(f"the result %{value} is a tensor from outside: return a copy (to_device)")
         if len({self.variables[value] for value in results}) < len(results):
             raise ProtocolError("a program returns one tensor twice: return a copy (to_device)")
-        order = self._order()
+        order = [*sources, *[value for value in range(len(self.metas)) if value not in outside]]
         place = {value: n for n, value in enumerate(order)}
-        steps = self.steps if not self._late else renumbered(self.steps, place)
         return Program(
             numbers=tuple(self.numbers),
             parameters=tuple(self.parameters),
             captured=tuple(self.captures),
-            steps=tuple(steps),
+            steps=tuple(renumbered(self.steps, place)),
             results=tuple(place[value] for value in results),
             metas=tuple(self.metas[value] for value in order),
             homes=tuple(self.homes[value] for value in order),
             variables=tuple(place[self.variables[value]] for value in order),
         )
-
-    def _order(self) -> Sequence[int]:
-        """The values in the order of a program's text."""
-        if not self._late:
-            return range(len(self.metas))
-        first = [*range(len(self.parameters)), *self._outside]
-        return first + sorted(set(range(len(self.metas))) - set(first))
 
     # -- checks --------------------------------------------------------------------------------------------------------
 

@@ -76,7 +76,7 @@ def step_line(step: Step) -> str:
     line = " ".join(filter(None, parts))
     if type(step.location) is not str or not step.location:
         return line
-    return f"{line.ljust(COLUMN - 2)}  # {printable(step.location)[:LONGEST]}"
+    return f"{line.ljust(COLUMN - 2)}  # {printable(step.location[:LONGEST])[:LONGEST]}"
 
 
 def operand_texts(step: Step) -> Iterator[str]:

@@ -15,9 +15,10 @@ from tensord.interpreter.errors import (
     ProtocolError,
     QuotaError,
 )
-from tensord.interpreter.programs.builder import LONGEST, SLOTS, Builder
+from tensord.interpreter.programs.builder import LONGEST, PARTS, SLOTS, TEXT, Builder
 from tensord.interpreter.programs.numbers import ARITHMETIC
 from tensord.interpreter.programs.program import NO_DEVICE, Program
+from tensord.interpreter.schema.infer import InferCache
 from tensord.interpreter.types.meta import Meta
 
 VECTOR = Meta.of((3,), "float32")
@@ -235,6 +236,15 @@ def test_a_step_is_checked_as_a_call_is():
         refuses(builder, error, match, lambda b, n=name, o=operands, a=attributes: b.op(n, o, a))
 
 
+def test_what_was_inferred_is_remembered_from_one_builder_to_the_next():
+    infer = InferCache()
+    for _ in range(2):
+        builder = Builder(infer)
+        builder.parameter(VECTOR)
+        builder.op("exp", [0])
+    assert infer.misses == 1
+
+
 def test_only_the_value_of_a_constant_is_known():
     builder = with_parameters(INTEGERS)
     builder.op("add", [0, ~builder.number("int", "parameter")])
@@ -368,6 +378,15 @@ def test_there_are_as_many_operands_as_the_limit_says(monkeypatch):
     builder.effect(0, [0, 0])
     refuses(builder, QuotaError, "5 operands", lambda b: b.op("add", [0, 0]))
     builder.op("exp", [0])
+
+
+def test_prints_and_effects_have_limits():
+    builder = with_parameters(VECTOR)
+    for parts, sep in ((["x"] * (PARTS + 1), ""), (["x" * TEXT], " "), (["x"] * 2, "y" * TEXT)):
+        refuses(
+            builder, QuotaError, f"{PARTS} parts, and {TEXT} characters", lambda b, p=parts, s=sep: b.print(p, [], s)
+        )
+    refuses(builder, QuotaError, f"{PARTS} values", lambda b: b.effect(0, [0] * (PARTS + 1)))
 
 
 # -- the end -----------------------------------------------------------------------------------------------------------

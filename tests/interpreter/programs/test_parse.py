@@ -17,8 +17,10 @@ from tensord.interpreter.errors import (
     TensordError,
 )
 from tensord.interpreter.programs import parse as parse_module
-from tensord.interpreter.programs.builder import Builder
+from tensord.interpreter.programs.builder import LONGEST, PARTS, TEXT, Builder
 from tensord.interpreter.programs.parse import LINE, LINES, SIZE, parse
+from tensord.interpreter.schema.infer import MAX_OPERANDS
+from tensord.interpreter.types.meta import Meta
 
 from .mangling import check_text, mangled_text
 from .programs import SOURCES, random_program
@@ -302,6 +304,17 @@ LONG = {
 @pytest.mark.parametrize("text", LONG.values(), ids=LONG.keys())
 def test_a_long_line_is_refused_at_once(text):
     refused(text, TensordError, "line 7|line 8")
+
+
+def test_the_longest_line_that_a_builder_makes_is_read():
+    builder = Builder()
+    builder.parameter(Meta.of((1,), "int8"), name='"' * LONGEST)
+    builder.print([None] * (PARTS - 1) + ["\U000e0001" * (TEXT - 1)], [0] * (PARTS - 1))
+    builder.effect(0, [0] * PARTS)
+    builder.op("concat", [0] * MAX_OPERANDS, {"axis": 0}, location="\0" * LINE)
+    builder.op("getitem", [0], {"index": (slice(-(2**63), -(2**63), -(2**63)), *[None] * 63)})
+    program = builder.finish([])
+    assert parse(str(program)) == program
 
 
 def test_a_text_and_its_lines_have_limits():
