@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from .structure import exact
+
 if TYPE_CHECKING:
     from ..session import Session
     from ..tensor import Tensor
@@ -146,8 +148,8 @@ def arranged(fixed: tuple[int, ...], entries: Sequence[Entry]) -> Variants:
 
 
 def values_at(places: Sequence[int], numbers: Sequence[Any]) -> tuple[Any, ...]:
-    """The numbers at these places, told apart to the last bit: 0.0 from -0.0, and NaN equal to NaN."""
-    return tuple([numbers[place] if type(numbers[place]) is int else repr(numbers[place]) for place in places])
+    """The numbers at these places, in a form that tells them apart to the last bit."""
+    return tuple([exact(numbers[place]) for place in places])
 
 
 def reference(value: Any) -> Callable[[], Any]:

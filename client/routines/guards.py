@@ -23,11 +23,12 @@ from typing import Any, Final, TypeAlias
 from ..frames import OWNERS, Owner
 from ..operators import SCALARS
 from ..tensor import Tensor
-from .structure import joined, members
+from .structure import exact, joined, members
 
 DEEPEST: Final = 4
 MOST: Final = 512
-VALUES: Final = frozenset((*SCALARS, str, bytes, type(None)))  # compared by type and value
+TEXTS: Final = frozenset((str, bytes, type(None)))
+VALUES: Final = SCALARS | TEXTS  # compared by type and value
 _GLOBAL, _NAME, _EXTENDED = (dis.opmap[name] for name in ("LOAD_GLOBAL", "LOAD_NAME", "EXTENDED_ARG"))
 
 # How to find something (get(key)), and what was found.
@@ -122,9 +123,8 @@ class Guards:
             self._look_at(each, function.__name__, depth, names)
 
     def _members(self, value: Any, found: list[tuple[Any, Any]], name: str, depth: int, names: frozenset[str]) -> None:
-        if not any(matters(each) for _, each in found[:MOST]):
-            return
-        if isinstance(value, dict | list):
+        several = any(matters(each) and type(each) not in TEXTS for _, each in found[:MOST])
+        if several and isinstance(value, dict | list):
             self._places.append((lambda _: len(value), None, len(value)))
             self._names.append(name)
         get = value.__getitem__ if isinstance(value, dict | list) or type(value) is tuple else value.__getattribute__
@@ -158,8 +158,8 @@ class Guards:
 
 
 def same(found: Any, expected: Any) -> bool:
-    """Are both the same number or text? NaN is the same as NaN; 0.0 is not -0.0."""
-    return type(found) is type(expected) and type(found) in VALUES and repr(found) == repr(expected)
+    """Are both the same number, to the last bit, or the same text?"""
+    return type(found) is type(expected) and type(found) in VALUES and bool(exact(found) == exact(expected))
 
 
 def matters(value: Any) -> bool:

@@ -15,7 +15,7 @@ from ..frames import warn
 from ..locations import located
 from ..tensor import Tensor
 from ..tracebacks import MEANT, hide, hides, make_public
-from .capture import Capture, Constant, fits
+from .capture import Capture, Constant, fits, plain_number
 from .changes import MANY, Look, differences, look_of
 from .current import CURRENT
 from .entries import Entries, Entry
@@ -276,7 +276,7 @@ class Symbols:
         self._numbers.append((name, value))
         if leaf in self._known:
             return value
-        if not fits(value):
+        if not fits(plain_number(value)):
             self._capture.fix(frozenset((leaf,)))
             return value
         self.leaves.append(leaf)
