@@ -8,9 +8,8 @@ uploaded once when the capture has succeeded; each run takes a copy of its own, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +50,20 @@ class Range(NamedTuple):
     attributes: dict[str, Any]
 
 
+class Located:
+    """`with LOCATED:` errors from inside get the user's line."""
+
+    def __enter__(self) -> None:
+        """Nothing yet."""
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        if isinstance(error, TensordError):
+            located(error)
+
+
+LOCATED: Final = Located()
+
+
 class Capture:
     """One capture, of one thread.
 
@@ -75,23 +88,22 @@ class Capture:
         self._constants: dict[tuple[str, str], int] = {}
         self._seed: SymbolicNumber | None = None
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Record what this thread does inside. Afterwards the capture's symbolic tensors are dead."""
+    def __enter__(self) -> None:
+        """Record what this thread does inside."""
         self.session._calls.capturing(1)
-        try:
-            CURRENT.capture = self
-            yield
-        finally:
-            CURRENT.capture = None
-            self.over = True
-            self.session._calls.capturing(-1)
-            for symbol in self._symbols:
-                symbol._die()
+        CURRENT.capture = self
+
+    def __exit__(self, *_: object) -> None:
+        """Record nothing more. The capture's symbolic tensors are dead."""
+        CURRENT.capture = None
+        self.over = True
+        self.session._calls.capturing(-1)
+        for symbol in self._symbols:
+            symbol._die()
 
     def finish(self, results: Sequence[int]) -> Program:
         """The program that returns these variables."""
-        with located_errors():
+        with LOCATED:
             return self._builder.finish([self._builder.newest[variable] for variable in results])
 
     @property
@@ -138,7 +150,7 @@ class Capture:
         key = signature_of(invocation, device)
         inputs = as_floats(key, invocation.inputs) or invocation.inputs
         attributes, line = dict(invocation.attributes), user_line()
-        with located_errors():
+        with LOCATED:
             self._check_ints(key.op.name, inputs, key.metas, attributes)
             operands = [self._operand(value) for value in inputs]
             into = None if out is None else [self._value(target) for target in out]
@@ -149,14 +161,14 @@ class Capture:
 
     def move(self, tensor: Tensor, home: str) -> Tensor:
         """Record a move to another home, or a copy."""
-        with located_errors():
+        with LOCATED:
             value = self._builder.move(self._value(tensor), self._slot(home), user_line())
         return self._symbol(value, self._builder.metas[value], home)
 
     def constant(self, values: Any, home: str, dtype: Any) -> Tensor:
         """Copy the values for an upload, and record that each run takes a copy of the tensor."""
         meta, array = copied(values, dtype, lambda meta: np.empty(meta.shape, meta.dtype))
-        with located_errors():
+        with LOCATED:
             slot = self._slot(home)
             value = self._builder.captured(meta, slot)
             self.captured.append(Constant(array, home))
@@ -166,7 +178,7 @@ class Capture:
     def print(self, parts: Sequence[str | None], tensors: Sequence[Tensor], sep: str, chain: int | None) -> None:
         """Record a print."""
         known = self.session._effects.known(chain)
-        with located_errors():
+        with LOCATED:
             values = [self._value(tensor) for tensor in tensors]
             self._builder.print(parts, values, sep, numbered(self._chains, known), user_line())
 
@@ -174,7 +186,7 @@ class Capture:
         """Record a side effect."""
         check_callback(callback)
         known = self.session._effects.known(chain)
-        with located_errors():
+        with LOCATED:
             values = [self._value(tensor) for tensor in tensors]
             self._builder.effect(len(self.callbacks), values, numbered(self._chains, known), user_line())
         self.callbacks.append(callback)
@@ -185,7 +197,7 @@ class Capture:
         """The number that a run computes, and that is `value` now; None if a program cannot have it."""
         if not all(fits(each) for each in (value, *operands) if type(each) is not SymbolicNumber):
             return None
-        with located_errors():
+        with LOCATED:
             slots = [each._slot if type(each) is SymbolicNumber else self._constant(each) for each in operands]
             slot = self._builder.number(kind_of(value), op, slots)
         behind = (each._leaves for each in operands if type(each) is SymbolicNumber)
@@ -193,7 +205,7 @@ class Capture:
 
     def draw(self) -> tuple[SymbolicNumber, SymbolicNumber]:
         """The session's seed, and the number of one of its random calls, as of the run."""
-        with located_errors():
+        with LOCATED:
             if self._seed is None:
                 self._seed = SymbolicNumber(self, self._builder.number("int", SEED), None)
             return self._seed, SymbolicNumber(self, self._builder.number("int", DRAW), None)
@@ -258,15 +270,6 @@ class Capture:
 
     def _slot(self, device: str) -> int:
         return numbered(self._devices, device)
-
-
-@contextmanager
-def located_errors() -> Iterator[None]:
-    """Errors get the user's line."""
-    try:
-        yield
-    except TensordError as error:
-        raise located(error) from None
 
 
 def known_meta(tensor: Tensor, what: str) -> Meta:

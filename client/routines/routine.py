@@ -197,7 +197,7 @@ class Call:
         guards = Guards(routine._function, self._given.objects)
         capture = Capture(self._session, guards.tensors)
         known = fixed.union(routine._entries.fixed(self._key))
-        with capture.running():
+        with capture:
             symbols = Symbols(capture, known)
             args, kwargs = symbols.stand_for(routine._function, self._args, self._kwargs)
             value = routine._function(*args, **kwargs)

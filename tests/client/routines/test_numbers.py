@@ -14,7 +14,7 @@ import tensord as td
 
 from .compared import compared
 
-ARITHMETIC = {
+ARITHMETIC: dict[str, Any] = {
     "neg": lambda n: -n,
     "pos": lambda n: +n,
     "abs": abs,
@@ -31,7 +31,7 @@ ARITHMETIC = {
     "xor": lambda n: (n ^ 7, 7 ^ n),
     "nested": lambda n: (n + 1) * (n - 1) / (n * n + 0.25),
 }
-ASKED = {
+ASKED: dict[str, Any] = {
     "bool": lambda n: 1 if n else 0,
     "int": int,
     "float": float,
@@ -181,7 +181,7 @@ def test_ints_beyond_64_bits(session):
 
 def test_floats_are_told_apart_to_the_last_bit(session):
     def f(x, n):
-        return x * math.copysign(1.0, n) if n == n else x + n
+        return x + n if math.isnan(n) else x * math.copysign(1.0, n)
 
     calls = [(np.arange(3.0), n) for n in (0.0, -0.0, math.nan, -math.nan, 0.0, math.nan)]
     routine = compared(session, f, *calls)
@@ -196,7 +196,9 @@ def test_bools_are_values(session):
 
 
 def test_complex_numbers_and_numbers_on_the_left(session):
-    compared(session, lambda x, n: (n - x, n / x, n * x, 2**x, n + 1j), (np.arange(1.0, 4.0), 2.5 + 1j), (np.ones(3), 2j))
+    compared(
+        session, lambda x, n: (n - x, n / x, n * x, 2**x, n + 1j), (np.arange(1.0, 4.0), 2.5 + 1j), (np.ones(3), 2j)
+    )
 
 
 def test_numbers_compare_with_tensors_elementwise(session):
