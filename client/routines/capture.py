@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...interpreter.errors import MetadataError, TensordError
-from ...interpreter.programs.builder import Builder
+from ...interpreter.concurrency.interrupts import SHIELD
+from ...interpreter.errors import CaptureError, MetadataError, TensordError
+from ...interpreter.programs.builder import SLOTS, Builder
 from ...interpreter.programs.numbers import CONSTANT, DRAW, PARAMETER, SEED
 from ...interpreter.programs.program import Program
 from ...interpreter.schema.promotion import WIRE_INTEGERS, check_scalar
@@ -50,6 +51,21 @@ class Range(NamedTuple):
     attributes: dict[str, Any]
 
 
+class Identity:
+    """An object as the key of a dictionary: by identity."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Identity) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
 class Located:
     """`with LOCATED:` errors from inside get the user's line."""
 
@@ -67,8 +83,7 @@ LOCATED: Final = Located()
 class Capture:
     """One capture, of one thread.
 
-    `fixed`: the positions of numbers whose values were asked for -> the line that has asked. `callbacks`: the functions
-    of its side effects, by slot.
+    `fixed`: the positions of numbers whose values were asked for -> the line that has asked.
     """
 
     def __init__(self, session: Session, names: Mapping[int, str]) -> None:
@@ -77,29 +92,32 @@ class Capture:
         self.over = False
         self.fixed: dict[int, str | None] = {}
         self.ranges: list[Range] = []
-        self.callbacks: list[Callable[..., None]] = []
         self.captured: list[Tensor | Constant] = []
         self._builder = Builder(CURRENT.infer)
         self._names = names  # of tensors that may be captured, by id()
         self._devices: dict[str, int] = {}
         self._chains: dict[int, int] = {}
+        self._callbacks: dict[Identity, int] = {}
         self._variables: dict[int, int] = {}  # of captured tensors, by id()
         self._symbols: list[SymbolicTensor] = []
         self._constants: dict[tuple[str, str], int] = {}
         self._seed: SymbolicNumber | None = None
 
-    def __enter__(self) -> None:
-        """Record what this thread does inside."""
-        self.session._calls.capturing(1)
-        CURRENT.capture = self
+    def begin(self) -> None:
+        """Record what this thread does, until `end`."""
+        with SHIELD:  # Ctrl-C between the two would leave the session half in a capture
+            self.session._calls.capturing(1)
+            CURRENT.capture = self
 
-    def __exit__(self, *_: object) -> None:
+    def end(self) -> None:
         """Record nothing more. The capture's symbolic tensors are dead."""
-        CURRENT.capture = None
-        self.over = True
-        self.session._calls.capturing(-1)
-        for symbol in self._symbols:
-            symbol._die()
+        with SHIELD:
+            if CURRENT.capture is self:
+                CURRENT.capture = None
+                self.session._calls.capturing(-1)
+            self.over = True
+            for symbol in self._symbols:
+                symbol._die()
 
     def finish(self, results: Sequence[int]) -> Program:
         """The program that returns these variables."""
@@ -115,6 +133,11 @@ class Capture:
     def chains(self) -> list[int]:
         """The chain of each slot."""
         return list(self._chains)
+
+    @property
+    def callbacks(self) -> list[Callable[..., None]]:
+        """The function of each slot."""
+        return [each.value for each in self._callbacks]
 
     def is_parameter(self, tensor: SymbolicTensor) -> bool:
         """Does it stand for an argument?"""
@@ -167,7 +190,7 @@ class Capture:
 
     def constant(self, values: Any, home: str, dtype: Any) -> Tensor:
         """Copy the values for an upload, and record that each run takes a copy of the tensor."""
-        meta, array = copied(values, dtype, lambda meta: np.empty(meta.shape, meta.dtype))
+        meta, array = copied(plain(values), dtype, lambda meta: np.empty(meta.shape, meta.dtype))
         with LOCATED:
             slot = self._slot(home)
             value = self._builder.captured(meta, slot)
@@ -180,7 +203,8 @@ class Capture:
         known = self.session._effects.known(chain)
         with LOCATED:
             values = [self._value(tensor) for tensor in tensors]
-            self._builder.print(parts, values, sep, numbered(self._chains, known), user_line())
+            slot = limited(self._chains, known, "chains")
+            self._builder.print(parts, values, sep, slot, user_line())
 
     def effect(self, callback: Callable[..., None], tensors: Sequence[Tensor], chain: int | None) -> None:
         """Record a side effect."""
@@ -188,8 +212,8 @@ class Capture:
         known = self.session._effects.known(chain)
         with LOCATED:
             values = [self._value(tensor) for tensor in tensors]
-            self._builder.effect(len(self.callbacks), values, numbered(self._chains, known), user_line())
-        self.callbacks.append(callback)
+            number = limited(self._callbacks, Identity(callback), "functions of side effects")
+            self._builder.effect(number, values, limited(self._chains, known, "chains"), user_line())
 
     # -- numbers ---------------------------------------------------------------------------------------------------
 
@@ -283,6 +307,13 @@ def known_meta(tensor: Tensor, what: str) -> Meta:
 def numbered(table: dict[Any, int], key: Any) -> int:
     """The number of a key, the next one for a new key."""
     return table.setdefault(key, len(table))
+
+
+def limited(table: dict[Any, int], key: Any, what: str) -> int:
+    """The same for what a program has few slots of; CaptureError for one too many."""
+    if key not in table and len(table) >= SLOTS:
+        raise CaptureError(f"a routine has at most {SLOTS} {what}; make several routines of it")
+    return numbered(table, key)
 
 
 def plain_number(value: Any) -> Scalar:

@@ -109,6 +109,22 @@ def test_effects_on_chains_of_their_own(session):
         session.routine(lambda: session.print("x", chain=12345))()
 
 
+def test_a_routine_has_few_functions_of_side_effects(session):
+    x = session.asarray(1.0)
+    seen: list[Any] = []
+
+    def note(value: Any) -> None:
+        seen.append(value.item())
+
+    f = session.routine(lambda x: [session.effect(note, x) for _ in range(100)])
+    f(x)
+    session.check_chain()
+    assert seen == [1.0] * 100
+    with pytest.raises(td.CaptureError, match="at most 64 functions of side effects") as caught:
+        session.routine(lambda x: [session.effect(lambda _, n=n: n, x) for n in range(100)])(x)
+    assert "test_capture.py" in (caught.value.location or "")
+
+
 def test_an_effect_that_fails_stops_its_chain(session):
     seen: list[Any] = []
 

@@ -275,6 +275,13 @@ def test_released_tensors_are_refused(session):
     x.release()
     with pytest.raises(td.ProtocolError, match="was released"):
         f(x)
+    w, y = session.asarray(np.ones(2)), session.asarray(np.ones(2))
+    g = session.routine(lambda y: y + w)
+    g(y)
+    w.release()
+    with pytest.raises(td.ProtocolError, match="was released") as caught:
+        g(y)
+    assert "lambda" in (caught.value.location or "")
 
 
 def test_the_functions_own_error_is_raised_as_it_is_and_nothing_was_issued(session):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -110,6 +111,41 @@ def test_a_fast_path_is_there_again_after_a_capture_that_failed(session):
             f(session.asarray([1.0]))
     assert session._calls._known is session._calls._signatures.entries
     assert CURRENT.capture is None
+
+
+def test_ctrl_c_inside_ends_the_capture(session):
+    @session.routine
+    def f(x):
+        y = x + 1
+        signal.raise_signal(signal.SIGINT)
+        return y
+
+    x = session.asarray([1.0])
+    with pytest.raises(KeyboardInterrupt):
+        f(x)
+    assert CURRENT.capture is None
+    assert session._calls._known is session._calls._signatures.entries
+    assert (x + 1).tolist() == [2.0]
+
+
+@pytest.mark.parametrize("name", ["begin", "end"])
+def test_ctrl_c_at_either_end_of_a_capture_leaves_none(session, monkeypatch, name):
+    """It comes in the middle of the step, while the session counts its captures."""
+    counted = session._calls.__class__.capturing
+
+    def interrupted(calls: Any, more: int) -> None:
+        counted(calls, more)
+        if more == (1 if name == "begin" else -1):
+            signal.raise_signal(signal.SIGINT)
+
+    x = session.asarray([1.0])
+    monkeypatch.setattr(session._calls.__class__, "capturing", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        session.routine(lambda x: x + 1)(x)
+    monkeypatch.undo()
+    assert CURRENT.capture is None
+    assert session._calls._captures == 0
+    assert (x + 1).tolist() == [2.0]
 
 
 def test_a_handler_that_is_set_inside_does_not_let_ops_past_the_capture(session):
