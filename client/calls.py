@@ -374,7 +374,7 @@ def operand_meta(session: Session, op: OpDef, value: Any) -> OperandMeta | None:
         kind: OperandMeta = type(value)
         return kind
     if type(value) in OPERANDS:
-        counts_as: OperandMeta = value._meta
+        counts_as: OperandMeta = value._operand_meta(session)
         return counts_as
     several = isinstance(value, list | tuple | range)
     instead = "make a tensor of it: session.asarray(...)" if several else "use a tensor (asarray) or a number"

@@ -8,15 +8,15 @@ uploaded once when the capture has succeeded; each run takes a copy of its own, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...interpreter.errors import MetadataError, TensordError
-from ...interpreter.programs.builder import Builder
+from ...interpreter.concurrency.interrupts import SHIELD
+from ...interpreter.errors import CaptureError, MetadataError, TensordError
+from ...interpreter.programs.builder import SLOTS, Builder
 from ...interpreter.programs.numbers import CONSTANT, DRAW, PARAMETER, SEED
 from ...interpreter.programs.program import Program
 from ...interpreter.schema.promotion import WIRE_INTEGERS, check_scalar
@@ -51,11 +51,39 @@ class Range(NamedTuple):
     attributes: dict[str, Any]
 
 
+class Identity:
+    """An object as the key of a dictionary: by identity."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Identity) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+class Located:
+    """`with LOCATED:` errors from inside get the user's line."""
+
+    def __enter__(self) -> None:
+        """Nothing yet."""
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        if isinstance(error, TensordError):
+            located(error)
+
+
+LOCATED: Final = Located()
+
+
 class Capture:
     """One capture, of one thread.
 
-    `fixed`: the positions of numbers whose values were asked for -> the line that has asked. `callbacks`: the functions
-    of its side effects, by slot.
+    `fixed`: the positions of numbers whose values were asked for -> the line that has asked.
     """
 
     def __init__(self, session: Session, names: Mapping[int, str]) -> None:
@@ -64,34 +92,36 @@ class Capture:
         self.over = False
         self.fixed: dict[int, str | None] = {}
         self.ranges: list[Range] = []
-        self.callbacks: list[Callable[..., None]] = []
         self.captured: list[Tensor | Constant] = []
         self._builder = Builder(CURRENT.infer)
         self._names = names  # of tensors that may be captured, by id()
         self._devices: dict[str, int] = {}
         self._chains: dict[int, int] = {}
+        self._callbacks: dict[Identity, int] = {}
         self._variables: dict[int, int] = {}  # of captured tensors, by id()
         self._symbols: list[SymbolicTensor] = []
         self._constants: dict[tuple[str, str], int] = {}
         self._seed: SymbolicNumber | None = None
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Record what this thread does inside. Afterwards the capture's symbolic tensors are dead."""
-        self.session._calls.capturing(1)
-        try:
+    def begin(self) -> None:
+        """Record what this thread does, until `end`."""
+        with SHIELD:  # Ctrl-C between the two would leave the session half in a capture
+            self.session._calls.capturing(1)
             CURRENT.capture = self
-            yield
-        finally:
-            CURRENT.capture = None
+
+    def end(self) -> None:
+        """Record nothing more. The capture's symbolic tensors are dead."""
+        with SHIELD:
+            if CURRENT.capture is self:
+                CURRENT.capture = None
+                self.session._calls.capturing(-1)
             self.over = True
-            self.session._calls.capturing(-1)
             for symbol in self._symbols:
                 symbol._die()
 
     def finish(self, results: Sequence[int]) -> Program:
         """The program that returns these variables."""
-        with located_errors():
+        with LOCATED:
             return self._builder.finish([self._builder.newest[variable] for variable in results])
 
     @property
@@ -103,6 +133,11 @@ class Capture:
     def chains(self) -> list[int]:
         """The chain of each slot."""
         return list(self._chains)
+
+    @property
+    def callbacks(self) -> list[Callable[..., None]]:
+        """The function of each slot."""
+        return [each.value for each in self._callbacks]
 
     def is_parameter(self, tensor: SymbolicTensor) -> bool:
         """Does it stand for an argument?"""
@@ -138,7 +173,7 @@ class Capture:
         key = signature_of(invocation, device)
         inputs = as_floats(key, invocation.inputs) or invocation.inputs
         attributes, line = dict(invocation.attributes), user_line()
-        with located_errors():
+        with LOCATED:
             self._check_ints(key.op.name, inputs, key.metas, attributes)
             operands = [self._operand(value) for value in inputs]
             into = None if out is None else [self._value(target) for target in out]
@@ -149,14 +184,14 @@ class Capture:
 
     def move(self, tensor: Tensor, home: str) -> Tensor:
         """Record a move to another home, or a copy."""
-        with located_errors():
+        with LOCATED:
             value = self._builder.move(self._value(tensor), self._slot(home), user_line())
         return self._symbol(value, self._builder.metas[value], home)
 
     def constant(self, values: Any, home: str, dtype: Any) -> Tensor:
         """Copy the values for an upload, and record that each run takes a copy of the tensor."""
-        meta, array = copied(values, dtype, lambda meta: np.empty(meta.shape, meta.dtype))
-        with located_errors():
+        meta, array = copied(plain(values), dtype, lambda meta: np.empty(meta.shape, meta.dtype))
+        with LOCATED:
             slot = self._slot(home)
             value = self._builder.captured(meta, slot)
             self.captured.append(Constant(array, home))
@@ -166,18 +201,19 @@ class Capture:
     def print(self, parts: Sequence[str | None], tensors: Sequence[Tensor], sep: str, chain: int | None) -> None:
         """Record a print."""
         known = self.session._effects.known(chain)
-        with located_errors():
+        with LOCATED:
             values = [self._value(tensor) for tensor in tensors]
-            self._builder.print(parts, values, sep, numbered(self._chains, known), user_line())
+            slot = limited(self._chains, known, "chains")
+            self._builder.print(parts, values, sep, slot, user_line())
 
     def effect(self, callback: Callable[..., None], tensors: Sequence[Tensor], chain: int | None) -> None:
         """Record a side effect."""
         check_callback(callback)
         known = self.session._effects.known(chain)
-        with located_errors():
+        with LOCATED:
             values = [self._value(tensor) for tensor in tensors]
-            self._builder.effect(len(self.callbacks), values, numbered(self._chains, known), user_line())
-        self.callbacks.append(callback)
+            number = limited(self._callbacks, Identity(callback), "functions of side effects")
+            self._builder.effect(number, values, limited(self._chains, known, "chains"), user_line())
 
     # -- numbers ---------------------------------------------------------------------------------------------------
 
@@ -185,7 +221,7 @@ class Capture:
         """The number that a run computes, and that is `value` now; None if a program cannot have it."""
         if not all(fits(each) for each in (value, *operands) if type(each) is not SymbolicNumber):
             return None
-        with located_errors():
+        with LOCATED:
             slots = [each._slot if type(each) is SymbolicNumber else self._constant(each) for each in operands]
             slot = self._builder.number(kind_of(value), op, slots)
         behind = (each._leaves for each in operands if type(each) is SymbolicNumber)
@@ -193,7 +229,7 @@ class Capture:
 
     def draw(self) -> tuple[SymbolicNumber, SymbolicNumber]:
         """The session's seed, and the number of one of its random calls, as of the run."""
-        with located_errors():
+        with LOCATED:
             if self._seed is None:
                 self._seed = SymbolicNumber(self, self._builder.number("int", SEED), None)
             return self._seed, SymbolicNumber(self, self._builder.number("int", DRAW), None)
@@ -260,15 +296,6 @@ class Capture:
         return numbered(self._devices, device)
 
 
-@contextmanager
-def located_errors() -> Iterator[None]:
-    """Errors get the user's line."""
-    try:
-        yield
-    except TensordError as error:
-        raise located(error) from None
-
-
 def known_meta(tensor: Tensor, what: str) -> Meta:
     """The tensor's meta; MetadataError if data decide it, and have not yet."""
     meta = tensor._meta
@@ -280,6 +307,13 @@ def known_meta(tensor: Tensor, what: str) -> Meta:
 def numbered(table: dict[Any, int], key: Any) -> int:
     """The number of a key, the next one for a new key."""
     return table.setdefault(key, len(table))
+
+
+def limited(table: dict[Any, int], key: Any, what: str) -> int:
+    """The same for what a program has few slots of; CaptureError for one too many."""
+    if key not in table and len(table) >= SLOTS:
+        raise CaptureError(f"a routine has at most {SLOTS} {what}; make several routines of it")
+    return numbered(table, key)
 
 
 def plain_number(value: Any) -> Scalar:

@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from .structure import exact
+
 if TYPE_CHECKING:
     from ..session import Session
     from ..tensor import Tensor
@@ -68,8 +70,10 @@ class Entry:
 
     def suits(self, objects: Sequence[Any]) -> bool:
         """Is it for these other arguments, and does all that it depends on hold?"""
-        for known, each in zip(self.objects, objects, strict=True):
-            if known() is not each:
+        if objects and not all(known() is each for known, each in zip(self.objects, objects, strict=True)):
+            return False
+        for tensor in self.linked.captured:
+            if tensor._id < 0:  # it was released: the function shall say so
                 return False
         return self.guards.hold()
 
@@ -91,7 +95,7 @@ class Entries:
 
     def __init__(self) -> None:
         self._variants: dict[tuple[Any, ...], Variants] = {}
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()  # of captures that add to the tables
 
     def find(self, key: tuple[Any, ...], numbers: Sequence[Any], objects: Sequence[Any]) -> Entry | None:
         """The entry for such a call; None if there is none. The hot path of a routine's call."""
@@ -112,7 +116,7 @@ class Entries:
 
     def add(self, key: tuple[Any, ...], entry: Entry, fixed: frozenset[int]) -> None:
         """Add an entry whose capture has fixed the numbers at these places."""
-        with self._lock:
+        with self.lock:
             self._keep(lambda each: not each.dead)
             places = tuple(sorted(fixed.union(self.fixed(key))))
             known = self._variants.get(key)
@@ -146,8 +150,8 @@ def arranged(fixed: tuple[int, ...], entries: Sequence[Entry]) -> Variants:
 
 
 def values_at(places: Sequence[int], numbers: Sequence[Any]) -> tuple[Any, ...]:
-    """The numbers at these places, told apart to the last bit: 0.0 from -0.0, and NaN equal to NaN."""
-    return tuple([numbers[place] if type(numbers[place]) is int else repr(numbers[place]) for place in places])
+    """The numbers at these places, in a form that tells them apart to the last bit."""
+    return tuple([exact(numbers[place]) for place in places])
 
 
 def reference(value: Any) -> Callable[[], Any]:

@@ -6,9 +6,9 @@ each run all of it is looked up, and compared by identity (numbers and texts by 
 is found, the function is captured anew.
 
 The search follows plain Python functions of the program, not those of libraries; lists, tuples, dicts and dataclasses;
-attributes of objects and classes of the program, and those of its modules that a function names. It goes `DEEPEST`
-levels deep, and notes `MOST` places. What a function finds on other ways (`getattr` with a computed name, a property
-that computes, a file) is as it was at the capture.
+attributes of objects of the program; and attributes of its classes and modules that one of the functions names. It
+goes `DEEPEST` levels deep, and notes `MOST` places. What is found on other ways (`getattr` with a computed name,
+a property that computes, a file) is as it was at the capture.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from typing import Any, Final, TypeAlias
 from ..frames import OWNERS, Owner
 from ..operators import SCALARS
 from ..tensor import Tensor
-from .structure import joined, members
+from .structure import exact, joined, members
 
-DEEPEST: Final = 4
+DEEPEST: Final = 8
 MOST: Final = 512
-VALUES: Final = frozenset((*SCALARS, str, bytes, type(None)))  # compared by type and value
+TEXTS: Final = frozenset((str, bytes, type(None)))
+VALUES: Final = SCALARS | TEXTS  # compared by type and value
 _GLOBAL, _NAME, _EXTENDED = (dis.opmap[name] for name in ("LOAD_GLOBAL", "LOAD_NAME", "EXTENDED_ARG"))
 
 # How to find something (get(key)), and what was found.
@@ -37,17 +38,19 @@ Place: TypeAlias = tuple[Callable[[Any], Any], Any, Any]
 class Guards:
     """What a function depends on besides its arguments. `names`: of the places; `tensors`: names of tensors by id()."""
 
-    __slots__ = ("_names", "_places", "_seen", "tensors")
+    __slots__ = ("_attributes", "_names", "_places", "_seen", "tensors")
 
     def __init__(self, function: Any, objects: list[Any]) -> None:
-        self._places: list[Place] = []
-        self._names: list[str] = []
-        self._seen: set[int] = set()
-        self.tensors: dict[int, str] = {}
-        self._look_at(function, "", 0, frozenset())
-        names = names_in(function)
-        for each in objects:
-            self._look_at(each, type(each).__name__, 0, names)
+        self._attributes: set[str] = set()  # that the functions name
+        before = -1
+        while len(self._attributes) > before:  # until no function is found that names others
+            before = len(self._attributes)
+            self._places: list[Place] = []
+            self._names: list[str] = []
+            self._seen: set[int] = set()
+            self.tensors: dict[int, str] = {}
+            for each in (function, *objects):
+                self._look_at(each, "" if each is function else type(each).__name__, 0)
 
     def hold(self) -> bool:
         """Is everything as it was? Costs some 50 ns for each place."""
@@ -73,93 +76,85 @@ class Guards:
 
     # -- the search ------------------------------------------------------------------------------------------------
 
-    def _note(
-        self, get: Callable[[Any], Any], key: Any, value: Any, name: str, depth: int, names: frozenset[str]
-    ) -> None:
+    def _note(self, get: Callable[[Any], Any], key: Any, value: Any, name: str, depth: int) -> None:
         if len(self._places) < MOST:
             self._places.append((get, key, value))
             self._names.append(name)
-            self._look_at(value, name, depth + 1, names)
+            self._look_at(value, name, depth + 1)
 
-    def _look_at(self, value: Any, name: str, depth: int, names: frozenset[str]) -> None:
-        """Find what is behind a value. `names`: the attributes that the function names which has led here."""
+    def _look_at(self, value: Any, name: str, depth: int) -> None:
+        """Find what is behind a value."""
         if isinstance(value, Tensor):
             self.tensors.setdefault(id(value), name)
         elif depth < DEEPEST and type(value) not in VALUES and id(value) not in self._seen:
             self._seen.add(id(value))
-            self._look_into(value, name, depth, names)
+            self._look_into(value, name, depth)
 
-    def _look_into(self, value: Any, name: str, depth: int, names: frozenset[str]) -> None:
+    def _look_into(self, value: Any, name: str, depth: int) -> None:
         if isinstance(value, FunctionType):
             self._function(value, depth)
         elif isinstance(value, MethodType | partial):
             for each in parts_of(value):
-                self._look_at(each, name, depth, names)
+                self._look_at(each, name, depth)
         elif (wrapped := wrapped_by(value)) is not None:
-            self._look_at(wrapped, name, depth, names)
+            self._look_at(wrapped, name, depth)
         elif isinstance(value, ModuleType):
             if is_of_program(value.__name__):
-                self._attributes(vars(value).__getitem__, vars(value), name, depth, names, names)
+                self._members_of(vars(value).__getitem__, vars(value), name, depth, self._attributes)
         elif (found := members(value)) is not None:
-            self._members(value, found, name, depth, names)
+            self._members(value, found, name, depth)
         else:
-            self._object(value, name, depth, names)
+            self._object(value, name, depth)
 
     def _function(self, function: FunctionType, depth: int) -> None:
         code = function.__code__
         if OWNERS[code.co_filename] is not Owner.PROGRAM:
             return
-        names, outer = attributes_of(code), function.__globals__
+        outer = function.__globals__
+        self._attributes |= attributes_of(code)
         for name in globals_of(code):
             if name in outer:
-                self._note(outer.__getitem__, name, outer[name], name, depth, names)
+                self._note(outer.__getitem__, name, outer[name], name, depth)
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
             try:
-                self._note(cell.__getattribute__, "cell_contents", cell.cell_contents, name, depth, names)
+                self._note(cell.__getattribute__, "cell_contents", cell.cell_contents, name, depth)
             except ValueError:  # it is empty
                 continue
         for each in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
-            self._look_at(each, function.__name__, depth, names)
+            self._look_at(each, function.__name__, depth)
 
-    def _members(self, value: Any, found: list[tuple[Any, Any]], name: str, depth: int, names: frozenset[str]) -> None:
-        if not any(matters(each) for _, each in found[:MOST]):
-            return
-        if isinstance(value, dict | list):
+    def _members(self, value: Any, found: list[tuple[Any, Any]], name: str, depth: int) -> None:
+        several = any(matters(each) and type(each) not in TEXTS for _, each in found[:MOST])
+        if several and isinstance(value, dict | list):
             self._places.append((lambda _: len(value), None, len(value)))
             self._names.append(name)
         get = value.__getitem__ if isinstance(value, dict | list) or type(value) is tuple else value.__getattribute__
-        self._attributes(get, dict(found), name, depth, names)
+        self._members_of(get, dict(found), name, depth)
 
-    def _attributes(
-        self,
-        get: Callable[[Any], Any],
-        found: dict[Any, Any],
-        name: str,
-        depth: int,
-        names: frozenset[str],
-        only: frozenset[str] | None = None,
+    def _members_of(
+        self, get: Callable[[Any], Any], found: dict[Any, Any], name: str, depth: int, only: set[str] | None = None
     ) -> None:
         for key, each in list(found.items())[:MOST]:
             if matters(each) and (only is None or key in only):
-                self._note(get, key, each, joined(name, key), depth, names)
+                self._note(get, key, each, joined(name, key), depth)
 
-    def _object(self, value: Any, name: str, depth: int, names: frozenset[str]) -> None:
+    def _object(self, value: Any, name: str, depth: int) -> None:
         """The attributes of an object, or of a class; and the methods that the function names."""
         kind = value if isinstance(value, type) else type(value)
         if not is_of_program(kind.__module__):
             return
         if hasattr(value, "__dict__") and kind is not value:
-            self._attributes(vars(value).__getitem__, vars(value), name, depth, names)
+            self._members_of(vars(value).__getitem__, vars(value), name, depth)
         for base in kind.__mro__[:-1]:
-            self._attributes(vars(base).__getitem__, dict(vars(base)), name, depth, names, names)
+            self._members_of(vars(base).__getitem__, dict(vars(base)), name, depth, self._attributes)
         for slot in slots_of(kind):
             if hasattr(value, slot) and matters(getattr(value, slot)):
-                self._note(value.__getattribute__, slot, getattr(value, slot), joined(name, slot), depth, names)
+                self._note(value.__getattribute__, slot, getattr(value, slot), joined(name, slot), depth)
 
 
 def same(found: Any, expected: Any) -> bool:
-    """Are both the same number or text? NaN is the same as NaN; 0.0 is not -0.0."""
-    return type(found) is type(expected) and type(found) in VALUES and repr(found) == repr(expected)
+    """Are both the same number, to the last bit, or the same text?"""
+    return type(found) is type(expected) and type(found) in VALUES and bool(exact(found) == exact(expected))
 
 
 def matters(value: Any) -> bool:
@@ -201,12 +196,6 @@ def is_of_program(module: str) -> bool:
     if file is None:  # of a notebook, a console; or built in
         return module == "__main__"
     return OWNERS[file] is Owner.PROGRAM
-
-
-def names_in(function: Any) -> frozenset[str]:
-    """The attributes that a function names."""
-    code = getattr(getattr(function, "__func__", function), "__code__", None)
-    return attributes_of(code) if isinstance(code, CodeType) else frozenset()
 
 
 @lru_cache(maxsize=1024)

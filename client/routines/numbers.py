@@ -23,6 +23,7 @@ from ..tensor import Tensor
 from .current import CURRENT
 
 if TYPE_CHECKING:
+    from ..session import Session
     from .capture import Capture
 
 # Python's names of operators that are not `__op__` for an arithmetic `op`.
@@ -71,9 +72,11 @@ class SymbolicNumber:
         self._capture.fix(self._leaves)
         return self._value
 
-    @property
-    def _meta(self) -> Any:
-        """The type of Python's numbers that it counts as."""
+    def _operand_meta(self, session: Session) -> Any:
+        """The type of Python's numbers that it counts as, in an op of that session; CaptureError if it may be none."""
+        self._check()
+        if session is not self._capture.session:
+            raise located(CaptureError("the number belongs to a capture of another session"))
         value = self._value
         return int if value is None else type(value.item() if isinstance(value, np.generic) else value)
 

@@ -15,7 +15,7 @@ from ..frames import warn
 from ..locations import located
 from ..tensor import Tensor
 from ..tracebacks import MEANT, hide, hides, make_public
-from .capture import Capture, Constant, fits
+from .capture import Capture, Constant, fits, plain_number
 from .changes import MANY, Look, differences, look_of
 from .current import CURRENT
 from .entries import Entries, Entry
@@ -181,28 +181,37 @@ class Call:
         """Capture the function, and run what was captured. `fixed`: the numbers whose values the program has."""
         routine, given = self._routine, self._given
         recorded = self.captured(fixed)
-        routine.captures += 1
-        before, routine._last = routine._last, (recorded.look, recorded.guards)
-        if routine.captures > MANY and not routine._warned and before is not None:
-            routine._warned = True
-            self._warn(*before, recorded.look)
+        self._count(recorded)
         entry = self._linked(recorded)
         result = entry.run(self._tensors, given.numbers)
         routine._entries.add(self._key, entry, fixed.union(recorded.capture.fixed))
         return result
+
+    def _count(self, recorded: Recorded) -> None:
+        """Count the capture; warn if there are many."""
+        routine = self._routine
+        with routine._entries.lock:
+            routine.captures += 1
+            before, routine._last = routine._last, (recorded.look, recorded.guards)
+            warns = routine.captures > MANY and not routine._warned
+            routine._warned = routine._warned or warns
+        if warns and before is not None:
+            self._warn(*before, recorded.look)
 
     def captured(self, fixed: frozenset[int] = frozenset()) -> Recorded:
         """Run the function with symbolic arguments."""
         routine = self._routine
         guards = Guards(routine._function, self._given.objects)
         capture = Capture(self._session, guards.tensors)
-        known = fixed.union(routine._entries.fixed(self._key))
-        with capture.running():
-            symbols = Symbols(capture, known)
+        symbols = Symbols(capture, fixed.union(routine._entries.fixed(self._key)))
+        try:
+            capture.begin()
             args, kwargs = symbols.stand_for(routine._function, self._args, self._kwargs)
             value = routine._function(*args, **kwargs)
             symbols.check()
             results = Results(capture, value)
+        finally:
+            capture.end()
         look = Look(symbols.look, symbols.fixed(), self._key[:2])
         return Recorded(capture, results, guards, symbols.leaves, look)
 
@@ -276,7 +285,7 @@ class Symbols:
         self._numbers.append((name, value))
         if leaf in self._known:
             return value
-        if not fits(value):
+        if not fits(plain_number(value)):
             self._capture.fix(frozenset((leaf,)))
             return value
         self.leaves.append(leaf)

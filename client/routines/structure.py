@@ -15,6 +15,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, is_dataclass
+from struct import pack
 from typing import Any, Final
 
 import numpy as np
@@ -79,6 +80,15 @@ class Arguments:
             else:
                 self.key.append((type(value), *(name for name, _ in found)))
                 self.add(each for _, each in found)
+
+
+def exact(value: Any) -> Any:
+    """What is equal for numbers that are equal to the last bit, and of one type: NaN is NaN, and 0.0 is not -0.0."""
+    if isinstance(value, np.generic):
+        return value.tobytes()
+    if type(value) is float:
+        return pack("d", value)
+    return pack("dd", value.real, value.imag) if type(value) is complex else value
 
 
 def is_number(value: Any) -> bool:

@@ -162,6 +162,25 @@ def test_the_same_tensor_twice_is_one_tensor(session):
     assert f.captures == 2
 
 
+def test_an_argument_may_be_a_captured_tensor_too(session):
+    w = session.asarray([1.0])
+
+    def f(x):
+        x += 1
+        y = w * 2
+        w.__iadd__(10.0)
+        return y, x * 1
+
+    other = session.asarray([5.0])
+    routine = session.routine(f)
+    found = []
+    for called in (f, routine):
+        w[...] = 1.0
+        other[...] = 5.0
+        found.append([each.tolist() for x in (w, other, w) for each in called(x)])
+    assert found[0] == found[1]
+
+
 def test_results_are_the_callers_own_tensors_where_the_function_returns_those(session):
     outer = session.asarray([5.0])
 
