@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..interpreter.errors import ConnectionLost, MetadataError, MetadataTypeError, ProtocolError, TensordError
+from ..interpreter.errors import ConnectionLost, MetadataError, MetadataTypeError, TensordError
 from ..interpreter.wire.forms import shown
 from .locations import located
 from .tensor import Tensor
@@ -23,7 +23,7 @@ def own(session: Session, tensor: Any) -> Tensor:
     if tensor._session is not session:
         raise located(foreign(tensor))
     if tensor._released:
-        raise located(ProtocolError(f"tensor {-tensor._id} was released"))
+        raise located(tensor._gone())
     return tensor
 
 

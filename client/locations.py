@@ -22,7 +22,7 @@ from typing import Any, TypeAlias, TypeVar
 from ..interpreter.errors import MetadataError, TensordError
 from ..interpreter.wire.forms import shown
 from ..interpreter.wire.messages import Location, NamedMessage
-from .frames import OWNERS, PACKAGE, describe, lines_from
+from .frames import OWNERS, PACKAGE, Line, describe, describe_lines, lines_from, lines_of
 from .spans import Spans
 
 Raised = TypeVar("Raised", bound=TensordError)
@@ -131,7 +131,12 @@ class Locations:
 
 def user_line() -> str | None:
     """The line from which the program has come to this function's caller; None if there is none."""
-    return describe(lines_from(HANDLED.frame or sys._getframe(1), FRAMES, every=False)[0]) or None
+    return describe_lines(user_lines()) or None
+
+
+def user_lines() -> list[Line]:
+    """The same line, with its callers if it is in a library, not described yet."""
+    return lines_of(lines_from(HANDLED.frame or sys._getframe(1), FRAMES, every=False)[0])
 
 
 def located(error: Raised) -> Raised:

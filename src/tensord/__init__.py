@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from . import array_api as array_api
+    from .client.contexts import Context
     from .client.session import Session
     from .client.tensor import Tensor
     from .interpreter.build_info import build_info
@@ -37,6 +38,7 @@ __version__ = "0.1.0"
 __all__ = [
     "CancelledError",
     "ConnectionLost",
+    "Context",
     "DeviceMemoryError",
     "KernelError",
     "MetadataError",
@@ -51,6 +53,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Context": "client.contexts",
     "Session": "client.session",
     "Tensor": "client.tensor",
     "Trace": "vm.tracing.analysis.trace",

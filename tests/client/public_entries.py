@@ -126,6 +126,7 @@ SESSION_QUIET = {  # they say nothing about lines
     "unpublish": "'a name'",
     "names": "",
     "atomic": "",
+    "context": "",
     "span": "'a span'",
     "supports": "add.op, 'cpu:0'",
     "place": "add",
