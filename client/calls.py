@@ -87,7 +87,7 @@ class Calls:
 
     # -- the hot path ---------------------------------------------------------------------------------------------
 
-    def operate(
+    def operate(  # noqa: PLR0915 - calls would cost more than statements
         self,
         op: OpDef,
         x: Tensor,
@@ -148,6 +148,8 @@ class Calls:
         made._meta = entry.output
         made._home = entry.home
         made._reading = None
+        if session._opened and (context := session._innermost()) is not None:
+            context._hold(made)
         return made
 
     def _issue(

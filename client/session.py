@@ -6,6 +6,7 @@ The parts do not know the session, and share nothing but the outbox, which each 
 - `answers`: asks for values and waits for them; `names`: shares tensors; `effects`: runs user code in program order,
   and `printing` prints in it
 - `cancellation`: cancels and restarts
+- `contexts`: releases together what was made together
 
 Tensors keep the session alive, and go straight to the part that they need. The array API's functions, which are
 shorthands for ops, are in `array_api`.
@@ -30,6 +31,7 @@ from . import calls
 from .answers import Answers
 from .cancellation import Cancellation
 from .checks import device_of, own
+from .contexts import Context, Contexts
 from .effects import Effects
 from .handlers import Handler, Invocation
 from .locations import located
@@ -65,6 +67,8 @@ class Session:
         self._printing = Printing(outbox, self._effects)
         self._names = Names(outbox)
         self._cancellation = Cancellation(outbox)
+        self._contexts = Contexts(outbox)
+        self._opened, self._innermost = self._contexts.opened, self._contexts.innermost  # for each new handle
         self._random_state = RandomState()
         self._namespace: Callable[[], Namespace | None] = no_namespace  # a weak reference: the namespace refers to us
         weakref.finalize(self, transport.abandon).atexit = False
@@ -121,6 +125,14 @@ class Session:
             return capture.constant(values, home, dtype)
         id_, meta = upload(self._outbox, values, home, dtype)
         return Tensor(self, id_, meta, home)
+
+    def context(self) -> Context:
+        """`with session.context() as c:` what is made inside goes when the block ends, except what `c.keep` was given.
+
+        A context is open in the thread, or the asyncio task, that opened it; contexts may be nested. It has names of
+        its own: `c["w"] = x`. Writes in place to tensors from outside stay, and so do published names.
+        """
+        return Context(self._contexts)
 
     # -- waiting ---------------------------------------------------------------------------------------------------
 
@@ -303,9 +315,12 @@ class Session:
         self._cancellation.restart()
 
     def stats(self) -> dict[str, Any]:
-        """Counters: instructions, memory, transfers per device and kind, errors, hung kernels. Waits for no result."""
+        """Counters: instructions, memory, transfers per device and kind, errors, hung kernels. Waits for no result.
+
+        `contexts` has what each open context of this session holds, the oldest first.
+        """
         found: dict[str, Any] = as_lists(self._query("stats"))
-        return found
+        return found | {"contexts": [context.stats() for context in list(self._opened)]}
 
     @property
     def closed(self) -> bool:

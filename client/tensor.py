@@ -31,13 +31,25 @@ from .tracebacks import MEANT, hide, hides, make_public, refusing
 
 if TYPE_CHECKING:
     from .array_api.namespace import Namespace
+    from .contexts import Handles
     from .session import Session
     from .transport.interface import Reply
 
 Converted = TypeVar("Converted")
 _GETITEM = REGISTRY["getitem"]
 _ASKED = "setitem len iter contains bool float int complex index format array_namespace dlpack deepcopy str repr"
-RELEASED: Any = object()  # the meta of a released handle: no signature has it
+
+
+class Gone:
+    """In place of the meta of a released handle: no signature has it. As text, what has become of the tensor."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "was released"
+
+
+RELEASED: Any = Gone()
 
 
 class Tensor(Methods):
@@ -51,8 +63,9 @@ class Tensor(Methods):
     changes another.
     """
 
-    __slots__ = ("__weakref__", "_home", "_id", "_meta", "_probe", "_reading", "_session")
+    __slots__ = ("__weakref__", "_holder", "_home", "_id", "_meta", "_probe", "_reading", "_session")
     _session: Session
+    _holder: Handles | None  # set if it was made in a context
     _probe: Reply  # set by the first question whether the tensor is ready
 
     def __init__(self, session: Session, id_: int, meta: Meta | None, home: str) -> None:
@@ -61,6 +74,8 @@ class Tensor(Methods):
         self._meta = meta
         self._home = home
         self._reading: reading.Reading | None = None
+        if session._opened and (context := session._innermost()) is not None:
+            context._hold(self)
 
     def __del__(self) -> None:
         # Runs in any thread, inside any lock, so it does nothing else.
@@ -226,11 +241,15 @@ class Tensor(Methods):
 
     def release(self) -> None:
         """Release the tensor now. Using the handle afterwards is an error; releasing it twice is none."""
-        if self._id > 0:
-            self._session._release(self._id)
-            self._id = -self._id
-            self._meta = RELEASED
+        self._let_go(RELEASED)
+
+    def _let_go(self, gone: Any) -> None:
+        id_ = self._id
+        if id_ > 0:
+            self._id = -id_  # first: a context that ends in another thread may come here, too
+            self._meta = gone
             self._reading = None
+            self._session._release(id_)
 
     @property
     def _released(self) -> bool:
@@ -244,7 +263,10 @@ class Tensor(Methods):
     def _check(self) -> None:
         """Raise ProtocolError if it was released. Called where `_id` is not that of a living tensor."""
         if self._released:
-            raise located(ProtocolError(f"tensor {-self._id} was released"))
+            raise located(self._gone())
+
+    def _gone(self) -> ProtocolError:
+        return ProtocolError(f"tensor {-self._id} {self._meta}")
 
     # -- ops -------------------------------------------------------------------------------------------------------
 

@@ -79,6 +79,10 @@ class MetadataIndexError(MetadataError, IndexError):
     """An index or an axis out of the tensor's bounds."""
 
 
+class MetadataKeyError(MetadataError, KeyError):
+    """A name that stands for nothing."""
+
+
 class MetadataOverflowError(MetadataError, OverflowError):
     """A Python number that the dtype cannot hold."""
 

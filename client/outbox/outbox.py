@@ -109,6 +109,12 @@ class Outbox:
         elif size:
             self.transport.rouse(self.idle_flush)
 
+    def rouse(self) -> None:
+        """Have the background send in a while which handles were dropped. Raises nothing."""
+        if not self._released.empty():
+            with suppress(TensordError):  # the session has ended
+                self.transport.rouse(self.idle_flush)
+
     def make_way(self) -> None:
         """Make room for a heavy op: an earlier heavy op leaves first, and starts while this one is prepared.
 

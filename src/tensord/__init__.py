@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from . import array_api as array_api
+    from .client.contexts import Context
     from .client.session import Session
     from .client.tensor import Tensor
     from .interpreter.build_info import build_info
@@ -40,6 +41,7 @@ __all__ = [
     "CancelledError",
     "CaptureError",
     "ConnectionLost",
+    "Context",
     "DeviceMemoryError",
     "KernelError",
     "MetadataError",
@@ -57,6 +59,7 @@ __all__ = [
 
 _HOMES = {
     "Program": "interpreter.programs.program",
+    "Context": "client.contexts",
     "Session": "client.session",
     "Tensor": "client.tensor",
     "Trace": "vm.tracing.analysis.trace",
