@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...interpreter.programs.program import Program
+from ...interpreter.types.meta import Meta
 
 
 class Template(NamedTuple):
@@ -36,3 +37,9 @@ class Linked:
         self.captured = captured
         self.location = location
         self.templates: list[Template | None] = [None] * len(program.steps)
+
+    @property
+    def results(self) -> list[tuple[Meta | None, str]]:
+        """Meta and home of each result of a run."""
+        program = self.program
+        return [(program.metas[value], self.devices[program.homes[value]]) for value in program.results]
