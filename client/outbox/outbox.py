@@ -44,7 +44,8 @@ Build: TypeAlias = Callable[[int, int], NamedMessage]
 class Outbox:
     """The unsent messages of one session, and its transport.
 
-    `scalars` maps a signature's number to flags: which of its operands are scalars, not ids.
+    `scalars` maps a signature's number to flags: which of its operands are scalars, not ids. `captured` are the ids of
+    tensors that routines capture: a run uses them, and does not name them.
     """
 
     __slots__ = (
@@ -57,6 +58,7 @@ class Outbox:
         "_released",
         "_riding",
         "_seen_flushes",
+        "captured",
         "heavy",
         "ids",
         "limit",
@@ -73,6 +75,7 @@ class Outbox:
         self.lock: Lock = (lock := threading.RLock())
         self.messages: list[list[Any]] = []  # lists, since a release may still be marked on a call
         self.scalars: dict[int, Sequence[bool]] = {}
+        self.captured: set[int] = set()
         self.locations = Locations(lock, frames)
         self.ids = 0  # the newest id: they rise and are never reused
         self.heavy = False
@@ -210,11 +213,12 @@ class Outbox:
         with suppress(Empty):  # a signal handler on this thread may send them first
             for _ in range(self._released.qsize()):
                 released.add(take())
+        behind = released & self.captured if self._riding else released
+        self.captured -= behind
         if self._riding:
-            add_releases(batch, released, self.scalars)
-        else:
-            for message in releases(released):
-                list.append(batch, message)  # also to a group that is full
+            add_releases(batch, released - behind if behind else released, self.scalars)
+        if behind:
+            list.extend(batch, releases(behind))  # also a group that is full
 
     def idle_flush(self) -> bool:
         """Send messages left unsent since the last call; the transport calls this now and then. Was any unsent?"""

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 from ...interpreter.programs.program import EFFECT, PRINT, Program
 from ...interpreter.programs.records import wire_records
 from ...interpreter.types.meta import Scalar
-from ...interpreter.wire.messages import RUN, Link, ProgramPart, Release, encode_message
+from ...interpreter.wire.messages import RUN, Link, ProgramPart, encode_message
 from ..outbox.callbacks import refusing
 from ..printing import line_of
 from ..reading import forget
 from ..tensor import Tensor
+from ..transport.interface import Reply
+from ..transport.outgoing import AtLine
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -43,33 +45,40 @@ class Linked:
         self._written = program.written
         self._results = tuple((program.metas[value], self.devices[program.homes[value]]) for value in program.results)
         self._effects = tuple(
-            (step.op, *self._effect(dict(step.attributes), chains, callbacks))
+            (step.op, *self._effect(dict(step.attributes), step.location, chains, callbacks))
             for step in program.steps
             if step.op in (PRINT, EFFECT)
         )
         self._room = program.inner
+        self._id = self._link(session)
+
+    def _link(self, session: Session) -> int:
+        """Send the program, and link it; the routine's id."""
         outbox = session._outbox
         with outbox.lock:
-            program_id, location = outbox.new_id(), outbox.locations.here(2)
-            records = self._records()
-            for start in range(0, len(records), RECORDS):
-                outbox.messages.append(encode_message(ProgramPart(program_id, records[start : start + RECORDS])))
-            id_ = outbox.new_id()
-            ids = tuple([tensor._id for tensor in self.captured])
-            outbox.messages.append(encode_message(Link(id_, program_id, self.devices, ids, location)))
-            outbox.messages.append(encode_message(Release((program_id,))))
-            self._id = id_
+            program_id, location = outbox.new_id(), outbox.locations.here(3)
+            try:
+                records = self._records()
+                for start in range(0, len(records), RECORDS):
+                    outbox.messages.append(encode_message(ProgramPart(program_id, records[start : start + RECORDS])))
+                id_ = outbox.new_id()
+                ids = tuple([tensor._id for tensor in self.captured])
+                outbox.captured.update(ids)
+                outbox.messages.append(encode_message(Link(id_, program_id, self.devices, ids, location)))
+            finally:  # a full group takes a part of a program, and no more
+                outbox.release(program_id)
         outbox.appended()
+        return id_
 
     def _effect(
-        self, attributes: dict[str, Any], chains: Sequence[int], callbacks: Sequence[Callable[..., None]]
+        self, attributes: dict[str, Any], line: Any, chains: Sequence[int], callbacks: Sequence[Callable[..., None]]
     ) -> tuple[int, Callable[..., None]]:
         """Chain and callback of a step that prints or calls back."""
         slot = attributes["chain"]
         chain = self._session._effects.known(chains[slot] if slot < len(chains) else None)
         if "callback" not in attributes:
-            return chain, line_of(attributes["parts"], attributes["sep"])
-        return chain, refusing(self._session._outbox, callbacks[attributes["callback"]])
+            return chain, AtLine(line_of(attributes["parts"], attributes["sep"]), line)
+        return chain, AtLine(refusing(self._session._outbox, callbacks[attributes["callback"]]), line)
 
     def _records(self) -> list[tuple[Any, ...]]:
         """The program's records, with the numbers of its lines. The caller holds the outbox's lock."""
@@ -91,7 +100,7 @@ class Linked:
         session = self._session
         outbox = session._outbox
         outbox.make_way()
-        effects = self._issue_effects() if self._effects else ()
+        prints: list[Reply] = []
         with outbox.lock:
             location = outbox.locations.here(2)
             for value in self._written:
@@ -100,18 +109,22 @@ class Linked:
             outbox.ids = first + len(self._results) - 1
             ids = tuple(range(first, first + len(self._results)))
             given = tuple([tensor._id for tensor in inputs])
+            effects = self._requested(prints) if self._effects else ()
             outbox.messages.append([RUN, self._id, given, tuple(numbers), ids, effects, location])
+        for reply in prints:
+            session._printing.expect(reply, session)
         outbox.appended()
         return [Tensor(session, id_, meta, home) for id_, (meta, home) in zip(ids, self._results, strict=True)]
 
-    def _issue_effects(self) -> tuple[tuple[int, Callable[..., None], int], ...]:
-        """Chain, callback and request of each side effect. Prints are awaited at the session's end."""
-        session, found = self._session, []
+    def _requested(self, prints: list[Reply]) -> tuple[tuple[int, Callable[..., None], int], ...]:
+        """Chain, callback and request of each side effect. `prints` gets the replies of those that print, which are
+        awaited at the session's end."""
+        found = []
         for op, chain, callback in self._effects:
             request = 0
             if op == PRINT:
-                request, reply = session._transport.request()
-                session._printing.expect(reply, session)
+                request, reply = self._session._outbox.transport.request()
+                prints.append(reply)
             found.append((chain, callback, request))
         return tuple(found)
 

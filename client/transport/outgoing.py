@@ -50,6 +50,20 @@ class SideEffect(NamedTuple):
     location: str | None
 
 
+class AtLine:
+    """A callback of a step of a program: its errors name the step's line, if that is known, and not the run's."""
+
+    __slots__ = ("callback", "line")
+
+    def __init__(self, callback: Callable[..., Any], line: str | None) -> None:
+        self.callback = callback
+        self.line = line
+
+    def __call__(self, *values: Any) -> Any:
+        """Call back."""
+        return self.callback(*values)
+
+
 class Outgoing:
     """Sends batches. Guarded by the transport's lock.
 
@@ -142,8 +156,10 @@ class Outgoing:
 
     def _keep_callback(self, chain: int, callback: Callable[..., None] | None, request: int, location: int) -> int:
         """Keep a side effect until its values come; the number of the request for them."""
-        number = self._new_request()
-        self.effects[number] = SideEffect(callback or nothing, chain, request, self._locations.get(line_of(location)))
+        number, where = self._new_request(), self._locations.get(line_of(location))
+        if isinstance(callback, AtLine):
+            where, callback = callback.line or where, callback.callback
+        self.effects[number] = SideEffect(callback or nothing, chain, request, where)
         return number
 
     def _send(self, messages: list[Message], uploads: list[Any], payloads: list[Any]) -> None:

@@ -21,7 +21,7 @@ class Limits:
     `signatures`, `locations`: their highest numbers. `location_bytes`: bytes of the locations that a session has sent,
     and of its spans; beyond it the oldest are forgotten. `operands`: operands of all signatures of a session. `chains`,
     `names`: chains that a session may make, names that it may publish. `programs`, `steps`: programs and routines of a
-    session, each, and the steps of all its programs. `segments`, `mapped`: upload segments of a session, and their
+    session, each, and the steps of all of them. `segments`, `mapped`: upload segments of a session, and their
     bytes. `sessions`: sessions open at a time.
     """
 

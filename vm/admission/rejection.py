@@ -71,19 +71,30 @@ class Rejection:
         home: DeviceState | None = None,
     ) -> None:
         """Define the outputs of a rejected message, poisoned, and report the error once."""
+        error = self.rejected(session, error, location, label)
+        for id_, meta in itertools.zip_longest(outputs, metas[: len(outputs)]):
+            self.poison(session, id_, error, meta, home)
+        if not isinstance(error, CancelledError):
+            self.scheduler.tell(session, error)
+
+    def rejected(self, session: VmSession, error: TensordError, location: int, label: str) -> TensordError:
+        """The error of a rejected message: it counts as an instruction of its own."""
         self.scheduler.ids += 1
         error = error.reraisable()
         error.op = error.op or label
         error.instruction = self.scheduler.ids
         error.location = session.where(location)
-        for id_, meta in itertools.zip_longest(outputs, metas[: len(outputs)]):
-            tensor = session.tensors.get(id_)
-            if tensor is not None:
-                self.poison_existing(session, tensor, error)
-            elif isinstance(id_, int) and id_ > session.newest and may_name(session):
-                enter(session, id_, self.poisoned(error, meta, home))
-        if not isinstance(error, CancelledError):
-            self.scheduler.tell(session, error)
+        return error
+
+    def poison(
+        self, session: VmSession, id_: int, error: TensordError, meta: Meta | None, home: DeviceState | None
+    ) -> None:
+        """Poison an output of a rejected message; define it if it is new."""
+        tensor = session.tensors.get(id_)
+        if tensor is not None:
+            self.poison_existing(session, tensor, error)
+        elif isinstance(id_, int) and id_ > session.newest and may_name(session):
+            enter(session, id_, self.poisoned(error, meta, home))
 
     def poison_existing(self, session: VmSession, tensor: Tensor, error: TensordError) -> None:
         """Poison the targets of a rejected write, as a failed write does; a cancelled write spares shared targets."""

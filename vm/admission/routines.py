@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain, repeat
 from typing import Any
 
-from ...interpreter.errors import QuotaError, TensordError
+from ...interpreter.errors import CancelledError, QuotaError, TensordError
 from ...interpreter.programs.builder import STEPS
 from ...interpreter.schema.infer import InferCache
 from ...interpreter.schema.opdef import find
-from ...interpreter.types.meta import SCALAR_TYPES
-from ...interpreter.wire.messages import RELEASE, RUN, Link, ProgramPart, Run
+from ...interpreter.types.meta import SCALAR_TYPES, Meta
+from ...interpreter.wire.messages import RELEASE, Link, ProgramPart, Run
+from ..model.device_state import DeviceState
 from ..model.linked import Linked
 from ..model.plan import Plan
 from ..model.session import VmSession
 from ..model.unfolding import Unfolding
 from ..placement.residency import Residency
-from ..routines.programs import add_part, check_run, drop_program, link, routine_of
+from ..routines.programs import add_part, check_run, drop, link, routine_of, steps_of_runs, written_by
 from ..routines.unfolding import Ids, unfold
 from ..scheduler.scheduler import Scheduler
 from .accesses import Accesses
@@ -56,18 +58,15 @@ class Routines:
 
     def release(self, session: VmSession, id_: int) -> None:
         """Release a program or a routine, if there is one with that id."""
-        if not drop_program(session, id_):
-            routine = session.routines.pop(id_, None)
-            if isinstance(routine, Linked):
-                for template in routine.templates:
-                    if template is not None and template.signature:
-                        forget_plan(session, template.signature)
+        routine = drop(session, id_)
+        for template in routine.templates if routine is not None else ():
+            if template is not None and template.signature:
+                forget_plan(session, template.signature)
 
     def check_group(self, session: VmSession, messages: Sequence[Any]) -> None:
         """QuotaError if the runs of a group have more steps together than one program may have: a group is admitted
         without a pause."""
-        runs = [session.routines.get(message[1]) for message in messages if message[0] == RUN]
-        steps = sum(len(routine.program.steps) for routine in runs if isinstance(routine, Linked))
+        steps = steps_of_runs(session, messages)
         if steps > STEPS:
             raise QuotaError(f"runs of {steps} steps in one group; {STEPS} are allowed: make smaller groups")
 
@@ -128,24 +127,21 @@ class Routines:
 
     def reject(self, session: VmSession, message: Run, error: TensordError) -> None:
         """Refuse a run: its results, and what it would have written, get the error, and so do its side effects."""
-        routine = session.routines.get(message.routine)
-        known = isinstance(routine, Linked) and len(message.inputs) == len(routine.program.parameters)
-        ids: list[int] = []
-        metas: list[Any] = []
-        home = None
+        rejection, routine = self.rejection, session.routines.get(message.routine)
+        error = rejection.rejected(session, error, message.location, "run")
+        results: list[tuple[Meta | None, DeviceState | None]] = []
+        written: list[int] = []
         if isinstance(routine, Linked):
-            program = routine.program
-            outside = (*message.inputs, *routine.captured) if known else ()
-            ids = [outside[value] for value in program.written] if known else []
-            metas = [program.metas[value] for value in program.results]
-            home = self.scheduler.devices.get(routine.devices[program.homes[program.results[0]]]) if metas else None
-        self.rejection.reject(session, error, message.outputs, message.location, "run", metas, home)
-        for id_ in ids:
-            tensor = session.tensors.get(id_)
-            if tensor is not None:
-                self.rejection.poison_existing(session, tensor, error)
-        for chain, _, request in message.effects:
-            self.accesses.refuse_effect(session, error, chain, request, message.location)
+            results = [(meta, self.scheduler.devices[home]) for meta, home in routine.results]
+            written = written_by(routine, message)
+        for id_, (meta, home) in zip(message.outputs, chain(results, repeat((None, None))), strict=False):
+            rejection.poison(session, id_, error, meta, home)
+        for tensor in filter(None, map(session.tensors.get, written)):
+            rejection.poison_existing(session, tensor, error)
+        if not isinstance(error, CancelledError):
+            self.scheduler.tell(session, error)
+        for number, _, request in message.effects:
+            self.accesses.refuse_effect(session, error, number, request, message.location)
 
     def sign(self, session: VmSession, routine: Linked, position: int) -> int:
         """Make the signature of an op of a routine; its number."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ...interpreter.programs.program import Program
+from ...interpreter.types.meta import Meta
 
 
 class Template(NamedTuple):
@@ -40,3 +41,9 @@ class Linked:
         self.runs = 0
         self.pieces: Sequence[range] | None = None  # of its steps; None until they all have signatures
         self.segments: dict[int, Any] = {}  # first step of a piece -> how it runs as one instruction, if it may
+
+    @property
+    def results(self) -> list[tuple[Meta | None, str]]:
+        """Meta and home of each result of a run."""
+        program = self.program
+        return [(program.metas[value], self.devices[program.homes[value]]) for value in program.results]

@@ -100,7 +100,7 @@ class VmSession:
         self.operands = 0  # of all plans
         self.programs: dict[int, Builder | Program | TensordError] = {}
         self.routines: dict[int, Linked | TensordError] = {}
-        self.steps = 0  # of all programs
+        self.steps = 0  # of all programs and routines
         self.signed = PRIVATE  # the newest number of a signature that a run has made
         self.unfolding: Unfolding | None = None  # a run in the middle of being admitted op by op
         self.locations: Texts[str] = Texts(self.limits.location_bytes)

@@ -16,7 +16,7 @@ from ...interpreter.opcodes import Opcode
 from ...interpreter.programs.program import Program
 from ...interpreter.schema.opdef import OpDef
 from ...interpreter.types.meta import Meta, Scalar
-from ...interpreter.wire.locations import LINE
+from ...interpreter.wire.fields import is_line
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
 from ..model.plan import Plan
@@ -213,7 +213,8 @@ class RunInstruction(Instruction):
     def note(self, call: Call, error: BaseException) -> None:
         """A kernel has failed: its result gets the error, with the line and op of the call."""
         self.careful = True
-        location = self.author.where((self.segment.program.steps[call.step].location or 0) & LINE)
+        line = self.segment.program.steps[call.step].location
+        location = self.author.where(line) if is_line(line) else None
         found = self.failure(call, error, location)
         self.poison[call.result] = found
         self.origins.append(found)

@@ -5,6 +5,7 @@ For both engines. Whatever is wrong with a program or a link is kept under its i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
@@ -16,10 +17,11 @@ from ...interpreter.schema.infer import InferCache
 from ...interpreter.schema.promotion import describe
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.limits import Limits
-from ...interpreter.wire.messages import Link, ProgramPart, Run
+from ...interpreter.wire.messages import LINK, PROGRAM, RUN, Link, ProgramPart, Run
 from ..model.linked import Linked
 
 RECORDS = 64  # in one message: some hundred microseconds, during which no other session is served
+REFUSED = 2  # a session may have that many times its quota of ids; those beyond the quota stand for refused ones
 
 
 class Holder(Protocol):
@@ -36,12 +38,13 @@ def add_part(session: Holder, message: ProgramPart, infer: InferCache | None) ->
     """Add records to a program, which the first of them defines."""
     id_, records = message
     if id_ not in session.programs:
-        check_new_id(session, id_, session.programs, "programs")
+        check_new_id(session, id_, session.programs)
         session.programs[id_] = Builder(infer)
     builder = session.programs[id_]
     if isinstance(builder, TensordError):
         return
     try:
+        check_count(session, session.programs, "programs")
         if isinstance(builder, Program):
             raise ProtocolError(f"program {id_} is complete: it takes no more records")
         if len(records) > RECORDS:
@@ -61,18 +64,15 @@ def add_records(session: Holder, builder: Builder, records: Sequence[Any]) -> Bu
         before = len(builder.steps)
         program = add_record(builder, record)
         session.steps += len(builder.steps) - before
-        if session.steps > session.limits.steps:
-            raise QuotaError(
-                f"the session's programs have more than {session.limits.steps} steps; release some, or raise the quota "
-                "(steps)"
-            )
+        check_steps(session)
     return builder if program is None else program
 
 
 def link(session: Holder, message: Link, devices: Collection[str]) -> None:
     """Link a program to devices, which have these names."""
-    check_new_id(session, message.id, session.routines, "routines")
+    check_new_id(session, message.id, session.routines)
     try:
+        check_count(session, session.routines, "routines", 1)
         session.routines[message.id] = linked(session, message, devices)
     except TensordError as error:
         session.routines[message.id] = error.reraisable()
@@ -92,19 +92,37 @@ def linked(session: Holder, message: Link, devices: Collection[str]) -> Linked:
     for name in message.devices:
         if name not in devices:
             raise MetadataError(f"there is no device {name!r}; there are {', '.join(devices)}")
+    check_steps(session, len(program.steps))
+    session.steps += len(program.steps)
     return Linked(program, tuple(message.devices), tuple(message.captured), message.location)
 
 
-def check_new_id(session: Holder, id_: int, there: Collection[int], what: str) -> None:
-    """ProtocolError unless the id is new; QuotaError if the session has as many of these as it may."""
+def check_new_id(session: Holder, id_: int, there: Collection[int]) -> None:
+    """ProtocolError unless the id is new; QuotaError if no more of these can even stand for an error."""
     if id_ <= session.newest:
         raise ProtocolError(f"id {id_} is not new: ids rise, the last one was {session.newest}")
+    if len(there) >= REFUSED * session.limits.programs:
+        raise QuotaError(f"{len(there)} programs or routines, those that were refused included: release some")
+    session.newest = id_
+
+
+def check_count(session: Holder, there: Collection[int], what: str, more: int = 0) -> None:
+    """QuotaError if there are more of them than the session may have."""
     quota = session.limits.programs
-    if len(there) >= quota:
+    if len(there) + more > quota:
         raise QuotaError(
             f"1 more: the session has {quota} {what} of {quota}; release some, or raise the quota (programs)"
         )
-    session.newest = id_
+
+
+def check_steps(session: Holder, more: int = 0) -> None:
+    """QuotaError if the session's programs and routines have more steps than it may have."""
+    quota = session.limits.steps
+    if session.steps + more > quota:
+        raise QuotaError(
+            f"the session's programs and routines have more than {quota} steps; release some, or raise the quota "
+            "(steps)"
+        )
 
 
 def routine_of(session: Holder, id_: int) -> Linked:
@@ -138,9 +156,43 @@ def check_run(routine: Linked, message: Run, metas: Sequence[Meta | None], newes
         newest = id_
 
 
-def drop_program(session: Holder, id_: int) -> bool:
-    """Release a program; False if there is none with that id. Routines that are linked to it go on."""
+def drop(session: Holder, id_: int) -> Linked | None:
+    """Release a program or a routine, if there is one with that id; the routine. Those of a released program go on."""
     program = session.programs.pop(id_, None)
     if isinstance(program, Program | Builder):
         session.steps -= len(program.steps)
-    return program is not None
+    routine = session.routines.pop(id_, None)
+    if not isinstance(routine, Linked):
+        return None
+    session.steps -= len(routine.program.steps)
+    return routine
+
+
+def written_by(routine: Linked, message: Run) -> list[int]:
+    """The ids of the tensors that a run writes, as far as they are known: it may have too few inputs."""
+    program = routine.program
+    if len(message.inputs) != len(program.parameters):
+        return []
+    outside = (*message.inputs, *routine.captured)
+    return [outside[value] for value in program.written]
+
+
+def steps_of_runs(session: Holder, messages: Sequence[Any]) -> int:
+    """How many steps the runs among these messages have, at the most. Programs and links may be among them, too."""
+    records: Counter[int] = Counter()
+    linked: dict[int, int] = {}
+    found = 0
+    for kind, *fields in messages:
+        if kind == PROGRAM:
+            records[fields[0]] += len(fields[1])
+        elif kind == LINK and fields[0] not in session.routines:
+            linked[fields[0]] = records[fields[1]] + size_of(session.programs.get(fields[1]))
+        elif kind == RUN:
+            routine = session.routines.get(fields[0])
+            found += linked.get(fields[0], 0) + size_of(routine.program if isinstance(routine, Linked) else None)
+    return found
+
+
+def size_of(program: Builder | Program | TensordError | None) -> int:
+    """How many steps it has."""
+    return len(program.steps) if isinstance(program, Program | Builder) else 0

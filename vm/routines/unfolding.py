@@ -12,6 +12,7 @@ from typing import Any
 
 from ...interpreter.programs.program import EFFECT, MOVE, PRINT, Program
 from ...interpreter.types.meta import Scalar
+from ...interpreter.wire.fields import is_line
 from ...interpreter.wire.locations import LINE
 from ...interpreter.wire.messages import CALL, RELEASE, TO_DEVICE
 from ...interpreter.wire.messages import EFFECT as SIDE_EFFECT
@@ -90,5 +91,5 @@ def template_of(routine: Linked, position: int, sign: Sign) -> Template:
             released |= 1 << place
         else:
             behind.append(variable)
-    line = step.location if type(step.location) is int else 0
+    line = step.location if is_line(step.location) else 0  # whatever a client says there
     return Template(sign(routine, position) if is_op else 0, operands, outputs, released, tuple(behind), line)

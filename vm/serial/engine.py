@@ -316,23 +316,33 @@ class SerialEngine:
         """Define the outputs of a refused message, poisoned. A cancellation leaves tensors with other holders alone."""
         if isinstance(what, Signature):
             metas, home = what.outputs, what.device
-        home = home or next(iter(self.devices))
+        error = self.rejected(session, error, location, what if isinstance(what, str) else what.op.name)
+        for id_, meta in itertools.zip_longest(outputs, metas[: len(outputs)]):
+            self.poison(session, id_, error, meta, home)
+
+    def rejected(self, session: SerialSession, error: TensordError, location: int, label: str) -> TensordError:
+        """The error of a refused message, which is told: it counts as an instruction of its own."""
         self.ids += 1
         error = error.reraisable()
         error.instruction = self.ids
-        error.op = error.op or (what if isinstance(what, str) else what.op.name)
+        error.op = error.op or label
         error.location = session.where(location)
         if not isinstance(error, CancelledError):
             self.tell(session, error)
-        for id_, meta in itertools.zip_longest(outputs, metas[: len(outputs)]):
-            tensor = session.tensors.get(id_)
-            if tensor is None and id_ > session.newest:
-                made = SerialTensor(Value(None, (error,)), meta, home)
-                made.meta_pending = meta is None
-                made.meta_errors = (error,) if meta is None else ()
-                define(session, id_, made)
-            elif tensor is not None and (tensor.holders == 1 or not isinstance(error, CancelledError)):
-                tensor.value = Value(None, (error, *tensor.meta_errors))
+        return error
+
+    def poison(
+        self, session: SerialSession, id_: int, error: TensordError, meta: Meta | None, home: str | None
+    ) -> None:
+        """Poison an output of a refused message; define it if it is new."""
+        tensor = session.tensors.get(id_)
+        if tensor is None and id_ > session.newest:
+            made = SerialTensor(Value(None, (error,)), meta, home or next(iter(self.devices)))
+            made.meta_pending = meta is None
+            made.meta_errors = (error,) if meta is None else ()
+            define(session, id_, made)
+        elif tensor is not None and (tensor.holders == 1 or not isinstance(error, CancelledError)):
+            tensor.value = Value(None, (error, *tensor.meta_errors))
 
     def to_device(self, session: SerialSession, message: ToDevice) -> None:
         """Define the same value under another id."""

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from itertools import chain, repeat
+from typing import TYPE_CHECKING
 
-from ...interpreter.errors import CancelledError, TensordError
+from ...interpreter.errors import TensordError
 from ...interpreter.schema.opdef import find
-from ...interpreter.types.meta import SCALAR_TYPES
+from ...interpreter.types.meta import SCALAR_TYPES, Meta
 from ...interpreter.wire.messages import Run
 from ..model.linked import Linked
-from ..routines.programs import check_run, drop_program, routine_of
+from ..routines.programs import check_run, drop, routine_of, written_by
 from ..routines.unfolding import Ids, unfold
 from .effects import Effects
-from .values import SerialSession, Signature, Value, define, refuse_cancelled, tensor_of
+from .values import SerialSession, Signature, define, refuse_cancelled, tensor_of
 
 if TYPE_CHECKING:
     from .engine import SerialEngine
@@ -27,12 +29,10 @@ class Routines:
 
     def release(self, session: SerialSession, id_: int) -> None:
         """Release a program or a routine, if there is one with that id."""
-        if not drop_program(session, id_):
-            routine = session.routines.pop(id_, None)
-            if isinstance(routine, Linked):
-                for template in routine.templates:
-                    if template is not None:
-                        session.signatures.pop(template.signature, None)
+        routine = drop(session, id_)
+        for template in routine.templates if routine is not None else ():
+            if template is not None:
+                session.signatures.pop(template.signature, None)
 
     def run(self, session: SerialSession, message: Run) -> None:
         """Execute the ops of a routine, one by one."""
@@ -61,22 +61,18 @@ class Routines:
     def reject(self, session: SerialSession, message: Run, error: TensordError) -> None:
         """Refuse a run: its results, what it would have written and its side effects get the error."""
         engine, routine = self.engine, session.routines.get(message.routine)
-        metas: list[Any] = []
+        error = engine.rejected(session, error, message.location, "run")
+        results: Sequence[tuple[Meta | None, str | None]] = []
         written: list[int] = []
-        home = None
         if isinstance(routine, Linked):
-            program = routine.program
-            metas = [program.metas[value] for value in program.results]
-            home = routine.devices[program.homes[program.results[0]]] if metas else None
-            if len(message.inputs) == len(program.parameters):
-                written = [(*message.inputs, *routine.captured)[value] for value in program.written]
-        engine.reject(session, error, message.outputs, message.location, "run", tuple(metas), home)
+            results, written = routine.results, written_by(routine, message)
+        for id_, (meta, home) in zip(message.outputs, chain(results, repeat((None, None))), strict=False):
+            engine.poison(session, id_, error, meta, home)
         for id_ in written:
-            tensor = session.tensors.get(id_)
-            if tensor is not None and (tensor.holders == 1 or not isinstance(error, CancelledError)):
-                tensor.value = Value(None, (error, *tensor.meta_errors))
-        for chain, _, request in message.effects:
-            self.effects.refuse(session, error, chain, request, message.location)
+            if id_ in session.tensors:
+                engine.poison(session, id_, error, None, None)
+        for number, _, request in message.effects:
+            self.effects.refuse(session, error, number, request, message.location)
 
     def sign(self, session: SerialSession, routine: Linked, position: int) -> int:
         """Make the signature of an op of a routine; its number."""

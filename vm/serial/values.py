@@ -112,7 +112,7 @@ class SerialSession:
         self.limits = Limits()
         self.programs: dict[int, Builder | Program | TensordError] = {}
         self.routines: dict[int, Linked | TensordError] = {}
-        self.steps = 0  # of all programs
+        self.steps = 0  # of all programs and routines
         self.signed = PRIVATE  # the newest number of a signature that a run has made
 
     def where(self, location: int) -> str | None:
