@@ -58,8 +58,8 @@ class Recipe(NamedTuple):
     Its operands come in the order of `reads`, `written`, `made`: variables from outside that it only reads, those that
     it writes, new ones that live beyond it. `firsts`: the first value of each read and written one; `finals`: the last
     value of each written and made one. `packed`: slots of operands that have to be packed, since views of them are
-    taken. `bases`: of each view, the value that it is a view of. `dying`: operands that are inner values of the program,
-    and used here for the last time.
+    taken. `bases`: of each view, the value that it is a view of. `dying`: operands that are inner values of the
+    program, and used here for the last time.
     """
 
     steps: Piece
