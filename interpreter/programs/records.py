@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 SEQUENCES = (tuple, list)
 NO_STEPS = frozenset(("number", "parameter", "captured", "return"))
 DEEPEST = 8  # levels of an attribute
+LONGEST = 200  # characters of an error
 LOCATIONS = (str, int, type(None))
 # The attributes of steps that are no ops: all of them, since these have no defaults.
 ATTRIBUTES = {MOVE: (), PRINT: ("chain", "parts", "sep"), EFFECT: ("callback", "chain")}
@@ -49,13 +50,14 @@ def add_record(builder: Builder, record: Any) -> Program | None:
     except TensordError:
         raise
     except (TypeError, ValueError, KeyError, IndexError, OverflowError, RecursionError) as error:
-        raise ProtocolError(f"the record {shown(record)} is damaged: {error}") from None
+        message = str(error)[:LONGEST]
+        raise ProtocolError(f"the record {shown(record[0])} of a program is damaged: {message}") from None
 
 
 def _add(builder: Builder, what: str, fields: Sequence[Any]) -> Program | None:
     if what == "number":
         kind, op, operands, value, name = fields
-        builder.number(text(kind), text(op), integers(operands), value, name)
+        builder.number(kind, op, sequence(operands), value, name)
     elif what in ("parameter", "captured"):
         wire, device, name = fields
         meta = decode_meta(wire)
@@ -64,15 +66,15 @@ def _add(builder: Builder, what: str, fields: Sequence[Any]) -> Program | None:
         (builder.parameter if what == "parameter" else builder.captured)(meta, device, name)
     elif what == "return":
         (results,) = fields
-        return builder.finish(integers(results))
+        return builder.finish(sequence(results))
     else:
         operands, attributes, device, into, location = fields
-        _add_step(builder, what, integers(operands), attributes, device, into, location)
+        _add_step(builder, what, sequence(operands), attributes, device, into, location)
     return None
 
 
 def _add_step(
-    builder: Builder, op: str, operands: tuple[int, ...], attributes: Any, device: Any, into: Any, location: Any
+    builder: Builder, op: str, operands: tuple[Any, ...], attributes: Any, device: Any, into: Any, location: Any
 ) -> None:
     if depth_exceeds(attributes, DEEPEST):
         raise ProtocolError(f"attributes nested more than {DEEPEST} levels deep")
@@ -80,7 +82,7 @@ def _add_step(
         raise TypeError(f"{shown(location)} is no location")
     given = dict(attributes)
     if op not in ATTRIBUTES:
-        builder.op(op, operands, given, device, None if into is None else integers(into), location)
+        builder.op(op, operands, given, device, None if into is None else sequence(into), location)
         return
     if into is not None or sorted(given) != [*ATTRIBUTES[op]] or (op != MOVE and device != NO_DEVICE):
         raise ProtocolError(f"{op} has the attributes {list(ATTRIBUTES[op])}, and writes nothing")
@@ -93,22 +95,8 @@ def _add_step(
         builder.effect(given["callback"], operands, given["chain"], location)
 
 
-def text(value: Any) -> str:
-    """A text; TypeError for anything else."""
-    if type(value) is not str:
-        raise TypeError(f"{shown(value)} is no text")
-    return value
-
-
-def sequence(values: Any) -> Sequence[Any]:
-    """A list of anything; TypeError for anything else."""
+def sequence(values: Any) -> tuple[Any, ...]:
+    """A list of anything; TypeError for what only looks like one, such as bytes."""
     if type(values) not in SEQUENCES:
         raise TypeError(f"{shown(values)} is no list")
-    return values  # type: ignore[no-any-return]
-
-
-def integers(values: Any) -> tuple[int, ...]:
-    """A list of integers; TypeError for anything else."""
-    if not all(type(value) is int for value in sequence(values)):
-        raise TypeError("there is something else in a list of integers")
     return tuple(values)

@@ -95,6 +95,7 @@ def test_a_record_is_an_array_that_begins_with_a_word(record):
         ("captured", ((2**62, 2**62), "float32"), 0, ""),
         ("captured", ((1,) * 65, "float32"), 0, ""),
         ("captured", (("3",), "float32"), 0, ""),
+        ("captured", (("3" * 5000,), "float32"), 0, ""),
         ("captured", ((True,), "float32"), 0, ""),
         ("captured", (3, "float32"), 0, ""),
         ("captured", {"shape": (), "dtype": ""}, 0, ""),
@@ -106,6 +107,12 @@ def test_a_record_is_an_array_that_begins_with_a_word(record):
         ("exp", (0,), (), 0, None),
         ("exp", 0, (), 0, None, None),
         ("exp", (0.0,), (), 0, None, None),
+        ("exp", b"\0", (), 0, None, None),
+        ("exp", "0", (), 0, None, None),
+        ("exp", (1,), (), 0, b"\1", None),
+        ("return", b""),
+        ("number", "int", "neg", b"\0", None, ""),
+        ("print", (), (("chain", 0), ("parts", "x"), ("sep", " ")), -1, None, None),
         ("exp", (2,), (), 0, None, None),
         ("exp", (-3,), (), 0, None, None),
         ("exp", (0,), 0, 0, None, None),
@@ -152,7 +159,7 @@ def test_a_record_is_an_array_that_begins_with_a_word(record):
         ("return", (), ()),
         ("no such op", (0,), (), 0, None, None),
     ],
-    ids=repr,
+    ids=lambda record: repr(record)[:80],
 )
 def test_a_damaged_record_is_refused(record):
     refused(record, TensordError)
@@ -162,6 +169,14 @@ def test_a_damaged_record_is_refused(record):
 def test_what_an_op_does_not_take_is_refused_as_at_a_call():
     refused(("sum", (0,), (("axes", 0),), 0, None, None), MetadataError, "unknown attribute")
     refused(("exp", (0,), (), 0, (1,), None), MetadataError, "does not fit out=")
+
+
+def test_attributes_are_nested_a_few_levels_deep():
+    deep: Any = 0
+    for _ in range(900):
+        deep = (deep,)
+    refused(("sum", (0,), (("axis", deep),), 0, None, None), match="nested more than 8 levels")
+    refused(("print", (), (("chain", 0), ("parts", deep), ("sep", " ")), -1, None, None), match="nested more than 8")
 
 
 def test_what_is_too_large_is_refused():
