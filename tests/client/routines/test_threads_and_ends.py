@@ -50,8 +50,7 @@ def test_threads_call_one_routine(session):
     in_threads(4, work)
     assert 3 <= f.captures <= 12
     assert len(f._entries) <= 12
-    assert session._calls.native
-    assert session._calls._known
+    assert session._calls._known is session._calls._signatures.entries
 
 
 def test_two_threads_capture_at_the_same_time_in_one_session(session):
