@@ -188,15 +188,19 @@ class Call:
         return result
 
     def _count(self, recorded: Recorded) -> None:
-        """Count the capture; warn if there are many."""
+        """Count the capture; warn if there are many that differ: threads may have captured the same at once."""
         routine = self._routine
         with routine._entries.lock:
             routine.captures += 1
             before, routine._last = routine._last, (recorded.look, recorded.guards)
-            warns = routine.captures > MANY and not routine._warned
-            routine._warned = routine._warned or warns
-        if warns and before is not None:
-            self._warn(*before, recorded.look)
+        if routine.captures <= MANY or routine._warned or before is None:
+            return
+        look, guards = before
+        why = differences(look, recorded.look, guards.broken())
+        if why:
+            routine._warned = True
+            name = getattr(routine, "__qualname__", "routine")
+            warn(f"{name} was captured {routine.captures} times, each of which takes long. Last {why}", RuntimeWarning)
 
     def captured(self, fixed: frozenset[int] = frozenset()) -> Recorded:
         """Run the function with symbolic arguments."""
@@ -225,13 +229,6 @@ class Call:
         objects, guards = self._given.objects, recorded.guards
         return Entry(session, linked, evaluation, recorded.make, guards, numbers, objects)
 
-    def _warn(self, before: Look, guards: Guards, now: Look) -> None:
-        name = getattr(self._routine, "__qualname__", "routine")
-        why = differences(before, now, guards.broken())
-        warn(
-            f"{name} was captured {self._routine.captures} times, each of which takes long. Last {why}", RuntimeWarning
-        )
-
 
 class Symbols:
     """What stands for the arguments in a capture. `leaves`: the places of the numbers that are parameters."""
@@ -241,7 +238,7 @@ class Symbols:
         self.look: dict[str, Any] = {}
         self._capture = capture
         self._known = known
-        self._tensors: dict[int, Any] = {}
+        self._tensors: dict[int, tuple[str, Any]] = {}  # by id(): the first name, and the symbolic tensor
         self._numbers: list[tuple[str, Any]] = []
         self._copies = Replacing(self._leaf)
 
@@ -270,10 +267,10 @@ class Symbols:
 
     def _leaf(self, value: Any, name: str) -> Any:
         if isinstance(value, Tensor):
-            self.look[name] = (value._meta, value._home)
-            if id(value) not in self._tensors:
-                self._tensors[id(value)] = self._capture.parameter(value, short(name))
-            return self._tensors[id(value)]
+            first, symbol = self._tensors.get(id(value)) or ("", self._capture.parameter(value, short(name)))
+            self._tensors.setdefault(id(value), (name, symbol))
+            self.look[name] = (value._meta, value._home, first)
+            return symbol
         if not is_number(value):
             self.look[name] = look_of(value)
             return value

@@ -448,6 +448,15 @@ def test_the_ninth_capture_warns_once_and_says_what_changes(session):
     f(x, "text 9")
 
 
+def test_the_warning_tells_of_tensors_that_are_the_same(session):
+    f = session.routine(lambda x, y, text: x + y + len(text))
+    x, y = session.asarray([1.0]), session.asarray([2.0])
+    for n in range(8):
+        f(x, y, f"text {n}")
+    with pytest.warns(RuntimeWarning, match=r"y was .* on cpu:0, and is .*, the same tensor as x"):
+        f(x, x, "text 7")
+
+
 def test_a_run_after_a_run_that_failed_is_as_good_as_ever(session):
     f = session.routine(lambda x: (session.xp.linalg.inv(x), x + 1))
     bad, good = session.asarray(np.zeros((2, 2))), session.asarray(np.eye(2))
