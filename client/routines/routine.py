@@ -224,6 +224,7 @@ class Call:
         captured = [
             session.asarray(each.array, each.home) if isinstance(each, Constant) else each for each in capture.captured
         ]
+        capture.captured.clear()  # the values of constants are uploaded
         linked = Linked(session, recorded.program, capture.devices, captured, capture.chains, capture.callbacks)
         evaluation = Evaluation(recorded.program, recorded.leaves, numbers, capture.ranges)
         objects, guards = self._given.objects, recorded.guards
