@@ -104,7 +104,15 @@ STEP_KINDS: list[Callable[[Given], Any]] = [
 ]
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize(
+    ("machines", "seed"),
+    [
+        *(("here", n) for n in range(20)),
+        *(("serial", n) for n in range(20, 26)),
+        *(("daemon", n) for n in range(26, 32)),
+    ],
+    indirect=["machines"],
+)
 def test_a_random_function_captured_does_what_it_does_op_by_op(sim_session, seed):
     s = sim_session
     outer = [s.asarray(np.zeros((3, 3))) for _ in range(2)]

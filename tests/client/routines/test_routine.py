@@ -139,6 +139,14 @@ def test_writes_in_place_reach_arguments_captured_and_inner_tensors(session):
     assert expected[0] == expected[1]
 
 
+def test_what_was_read_before_a_run_that_writes_is_read_again(session):
+    f = session.routine(lambda x: x.__iadd__(1.0))
+    x = session.asarray([1.0, 2.0, 3.0])
+    for run in range(3):
+        assert [x[place].item() for place in range(3)] == [1.0 + run, 2.0 + run, 3.0 + run]
+        assert f(x) is x
+
+
 def test_a_view_keeps_the_value_from_before_a_write(session):
     def f(x):
         view, row = x.T, x[0]
