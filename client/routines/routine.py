@@ -43,6 +43,8 @@ class Routine:
     tensors, and records its ops; the later ones run what was recorded. `captures` counts the captures.
     """
 
+    __wrapped__: Callable[..., Any]
+
     def __init__(self, session: Session | None, function: Callable[..., Any], *, eager: bool = False) -> None:
         check_function(function)
         functools.update_wrapper(self, function)
@@ -315,6 +317,11 @@ def short(name: str) -> str:
 
 def default_session() -> Session:
     """The session of `tensord.array_api`."""
-    package = __name__.partition(".client")[0]
-    session: Session = import_module(f"{package}.array_api")._maker()
+    session: Session = default_namespace()._maker()
     return session
+
+
+@functools.cache
+def default_namespace() -> Any:
+    """The module `tensord.array_api`."""
+    return import_module(f"{__name__.partition('.client')[0]}.array_api")
