@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, overload
 
 from numpy.typing import ArrayLike, NDArray
 
@@ -50,6 +50,7 @@ from .uploads import upload
 if TYPE_CHECKING:
     from .array_api.namespace import Namespace
     from .nn import Nn
+    from .routines.routine import Routine
 
 
 Kind = TypeVar("Kind")
@@ -163,6 +164,10 @@ class Session:
 
     # -- routines --------------------------------------------------------------------------------------------------
 
+    @overload
+    def routine(self, function: Callable[..., Any], *, eager: bool = False) -> Routine: ...
+    @overload
+    def routine(self, function: None = None, *, eager: bool = False) -> Callable[[Callable[..., Any]], Routine]: ...
     def routine(self, function: Callable[..., Any] | None = None, *, eager: bool = False) -> Any:
         """Make a routine of a function: captured at its first call, and run as one program afterwards.
 

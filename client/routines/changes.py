@@ -20,7 +20,7 @@ class Look(NamedTuple):
 
 
 def differences(before: Look, now: Look, outside: str | None) -> str:
-    """What differs, in words. `outside`: the first global or cell that has changed, if one has."""
+    """What differs, in words; "" if nothing does. `outside`: the first global or cell that has changed, if one has."""
     found = []
     for name in dict.fromkeys((*before.arguments, *now.arguments)):
         old, new = before.arguments.get(name), now.arguments.get(name)
@@ -34,7 +34,7 @@ def differences(before: Look, now: Look, outside: str | None) -> str:
         found.append(f"{outside}, which is no argument, is something else")
     if before.surroundings != now.surroundings:
         found.append("the session, or its handler, is another one")
-    return "; ".join(found[:SHOWN]) or "an argument is another object"
+    return "; ".join(found[:SHOWN])
 
 
 def described(part: Any) -> str:
@@ -42,7 +42,8 @@ def described(part: Any) -> str:
     if part is None:
         return "not there"
     if isinstance(part, tuple) and part and isinstance(part[0], Meta):
-        return f"{part[0]!r} on {part[1]}"
+        meta, home, same = part
+        return f"{meta!r} on {home}{f', the same tensor as {same}' if same else ''}"
     if isinstance(part, type):
         return f"a {part.__name__}"
     return str(part)

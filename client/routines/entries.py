@@ -95,7 +95,7 @@ class Entries:
 
     def __init__(self) -> None:
         self._variants: dict[tuple[Any, ...], Variants] = {}
-        self.lock = threading.Lock()  # of captures that add to the tables
+        self.lock = threading.RLock()  # of captures that add to the tables; a signal handler may capture, too
 
     def find(self, key: tuple[Any, ...], numbers: Sequence[Any], objects: Sequence[Any]) -> Entry | None:
         """The entry for such a call; None if there is none. The hot path of a routine's call."""

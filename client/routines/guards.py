@@ -15,15 +15,16 @@ from __future__ import annotations
 
 import dis
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache, partial
+from itertools import islice
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, Final, TypeAlias
 
 from ..frames import OWNERS, Owner
 from ..operators import SCALARS
 from ..tensor import Tensor
-from .structure import exact, joined, members
+from .structure import exact, is_container, joined, members
 
 DEEPEST: Final = 8
 MOST: Final = 512
@@ -101,8 +102,8 @@ class Guards:
         elif isinstance(value, ModuleType):
             if is_of_program(value.__name__):
                 self._members_of(vars(value).__getitem__, vars(value), name, depth, self._attributes)
-        elif (found := members(value)) is not None:
-            self._members(value, found, name, depth)
+        elif is_container(value):
+            self._members(value, name, depth)
         else:
             self._object(value, name, depth)
 
@@ -123,19 +124,18 @@ class Guards:
         for each in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
             self._look_at(each, function.__name__, depth)
 
-    def _members(self, value: Any, found: list[tuple[Any, Any]], name: str, depth: int) -> None:
-        several = any(matters(each) and type(each) not in TEXTS for _, each in found[:MOST])
-        if several and isinstance(value, dict | list):
+    def _members(self, value: Any, name: str, depth: int) -> None:
+        found = dict(first_members(value))
+        if isinstance(value, dict | list) and any(matters(each) and type(each) not in TEXTS for each in found.values()):
             self._places.append((lambda _: len(value), None, len(value)))
             self._names.append(name)
-        get = value.__getitem__ if isinstance(value, dict | list) or type(value) is tuple else value.__getattribute__
-        self._members_of(get, dict(found), name, depth)
+        self._members_of(getter(value), found, name, depth)
 
     def _members_of(
-        self, get: Callable[[Any], Any], found: dict[Any, Any], name: str, depth: int, only: set[str] | None = None
+        self, get: Callable[[Any], Any], found: Mapping[Any, Any], name: str, depth: int, only: set[str] | None = None
     ) -> None:
-        for key, each in list(found.items())[:MOST]:
-            if matters(each) and (only is None or key in only):
+        for key, each in list(found.items()):
+            if (only is None or key in only) and matters(each):
                 self._note(get, key, each, joined(name, key), depth)
 
     def _object(self, value: Any, name: str, depth: int) -> None:
@@ -146,7 +146,7 @@ class Guards:
         if hasattr(value, "__dict__") and kind is not value:
             self._members_of(vars(value).__getitem__, vars(value), name, depth)
         for base in kind.__mro__[:-1]:
-            self._members_of(vars(base).__getitem__, dict(vars(base)), name, depth, self._attributes)
+            self._members_of(vars(base).__getitem__, vars(base), name, depth, self._attributes)
         for slot in slots_of(kind):
             if hasattr(value, slot) and matters(getattr(value, slot)):
                 self._note(value.__getattribute__, slot, getattr(value, slot), joined(name, slot), depth)
@@ -161,7 +161,7 @@ def matters(value: Any) -> bool:
     """May a function's ops depend on it, if it is found inside something? Not on what libraries have."""
     if isinstance(value, Tensor) or type(value) in VALUES:
         return True
-    if isinstance(value, FunctionType | MethodType | partial | type) or members(value) is not None:
+    if isinstance(value, FunctionType | MethodType | partial | type) or is_container(value):
         return True
     return wrapped_by(value) is not None or is_of_program(type(value).__module__)
 
@@ -169,6 +169,24 @@ def matters(value: Any) -> bool:
 def wrapped_by(value: Any) -> Any:
     """The function that a decorator has wrapped in an object, as another routine; None if it is no such object."""
     return None if isinstance(value, type) else getattr(value, "__dict__", {}).get("__wrapped__")
+
+
+def first_members(value: Any) -> Iterator[tuple[Any, Any]]:
+    """The members of a container by name or position; of a large one, the first."""
+    if isinstance(value, dict):
+        return islice(value.items(), MOST)
+    if isinstance(value, list) or type(value) is tuple:
+        return enumerate(islice(value, MOST))
+    return iter(members(value) or ())
+
+
+def getter(container: Any) -> Callable[[Any], Any]:
+    """How to find a member of a container."""
+    if isinstance(container, dict):
+        found: Callable[[Any], Any] = container.get  # which adds nothing to a defaultdict
+        return found
+    positions = isinstance(container, list) or type(container) is tuple
+    return container.__getitem__ if positions else container.__getattribute__  # type: ignore[no-any-return]
 
 
 def parts_of(value: MethodType | partial[Any]) -> Iterator[Any]:

@@ -43,6 +43,8 @@ class Routine:
     tensors, and records its ops; the later ones run what was recorded. `captures` counts the captures.
     """
 
+    __wrapped__: Callable[..., Any]
+
     def __init__(self, session: Session | None, function: Callable[..., Any], *, eager: bool = False) -> None:
         check_function(function)
         functools.update_wrapper(self, function)
@@ -188,15 +190,19 @@ class Call:
         return result
 
     def _count(self, recorded: Recorded) -> None:
-        """Count the capture; warn if there are many."""
+        """Count the capture; warn if there are many that differ: threads may have captured the same at once."""
         routine = self._routine
         with routine._entries.lock:
             routine.captures += 1
             before, routine._last = routine._last, (recorded.look, recorded.guards)
-            warns = routine.captures > MANY and not routine._warned
-            routine._warned = routine._warned or warns
-        if warns and before is not None:
-            self._warn(*before, recorded.look)
+        if routine.captures <= MANY or routine._warned or before is None:
+            return
+        look, guards = before
+        why = differences(look, recorded.look, guards.broken())
+        if why:
+            routine._warned = True
+            name = getattr(routine, "__qualname__", "routine")
+            warn(f"{name} was captured {routine.captures} times, each of which takes long. Last {why}", RuntimeWarning)
 
     def captured(self, fixed: frozenset[int] = frozenset()) -> Recorded:
         """Run the function with symbolic arguments."""
@@ -220,17 +226,11 @@ class Call:
         captured = [
             session.asarray(each.array, each.home) if isinstance(each, Constant) else each for each in capture.captured
         ]
+        capture.captured.clear()  # the values of constants are uploaded
         linked = Linked(session, recorded.program, capture.devices, captured, capture.chains, capture.callbacks)
         evaluation = Evaluation(recorded.program, recorded.leaves, numbers, capture.ranges)
         objects, guards = self._given.objects, recorded.guards
         return Entry(session, linked, evaluation, recorded.make, guards, numbers, objects)
-
-    def _warn(self, before: Look, guards: Guards, now: Look) -> None:
-        name = getattr(self._routine, "__qualname__", "routine")
-        why = differences(before, now, guards.broken())
-        warn(
-            f"{name} was captured {self._routine.captures} times, each of which takes long. Last {why}", RuntimeWarning
-        )
 
 
 class Symbols:
@@ -241,7 +241,7 @@ class Symbols:
         self.look: dict[str, Any] = {}
         self._capture = capture
         self._known = known
-        self._tensors: dict[int, Any] = {}
+        self._tensors: dict[int, tuple[str, Any]] = {}  # by id(): the first name, and the symbolic tensor
         self._numbers: list[tuple[str, Any]] = []
         self._copies = Replacing(self._leaf)
 
@@ -270,10 +270,10 @@ class Symbols:
 
     def _leaf(self, value: Any, name: str) -> Any:
         if isinstance(value, Tensor):
-            self.look[name] = (value._meta, value._home)
-            if id(value) not in self._tensors:
-                self._tensors[id(value)] = self._capture.parameter(value, short(name))
-            return self._tensors[id(value)]
+            first, symbol = self._tensors.get(id(value)) or ("", self._capture.parameter(value, short(name)))
+            self._tensors.setdefault(id(value), (name, symbol))
+            self.look[name] = (value._meta, value._home, first)
+            return symbol
         if not is_number(value):
             self.look[name] = look_of(value)
             return value
@@ -317,6 +317,11 @@ def short(name: str) -> str:
 
 def default_session() -> Session:
     """The session of `tensord.array_api`."""
-    package = __name__.partition(".client")[0]
-    session: Session = import_module(f"{package}.array_api")._maker()
+    session: Session = default_namespace()._maker()
     return session
+
+
+@functools.cache
+def default_namespace() -> Any:
+    """The module `tensord.array_api`."""
+    return import_module(f"{__name__.partition('.client')[0]}.array_api")

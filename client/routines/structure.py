@@ -102,6 +102,13 @@ def is_named(value: Any) -> bool:
     return isinstance(value, tuple) and hasattr(value, "_fields") and hasattr(value, "_make")
 
 
+def is_container(value: Any) -> bool:
+    """Has it members?"""
+    if isinstance(value, dict | list) or type(value) in (tuple, slice) or is_named(value):
+        return True
+    return is_dataclass(value) and not isinstance(value, type)
+
+
 def members(value: Any) -> list[tuple[Any, Any]] | None:
     """The members of a container by name or position; None if it is no container."""
     if isinstance(value, dict):

@@ -3,17 +3,22 @@
 A symbolic tensor has shape, dtype and device, and no value. Ops on it pass the same operators, methods and functions
 as on any other tensor. What asks for its value raises CaptureError at the user's line, and says what to do instead.
 Once the capture is over, its symbolic tensors are dead: any use raises.
+
+Their class has all methods of `Tensor`, and `isinstance` takes it for one, but it is no subclass: of two operands
+Python asks that of a subclass first, so that `x > y` would become `y < x`, whose result may live on another device.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 from ...interpreter.errors import CaptureError
 from ...interpreter.types.meta import Meta
 from .. import reading
 from ..locations import located
+from ..methods import Methods
 from ..operators import OPERANDS
 from ..tensor import RELEASED, Tensor
 from ..tracebacks import make_public
@@ -21,6 +26,10 @@ from .current import CURRENT
 
 if TYPE_CHECKING:
     from .capture import Capture
+
+    Base = Tensor
+else:
+    Base = Methods
 
 _READ: Final = "return the tensor and read it outside, or print it in its place (session.print)"
 _NUMBER: Final = "use the tensor itself as an operand, or pass the number as an argument"
@@ -39,17 +48,25 @@ REFUSED: Final = {
 }
 
 
-class SymbolicTensor(Tensor):
+class SymbolicTensor(Base):
     """A tensor of a capture. `_variable` is the program's variable behind it, by its first value."""
 
-    __slots__ = ("_capture", "_variable")
+    __slots__ = ("__weakref__", "_capture", "_home", "_id", "_meta", "_reading", "_session", "_variable")
     _capture: Capture | None
 
     def __init__(self, capture: Capture, variable: int, meta: Meta | None, home: str) -> None:
-        super().__init__(capture.session, 0, meta, home)  # without an id, there is nothing to release
+        self._session = capture.session
+        self._id = 0  # nothing is there to be released
+        self._meta = meta
+        self._home = home
         self._reading = reading.EXPOSED
         self._capture = capture
         self._variable = variable
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """What it stands for."""
+        return Tensor
 
     def _check(self) -> None:
         """Raise CaptureError unless this thread is in the capture that the tensor belongs to."""
@@ -107,7 +124,17 @@ def _refused(name: str, instead: str) -> Callable[..., NoReturn]:
     return refuse
 
 
+_OF_THE_CLASS: Final = frozenset(
+    ("__annotations__", "__del__", "__dict__", "__doc__", "__module__", "__slots__", "__weakref__")
+)
 for _name, _instead in REFUSED.items():
     setattr(SymbolicTensor, _name, _refused(_name, _instead))
+for _name, _method in vars(Tensor).items():
+    if (
+        _name not in vars(SymbolicTensor)
+        and _name not in _OF_THE_CLASS
+        and not isinstance(_method, MemberDescriptorType)
+    ):
+        setattr(SymbolicTensor, _name, _method)
 make_public(SymbolicTensor, frozenset(name for name in REFUSED if name.startswith("__")))
 OPERANDS.add(SymbolicTensor)

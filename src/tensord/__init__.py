@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 if TYPE_CHECKING:
     from . import array_api as array_api
     from .client.contexts import Context
+    from .client.routines.routine import Routine
     from .client.session import Session
     from .client.tensor import Tensor
     from .interpreter.build_info import build_info
@@ -120,6 +121,10 @@ def connect(
         raise
 
 
+@overload
+def routine(function: Callable[..., Any], *, eager: bool = False) -> Routine: ...
+@overload
+def routine(function: None = None, *, eager: bool = False) -> Callable[[Callable[..., Any]], Routine]: ...
 def routine(function: Callable[..., Any] | None = None, *, eager: bool = False) -> Any:
     """Make a routine of a function: captured at its first call, and run as one program afterwards.
 

@@ -6,6 +6,7 @@ import dis
 import math
 import sys
 import types
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -234,6 +235,34 @@ def test_nan_in_a_global_is_the_same_nan(session, x):
     missing = float("nan")
     assert np.isnan(f(x).numpy()).all()
     assert f.captures == 1
+
+
+def test_looking_adds_nothing_to_a_defaultdict(session, x):
+    rates: dict[str, float] = defaultdict(float, a=2.0)
+    f = session.routine(lambda y: y * rates["a"])
+    f(x)
+    del rates["a"]
+    rates["b"] = 1.0
+    f._entries._all()[0].guards.hold()
+    assert list(rates) == ["b"]
+    assert f(x).tolist() == [0.0, 0.0]
+
+
+def test_large_containers_and_large_modules_are_looked_at_as_far_as_it_matters(session, x, monkeypatch):
+    large = list(range(100_000))
+    module = types.ModuleType("a_large_module")
+    module.__file__ = __file__
+    vars(module).update({f"name_{n}": n for n in range(2000)}, last=1.0)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    f = session.routine(lambda y: y * large[1] * module.last)
+    assert f(x).tolist() == [1.0, 2.0]
+    assert len(f._entries._all()[0].guards._places) <= 514
+    module.last = 2.0  # type: ignore[attr-defined]
+    assert session.routine(lambda y: y * module.last)(x).tolist() == [2.0, 4.0]
+    g = session.routine(lambda y: y * module.last)
+    g(x)
+    module.last = 3.0  # type: ignore[attr-defined]
+    assert g(x).tolist() == [3.0, 6.0]
 
 
 def test_what_libraries_have_is_not_looked_at(session):

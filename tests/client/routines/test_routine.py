@@ -139,6 +139,14 @@ def test_writes_in_place_reach_arguments_captured_and_inner_tensors(session):
     assert expected[0] == expected[1]
 
 
+def test_what_was_read_before_a_run_that_writes_is_read_again(session):
+    f = session.routine(lambda x: x.__iadd__(1.0))
+    x = session.asarray([1.0, 2.0, 3.0])
+    for run in range(3):
+        assert [x[place].item() for place in range(3)] == [1.0 + run, 2.0 + run, 3.0 + run]
+        assert f(x) is x
+
+
 def test_a_view_keeps_the_value_from_before_a_write(session):
     def f(x):
         view, row = x.T, x[0]
@@ -446,6 +454,15 @@ def test_the_ninth_capture_warns_once_and_says_what_changes(session):
         f(x, "text 8")
     assert caught[0].filename == __file__
     f(x, "text 9")
+
+
+def test_the_warning_tells_of_tensors_that_are_the_same(session):
+    f = session.routine(lambda x, y, text: x + y + len(text))
+    x, y = session.asarray([1.0]), session.asarray([2.0])
+    for n in range(8):
+        f(x, y, f"text {n}")
+    with pytest.warns(RuntimeWarning, match=r"y was .* on cpu:0, and is .*, the same tensor as x"):
+        f(x, x, "text 7")
 
 
 def test_a_run_after_a_run_that_failed_is_as_good_as_ever(session):

@@ -126,6 +126,34 @@ def test_a_symbolic_tensor_has_all_that_needs_no_value(session):
         session.routine(lambda x: np.asarray([x, x]))(x)
 
 
+def test_operands_keep_their_order_whichever_is_symbolic(sim_session):
+    """The first one decides where the result lives."""
+    s = sim_session
+    here, operators = (
+        s.asarray([1.0, 2.0]),
+        [operator.gt, operator.ge, operator.lt, operator.le, operator.eq, operator.ne],
+    )
+    operators += [
+        operator.add,
+        operator.sub,
+        operator.mul,
+        operator.truediv,
+        operator.floordiv,
+        operator.mod,
+        operator.pow,
+    ]
+
+    def f(there):
+        return [op(*pair) for op in operators for pair in ((here, there), (there, here), (2.0, there), (there, 2.0))]
+
+    there = s.asarray([2.0, 1.0], "sim:0")
+    eager, captured = f(there), s.routine(f)(there)
+    assert [each.device for each in captured] == [each.device for each in eager]
+    assert [each.tolist() for each in captured] == [each.tolist() for each in eager]
+    steps = [step.op for step in s.routine(f).program(there).steps]
+    assert steps[:2] == ["greater", "greater"]
+
+
 def test_symbolic_tensors_index_and_are_indexed(session):
     table, places, mask = (session.asarray(each) for each in (np.arange(9.0), np.array([2, 0]), np.arange(9) > 6))
 
