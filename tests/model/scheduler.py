@@ -97,6 +97,7 @@ class Machine:
             self.devices[name].inject(Fault.of(fault))
         self.engine = Engine(self.devices, self.clock)
         self.engine.admission.cancellation.piece = piece
+        self.engine.admission.routines.patience = world.patience
         self.errors: list[TensordError] = []
         self.engine.scheduler.report = lambda _session, error: self.errors.append(error)
         self.streams: list[ModelStream] = [s for d in self.devices.values() for s in d.streams]
