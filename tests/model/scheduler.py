@@ -97,7 +97,6 @@ class Machine:
             self.devices[name].inject(Fault.of(fault))
         self.engine = Engine(self.devices, self.clock)
         self.engine.admission.cancellation.piece = piece
-        self.engine.admission.routines.patience = world.patience
         self.errors: list[TensordError] = []
         self.engine.scheduler.report = lambda _session, error: self.errors.append(error)
         self.streams: list[ModelStream] = [s for d in self.devices.values() for s in d.streams]
@@ -106,6 +105,7 @@ class Machine:
         self.answers: dict[int, dict[int, tuple[Any, Any]]] = {}
         self.sessions: list[VmSession] = [self.open(n) for n in range(world.sessions)]
         self.by_number: dict[int, tuple[Any, ...]] = {}
+        self.engine.admission.routines.patience = world.patience
 
     def make_cuda(self, name: str, world: World, memory: int, lacks: frozenset[str], steering: Steering) -> ModelCuda:
         """A device over the fake that is installed. Freed memory is sometimes kept, and sometimes poisoned at once."""
