@@ -16,9 +16,14 @@ import numpy as np
 import zmq
 
 from tensord.interpreter.errors import ProtocolError
+from tensord.interpreter.programs.builder import Builder
+from tensord.interpreter.programs.program import Program
 from tensord.interpreter.wire.codec import Encoder, decode
 from tensord.interpreter.wire.frames import BATCH, HELLO, REFUSED, REPLIES, VERSION, WELCOME, host_identity
 from tensord.interpreter.wire.limits import Limits
+from tensord.vm.model.linked import Linked
+from tensord.vm.model.plan import Plan
+from tensord.vm.model.session import VmSession
 from tensord.vm.reporting.live_trace import trace_parts
 from tensord.vm.reporting.locations import Places
 from tensord.vm.reporting.questions import About, answer
@@ -206,7 +211,11 @@ class Harness:
 
     def check(self) -> None:
         """A neighbour is served; after everybody has left nothing is kept, and the trace has no contradiction."""
-        assert not any(session.answering for session in self.engine.directory.sessions.values())
+        for session in self.engine.directory.sessions.values():
+            assert not session.answering
+            assert session.unfolding is None
+            assert session.steps == steps_of(session)
+            assert session.operands == sum(plan.count for plan in session.plans.values() if isinstance(plan, Plan))
         self.compute_beside()
         for peer in list(self.registry.sessions.values()):
             self.registry.end(peer, "the end of the test")
@@ -226,6 +235,13 @@ class Harness:
             assert ledger == (0, 0, 0, 0), f"planned, live, unreserved bytes, replicas: {ledger}"
         problems = read_parts(trace_parts(engine, self.places)).trace().verify()
         assert not problems, "\n".join(map(str, problems[:5]))
+
+
+def steps_of(session: VmSession) -> int:
+    """The steps of all programs and routines, counted anew."""
+    linked = [routine.program for routine in session.routines.values() if isinstance(routine, Linked)]
+    programs = [one for one in session.programs.values() if isinstance(one, Program | Builder)]
+    return sum(len(one.steps) for one in (*linked, *programs))
 
 
 def fail(error: Exception) -> NoReturn:

@@ -47,6 +47,8 @@ from tensord.interpreter.wire.messages import (
     encode_meta,
 )
 
+from .runs import Runs
+
 CLIENTS: Final = (b"a", b"b")
 STEPS: Final = 24
 BREAK_MESSAGE: Final = 0.08
@@ -111,6 +113,9 @@ class Client:
     tensors: dict[int, Any] = field(default_factory=dict)  # id -> meta
     signatures: dict[int, tuple[Any, list[Any], Any]] = field(default_factory=dict)  # metas, results, in place
     chains: list[int] = field(default_factory=list)
+    programs: dict[int, Any] = field(default_factory=dict)  # id -> program
+    parts: dict[int, list[Any]] = field(default_factory=dict)  # id -> records that were not sent
+    routines: dict[int, Any] = field(default_factory=dict)  # id -> program
     greeted: bool = False
 
 
@@ -120,6 +125,7 @@ class Writer:
     def __init__(self, rnd: random.Random) -> None:
         self.rnd = rnd
         self.clients = {identity: Client(identity) for identity in CLIENTS}
+        self.runs = runs = Runs(self)
         self.kinds: list[Callable[[Client], NamedMessage]] = [
             self.signature,
             self.signature,
@@ -145,6 +151,7 @@ class Writer:
             self.group,
             self.names,
             self.query,
+            *(runs.program, runs.program, runs.link, runs.link, runs.run, runs.run, runs.run, runs.run),
         ]
 
     def steps(self) -> Iterator[Step]:
@@ -184,7 +191,8 @@ class Writer:
         client.number += 1
         made = [self.upload(client) for _ in range(3)]
         uploads = [[position, -1, bytes(nbytes_of(upload))] for position, upload in enumerate(made)]
-        messages = [*map(encode_message, made), *(encode_message(self.signature(client)) for _ in range(4))]
+        linked = [one for _ in range(2) for one in self.runs.opening(client)]
+        messages = [encode_message(one) for one in (*made, *(self.signature(client) for _ in range(4)), *linked)]
         return Step("send", client.identity, (pack([1, client.number, messages, uploads]),))
 
     def other(self, client: Client) -> Step:
@@ -314,6 +322,8 @@ class Writer:
         for id_ in ids:
             if self.rnd.random() < 0.8:
                 client.tensors.pop(id_, None)
+        if client.routines and self.rnd.random() < 0.2:
+            ids.append(self.rnd.choice((*client.routines, *client.programs)))
         return Release(ids)
 
     def effect(self, client: Client) -> Effect:
@@ -395,8 +405,13 @@ class Writer:
         """A new id, mostly."""
         if self.rnd.random() < 0.03:
             return self.rnd.choice((*range(1, 20), *INTEGERS))
-        client.newest += self.rnd.choice((1, 1, 1, 5))
-        client.tensors[client.newest] = meta
+        client.newest += self.rnd.choice((0, 0, 0, 4))
+        client.tensors[self.next_id(client)] = meta
+        return client.newest
+
+    def next_id(self, client: Client) -> int:
+        """An id that is new."""
+        client.newest += 1
         return client.newest
 
     def request(self, client: Client) -> int:

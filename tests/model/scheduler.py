@@ -107,6 +107,7 @@ class Machine:
         self.answers: dict[int, dict[int, tuple[Any, Any]]] = {}
         self.sessions: list[VmSession] = [self.open(n) for n in range(world.sessions)]
         self.by_number: dict[int, tuple[Any, ...]] = {}
+        self.engine.admission.routines.patience = world.patience
 
     def make_cuda(self, name: str, world: World, memory: int, lacks: frozenset[str], steering: Steering) -> ModelCuda:
         """A device over the fake that is installed. Freed memory is sometimes kept, and sometimes poisoned at once."""

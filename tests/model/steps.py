@@ -80,7 +80,10 @@ class Routine:
 
 @dataclass(frozen=True)
 class World:
-    """The machine a program runs on, and how badly its streams behave. `limits`: bytes per sim device."""
+    """The machine a program runs on, and how badly its streams behave.
+
+    `patience`: runs of a routine that are unfolded before one may run as a whole.
+    """
 
     sessions: int = 1
     workers: int = 1
@@ -93,6 +96,7 @@ class World:
     faults: tuple[tuple[str, Any], ...] = ()
     tight: float = 0.0  # of what serial execution needs; 0 is no limit
     devices: tuple[str, ...] = ("cpu:0", "sim:0", "sim:1")
+    patience: int = 1
 
 
 @dataclass(frozen=True)

