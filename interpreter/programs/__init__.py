@@ -4,5 +4,6 @@
 - `numbers`: Python numbers as a program has them: parameters, constants, and arithmetic among them
 - `builder`: makes a program step by step, and checks each step as a call is checked; the only way to make one
 - `records`: a program as it travels; and hostile records back to a program
+- `blocks`: which steps are computed together, piece by piece
 - `passes/`: programs made simpler, bit for bit
 """

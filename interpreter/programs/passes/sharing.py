@@ -22,7 +22,7 @@ def shared(program: Program, given: Iterable[Step], same: dict[int, int], may_be
     firsts: dict[bytes, Step] = {}
     steps: list[Step] = []
     for step in given:
-        if step.into is not None or not written.isdisjoint(made_by(step)) or not may_be(step):
+        if not written.isdisjoint(made_by(step)) or not may_be(step):
             steps.append(step)
             continue
         first = firsts.setdefault(key_of(step, same), step)
@@ -39,7 +39,7 @@ def shared(program: Program, given: Iterable[Step], same: dict[int, int], may_be
 
 
 def key_of(step: Step, same: dict[int, int]) -> bytes:
-    """What two steps have in common that make the same."""
+    """What two steps have in common that make the same. No two writes do: each names the value that it overwrites."""
     operands = tuple([origin(operand, same) for operand in step.operands])
     return packed(step_record(step._replace(operands=operands)))
 
