@@ -53,7 +53,7 @@ class BlockKernel:
         self, program: Program, block: Block, length: int | None = None, share: tuple[int, int] = (0, 1)
     ) -> None:
         self._program, self._block, self._share = program, block, share
-        self._lending, self._packing = (BlockLayout(program, block, lend=lend) for lend in (True, False))
+        self._lending = BlockLayout(program, block, lend=True)
         self._length = length_of_pieces(program, block, self._lending.widths) if length is None else length
         metas = [program.metas[n] if n >= 0 else None for n in (*block.inputs, *block.outputs)]
         self._shapes = [None if meta is None else meta.shape for meta in metas]  # of arguments, None for numbers
@@ -98,7 +98,8 @@ class BlockKernel:
     @cached_property
     def _unordered(self) -> Cut:
         """For arrays of any layout."""
-        return Cut(self._packing, self._pieces(self._block.shape, self._shapes, outermost(self._block.shape)))
+        layout = BlockLayout(self._program, self._block, lend=False)
+        return Cut(layout, self._pieces(self._block.shape, self._shapes, outermost(self._block.shape)))
 
     @cached_property
     def _flat(self) -> Cut | None:

@@ -37,7 +37,8 @@ class Block(NamedTuple):
 
     `inputs`: what it reads from outside, values and numbers as operands have them, each once. `outputs`: the values
     that somebody else needs. `virtual`: the values that nobody else sees. `over`: for each output the place in `inputs`
-    of the value in whose memory it is written, or -1. Each output has the shape `shape`; inputs broadcast to it.
+    of the value in whose memory it is written, or -1. Each output has the shape `shape`; inputs broadcast to it. Where
+    an input has an error for a value, the steps are to be run one by one: not every output need depend on it.
     """
 
     steps: tuple[int, ...]
@@ -51,9 +52,12 @@ class Block(NamedTuple):
 
 def find_blocks(program: Program, usable: Usable = lambda _device: True, least: int = LEAST) -> list[Block]:
     """The blocks of a program, by their last steps. `least`: elements of a block's shape."""
+    keys = [key_of(program, step, usable, least) for step in program.steps]
+    if sum(key is not None for key in keys) < 2:
+        return []
     search = _Search(program)
-    for place, step in enumerate(program.steps):
-        search.take(place, step, key_of(program, step, usable, least))
+    for place, (step, key) in enumerate(zip(program.steps, keys, strict=True)):
+        search.take(place, step, key)
     search.close(list(search.open))
     uses = _Uses(program)
     found = [described(program, steps, uses) for steps in search.found if len(steps) > 1]
