@@ -322,6 +322,11 @@ def infer_astype(metas: tuple[OperandMeta, ...], attributes: Attributes) -> Outp
     return (Meta.of(x.shape, dtype),)
 
 
+def is_exact_cast(metas: tuple[OperandMeta, ...], attributes: Attributes) -> bool:
+    """A float that fits no integer becomes one by its place: vectors of a processor give others than single numbers."""
+    return tensor(metas).dtype.kind in "biu" or np.dtype(attributes["dtype"]).kind not in "iu"
+
+
 def astype_kernel(_xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
     """Assignment casts as `astype` does."""
     outputs[0][...] = inputs[0]
@@ -368,7 +373,7 @@ for _name in ("astype", "cast"):
             attributes=(DTYPE,),
             kernel=astype_kernel,
             elementwise=True,
-            pointwise=True,
+            pointwise=is_exact_cast,
             total=True,
         )
     )

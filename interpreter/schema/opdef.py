@@ -60,8 +60,8 @@ ScalarCheck: TypeAlias = Callable[[int, tuple[OperandMeta, ...], Attributes], No
 Most: TypeAlias = Callable[[tuple[OperandMeta, ...]], int]
 # The bytes that a kernel takes at its peak besides its operands and results: (operand metas, output metas, attributes).
 Scratch: TypeAlias = Callable[[tuple[OperandMeta, ...], OutputMetas, Attributes], int]
-# Can the kernel not raise on any data of operands that it takes? (operand metas, attributes).
-Total: TypeAlias = Callable[[tuple[OperandMeta, ...], Attributes], bool]
+# A property that an op has for some operands: (operand metas, attributes).
+Property: TypeAlias = Callable[[tuple[OperandMeta, ...], Attributes], bool]
 # How an op is made of others: (call, inputs, attributes) -> outputs, where call(name, inputs, attributes) -> outputs.
 Compose: TypeAlias = Callable[[Callable[..., list[Any]], Sequence[Any], Attributes], list[Any]]
 
@@ -100,8 +100,8 @@ class OpDef:
     kernel calls and an array module may lack ("linalg.eigh"); devices of such a module do not have the op. `scratch`:
     the memory that the kernel's temporaries take, where that may be more than `UNNOTICED` bytes. `pointwise`: each
     element of its one result depends on the operands' elements at its place alone, so that the kernel may be called on
-    pieces of them. `total`: the kernel raises on no data of operands that it takes, or of which; so a call whose result
-    nobody needs may be left out.
+    pieces of them; or for which operands that is so. `total`: the kernel raises on no data of operands that it takes,
+    or of which; so a call whose result nobody needs may be left out.
     """
 
     name: str
@@ -116,8 +116,8 @@ class OpDef:
     ufunc: str | None = None
     kernel: Kernel | None = None
     elementwise: bool = False
-    pointwise: bool = False
-    total: bool | Total = False
+    pointwise: bool | Property = False
+    total: bool | Property = False
     partial: bool = False
     dynamic: bool = False
     most: Most | None = None
@@ -137,10 +137,11 @@ class OpDef:
 
     def never_raises(self, metas: tuple[OperandMeta | None, ...], attributes: Attributes) -> bool:
         """Can the kernel not raise, whatever the data? Never said of pending operands, which may be refused yet."""
-        if self.total is False or None in metas:
-            return False
-        known = tuple([meta for meta in metas if meta is not None])
-        return self.total is True or self.total(known, attributes)
+        return holds(self.total, metas, attributes)
+
+    def works_in_pieces(self, metas: tuple[OperandMeta | None, ...], attributes: Attributes) -> bool:
+        """May the kernel be called on pieces of these operands? Never said of pending ones."""
+        return holds(self.pointwise, metas, attributes)
 
     def least_operands(self) -> int:
         """The smallest number of operands."""
@@ -256,6 +257,14 @@ class OpDef:
     def lacks(self, xp: ArrayModule) -> str | None:
         """The first function that the kernel needs and the array module lacks, if any."""
         return lacks(xp, self.ufunc, self.needs)
+
+
+def holds(declared: bool | Property, metas: tuple[OperandMeta | None, ...], attributes: Attributes) -> bool:
+    """Does a property hold for operands of these metas? Not for pending ones."""
+    known = tuple([meta for meta in metas if meta is not None])
+    if isinstance(declared, bool) or len(known) < len(metas):
+        return declared is True and len(known) == len(metas)
+    return declared(known, attributes)
 
 
 def cost_of(metas: Iterable[OperandMeta | None]) -> int:

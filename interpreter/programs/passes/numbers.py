@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgpack
+
 from ...errors import TensordError
 from ...schema.promotion import WIRE_INTEGERS, check_scalar
 from ...types.meta import Scalar
 from ..numbers import ARITHMETIC, CONSTANT, DRAW, PARAMETER, SEED, Number
-from ..program import Program, Step
+from ..program import Program, Step, plain_complex
 from .facts import metas_of
 from .rebuilding import rebuilt
-from .sharing import packed
 
 # Arithmetic on numbers of one kind that gives a number of that kind, whatever the values.
 SAFE = {
@@ -53,6 +54,12 @@ def merged_numbers(program: Program) -> tuple[list[Number], dict[int, int]]:
         if slots[slot] == len(merged):
             merged.append(number)
     return merged, slots
+
+
+def packed(number: Number) -> bytes:
+    """A number as bytes that no other number has: as values, 0.0 equals -0.0, and 1 equals True."""
+    found: bytes = msgpack.packb(number, default=plain_complex)
+    return found
 
 
 def users_of(program: Program) -> dict[int, list[Step]]:

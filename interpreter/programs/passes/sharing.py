@@ -8,25 +8,23 @@ of the two is written.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
 
-import msgpack
-
-from ..program import MOVE, Program, Step, plain_complex, step_record
+from ..program import MOVE, Program, Step
 from .facts import made_by, origin, overwritten
+
+_Key: TypeAlias = tuple[Any, ...]
 
 
 def shared(program: Program, given: Iterable[Step], same: dict[int, int], may_be: Callable[[Step], bool]) -> list[Step]:
     """The steps of those given, where those that `may_be` shared are. `same` learns which values stand for others."""
     written, results = overwritten(program), frozenset(program.results)
     returned = set(results)
-    firsts: dict[bytes, Step] = {}
+    firsts: dict[_Key, Step] = {}
     steps: list[Step] = []
     for step in given:
-        if step.into is not None or not written.isdisjoint(made_by(step)) or not may_be(step):
-            steps.append(step)
-            continue
-        first = firsts.setdefault(key_of(step, same), step)
-        if first is step:
+        first = step if not written.isdisjoint(made_by(step)) else firsts.setdefault(key_of(step, same), step)
+        if first is step or not may_be(step):
             steps.append(step)
             continue
         for mine, its, meta in zip(made_by(step), made_by(first), step.results, strict=True):
@@ -38,13 +36,10 @@ def shared(program: Program, given: Iterable[Step], same: dict[int, int], may_be
     return steps
 
 
-def key_of(step: Step, same: dict[int, int]) -> bytes:
-    """What two steps have in common that make the same."""
+def key_of(step: Step, same: dict[int, int]) -> _Key:
+    """What two steps have in common that make the same: frozen attributes are equal if they mean the same.
+
+    No two writes have it in common: each names the value that it overwrites.
+    """
     operands = tuple([origin(operand, same) for operand in step.operands])
-    return packed(step_record(step._replace(operands=operands)))
-
-
-def packed(record: object) -> bytes:
-    """A record as bytes that no other record has: as values, 0.0 equals -0.0, and 1 equals True."""
-    found: bytes = msgpack.packb(record, default=plain_complex)
-    return found
+    return (step.op, operands, step.attributes, step.device, step.into)

@@ -67,7 +67,7 @@ def measure(case: Case) -> tuple[int, list[int], list[int]] | None:
     layouts = (operands, tuple(map(strided, operands)))
     whole = [peak_of(op, kernel, each, outputs) for each in layouts]
     pieces = []
-    if op.pointwise and declared:
+    if declared and op.works_in_pieces(metas, dict(frozen)):
         length = length_of_pieces(declared, largest((*metas, *outputs)))
         few = tuple(map(partial(part_of, elements=SEVERAL * length), operands))
         results = infer_once(op, tuple(map(meta_of, few)), frozen)

@@ -6,11 +6,13 @@ such.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from tensord.interpreter.programs.blocks import Block
 from tensord.interpreter.programs.numbers import evaluate
 from tensord.interpreter.programs.program import EFFECT, MOVE, PRINT, Program, Step
 from tensord.interpreter.schema.infer import infer_once
@@ -72,19 +74,52 @@ def seen(value: Any) -> Any:
     return value.meta, value.array.tobytes()
 
 
-Runner = Callable[[Program, Step, Values, Sequence[Any]], None]
+def run(
+    program: Program,
+    inputs: Sequence[Placed],
+    parameters: Sequence[Any] = (),
+    seed: int = 0,
+    blocks: Mapping[Block, Callable[..., None]] = MappingProxyType({}),
+) -> Run:
+    """Run the program on tensors, those of its parameters and captures, and on the values of its parameter numbers.
 
-
-def run(program: Program, inputs: Sequence[Placed], parameters: Sequence[Any] = (), seed: int = 0) -> Run:
-    """Run the program on tensors, those of its parameters and captures, and on the values of its parameter numbers."""
+    Blocks run as such, where none of their operands has failed.
+    """
     numbers = evaluate(program.numbers, parameters, seed, range(7, 7 + program.draws))
     values: Values = dict(enumerate(inputs))
     effects: list[Any] = []
     errors: list[Error] = []
     with np.errstate(all="ignore"):
-        for step in program.steps:
-            advance(program, step, values, numbers, effects, errors)
+        lasts = {block.steps[-1]: block for block in blocks}
+        inside = {place for block in blocks for place in block.steps}
+        for place, step in enumerate(program.steps):
+            if place in lasts:
+                block = lasts[place]
+                if any(isinstance(values.get(n), Failed) for n in block.inputs):
+                    for each in block.steps:
+                        advance(program, program.steps[each], values, numbers, effects, errors)
+                else:
+                    run_block(program, block, blocks[block], values, numbers)
+            elif place not in inside:
+                advance(program, step, values, numbers, effects, errors)
     return outcome(program, values, effects, errors)
+
+
+def run_block(
+    program: Program, block: Block, kernel: Callable[..., None], values: Values, numbers: Sequence[Any]
+) -> None:
+    """Run a block, in place where it may, if the operand is packed."""
+    operands = [values[n].array if n >= 0 else numbers[~n] for n in block.inputs]
+    outputs = []
+    for value, over in zip(block.outputs, block.over, strict=True):
+        meta = program.metas[value]
+        if over >= 0 and operands[over].flags.c_contiguous:
+            values[value] = placed(operands[over])
+            operands[over] = values[value].array
+        else:
+            values[value] = placed(np.zeros(meta.shape, meta.dtype) if meta else np.zeros(()))
+        outputs.append(values[value].array)
+    kernel(*operands, *outputs)
 
 
 def outcome(program: Program, values: Values, effects: list[Any], errors: list[Error]) -> Run:

@@ -112,6 +112,13 @@ def test_a_constant_that_does_not_fit_its_op_is_left_to_the_run(builder: Writer)
     assert numbers(program) is program
 
 
+def test_a_number_of_more_than_64_bits_stays_arithmetic_also_inside(builder: Writer) -> None:
+    large = builder.number("int", "constant", (), 2**63)
+    square = builder.number("int", "mul", [large, large])
+    program = used(builder, builder.number("int", "floordiv", [square, large]))
+    assert numbers(program) is program
+
+
 def test_nan_is_a_constant_like_others(builder: Writer) -> None:
     infinite = builder.number("float", "constant", (), math.inf)
     program = numbers(used(builder, builder.number("float", "sub", [infinite, infinite])))

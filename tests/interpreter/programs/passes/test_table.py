@@ -16,7 +16,7 @@ from .running import run
 SUBSETS = [names for n in range(1, len(PASSES) + 1) for names in itertools.combinations(PASSES, n)]
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(30))
 def test_every_subset_of_passes_keeps_what_a_run_does(seed: int) -> None:
     program = Maker(seed).program(60)
     inputs = inputs_of(program, seed)
@@ -28,10 +28,10 @@ def test_every_subset_of_passes_keeps_what_a_run_does(seed: int) -> None:
 
 
 def test_random_programs_give_each_pass_something_to_do() -> None:
-    programs = [Maker(seed).program(60) for seed in range(60)]
+    programs = [Maker(seed).program(60) for seed in range(40)]
     for name in PASSES:
-        assert sum(apply(program, [name]) is not program for program in programs) > 20, name
-    assert sum(bool(run(program, inputs_of(program, 0), (3, 0.25)).errors) for program in programs) > 20
+        assert sum(apply(program, [name]) is not program for program in programs) > 12, name
+    assert sum(bool(run(program, inputs_of(program, 0), (3, 0.25)).errors) for program in programs) > 12
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -57,4 +57,5 @@ def test_passes_are_named() -> None:
 def test_locations_stay() -> None:
     program: Program = Maker(2).program(30)
     changed = apply(program)
-    assert {step.location for step in changed.steps} <= {step.location for step in program.steps}
+    made = {(step.op, step.location) for step in program.steps}
+    assert {(step.op, step.location) for step in changed.steps} <= made

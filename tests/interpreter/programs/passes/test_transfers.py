@@ -27,10 +27,11 @@ def test_moves_of_what_is_overwritten_are_two(builder: Writer) -> None:
 
 
 def test_the_second_of_two_returned_moves_is_a_copy_where_the_first_is(builder: Writer) -> None:
+    builder.call("exp", 1)
     program = transfers(builder.finish([builder.move(0, 1), builder.move(0, 1)]))
-    assert operands(program) == [(0,), (3,)]
-    assert [step.device for step in program.steps] == [1, 1]
-    assert program.results == (3, 4)
+    assert operands(program) == [(0,), (1,), (3,)]
+    assert [step.device for step in program.steps] == [1, 0, 1]
+    assert program.results == (3, 5)
 
 
 def test_a_move_comes_right_behind_its_operand(builder: Writer) -> None:

@@ -1,0 +1,230 @@
+"""Blocks: runs of pointwise steps that are computed together, a piece at a time, so that what is between them stays in
+the processor's cache.
+
+Steps of one device and one shape belong to a block if each shares a value with the others: it reads what another one
+made, or what another one reads. They must be *total* (raise on no data), so that an error never splits a block.
+
+**A block runs at the place of its last step.** Its earlier steps wait until then, which nobody notices: a step outside
+that reads or overwrites what a block has made, or overwrites what it reads, closes the block, so that its last step is
+before that one. So blocks need no order of their own, and never wait for each other in a circle.
+
+**Memory.** What only the block uses is *virtual*: it never is in memory as a whole. A block writes in place if nothing
+else that it reads or writes may lie in that memory: then each piece is read before it is written. Views lie in the
+memory of what they are views of, as far as anybody can say here; whoever binds tensors of a run to a block's operands
+has to see to it that no two of them overlap that this rule does not see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from ..schema.opdef import find
+from ..types.meta import Shape
+from .passes.facts import is_total, made_by, metas_of, newest_values
+from .program import EFFECT, MOVE, PRINT, Program, Step
+
+LEAST: Final = 1 << 15  # elements from which a block pays
+STEPS: Final = 64  # of a block, at the most
+REACH: Final = 64  # places that a step may wait for the next one of its block
+
+Usable: TypeAlias = Callable[[int], bool]  # of a device's slot: may blocks run there?
+_Key: TypeAlias = tuple[int, Shape]
+
+
+class Block(NamedTuple):
+    """One block. `steps`: their places in the program, in order; it runs at the last of them.
+
+    `inputs`: what it reads from outside, values and numbers as operands have them, each once. `outputs`: the values
+    that somebody else needs. `virtual`: the values that nobody else sees. `over`: for each output the place in `inputs`
+    of the value in whose memory it is written, or -1. Each output has the shape `shape`; inputs broadcast to it. Where
+    an input has an error for a value, the steps are to be run one by one: not every output need depend on it.
+    """
+
+    steps: tuple[int, ...]
+    device: int
+    shape: Shape
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    virtual: tuple[int, ...]
+    over: tuple[int, ...]
+
+
+def find_blocks(program: Program, usable: Usable = lambda _device: True, least: int = LEAST) -> list[Block]:
+    """The blocks of a program, by their last steps. `least`: elements of a block's shape."""
+    keys = [key_of(program, step, usable, least) for step in program.steps]
+    if sum(key is not None for key in keys) < 2:
+        return []
+    search = _Search(program)
+    for place, (step, key) in enumerate(zip(program.steps, keys, strict=True)):
+        search.take(place, step, key)
+    search.close(list(search.open))
+    uses = _Uses(program)
+    found = [described(program, steps, uses) for steps in search.found if len(steps) > 1]
+    return sorted(found, key=lambda block: block.steps[-1])
+
+
+def key_of(program: Program, step: Step, usable: Usable, least: int) -> _Key | None:
+    """Device and shape of the blocks that the step fits in; None if there are none."""
+    if step.op in (MOVE, PRINT, EFFECT) or not usable(step.device):
+        return None
+    op, meta = find(step.op), step.results[0]
+    if not op.elementwise or meta is None or meta.size < max(least, 2) or not is_total(program, step):
+        return None
+    if not op.works_in_pieces(metas_of(program, step), dict(step.attributes)):
+        return None
+    values = [value for value in (*step.operands, *(step.into or ())) if value >= 0]
+    return (step.device, meta.shape) if all(program.homes[value] == step.device for value in values) else None
+
+
+class _Open:
+    """A block that may still grow: the places of its steps, what they make, and what they read and write.
+
+    `variables`: root -> the variables there that steps read from outside or write; `written`: the roots of the latter.
+    """
+
+    def __init__(self, key: _Key) -> None:
+        self.key = key
+        self.steps: list[int] = []
+        self.made: set[int] = set()
+        self.read: set[int] = set()
+        self.variables: dict[int, set[int]] = {}
+        self.written: set[int] = set()
+
+    def absorb(self, other: _Open) -> None:
+        """Take over the steps of another one."""
+        self.steps += other.steps
+        self.made |= other.made
+        self.read = (self.read | other.read) - self.made
+        for root, variables in other.variables.items():
+            self.variables.setdefault(root, set()).update(variables)
+        self.written |= other.written
+
+    def is_sound(self) -> bool:
+        """Is it small enough, and does what it writes lie in no memory with anything else?"""
+        return len(self.steps) <= STEPS and all(len(self.variables[root]) == 1 for root in self.written)
+
+
+class _Search:
+    """Goes through the steps in their order. `found`: the places of the steps of each block that was closed."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.found: list[list[int]] = []
+        self.roots = roots_of(program)
+        self.makers: dict[int, _Open] = {}  # value -> the block that makes it
+        self.readers: dict[int, list[_Open]] = {}  # value -> the blocks that read it from outside
+        self.open: dict[_Open, None] = {}  # the one with the latest step last
+
+    def take(self, place: int, step: Step, key: _Key | None) -> None:
+        """The next step: it joins the blocks that it has values in common with, or closes those that it touches."""
+        self.close([block for block in self.open if block.steps[-1] < place - REACH])
+        touched = self.touched(step)
+        alone = None if key is None else self.of_one(place, step, key)
+        if alone is None or not alone.is_sound():
+            self.close(touched)
+            return
+        akin = (
+            block for value in step.operands if self.is_whole(value, alone) for block in self.readers.get(value, ())
+        )
+        joined = [block for block in dict.fromkeys((*touched, *akin)) if block.key == alone.key and block in self.open]
+        block = self.merged([*joined, alone])
+        if block is None:
+            block, joined = alone, []
+        self.close([other for other in touched if other not in joined])
+        for other in joined:
+            del self.open[other]
+        self.enter(block)
+
+    def touched(self, step: Step) -> list[_Open]:
+        """The open blocks that have made what the step reads or overwrites, or read what it overwrites."""
+        into = step.into or ()
+        makers = [self.makers[value] for value in (*step.operands, *into) if value in self.makers]
+        found = (*makers, *(block for value in into for block in self.readers.get(value, ())))
+        return [block for block in dict.fromkeys(found) if block in self.open]
+
+    def is_whole(self, value: int, block: _Open) -> bool:
+        """Is it a tensor of the block's shape?"""
+        meta = self.program.metas[value] if value >= 0 else None
+        return meta is not None and meta.shape == block.key[1]
+
+    def of_one(self, place: int, step: Step, key: _Key) -> _Open:
+        """A block of this step alone."""
+        block = _Open(key)
+        block.steps.append(place)
+        block.made.update(made_by(step))
+        block.read.update(value for value in step.operands if value >= 0)
+        for value in (*block.read, *(step.into or ())):
+            block.variables.setdefault(self.roots[value], set()).add(self.program.variables[value])
+        block.written.update(self.roots[value] for value in step.into or ())
+        return block
+
+    def merged(self, blocks: Sequence[_Open]) -> _Open | None:
+        """One block of all of these, if that is sound; the last one has the latest step."""
+        found = _Open(blocks[-1].key)
+        for block in blocks:
+            found.absorb(block)
+        found.steps.sort()
+        return found if found.is_sound() else None
+
+    def enter(self, block: _Open) -> None:
+        """Let the block be open, and known as the one that makes and reads its values."""
+        self.makers.update(dict.fromkeys(block.made, block))
+        for value in block.read:
+            self.readers[value] = [*filter(self.open.__contains__, self.readers.get(value, ())), block]
+        self.open[block] = None
+
+    def close(self, blocks: Iterable[_Open]) -> None:
+        """Nothing joins these any more."""
+        for block in blocks:
+            del self.open[block]
+            self.found.append(block.steps)
+
+
+def roots_of(program: Program) -> list[int]:
+    """For each value the first one in whose memory it may lie: that of a view is what it is a view of."""
+    roots = list(range(len(program.metas)))
+    for step in program.steps:
+        lies = step.op == MOVE or (step.op not in (PRINT, EFFECT) and find(step.op).view is not None)
+        for place, value in enumerate(made_by(step)):
+            if step.into is not None:
+                roots[value] = roots[step.into[place]]
+            elif lies:
+                roots[value] = roots[step.operands[0]]
+    return roots
+
+
+class _Uses:
+    """Who needs each value: `places`, those of the steps that read or overwrite it; `after`, what outlives a run."""
+
+    def __init__(self, program: Program) -> None:
+        newest = newest_values(program)
+        self.after = {*program.results, *(newest[variable] for variable in range(program.inputs))}
+        self.places: dict[int, list[int]] = {}
+        for place, step in enumerate(program.steps):
+            for value in (*step.operands, *(step.into or ())):
+                self.places.setdefault(value, []).append(place)
+
+    def outside(self, value: int, steps: frozenset[int]) -> bool:
+        """Does anybody but these steps need the value?"""
+        return value in self.after or not steps.issuperset(self.places.get(value, ()))
+
+
+def described(program: Program, steps: Sequence[int], uses: _Uses) -> Block:
+    """The block of these steps."""
+    inside = frozenset(steps)
+    made = [value for place in steps for value in made_by(program.steps[place])]
+    read = dict.fromkeys(operand for place in steps for operand in program.steps[place].operands)
+    inputs = tuple(operand for operand in read if operand not in set(made))
+    outputs = tuple(value for value in made if uses.outside(value, inside))
+    places = {program.variables[value]: place for place, value in enumerate(inputs) if value >= 0}
+    last = program.steps[steps[-1]]
+    return Block(
+        steps=tuple(steps),
+        device=last.device,
+        shape=program.metas[last.first].shape,  # type: ignore[union-attr]  # pointwise ops have known results
+        inputs=inputs,
+        outputs=outputs,
+        virtual=tuple(value for value in made if value not in outputs),
+        over=tuple(places.get(program.variables[value], -1) for value in outputs),
+    )

@@ -1,0 +1,226 @@
+"""Running blocks on NumPy arrays: a piece after the other, so that what is between the steps stays in cache.
+
+A block calls the very kernels that its steps would call one by one, with the same numbers, on slices of the same
+arrays, so its results have the same bits. That needs some care, since NumPy's loops look at strides:
+
+- Slices have the strides of the arrays that they are of, and temporaries are packed, as those in memory are.
+- An axis along which a piece had one element would count as having no stride: where a piece is cut it has two at least.
+- NumPy chooses by strides in which order it goes through axes, and by the length of the inner ones whether it copies
+  operands into its buffers first. So where arrays are not packed or broadcast, pieces are longer than these buffers;
+  where one is not in C order, they are cut along the outermost axis alone.
+- Where an output is not packed, no temporary lies in it.
+
+Pieces are as long as fits in the cache with all that a block reads and writes, in multiples of `GRAIN`: so each element
+is in the same lane of a vector register as in the whole.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from ..interpreter.programs.blocks import Block
+from ..interpreter.programs.passes.facts import metas_of
+from ..interpreter.programs.program import Program, Step
+from ..interpreter.schema.opdef import UNNOTICED, find
+from ..interpreter.types.meta import Shape
+from .block_layout import BlockLayout
+
+CACHE: Final = 1 << 20  # bytes of what a piece reads and writes
+GRAIN: Final = 1 << 10  # elements
+_ALIGNED: Final = 64  # bytes
+
+Index: TypeAlias = tuple[slice, ...]  # of the leading axes; empty for what every piece has as a whole
+Pieces: TypeAlias = list[tuple[Shape, list[Index]]]  # for each piece its shape, and the index of each argument
+Memory: TypeAlias = np.ndarray[tuple[int], np.dtype[np.uint8]]
+
+
+class BlockKernel:
+    """A block, to be called as `kernel(*inputs, *outputs)`: arrays, and numbers as the ops would get them.
+
+    An output lies in the memory of the input that it overwrites (`Block.over`), or in memory of its own. Any thread may
+    call it, several at a time: each call has scratch of its own, `scratch` bytes. The caller switches floating-point
+    errors off, as for any kernel. `length`: elements of a piece, if not as many as fit in the cache. `share`: which
+    part of how many it computes.
+    """
+
+    def __init__(
+        self, program: Program, block: Block, length: int | None = None, share: tuple[int, int] = (0, 1)
+    ) -> None:
+        self._program, self._block, self._share = program, block, share
+        self._lending = BlockLayout(program, block, lend=True)
+        self._length = length_of_pieces(program, block, self._lending.widths) if length is None else length
+        metas = [program.metas[n] if n >= 0 else None for n in (*block.inputs, *block.outputs)]
+        self._shapes = [None if meta is None else meta.shape for meta in metas]  # of arguments, None for numbers
+        self._longer = max(self._length, 2 * np.getbufsize())
+        self._size = math.prod(block.shape)
+
+    def split(self, parts: int) -> list[BlockKernel]:
+        """So many kernels, to be called with the same arguments, in any order or at the same time."""
+        count = -(-self._size // (self._length * parts)) * parts
+        length = min(self._length, -(-self._size // (count * GRAIN)) * GRAIN)
+        return [BlockKernel(self._program, self._block, length, (number, parts)) for number in range(parts)]
+
+    @cached_property
+    def scratch(self) -> int:
+        """The bytes that a call takes besides its arguments, at the most."""
+        cuts = (self._flat, self._rows, self._outer, self._unordered)
+        return max(cut.offsets[-1] for cut in cuts if cut is not None)
+
+    def __call__(self, *given: Any) -> None:
+        if not all(map(is_packed, given)):
+            packed = all(map(is_packed, given[len(self._block.inputs) :]))
+            cut = self._unordered if not packed else self._rows if all(map(is_ordered, given)) else self._outer
+        elif self._flat is None:
+            cut = self._rows
+        else:
+            cut, given = self._flat, tuple(map(flattened, given))
+        memory = cut.spare.pop() if cut.spare else np.empty(cut.offsets[-1], np.uint8)
+        run(cut, given, memory)
+        cut.spare.append(memory)
+
+    @cached_property
+    def _rows(self) -> Cut:
+        """For arrays in C order, outputs packed."""
+        shape = self._block.shape
+        return Cut(self._lending, self._pieces(shape, self._shapes, cutting_axis(shape, self._longer)))
+
+    @cached_property
+    def _outer(self) -> Cut:
+        """For inputs of any layout, outputs packed."""
+        return Cut(self._lending, self._pieces(self._block.shape, self._shapes, outermost(self._block.shape)))
+
+    @cached_property
+    def _unordered(self) -> Cut:
+        """For arrays of any layout."""
+        layout = BlockLayout(self._program, self._block, lend=False)
+        return Cut(layout, self._pieces(self._block.shape, self._shapes, outermost(self._block.shape)))
+
+    @cached_property
+    def _flat(self) -> Cut | None:
+        """For packed arrays, as if they had one axis; None if some broadcast."""
+        sizes = [None if shape is None else math.prod(shape) for shape in self._shapes]
+        if any(size not in (None, 1, self._size) for size in sizes):
+            return None
+        shapes = [(size,) if size == self._size else None for size in sizes]
+        return Cut(self._lending, self._pieces((self._size,), shapes, 0, self._length))
+
+    def _pieces(self, shape: Shape, shapes: Sequence[Shape | None], axis: int, length: int = 0) -> Pieces:
+        """This kernel's share of the pieces of that shape."""
+        indices = list(indices_of(shape, axis, length or self._longer))
+        number, parts = self._share
+        mine = indices[number * len(indices) // parts : (number + 1) * len(indices) // parts]
+        return [(lengths(index, shape), [part(index, len(shape), each) for each in shapes]) for index in mine]
+
+
+class Cut:
+    """A layout of a block's values, and the pieces.
+
+    `offsets`: of the parts of the scratch, and its end. `spare`: scratch that no call uses now.
+    """
+
+    def __init__(self, layout: BlockLayout, pieces: Pieces) -> None:
+        self.layout, self.pieces = layout, pieces
+        self.spare: list[Memory] = []
+        most = max((math.prod(shape) for shape, _ in pieces), default=0)
+        sizes = (-(-width * most // _ALIGNED) * _ALIGNED for width in layout.widths)
+        self.offsets = list(itertools.accumulate(sizes, initial=0))
+
+
+def run(cut: Cut, given: Sequence[Any], memory: Memory) -> None:
+    """Compute the pieces, one after the other."""
+    calls, temporaries, offsets = cut.layout.calls, cut.layout.temporaries, cut.offsets
+    for shape, indices in cut.pieces:
+        places = [array[index] if index else array for array, index in zip(given, indices, strict=True)]
+        for output, number, dtype in temporaries:
+            if output >= 0:
+                places.append(places[output].view(dtype))
+            else:
+                places.append(np.ndarray(shape, dtype, memory, offsets[number]))
+        for kernel, operands, result in calls:
+            kernel(*[places[operand] for operand in operands], places[result])
+
+
+def is_packed(argument: Any) -> bool:
+    """Is it a number, or a packed array?"""
+    return not isinstance(argument, np.ndarray) or argument.flags.c_contiguous
+
+
+def is_ordered(argument: Any) -> bool:
+    """Is it a number, or an array whose elements lie in C order, perhaps with gaps, perhaps repeated?"""
+    if not isinstance(argument, np.ndarray):
+        return True
+    steps = [step for n, step in zip(argument.shape, argument.strides, strict=True) if n > 1 and step]
+    return all(step > 0 for step in steps) and steps == sorted(steps, reverse=True)
+
+
+def flattened(argument: Any) -> Any:
+    """A packed array with one axis, or with none if it has one element; a number as it is."""
+    return argument.reshape(-1 if argument.size > 1 else ()) if isinstance(argument, np.ndarray) else argument
+
+
+def length_of_pieces(program: Program, block: Block, widths: Sequence[int]) -> int:
+    """The elements of a piece: as many as fit in the cache, and whose kernels' temporaries nobody notices."""
+    metas = [meta for n in (*block.inputs, *block.outputs) if n >= 0 and (meta := program.metas[n]) is not None]
+    width = sum(widths) + sum(meta.dtype.itemsize for meta in metas if meta.shape == block.shape)
+    length = CACHE // width
+    for step in (program.steps[place] for place in block.steps):
+        taken = temporaries_of(program, step)
+        if taken:
+            length = min(length, UNNOTICED * math.prod(block.shape) // taken)
+    return max(length // GRAIN, 1) * GRAIN
+
+
+def temporaries_of(program: Program, step: Step) -> int:
+    """The bytes that the step's kernel takes besides its operands and its result."""
+    scratch = find(step.op).scratch
+    known = tuple([meta for meta in metas_of(program, step) if meta is not None])
+    return 0 if scratch is None else scratch(known, step.results, dict(step.attributes))
+
+
+def outermost(shape: Shape) -> int:
+    """The first axis of several elements."""
+    return next((axis for axis, n in enumerate(shape) if n > 1), 0)
+
+
+def cutting_axis(shape: Shape, length: int) -> int:
+    """The outermost axis along which pieces of two at least are not longer than that; else the last one."""
+    rest = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+    return next((axis for axis, size in enumerate(rest) if 2 * size <= length), max(len(shape) - 1, 0))
+
+
+def indices_of(shape: Shape, axis: int, length: int) -> Iterator[Index]:
+    """The indices of pieces that are cut along the axis."""
+    if not shape:
+        yield ()
+        return
+    step = max(length // max(math.prod(shape[axis + 1 :]), 1), 2)
+    outer = itertools.product(*([slice(n, n + 1) for n in range(size)] for size in shape[:axis]))
+    inner = list(slices_of(shape[axis], step))
+    for leading in outer:
+        yield from ((*leading, each) for each in inner)
+
+
+def slices_of(size: int, step: int) -> Iterator[slice]:
+    """Slices of so many elements; the last one has up to one more, since it would not be alone."""
+    starts = list(range(0, max(size - 1, 1), step))
+    for start, stop in itertools.pairwise((*starts, size)):
+        yield slice(start, stop)
+
+
+def lengths(index: Index, shape: Shape) -> Shape:
+    """The shape of a piece."""
+    return (*(each.stop - each.start for each in index), *shape[len(index) :])
+
+
+def part(index: Index, ndim: int, shape: Shape | None) -> Index:
+    """The index of a piece in an argument of that shape, which broadcasts to one of `ndim` axes."""
+    if shape is None:
+        return ()
+    leading = index[ndim - len(shape) :]
+    return tuple([each if n > 1 else slice(None) for each, n in zip(leading, shape, strict=False)])

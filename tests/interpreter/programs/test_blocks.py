@@ -1,0 +1,149 @@
+"""Which steps of a program are computed together, and which are not."""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+import pytest
+
+from tensord.interpreter.programs.blocks import LEAST, REACH, STEPS, Block, find_blocks
+from tensord.interpreter.programs.program import Program
+from tensord.interpreter.types.meta import Meta
+
+from .passes.conftest import Writer
+
+
+@pytest.fixture
+def builder() -> Writer:
+    return Writer()
+
+
+def blocks(program: Program) -> list[Block]:
+    return find_blocks(program, least=1)
+
+
+def places(program: Program) -> list[tuple[int, ...]]:
+    return [block.steps for block in blocks(program)]
+
+
+def test_a_chain_is_one_block_whose_inner_values_are_virtual(builder: Writer) -> None:
+    number = builder.constant(2)
+    product = builder.call("multiply", builder.call("add", builder.call("multiply", 0, number), 1), 0)
+    assert blocks(builder.finish([product])) == [
+        Block((0, 1, 2), 0, (4, 4), inputs=(0, number, 1), outputs=(product,), virtual=(3, 4), over=(-1,))
+    ]
+
+
+def test_comparisons_choices_casts_and_broadcasting_belong(builder: Writer) -> None:
+    row = builder.captured(Meta.of((4,), "float32"))
+    number = builder.captured(Meta.of((), "float32"))
+    mask = builder.call("less", builder.call("add", 0, row), number)
+    chosen = builder.call("where", mask, 1, builder.constant(0.0))
+    program = builder.finish([builder.call("astype", chosen, dtype="float16")])
+    assert places(program) == [(0, 1, 2, 3)]
+
+
+def test_what_somebody_else_needs_is_an_output(builder: Writer) -> None:
+    total = builder.call("add", 0, 1)
+    root, power = builder.call("sqrt", total), builder.call("square", total)
+    builder.print([None], [root])
+    (block,) = blocks(builder.finish([power]))
+    assert (block.outputs, block.virtual) == ((root, power), (total,))
+
+
+def test_one_op_is_no_block(builder: Writer) -> None:
+    builder.call("sum", builder.call("add", 0, 1))
+    assert not blocks(builder.finish([builder.call("matmul", 0, 1)]))
+
+
+@pytest.mark.parametrize("between", ["sum", "transpose", "inv", "print", "move"])
+def test_what_reads_a_value_in_between_closes_the_block(builder: Writer, between: str) -> None:
+    value = builder.call("exp", builder.call("add", 0, 1))
+    if between == "print":
+        builder.print([None], [value])
+    elif between == "move":
+        builder.move(value, 1)
+    else:
+        builder.call(between, value)
+    program = builder.finish([builder.call("sqrt", builder.call("exp", value))])
+    assert places(program) == [(0, 1), (3, 4)]
+
+
+def test_what_touches_nothing_in_between_does_not(builder: Writer) -> None:
+    value = builder.call("add", 0, 1)
+    builder.call("inv", 0)
+    builder.print([None], [1])
+    builder.call("exp", 2)
+    assert places(builder.finish([builder.call("sqrt", value)])) == [(0, 4)]
+
+
+def test_a_write_of_what_a_block_reads_closes_it(builder: Writer) -> None:
+    value = builder.call("add", 0, 1)
+    builder.call("matmul", 1, 1, into=0)
+    assert not blocks(builder.finish([builder.call("sqrt", value)]))
+
+
+def test_ops_that_may_fail_or_have_another_shape_or_device_do_not_belong(builder: Writer) -> None:
+    small = builder.captured(Meta.of((4,), "float32"))
+    builder.call("power", builder.call("add", 2, 2), 2)
+    builder.call("add", builder.call("exp", small), 0)
+    builder.call("add", builder.call("exp", 0, device=1), 0, device=0)
+    builder.call("sqrt", builder.call("astype", 0, dtype="int8"))
+    assert not blocks(builder.finish([]))
+
+
+def test_ops_on_the_same_operand_belong_together(builder: Writer) -> None:
+    first, second = builder.call("sqrt", 0), builder.call("exp", 0)
+    other = builder.call("abs", 1)
+    assert places(builder.finish([first, second, other])) == [(0, 1)]
+
+
+def test_two_blocks_become_one_where_they_meet(builder: Writer) -> None:
+    left, right = builder.call("sqrt", builder.call("abs", 0)), builder.call("exp", builder.call("negative", 1))
+    assert places(builder.finish([builder.call("add", left, right)])) == [(0, 1, 2, 3, 4)]
+
+
+def test_a_write_in_place_is_over_the_input(builder: Writer) -> None:
+    newer = builder.call("subtract", 0, builder.call("multiply", 1, builder.constant(0.1)), into=0)
+    (block,) = blocks(builder.finish([]))
+    assert (block.outputs, block.over, block.inputs[block.over[0]]) == ((newer,), (2,), 0)
+
+
+def test_a_write_over_what_lies_in_the_same_memory_is_not_in_the_block(builder: Writer) -> None:
+    view = builder.call("flip", 0, axis=None)
+    builder.call("add", builder.call("exp", view), 1, into=0)
+    assert not blocks(builder.finish([]))
+
+
+def test_a_value_that_is_overwritten_inside_is_virtual(builder: Writer) -> None:
+    builder.call("sqrt", builder.call("exp", 1, into=0), into=3)
+    (block,) = blocks(builder.finish([]))
+    assert (block.outputs, block.virtual, block.over) == ((4,), (3,), (-1,))
+
+
+def test_small_tensors_and_devices_that_are_not_usable_have_no_blocks(builder: Writer) -> None:
+    large = builder.captured(Meta.of((LEAST,), "float32"))
+    for value in (0, large):
+        builder.call("exp", builder.call("sqrt", value))
+    program = builder.finish([])
+    assert [block.shape for block in find_blocks(program)] == [(LEAST,)]
+    assert not find_blocks(program, usable=lambda device: device != 0)
+
+
+def test_a_step_waits_for_others_of_its_block_a_while_only(builder: Writer) -> None:
+    value = builder.call("sqrt", 0)
+    for _ in range(REACH + 1):
+        builder.call("sum", 1)
+    assert not blocks(builder.finish([builder.call("exp", value)]))
+
+
+def test_a_long_chain_is_cut_and_found_in_time(builder: Writer) -> None:
+    value = 0
+    for _ in range(2000):
+        value = builder.call("exp", value)
+    program = builder.finish([value])
+    before = perf_counter()
+    found = blocks(program)
+    assert perf_counter() - before < 20  # not quadratic
+    assert {len(block.steps) for block in found[:-1]} == {STEPS}
+    assert sum(len(block.steps) for block in found) == 2000

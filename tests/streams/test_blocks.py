@@ -1,0 +1,239 @@
+"""Blocks on NumPy arrays: bit for bit what their steps give one by one, wherever the pieces' borders fall."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tensord.interpreter.errors import TensordError
+from tensord.interpreter.programs.blocks import Block, find_blocks
+from tensord.interpreter.programs.builder import Builder
+from tensord.interpreter.programs.program import Program
+from tensord.interpreter.schema.opdef import REGISTRY, UNNOTICED, OpDef, find
+from tensord.interpreter.types.meta import DTYPES, Meta
+from tensord.streams.block_layout import BlockLayout
+from tensord.streams.blocks import GRAIN, BlockKernel, slices_of
+
+from ..interpreter.conftest import meta_of
+from ..interpreter.programs.passes.random_programs import Maker, inputs_of
+from ..interpreter.programs.passes.running import run
+
+POINTWISE = sorted(name for name, op in REGISTRY.items() if op.pointwise and op.total is not False)
+SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, np.nan, np.inf, -np.inf, 2.0, 0.3, -0.7, 1e-3, 3.0]
+ATTRIBUTES: dict[str, list[dict[str, Any]]] = {
+    "astype": [{"dtype": name} for name in DTYPES],
+    "cast": [{"dtype": name} for name in ("float16", "int8")],
+    "gelu": [{"approximate": "tanh"}, {"approximate": "none"}],
+    "gelu_grad": [{"approximate": "none"}],
+}
+
+
+def some(dtype: str, *shape: int, seed: int = 0) -> np.ndarray:
+    """Ordinary and special values."""
+    rng = np.random.default_rng(seed)
+    kind = DTYPES[dtype].kind
+    if kind in "biu":
+        return rng.integers(0, 2 if kind == "b" else 100, shape).astype(dtype)
+    values = np.where(rng.random(shape) < 0.4, rng.choice(SPECIAL, shape), rng.normal(size=shape))
+    if kind == "c":
+        return np.stack([values, rng.choice(SPECIAL, shape)], -1).view(complex)[..., 0].astype(dtype)
+    return values.astype(dtype)
+
+
+def layouts(dtype: str, count: int) -> Iterator[list[Any]]:
+    """Operands of one op: packed, strided, broadcasting, in another order, of no dimension, and numbers."""
+    for shape in ((23,), (5, 7), (7, 5, 1), (2, 1, 9)):
+        yield [some(dtype, *shape, seed=seed) for seed in range(count)]
+    yield [some(dtype, 99, 2, seed=seed)[:, 0] for seed in range(count)]
+    yield [some(dtype, 99, seed=seed)[::-1] for seed in range(count)]
+    yield [some(dtype, 23, 18, seed=seed)[:, ::2] for seed in range(count)]
+    yield [some(dtype, 23, 18, seed=seed)[:, ::-2] for seed in range(count)]
+    yield [some(dtype, 9, 23).T, *[some(dtype, 23, 9, seed=seed) for seed in range(1, count)]]
+    yield [some(dtype, 5, 4, 11).transpose(2, 0, 1), *[some(dtype, 11, 5, 4, seed=seed) for seed in range(1, count)]]
+    if count > 1:
+        whole = [some(dtype, 23, 9, seed=seed) for seed in range(count - 1)]
+        for other in (some(dtype, 9), some(dtype, 23, 1), some(dtype), some(dtype, 1, 1), number_of(dtype)):
+            yield [*whole, other]
+            yield [other, *whole]
+        yield [some(dtype, 3, 1, 50, seed=1), *[some(dtype, 1, 4, 50)] * (count - 1)]
+
+
+@contextmanager
+def short_buffers() -> Iterator[None]:
+    """NumPy's buffers as short as they may be, so that pieces may be short, too."""
+    before = np.setbufsize(16)
+    yield
+    np.setbufsize(before)
+
+
+def number_of(dtype: str) -> Any:
+    return {"b": True, "i": 3, "u": 3, "f": 0.5, "c": 0.5 - 1j}[DTYPES[dtype].kind]
+
+
+def block_of(op: OpDef, operands: list[Any], attributes: dict[str, Any]) -> tuple[Program, Block] | None:
+    """A program of one block that returns the op's result, and with it something made of it."""
+    builder = Builder()
+    try:
+        values = [builder.parameter(meta_of(x)) if isinstance(x, np.ndarray) else -1 for x in operands]
+        for place, operand in enumerate(operands):
+            if values[place] < 0:
+                values[place] = ~builder.number(type(operand).__name__, "constant", (), operand)
+        (result,) = builder.op(op.name, values, attributes)
+        (equal,) = builder.op("equal", [result, result])
+    except TensordError:
+        return None
+    program = builder.finish([result, equal])
+    blocks = find_blocks(program, least=1)
+    return (program, blocks[0]) if blocks else None
+
+
+@pytest.mark.parametrize("name", POINTWISE)
+def test_a_pointwise_op_gives_in_pieces_what_it_gives_at_once(name: str) -> None:
+    op, ran = find(name), 0
+    attributes, start = itertools.cycle(ATTRIBUTES.get(name, [{}])), POINTWISE.index(name)
+    for turn, dtype in enumerate(DTYPES, start):  # each op has other layouts for its dtypes: together all are there
+        found = list(layouts(dtype, op.least_operands()))
+        for operands in (found[turn % 4], *found[4 + turn % 4 :: 4]):
+            if name == "where" and isinstance(operands[0], np.ndarray):
+                operands[0] = operands[0].astype(bool)
+            ran += compare(op, operands, next(attributes), (2, 3, 7, 12)[turn % 4])
+    assert ran
+
+
+def compare(op: OpDef, operands: list[Any], attributes: dict[str, Any], length: int) -> int:
+    """The op's bits in pieces are those of the whole; 0 if it does not take these operands."""
+    found = block_of(op, operands, attributes)
+    if found is None:
+        return 0
+    program, block = found
+    outputs = [np.zeros(meta.shape, meta.dtype) for n in block.outputs if (meta := program.metas[n]) is not None]
+    expected = np.zeros_like(outputs[0])
+    with np.errstate(all="ignore"), short_buffers():
+        find(op.name).bind(np, len(operands), dict(op.freeze(attributes)))(*operands, expected)
+        tensors = [operand for operand in operands if isinstance(operand, np.ndarray)]
+        numbers = [operand for operand in operands if not isinstance(operand, np.ndarray)]
+        given = [tensors[n] if n >= 0 else numbers[~n] for n in block.inputs]
+        for kernel in BlockKernel(program, block, length).split(3):
+            kernel(*given, *outputs)
+    assert outputs[0].tobytes() == expected.tobytes(), (meta_of(operands[0]), length)
+    assert outputs[1].tobytes() == np.equal(expected, expected).tobytes()
+    return 1
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_program_in_blocks_does_what_it_does_step_by_step(seed: int) -> None:
+    program = Maker(seed).program(80)
+    inputs = inputs_of(program, seed)
+    with short_buffers():
+        expected = run(program, inputs, (3, 0.25), seed)
+        for length in (2, 5):
+            blocks = {block: BlockKernel(program, block, length) for block in find_blocks(program, least=1)}
+            assert run(program, inputs, (3, 0.25), seed, blocks) == expected
+
+
+def test_random_programs_have_blocks() -> None:
+    programs = [Maker(seed).program(80) for seed in range(40)]
+    blocks = [block for program in programs for block in find_blocks(program, least=1)]
+    assert len(blocks) > 40
+    assert sum(bool(block.virtual) for block in blocks) > 10
+    assert sum(max(block.over, default=-1) >= 0 for block in blocks) > 5
+
+
+def chain(*ops: str, dtype: str = "float32", shape: tuple[int, ...] = (50_000,)) -> tuple[Program, Block]:
+    """A program that applies the ops one after the other to its parameter, and to it again where they take two."""
+    builder = Builder()
+    value = first = builder.parameter(Meta.of(shape, dtype))
+    for name in ops:
+        value = builder.op(name, [value, first][: find(name).inputs])[0]
+    program = builder.finish([value])
+    (block,) = find_blocks(program, least=1)
+    return program, block
+
+
+def test_temporaries_of_one_dtype_lie_in_the_output() -> None:
+    program, block = chain("add", "exp", "multiply", "subtract")
+    layout = BlockLayout(program, block, lend=True)
+    assert (layout.temporaries, layout.widths) == ([], [])
+    assert BlockLayout(program, block, lend=False).widths == [4]
+
+
+def test_temporaries_that_are_wider_than_the_output_lie_in_scratch_of_a_piece() -> None:
+    builder = Builder()
+    x = builder.parameter(Meta.of((500_000,), "float32"))
+    (wide,) = builder.op("astype", [x], {"dtype": "float64"})
+    (mask,) = builder.op("less", [wide, ~builder.number("float", "constant", (), 0.5)])
+    program = builder.finish([mask])
+    (block,) = find_blocks(program)
+    assert 0 < BlockKernel(program, block).scratch < 1 << 20
+
+
+def test_an_output_that_is_not_packed_gets_what_packed_ones_get() -> None:
+    program, block = chain("add", "exp", "multiply", shape=(100, 40))
+    x = some("float32", 100, 40)
+    with np.errstate(all="ignore"), short_buffers():
+        packed, spread = np.zeros((100, 40), np.float32), np.zeros((100, 80), np.float32)[:, ::2]
+        for out in (packed, spread):
+            BlockKernel(program, block, 100)(x, out)
+    assert packed.tobytes() == spread.tobytes()
+
+
+def test_a_block_may_be_computed_by_several_threads() -> None:
+    program, block = chain("add", "exp", "multiply", "subtract")
+    x = some("float32", 50_000) / 8
+    expected, found = np.zeros_like(x), np.zeros_like(x)
+    with np.errstate(all="ignore"):
+        BlockKernel(program, block)(x, expected)
+    parts = BlockKernel(program, block).split(3)
+    assert len(parts) == 3
+    with ThreadPoolExecutor(3, initializer=lambda: np.seterr(all="ignore")) as threads:
+        list(threads.map(lambda part: part(x, found), parts))
+    assert found.tobytes() == expected.tobytes()
+
+
+def test_one_kernel_may_be_called_by_several_threads_at_a_time() -> None:
+    program, block = chain("add", "less", "logical_not")
+    kernel = BlockKernel(program, block, GRAIN)
+    x = some("float32", 50_000)
+    found = [np.zeros(x.shape, bool) for _ in range(4)]
+    with ThreadPoolExecutor(4, initializer=lambda: np.seterr(all="ignore")) as threads:
+        list(threads.map(lambda out: kernel(x, out), found))
+    assert all(out.tobytes() == found[0].tobytes() for out in found)
+
+
+def test_a_block_writes_in_place() -> None:
+    builder = Builder()
+    w, g = (builder.parameter(Meta.of((3000,), "float32")) for _ in range(2))
+    (step,) = builder.op("multiply", [g, ~builder.number("float", "parameter")])
+    builder.op("subtract", [w, step], into=[w])
+    program = builder.finish([])
+    (block,) = find_blocks(program, least=1)
+    assert (block.virtual, block.over) == ((2,), (block.inputs.index(w),))
+    weights, gradient = some("float32", 3000), some("float32", 3000, seed=1)
+    with np.errstate(all="ignore"):
+        expected = weights - gradient * np.float32(0.1)
+        given = {w: weights, g: gradient, -1: 0.1}
+        BlockKernel(program, block, GRAIN)(*[given[n] for n in block.inputs], weights)
+    assert weights.tobytes() == expected.tobytes()
+
+
+def test_kernels_with_temporaries_get_pieces_whose_temporaries_nobody_notices() -> None:
+    program, block = chain("gelu", "add", dtype="float64", shape=(1_000_000,))
+    kernel = BlockKernel(program, block)
+    meta = Meta.of((kernel._length,), "float64")
+    assert find("gelu").temporaries((meta,), (meta,), {"approximate": "tanh"}) <= UNNOTICED
+    assert kernel._length % GRAIN == 0
+
+
+@pytest.mark.parametrize("step", [2, 3, 7])
+def test_no_piece_has_one_element(step: int) -> None:
+    for size in range(2, 30):
+        pieces = [list(range(size))[each] for each in slices_of(size, step)]
+        assert min(map(len, pieces)) > 1
+        assert max(map(len, pieces)) <= step + 1
+        assert [*itertools.chain(*pieces)] == list(range(size))
