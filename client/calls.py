@@ -27,9 +27,10 @@ from ..interpreter.wire.messages import CALL, ToDevice, encode_message
 from .checks import device_of, own
 from .handlers import DEFAULT_HANDLER, Handler, Invocation
 from .locations import HANDLED, located
-from .operators import SCALARS
+from .operators import OPERANDS, SCALARS
 from .outbox.outbox import Outbox
 from .reading import forget
+from .routines.current import CURRENT, capture_of
 from .signatures import Entry, SignatureKey, Signatures
 from .tensor import Tensor
 from .tracebacks import MEANT, hide, hides, signed, too_many
@@ -49,16 +50,18 @@ class Calls:
     """Issues the ops of one session.
 
     `native`: the handlers are the default ones, so that calls may go straight to the outbox. `_known`: the entries to
-    look such calls up in, those of `_signatures`; empty while there is another handler.
+    look such calls up in, those of `_signatures`; empty while there is another handler, and while a thread captures a
+    routine: then all calls of the session pass `execute`, which records those of that thread.
     """
 
-    __slots__ = ("_handler", "_known", "_outbox", "_signatures", "_sites", "_span", "native")
+    __slots__ = ("_captures", "_handler", "_known", "_outbox", "_signatures", "_sites", "_span", "native")
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
         self._signatures = Signatures(outbox)
         self._sites = outbox.locations.sites
         self._span = outbox.locations.spans.get
+        self._captures = 0  # of routines, by threads that are in the middle of one
         self.handler = DEFAULT_HANDLER
 
     @property
@@ -73,7 +76,14 @@ class Calls:
             raise located(MetadataTypeError(message))
         self._handler: Handler = handler
         self.native = handler is DEFAULT_HANDLER
-        self._known: dict[Any, Entry] = self._signatures.entries if self.native else {}
+        self.capturing(0)
+
+    def capturing(self, more: int) -> None:
+        """Count the threads that capture a routine: 1 more, or -1."""
+        with self._outbox.lock:
+            self._captures += more
+            known = self.native and not self._captures
+            self._known: dict[Any, Entry] = self._signatures.entries if known else {}
 
     # -- the hot path ---------------------------------------------------------------------------------------------
 
@@ -221,7 +231,13 @@ class Calls:
         return next(homes, None) or device_of(invocation.session, None)
 
     def execute(self, invocation: Invocation, alias: Any = None) -> list[Tensor]:
-        """Send an op as it is to its device: what the innermost handler does. `alias`: another key for its entry."""
+        """Send an op as it is to its device: what the innermost handler does. `alias`: another key for its entry.
+
+        Recorded instead if this thread captures a routine.
+        """
+        capture = CURRENT.capture
+        if capture is not None and capture.session is invocation.session:
+            return capture.record(invocation)
         key = signature_of(invocation, self.place(invocation))
         location = self._outbox.locations.issued()
         while True:
@@ -246,6 +262,9 @@ class Calls:
         home = device_of(session, device)
         own(session, tensor)
         outbox = self._outbox
+        capture = capture_of(outbox)
+        if capture is not None:
+            return capture.move(tensor, home)
         with outbox.lock:
             id_, location = outbox.new_id(), outbox.locations.issued()
             outbox.messages.append(encode_message(ToDevice(tensor._id, id_, home, location)))
@@ -291,7 +310,8 @@ def call_anew(
     """`call`, if it was not made before."""
     try:
         op = find(name)
-        frozen = op.freeze(attributes)
+        capture = capture_of(session._outbox)
+        frozen = op.freeze(attributes if capture is None else capture.attributes(attributes))
         operands, targets = listed(op, "operands", inputs), None if out is None else listed(op, "out=", out)
         return session._calls._carry_out(Invocation(session, op, operands, frozen, targets, device), key)
     except MetadataError as error:
@@ -355,6 +375,9 @@ def operand_meta(session: Session, op: OpDef, value: Any) -> OperandMeta | None:
     if type(value) in SCALARS:
         kind: OperandMeta = type(value)
         return kind
+    if type(value) in OPERANDS:
+        counts_as: OperandMeta = value._operand_meta(session)
+        return counts_as
     several = isinstance(value, list | tuple | range)
     instead = "make a tensor of it: session.asarray(...)" if several else "use a tensor (asarray) or a number"
     raise MetadataTypeError(f"{op.name}: {type(value).__name__} is no operand; {instead}", op=op.name)

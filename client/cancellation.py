@@ -6,6 +6,7 @@ import threading
 
 from ..interpreter.wire.messages import Restart, encode_message
 from .outbox.outbox import Outbox
+from .routines.current import refuse_captured
 
 
 class Cancellation:
@@ -21,6 +22,7 @@ class Cancellation:
 
     def cancel(self) -> None:
         """Cancel pending instructions, and those issued until `restart`. Overtakes the messages sent before."""
+        refuse_captured(self._outbox, "nothing can be cancelled")
         transport = self._outbox.transport
         with transport.shield:
             with self._lock:

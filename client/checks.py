@@ -22,8 +22,8 @@ def own(session: Session, tensor: Any) -> Tensor:
         raise located(MetadataTypeError(f"expected a tensor, got {type(tensor).__name__}; use asarray"))
     if tensor._session is not session:
         raise located(foreign(tensor))
-    if tensor._released:
-        raise located(tensor._gone())
+    if tensor._id <= 0:  # it was released, or is symbolic
+        tensor._check()
     return tensor
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from ..interpreter.errors import MetadataError, ProtocolError
 from ..interpreter.wire.forms import shown
@@ -10,6 +11,7 @@ from ..interpreter.wire.messages import Chain, Effect, encode_message
 from .locations import located
 from .outbox.callbacks import refusing
 from .outbox.outbox import Outbox
+from .routines.current import refuse_captured
 from .transport.interface import Reply
 
 
@@ -25,6 +27,7 @@ class Effects:
 
     def new_chain(self) -> int:
         """A new chain."""
+        refuse_captured(self._outbox, "a chain is made once, not by each run; none can be made")
         id_ = self._add_chain()
         self._outbox.appended()
         return id_
@@ -38,9 +41,8 @@ class Effects:
 
     def issue(self, callback: Callable[..., None], ids: tuple[int, ...], chain: int | None) -> None:
         """Call back with the values of the tensors with these ids, after the effects already on the chain."""
-        if not callable(callback):
-            raise located(MetadataError(f"effect: a callback is a function, not {type(callback).__name__}"))
-        known, guarded = self._known(chain), refusing(self._outbox, callback)
+        check_callback(callback)
+        known, guarded = self.known(chain), refusing(self._outbox, callback)
         with self._outbox.lock:
             location = self._outbox.locations.here(2)
             self._outbox.messages.append(encode_message(Effect(ids, known, guarded, 0, location)))
@@ -48,7 +50,7 @@ class Effects:
 
     def issue_tolerant(self, callback: Callable[..., None], ids: tuple[int, ...], chain: int | None) -> Reply:
         """The same for a callback that takes an error in the place of a value; the reply comes when it has run."""
-        known = self._known(chain)
+        known = self.known(chain)
         with self._outbox.lock:
             location = self._outbox.locations.here(2)
             reply: Reply
@@ -59,13 +61,20 @@ class Effects:
 
     def check(self, chain: int | None) -> None:
         """Wait for a chain; raises the error that stopped it."""
-        known = self._known(chain)
+        known = self.known(chain)
         self._outbox.await_reply(self._outbox.ask(lambda request, at: Effect((), known, nothing, request, at)))
 
-    def _known(self, chain: int | None) -> int:
+    def known(self, chain: int | None) -> int:
+        """The number of a chain, by default the session's own; ProtocolError if it is none of the session's."""
         if chain is not None and (type(chain) is not int or chain not in self._chains):
             raise located(ProtocolError(f"{shown(chain)} is no chain of this session; make one with chain()"))
         return self._default if chain is None else chain
+
+
+def check_callback(callback: Any) -> None:
+    """MetadataError unless it can be called."""
+    if not callable(callback):
+        raise located(MetadataError(f"effect: a callback is a function, not {type(callback).__name__}"))
 
 
 def nothing() -> None:

@@ -13,15 +13,12 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Iterable, Sequence
 from enum import IntEnum, auto
 from pathlib import Path
-from types import CodeType, FrameType
-from typing import TypeAlias
+from types import FrameType
 
 from ..interpreter.wire.limits import Limits
 
-Line: TypeAlias = tuple[CodeType, int]  # and the number of the line
 ARROW = " <- "  # from a line to the line that called it
 LONGEST = Limits().text  # characters of a location
 FURTHEST = 16  # frames outside the package that are looked at: each costs a lookup at each call
@@ -54,7 +51,7 @@ class _Owners(dict[str, Owner]):
 
 
 OWNERS = _Owners()
-PACKAGE = Owner.PACKAGE
+PACKAGE, PROGRAM = Owner.PACKAGE, Owner.PROGRAM
 
 
 def owner_of(file: str) -> Owner:
@@ -115,20 +112,10 @@ def warn(text: str, category: type[Warning]) -> None:
     warnings.warn_explicit(text, category, frame.f_code.co_filename, frame.f_lineno, names.get("__name__"), registry)
 
 
-def describe(frames: Iterable[FrameType]) -> str:
+def describe(frames: list[FrameType]) -> str:
     """ "file:line in function" of each frame, the nearest first; "" for no frames."""
-    return describe_lines(lines_of(frames))
-
-
-def lines_of(frames: Iterable[FrameType]) -> list[Line]:
-    """Where the frames are now, to be described later, if at all: that costs ten times as much."""
-    return [(frame.f_code, frame.f_lineno) for frame in frames]
-
-
-def describe_lines(lines: Sequence[Line]) -> str:
-    """`describe`, of lines whose frames may be gone."""
-    room = (LONGEST + len(ARROW)) // max(1, len(lines)) - len(ARROW)
-    return ARROW.join(printable(describe_one(*line))[-room:] for line in lines)
+    room = (LONGEST + len(ARROW)) // max(1, len(frames)) - len(ARROW)
+    return ARROW.join(printable(describe_one(frame))[-room:] for frame in frames)
 
 
 def printable(text: str) -> str:
@@ -136,9 +123,10 @@ def printable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def describe_one(code: CodeType, line: int) -> str:
+def describe_one(frame: FrameType) -> str:
     """ "file:line in function", the file relative to its package, or to the working directory if it lies below."""
-    return f"{shown(code.co_filename)}:{line} in {code.co_qualname}"
+    code = frame.f_code
+    return f"{shown(code.co_filename)}:{frame.f_lineno} in {code.co_qualname}"
 
 
 def shown(file: str) -> str:

@@ -22,7 +22,7 @@ from typing import Any, TypeAlias, TypeVar
 from ..interpreter.errors import MetadataError, TensordError
 from ..interpreter.wire.forms import shown
 from ..interpreter.wire.messages import Location, NamedMessage
-from .frames import OWNERS, PACKAGE, Line, describe, describe_lines, lines_from, lines_of
+from .frames import OWNERS, PACKAGE, PROGRAM, describe, lines_from
 from .spans import Spans
 
 Raised = TypeVar("Raised", bound=TensordError)
@@ -40,6 +40,7 @@ class Handled(threading.local):
 
 
 HANDLED = Handled()
+_lines: dict[tuple[int, int], tuple[CodeType, str]] = {}  # the texts of lines of the program, by code and offset
 Callers: TypeAlias = dict[Any, Any]  # (id of code, instruction offset) -> a number, or the callers of that line
 
 
@@ -82,6 +83,12 @@ class Locations:
             return self.here(2)
         return self.site(HANDLED.frame) | self.spans.bits()
 
+    def numbered(self, text: str) -> int:
+        """A number for a line that is known by its text; the caller holds the lock."""
+        self.newest = self.newest % NUMBERS + 1  # used again, the oldest first, so that no table grows with history
+        self.unsent.append(Location(self.newest, text))
+        return self.newest
+
     def site(self, frame: FrameType | None) -> int:
         """The number of the line where that frame is now, or the nearest frame around it outside this package."""
         while frame is not None and OWNERS[frame.f_code.co_filename] is PACKAGE:
@@ -104,10 +111,9 @@ class Locations:
                 self.sites.clear()
                 self._codes.clear()
                 self.size = 0
-            self.newest = self.newest % NUMBERS + 1  # used again, the oldest first, so that no table grows with history
-            self.unsent.append(Location(self.newest, text))
+            number = self.numbered(text)
             self._keep(path)
-            return self.newest
+            return number
 
     def _keep(self, path: list[FrameType | None]) -> None:
         """Find the newest number by these frames from now on."""
@@ -131,12 +137,18 @@ class Locations:
 
 def user_line() -> str | None:
     """The line from which the program has come to this function's caller; None if there is none."""
-    return describe_lines(user_lines()) or None
-
-
-def user_lines() -> list[Line]:
-    """The same line, with its callers if it is in a library, not described yet."""
-    return lines_of(lines_from(HANDLED.frame or sys._getframe(1), FRAMES, every=False)[0])
+    frame: FrameType | None = HANDLED.frame or sys._getframe(1)
+    while frame is not None and OWNERS[frame.f_code.co_filename] is PACKAGE:
+        frame = frame.f_back
+    if frame is None or OWNERS[frame.f_code.co_filename] is not PROGRAM:
+        return describe(lines_from(frame, FRAMES, every=False)[0]) or None
+    code, text = _lines.get((id(frame.f_code), frame.f_lasti), (None, ""))
+    if code is not frame.f_code:
+        text = describe([frame])
+        if len(_lines) >= LIMIT:
+            _lines.clear()
+        _lines[id(frame.f_code), frame.f_lasti] = frame.f_code, text
+    return text
 
 
 def located(error: Raised) -> Raised:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 Operand: TypeAlias = Any  # a Tensor, or a number
 
 SCALARS: Final = frozenset((bool, int, float, complex))
+OPERANDS: Final[set[type]] = set()  # what stands for tensors and numbers while a routine is captured
 UNARY: Final = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_invert"}
 BINARY: Final = {
     "add": "add",
@@ -177,6 +178,8 @@ def as_number(other: object) -> Any:
     An array without dimensions counts as a scalar: on the left of a comparison, NumPy's scalars arrive as such arrays.
     A member of an IntEnum and the like counts as its plain number.
     """
+    if type(other) in OPERANDS:
+        return other
     if isinstance(other, np.ndarray | np.generic):
         value = None if other.ndim else other.item()
         if type(value) in SCALARS:

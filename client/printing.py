@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from time import monotonic
 from typing import Any
@@ -46,12 +46,10 @@ class Printing:
 
     def issue(self, parts: Sequence[Any], ids: tuple[int, ...], sep: str, chain: int | None, session: object) -> None:
         """Print `parts` when their turn comes: texts, and None where the next tensor's value goes."""
+        self.expect(self._effects.issue_tolerant(line_of(parts, sep), ids, chain), session)
 
-        def show(*found: Any) -> None:
-            rest = iter(found)
-            sys.stdout.write(sep.join([text_of_value(next(rest)) if text is None else text for text in parts]) + "\n")
-
-        reply = self._effects.issue_tolerant(show, ids, chain)
+    def expect(self, reply: Reply, session: object) -> None:
+        """Await a print that was issued; the reply comes when it is written."""
         self._open[reply] = session
         EXIT.add(self)
         reply.when_done(lambda: self._settle(reply))
@@ -89,6 +87,16 @@ class Printing:
                 self._outbox.await_reply(reply, PAUSE)
                 return
         self._outbox.await_reply(reply, max(deadline - monotonic(), 0.0))
+
+
+def line_of(parts: Sequence[Any], sep: str) -> Callable[..., None]:
+    """What writes the line, given the values of tensors."""
+
+    def show(*found: Any) -> None:
+        rest = iter(found)
+        sys.stdout.write(sep.join([text_of_value(next(rest)) if text is None else text for text in parts]) + "\n")
+
+    return show
 
 
 def text_of_value(value: Any) -> str:

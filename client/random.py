@@ -19,6 +19,8 @@ from ..interpreter.errors import MetadataTypeError, metadata_error
 from ..interpreter.ops.random import check_seed
 from .array_api.functions import Functions
 from .locations import located
+from .operators import OPERANDS
+from .routines.current import capture_of, refuse_captured
 from .tensor import Tensor
 
 if TYPE_CHECKING:
@@ -50,6 +52,11 @@ class RandomState:
         seed, calls = self._stream
         return seed, next(calls)
 
+    def take(self, count: int) -> tuple[int, list[int]]:
+        """Seed and numbers of the next calls, all of one seed."""
+        seed, calls = self._stream
+        return seed, [next(calls) for _ in range(count)]
+
 
 class Random(Functions):
     """Draws tensors for a session, each from the next call of the session's seed; or, given `seed=`, from it alone.
@@ -64,6 +71,7 @@ class Random(Functions):
 
     def seed(self, seed: int, /) -> None:
         """Start again from this seed. A session starts with a random seed, which cannot be read."""
+        refuse_captured(self._session._outbox, "the seed cannot be set (seed= is for single calls)")
         self._state.seed(seed)
 
     def uniform(
@@ -133,8 +141,16 @@ class Random(Functions):
             attributes["dtype"] = dtype
         return self._session.call(name, self._stream(seed), attributes, device=device)[0]
 
-    def _stream(self, seed: int | None) -> tuple[int, ...]:
+    def _stream(self, seed: int | None) -> tuple[Any, ...]:
+        capture = capture_of(self._session._outbox)
+        if capture is not None and (seed is None or is_symbolic(seed)):
+            return capture.draw() if seed is None else (seed,)
         return self._state.next() if seed is None else (as_seed(seed),)
+
+
+def is_symbolic(seed: Any) -> bool:
+    """Is it an int that each run of a routine computes?"""
+    return type(seed) in OPERANDS and isinstance(seed, int)
 
 
 def as_seed(seed: Any) -> int:

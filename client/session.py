@@ -17,6 +17,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
@@ -39,6 +40,7 @@ from .outbox.outbox import Outbox
 from .printing import Printing
 from .random import Random, RandomState
 from .reading import expose
+from .routines.current import capture_of, refuse_captured
 from .spans import Span
 from .tensor import Tensor
 from .tracebacks import make_public
@@ -118,6 +120,9 @@ class Session:
         if isinstance(values, Tensor):
             moved = own(self, values).to_device(home)
             return moved if dtype is None else moved.astype(dtype)
+        capture = capture_of(self._outbox)
+        if capture is not None:
+            return capture.constant(values, home, dtype)
         id_, meta = upload(self._outbox, values, home, dtype)
         return Tensor(self, id_, meta, home)
 
@@ -156,6 +161,18 @@ class Session:
         """
         return self._answers.sync(timeout)
 
+    # -- routines --------------------------------------------------------------------------------------------------
+
+    def routine(self, function: Callable[..., Any] | None = None, *, eager: bool = False) -> Any:
+        """Make a routine of a function: captured at its first call, and run as one program afterwards.
+
+        A decorator, too: `@session.routine`. With `eager=True` each call just calls the function. MetadataTypeError for
+        generators and coroutines. See docs/routines.md.
+        """
+        from .routines.routine import Routine
+
+        return partial(Routine, self, eager=eager) if function is None else Routine(self, function, eager=eager)
+
     # -- side effects ----------------------------------------------------------------------------------------------
 
     def chain(self) -> int:
@@ -169,7 +186,12 @@ class Session:
         it raises, or an operand is poisoned, the effects behind it in the chain do not happen; `check_chain` raises
         the error.
         """
-        self._effects.issue(callback, tuple(own(self, tensor)._id for tensor in tensors), chain)
+        owned = [own(self, tensor) for tensor in tensors]
+        capture = capture_of(self._outbox)
+        if capture is not None:
+            capture.effect(callback, owned, chain)
+        else:
+            self._effects.issue(callback, tuple(tensor._id for tensor in owned), chain)
 
     def check_chain(self, chain: int | None = None) -> None:
         """Wait for a chain's side effects; raises the error that stopped it."""
@@ -182,9 +204,13 @@ class Session:
         the end of the program, for some seconds at most. After an error of another effect in the chain nothing more is
         printed; `check_chain` says why.
         """
-        ids = tuple(own(self, value)._id for value in values if isinstance(value, Tensor))
+        owned = [own(self, value) for value in values if isinstance(value, Tensor)]
         parts = [None if isinstance(value, Tensor) else str(value) for value in values]
-        self._printing.issue(parts, ids, sep, chain, self)
+        capture = capture_of(self._outbox)
+        if capture is not None:
+            capture.print(parts, owned, sep, chain)
+        else:
+            self._printing.issue(parts, tuple(tensor._id for tensor in owned), sep, chain, self)
 
     # -- names -----------------------------------------------------------------------------------------------------
 
@@ -306,6 +332,7 @@ class Session:
 
         Open prints are written before that, if they are ready within some seconds.
         """
+        refuse_captured(self._outbox, "the session cannot be closed")
         if not isinstance(self._transport, ClosedTransport):
             self._printing.finish()
             self._outbox.close()

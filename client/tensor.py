@@ -49,7 +49,7 @@ class Gone:
         return "was released"
 
 
-_GONE = Gone()
+RELEASED: Any = Gone()
 
 
 class Tensor(Methods):
@@ -241,7 +241,7 @@ class Tensor(Methods):
 
     def release(self) -> None:
         """Release the tensor now. Using the handle afterwards is an error; releasing it twice is none."""
-        self._let_go(_GONE)
+        self._let_go(RELEASED)
 
     def _let_go(self, gone: Any) -> None:
         id_ = self._id
@@ -256,12 +256,14 @@ class Tensor(Methods):
         return self._id < 0
 
     def _own(self) -> Self:
-        if self._released:
-            raise located(self._gone())
+        if self._id <= 0:
+            self._check()
         return self
 
-    def _gone(self) -> ProtocolError:
-        return ProtocolError(f"tensor {-self._id} {self._meta}")
+    def _check(self) -> None:
+        """Raise ProtocolError if it was released. Called where `_id` is not that of a living tensor."""
+        if self._released:
+            raise located(ProtocolError(f"tensor {-self._id} {self._meta}"))
 
     # -- ops -------------------------------------------------------------------------------------------------------
 
@@ -442,9 +444,9 @@ def frozen_index(key: Any) -> FrozenAttributes:
 
 def tensors_in(key: Any) -> list[Tensor]:
     """The tensors in an index."""
-    if type(key) is Tensor:
-        return [key]
-    return [entry for entry in key if isinstance(entry, Tensor)] if type(key) is tuple else []
+    if type(key) is tuple:
+        return [entry for entry in key if isinstance(entry, Tensor)]
+    return [key] if isinstance(key, Tensor) else []
 
 
 def with_places(key: Any) -> tuple[Any, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,14 +21,7 @@ from .outbox.outbox import Outbox
 
 def upload(outbox: Outbox, values: ArrayLike, home: str, dtype: Any) -> tuple[int, Meta]:
     """Copy the values to memory that the machine reads; returns the new tensor's id and meta."""
-    try:
-        source = values if isinstance(values, np.ndarray) else numbers_of(values, dtype)
-        meta = Meta.of(source.shape, source.dtype.newbyteorder("=") if dtype is None else np.dtype(dtype))
-        check_castable(source.dtype, meta.dtype)
-        array = outbox.transport.new_array(meta)
-        array[...] = source
-    except (TypeError, ValueError, OverflowError) as error:
-        raise located(metadata_error(error, f"asarray: {error}", "asarray")) from None
+    meta, array = copied(values, dtype, outbox.transport.new_array)
     if meta.nbytes > outbox.transport.inline_work:
         outbox.make_way()
     with outbox.lock:
@@ -35,6 +29,19 @@ def upload(outbox: Outbox, values: ArrayLike, home: str, dtype: Any) -> tuple[in
         outbox.messages.append(encode_message(Upload(id_, meta.shape, name_of(meta.dtype), home, array, location)))
     outbox.appended()
     return id_, meta
+
+
+def copied(values: ArrayLike, dtype: Any, new_array: Callable[[Meta], NDArray[Any]]) -> tuple[Meta, NDArray[Any]]:
+    """A copy of the values in a new array; MetadataError unless they are numbers of the dtype."""
+    try:
+        source = values if isinstance(values, np.ndarray) else numbers_of(values, dtype)
+        meta = Meta.of(source.shape, source.dtype.newbyteorder("=") if dtype is None else np.dtype(dtype))
+        check_castable(source.dtype, meta.dtype)
+        array = new_array(meta)
+        array[...] = source
+    except (TypeError, ValueError, OverflowError) as error:
+        raise located(metadata_error(error, f"asarray: {error}", "asarray")) from None
+    return meta, array
 
 
 def numbers_of(values: Any, dtype: Any) -> NDArray[Any]:

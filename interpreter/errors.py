@@ -154,6 +154,10 @@ def text_of(error: BaseException) -> str:
         return f"(its text cannot be made: {type(failure).__name__})"
 
 
+class CaptureError(TensordError):
+    """A function that is captured as a routine asks for a value, or does something else that no program has."""
+
+
 class CancelledError(TensordError):
     """The session was cancelled before the instruction ran."""
 

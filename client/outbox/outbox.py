@@ -27,6 +27,7 @@ from ...interpreter.errors import ConnectionLost, ProtocolError, TensordError, w
 from ...interpreter.wire.messages import RELEASE, Atomic, NamedMessage, encode_message
 from ..forks import FORKS
 from ..locations import Locations, located, user_line
+from ..routines.current import capture_of, refuse_captured
 from ..transport.interface import FORKED, ClosedTransport, Reply
 from .batches import Closed, Group
 from .callbacks import Lock
@@ -177,6 +178,7 @@ class Outbox:
     @contextmanager
     def atomic(self) -> Iterator[None]:
         """Send the messages issued inside as one at the end, also if the block raises."""
+        refuse_captured(self, "a routine's ops cannot be made atomic one by one (take the call as a whole)")
         with self.lock:
             if not self._depth:
                 self.send()
@@ -232,6 +234,7 @@ class Outbox:
     def tell(self, build: Callable[[int], NamedMessage]) -> None:
         """Send a message and wait for its answer; inside an atomic block, only add it."""
         with self.lock:
+            refuse_captured(self, "nothing can be made known to others")
             if self._depth:
                 self.messages.append(encode_message(build(0)))
                 return
@@ -259,8 +262,8 @@ class Outbox:
         return replies
 
     def answers(self) -> bool:
-        """Can something be asked now? Not inside an atomic block, and not once the session has ended."""
-        return not (self._depth or self.transport.lost)
+        """Can something be asked now? Not inside an atomic block or a capture, and not once the session has ended."""
+        return not (self._depth or self.transport.lost or capture_of(self) is not None)
 
     def is_inside(self) -> bool:
         """Is this thread inside an atomic block?"""
@@ -272,7 +275,8 @@ class Outbox:
             self.lock.release()
 
     def refuse_inside(self) -> None:
-        """Raise ProtocolError at the user's line if inside an atomic block; the caller holds the lock."""
+        """Raise an error at the user's line if inside an atomic block, or a capture; the caller holds the lock."""
+        refuse_captured(self, "nothing can be asked, waited for or made known to others")
         if self._depth:
             raise ProtocolError(
                 "inside atomic() nothing has been sent yet, so nothing can be asked or waited for: "

@@ -11,7 +11,7 @@ The names below, `tensord.array_api` and `tensord.handlers`, are the public surf
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .interpreter.build_info import build_info
     from .interpreter.errors import (
         CancelledError,
+        CaptureError,
         ConnectionLost,
         DeviceMemoryError,
         KernelError,
@@ -37,6 +38,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "CancelledError",
+    "CaptureError",
     "ConnectionLost",
     "Context",
     "DeviceMemoryError",
@@ -50,6 +52,7 @@ __all__ = [
     "Trace",
     "build_info",
     "connect",
+    "routine",
 ]
 
 _HOMES = {
@@ -110,6 +113,27 @@ def connect(
     except MEANT as error:
         if isinstance(error, TensordError):
             located(error)
+        hide(error)
+        raise
+
+
+def routine(function: Callable[..., Any] | None = None, *, eager: bool = False) -> Any:
+    """Make a routine of a function: captured at its first call, and run as one program afterwards.
+
+    A decorator: `@tensord.routine`. Its tensors are those of the default session, that of `tensord.array_api`; another
+    session has a `routine` of its own. With `eager=True` each call just calls the function. MetadataTypeError for
+    generators and coroutines. See docs/routines.md.
+    """
+    from functools import partial
+
+    from .client.routines.routine import Routine
+    from .client.tracebacks import MEANT, hide
+
+    if function is None:
+        return partial(routine, eager=eager)
+    try:
+        return Routine(None, function, eager=eager)
+    except MEANT as error:
         hide(error)
         raise
 

@@ -127,6 +127,7 @@ SESSION_QUIET = {  # they say nothing about lines
     "names": "",
     "atomic": "",
     "context": "",
+    "routine": "nothing",
     "span": "'a span'",
     "supports": "add.op, 'cpu:0'",
     "place": "add",

@@ -1,0 +1,10 @@
+"""Routines: Python functions captured as programs, and run as such.
+
+- `current`: which capture a thread is in, and what is refused there; all that the rest of the client knows of captures
+- `capture`: records what a function does; `symbolic`: the tensors that the function gets; `numbers`: its numbers
+- `structure`: arguments and results, nested; `results`: from a run's results to what the function returned
+- `guards`: Python state outside of the arguments that a capture depends on
+- `routine`: looks a call's program up, or captures it; `entries`: what a routine has captured; `evaluation`: its
+  numbers, for each run; `changes`: says why it was captured again
+- `linked`: a program with its devices and captured tensors, ready to run
+"""

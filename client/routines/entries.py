@@ -1,0 +1,162 @@
+"""What a routine has captured: entries, found by what a call looks like and by what the capture depends on.
+
+First by the arguments' key (`structure`); then by the values of the numbers that are *fixed* for that key, since a
+capture has asked for them; then by the guards. A routine has up to `MOST` entries; the least recently used one goes.
+Tables are replaced, never changed, so calls look them up without the lock that captures take to add to them.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from .structure import exact
+
+if TYPE_CHECKING:
+    from ..session import Session
+    from ..tensor import Tensor
+    from .evaluation import Evaluation
+    from .guards import Guards
+    from .linked import Linked
+    from .results import Make
+
+MOST: Final = 64  # entries of a routine
+OUTSIDES: Final = 4  # of them, for arguments that look the same: they differ in their guards
+_NOW: Final = count()  # a clock: what was used later has a higher number
+
+
+class Entry:
+    """One capture, ready to run. `numbers`: those of the arguments that it was captured for."""
+
+    __slots__ = (
+        "evaluation",
+        "guards",
+        "handler",
+        "linked",
+        "make",
+        "numbers",
+        "objects",
+        "session",
+        "used",
+    )
+
+    def __init__(
+        self,
+        session: Session,
+        linked: Linked,
+        evaluation: Evaluation,
+        make: Make,
+        guards: Guards,
+        numbers: Sequence[Any],
+        objects: Sequence[Any],
+    ) -> None:
+        self.session = session
+        self.handler = session.handler  # keeps it alive: its id is in the key
+        self.linked = linked
+        self.evaluation = evaluation
+        self.make = make
+        self.guards = guards
+        self.numbers = tuple(numbers)
+        self.objects = tuple(map(reference, objects))
+        self.used = next(_NOW)
+
+    def run(self, tensors: Sequence[Tensor], numbers: Sequence[Any]) -> Any:
+        """Run the program on these arguments; what the function would return. Misfit if it does not fit them."""
+        values = self.evaluation.values(numbers, self.session._random_state)
+        return self.make(self.linked.run(tensors, values), tensors, values)
+
+    def suits(self, objects: Sequence[Any]) -> bool:
+        """Is it for these other arguments, and does all that it depends on hold?"""
+        if objects and not all(known() is each for known, each in zip(self.objects, objects, strict=True)):
+            return False
+        for tensor in self.linked.captured:
+            if tensor._id < 0:  # it was released: the function shall say so
+                return False
+        return self.guards.hold()
+
+    @property
+    def dead(self) -> bool:
+        """Can it never be used again?"""
+        return self.session.closed or any(known() is None for known in self.objects)
+
+
+class Variants(NamedTuple):
+    """The entries of one key: by the values of the numbers at the places `fixed`, those used last first."""
+
+    fixed: tuple[int, ...]
+    entries: dict[tuple[Any, ...], tuple[Entry, ...]]
+
+
+class Entries:
+    """The entries of one routine."""
+
+    def __init__(self) -> None:
+        self._variants: dict[tuple[Any, ...], Variants] = {}
+        self.lock = threading.Lock()  # of captures that add to the tables
+
+    def find(self, key: tuple[Any, ...], numbers: Sequence[Any], objects: Sequence[Any]) -> Entry | None:
+        """The entry for such a call; None if there is none. The hot path of a routine's call."""
+        variants = self._variants.get(key)
+        if variants is None:
+            return None
+        fixed = variants.fixed
+        for entry in variants.entries.get(values_at(fixed, numbers) if fixed else (), ()):
+            if entry.suits(objects):
+                entry.used = next(_NOW)
+                return entry
+        return None
+
+    def fixed(self, key: tuple[Any, ...]) -> tuple[int, ...]:
+        """The places of the numbers that are fixed for that key."""
+        variants = self._variants.get(key)
+        return () if variants is None else variants.fixed
+
+    def add(self, key: tuple[Any, ...], entry: Entry, fixed: frozenset[int]) -> None:
+        """Add an entry whose capture has fixed the numbers at these places."""
+        with self.lock:
+            self._keep(lambda each: not each.dead)
+            places = tuple(sorted(fixed.union(self.fixed(key))))
+            known = self._variants.get(key)
+            before = () if known is None else tuple(each for some in known.entries.values() for each in some)
+            self._variants[key] = arranged(places, (entry, *before))
+            while len(self) > MOST:
+                oldest = min(self._all(), key=lambda each: each.used)
+                self._keep(lambda each, oldest=oldest: each is not oldest)  # type: ignore[misc]
+
+    def _all(self) -> list[Entry]:
+        return [entry for variants in self._variants.values() for some in variants.entries.values() for entry in some]
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def _keep(self, which: Callable[[Entry], bool]) -> None:
+        for key, variants in list(self._variants.items()):
+            kept = tuple(each for some in variants.entries.values() for each in some if which(each))
+            self._variants[key] = arranged(variants.fixed, kept)
+            if not kept:
+                del self._variants[key]
+
+
+def arranged(fixed: tuple[int, ...], entries: Sequence[Entry]) -> Variants:
+    """Entries by their fixed numbers; of those that differ in their guards alone, the newest."""
+    found: dict[tuple[Any, ...], tuple[Entry, ...]] = {}
+    for entry in entries:
+        which = values_at(fixed, entry.numbers)
+        found[which] = (*found.get(which, ()), entry)[:OUTSIDES]
+    return Variants(fixed, found)
+
+
+def values_at(places: Sequence[int], numbers: Sequence[Any]) -> tuple[Any, ...]:
+    """The numbers at these places, in a form that tells them apart to the last bit."""
+    return tuple([exact(numbers[place]) for place in places])
+
+
+def reference(value: Any) -> Callable[[], Any]:
+    """A weak reference where there can be one, so that a routine keeps no caller's objects."""
+    try:
+        return weakref.ref(value)
+    except TypeError:
+        return lambda: value

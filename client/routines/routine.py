@@ -1,0 +1,322 @@
+"""A routine: a Python function that is captured once for each kind of arguments, and run as a program afterwards."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+from ...interpreter.errors import CaptureError, MetadataTypeError
+from ..checks import foreign
+from ..frames import warn
+from ..locations import located
+from ..tensor import Tensor
+from ..tracebacks import MEANT, hide, hides, make_public
+from .capture import Capture, Constant, fits, plain_number
+from .changes import MANY, Look, differences, look_of
+from .current import CURRENT
+from .entries import Entries, Entry
+from .evaluation import Evaluation, Misfit
+from .guards import Guards
+from .linked import Linked
+from .results import Results
+from .structure import Arguments, Replacing, is_number
+
+if TYPE_CHECKING:
+    from ...interpreter.programs.program import Program
+    from ..session import Session
+
+_LAZY = (
+    inspect.isgeneratorfunction,
+    inspect.iscoroutinefunction,
+    inspect.isasyncgenfunction,
+)
+
+
+class Routine:
+    """A function of tensors and numbers, nested as you like, that is captured and run as one program.
+
+    Called, it does what the function does. The first call with arguments of a kind runs the function with symbolic
+    tensors, and records its ops; the later ones run what was recorded. `captures` counts the captures.
+    """
+
+    def __init__(self, session: Session | None, function: Callable[..., Any], *, eager: bool = False) -> None:
+        check_function(function)
+        functools.update_wrapper(self, function)
+        self.captures = 0
+        self._session = session
+        self._function = function
+        self._eager = eager
+        self._entries = Entries()
+        self._last: tuple[Look, Guards] | None = None  # of the newest capture
+        self._warned = False
+
+    @hides
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Call the function, or run what was captured for such arguments.
+
+        Raises what the function raises, and then nothing was issued. CaptureError if the function asks for a value.
+        """
+        try:
+            if self._eager or CURRENT.capture is not None:
+                return self._inlined(args, kwargs)
+            session = self._session or default_session()
+            given, tensors = self._given(session, args, kwargs)
+            key = tuple(given.key)
+            entry = self._entries.find(key, given.numbers, given.objects)
+            if entry is None:
+                return Call(self, session, given, tensors, args, kwargs).first_time()
+            try:
+                return entry.run(tensors, given.numbers)
+            except Misfit as misfit:
+                fixed = entry.evaluation.behind(misfit.slot)
+            return Call(self, session, given, tensors, args, kwargs).first_time(fixed)
+        except MEANT as error:
+            hide(error)
+            raise
+
+    def program(self, /, *args: Any, **kwargs: Any) -> Program:
+        """The program that a call with these arguments would run. Captures it anew, and runs nothing."""
+        session = self._session or default_session()
+        if CURRENT.capture is not None:
+            raise located(CaptureError("program: a routine is being captured; ask for programs outside of it"))
+        given, tensors = self._given(session, args, kwargs)
+        return Call(self, session, given, tensors, args, kwargs).captured().program
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else BoundRoutine(self, instance)
+
+    def __repr__(self) -> str:
+        name = getattr(self, "__qualname__", repr(self._function))
+        return f"<tensord.Routine {name}, captured {self.captures} times>"
+
+    def _inlined(self, args: Any, kwargs: Any) -> Any:
+        capture = CURRENT.capture
+        if capture is not None and self._session is not None and capture.session is not self._session:
+            message = "a routine of another session cannot be a part of the one that is captured"
+            raise located(CaptureError(message))
+        return self._function(*args, **kwargs)
+
+    def _given(self, session: Session, args: Any, kwargs: Any) -> tuple[Arguments, list[Tensor]]:
+        """The arguments, and each tensor among them once."""
+        given = Arguments(id(session), id(session._calls._handler), len(args))
+        given.add(args)
+        if kwargs:
+            given.add((kwargs,))
+        tensors = given.tensors
+        for tensor in tensors:
+            if tensor._session is not session:
+                raise located(foreign(tensor))
+        if len(set(tensors)) == len(tensors):
+            return given, tensors
+        once = list({id(tensor): tensor for tensor in tensors}.values())
+        places = {id(tensor): place for place, tensor in enumerate(once)}
+        given.key.append(tuple(places[id(tensor)] for tensor in tensors))
+        return given, once
+
+
+make_public(Routine)
+
+
+class BoundRoutine:
+    """A routine that is a method, on its object."""
+
+    __slots__ = ("__self__", "_routine")
+
+    def __init__(self, routine: Routine, instance: Any) -> None:
+        self._routine = routine
+        self.__self__ = instance
+
+    @hides
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        return self._routine(self.__self__, *args, **kwargs)
+
+    def program(self, /, *args: Any, **kwargs: Any) -> Program:
+        """See `Routine.program`."""
+        return self._routine.program(self.__self__, *args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._routine, name)
+
+    def __repr__(self) -> str:
+        return f"<{self._routine!r} of {self.__self__!r}>"
+
+
+class Recorded:
+    """A capture that has succeeded: the program, and what a run of it needs."""
+
+    def __init__(self, capture: Capture, results: Results, guards: Guards, leaves: Sequence[int], look: Look) -> None:
+        self.capture = capture
+        self.program = capture.finish(results.variables)
+        self.make = results.make
+        self.guards = guards
+        self.leaves = leaves
+        self.look = look
+
+
+class Call:
+    """One call for which nothing was captured, or not what fits."""
+
+    def __init__(
+        self,
+        routine: Routine,
+        session: Session,
+        given: Arguments,
+        tensors: Sequence[Tensor],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+    ) -> None:
+        self._routine = routine
+        self._session = session
+        self._given = given
+        self._tensors = tensors
+        self._args = args
+        self._kwargs = kwargs
+        self._key = tuple(given.key)
+
+    def first_time(self, fixed: frozenset[int] = frozenset()) -> Any:
+        """Capture the function, and run what was captured. `fixed`: the numbers whose values the program has."""
+        routine, given = self._routine, self._given
+        recorded = self.captured(fixed)
+        self._count(recorded)
+        entry = self._linked(recorded)
+        result = entry.run(self._tensors, given.numbers)
+        routine._entries.add(self._key, entry, fixed.union(recorded.capture.fixed))
+        return result
+
+    def _count(self, recorded: Recorded) -> None:
+        """Count the capture; warn if there are many."""
+        routine = self._routine
+        with routine._entries.lock:
+            routine.captures += 1
+            before, routine._last = routine._last, (recorded.look, recorded.guards)
+            warns = routine.captures > MANY and not routine._warned
+            routine._warned = routine._warned or warns
+        if warns and before is not None:
+            self._warn(*before, recorded.look)
+
+    def captured(self, fixed: frozenset[int] = frozenset()) -> Recorded:
+        """Run the function with symbolic arguments."""
+        routine = self._routine
+        guards = Guards(routine._function, self._given.objects)
+        capture = Capture(self._session, guards.tensors)
+        symbols = Symbols(capture, fixed.union(routine._entries.fixed(self._key)))
+        try:
+            capture.begin()
+            args, kwargs = symbols.stand_for(routine._function, self._args, self._kwargs)
+            value = routine._function(*args, **kwargs)
+            symbols.check()
+            results = Results(capture, value)
+        finally:
+            capture.end()
+        look = Look(symbols.look, symbols.fixed(), self._key[:2])
+        return Recorded(capture, results, guards, symbols.leaves, look)
+
+    def _linked(self, recorded: Recorded) -> Entry:
+        session, capture, numbers = self._session, recorded.capture, self._given.numbers
+        captured = [
+            session.asarray(each.array, each.home) if isinstance(each, Constant) else each for each in capture.captured
+        ]
+        linked = Linked(session, recorded.program, capture.devices, captured, capture.chains, capture.callbacks)
+        evaluation = Evaluation(recorded.program, recorded.leaves, numbers, capture.ranges)
+        objects, guards = self._given.objects, recorded.guards
+        return Entry(session, linked, evaluation, recorded.make, guards, numbers, objects)
+
+    def _warn(self, before: Look, guards: Guards, now: Look) -> None:
+        name = getattr(self._routine, "__qualname__", "routine")
+        why = differences(before, now, guards.broken())
+        warn(
+            f"{name} was captured {self._routine.captures} times, each of which takes long. Last {why}", RuntimeWarning
+        )
+
+
+class Symbols:
+    """What stands for the arguments in a capture. `leaves`: the places of the numbers that are parameters."""
+
+    def __init__(self, capture: Capture, known: frozenset[int]) -> None:
+        self.leaves: list[int] = []
+        self.look: dict[str, Any] = {}
+        self._capture = capture
+        self._known = known
+        self._tensors: dict[int, Any] = {}
+        self._numbers: list[tuple[str, Any]] = []
+        self._copies = Replacing(self._leaf)
+
+    def stand_for(
+        self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments with symbolic tensors and numbers."""
+        names = parameter_names(function, len(args))
+        found = [self._copies.replaced(each, name) for name, each in zip(names, args, strict=True)]
+        return found, {name: self._copies.replaced(each, name) for name, each in kwargs.items()}
+
+    def check(self) -> None:
+        """CaptureError if the function has put something else into an argument's containers."""
+        name = next(self._copies.changed(), None)
+        if name is not None:
+            message = (
+                f"the function has changed the members of its argument {name}, which a run would not: write tensors in "
+                'place (p["w"] -= step, p["w"][...] = new), or return what is new'
+            )
+            raise located(CaptureError(message))
+
+    def fixed(self) -> dict[str, tuple[Any, str | None]]:
+        """The numbers whose values the capture depends on, by name, and the lines that have asked for them."""
+        places = {**dict.fromkeys(self._known), **self._capture.fixed}
+        return {name: (value, places[leaf]) for leaf, (name, value) in enumerate(self._numbers) if leaf in places}
+
+    def _leaf(self, value: Any, name: str) -> Any:
+        if isinstance(value, Tensor):
+            self.look[name] = (value._meta, value._home)
+            if id(value) not in self._tensors:
+                self._tensors[id(value)] = self._capture.parameter(value, short(name))
+            return self._tensors[id(value)]
+        if not is_number(value):
+            self.look[name] = look_of(value)
+            return value
+        self.look[name] = type(value)
+        return self._number(value, name)
+
+    def _number(self, value: Any, name: str) -> Any:
+        leaf = len(self._numbers)
+        self._numbers.append((name, value))
+        if leaf in self._known:
+            return value
+        if not fits(plain_number(value)):
+            self._capture.fix(frozenset((leaf,)))
+            return value
+        self.leaves.append(leaf)
+        return self._capture.number(value, leaf, short(name))
+
+
+def check_function(function: Any) -> None:
+    """MetadataTypeError unless it is a function that runs when it is called."""
+    if not callable(function):
+        raise located(MetadataTypeError(f"a routine is made of a function, not of {type(function).__name__}"))
+    if any(lazy(function) for lazy in _LAZY):
+        message = "a routine is made of a plain function: generators and coroutines run at other times than their call"
+        raise located(MetadataTypeError(message))
+
+
+def parameter_names(function: Any, given: int) -> list[str]:
+    """Names for so many positional arguments."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    names = list(code.co_varnames[: code.co_argcount]) if isinstance(code, CodeType) else []
+    if inspect.ismethod(function):
+        names = names[1:]
+    return names[:given] + [f"args.{place}" for place in range(len(names[:given]), given)]
+
+
+def short(name: str) -> str:
+    """The name as programs have it."""
+    return "".join(letter if letter.isprintable() else "_" for letter in name[:256])
+
+
+def default_session() -> Session:
+    """The session of `tensord.array_api`."""
+    package = __name__.partition(".client")[0]
+    session: Session = import_module(f"{package}.array_api")._maker()
+    return session

@@ -1,0 +1,272 @@
+"""Python state outside of the arguments: another object there means a new capture."""
+
+from __future__ import annotations
+
+import dis
+import math
+import sys
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tensord.client.routines.guards import Guards, globals_of
+from tensord.client.session import Session
+
+RATE: Any = 2.0
+WEIGHT: Any = None
+SETTINGS: dict[str, Any] = {"rate": 1.0, "inner": {"scale": 2.0}, "kind": "plus"}
+
+
+class Config:
+    """A class with numbers."""
+
+    rate: Any = 3.0
+
+
+@dataclass(slots=True)
+class Slotted:
+    """An object without a dict."""
+
+    w: Any
+
+
+@pytest.fixture
+def x(session: Session) -> Any:
+    """A tensor."""
+    return session.asarray([1.0, 2.0])
+
+
+def scaled(value: Any) -> Any:
+    """Uses a global."""
+    return value * RATE
+
+
+def weighted(value: Any) -> Any:
+    """Uses a global tensor, by another function."""
+    return scaled(value) + WEIGHT
+
+
+def test_globals_are_looked_at_before_each_call(session, x, monkeypatch):
+    monkeypatch.setitem(globals(), "WEIGHT", session.asarray(10.0))
+    f = session.routine(weighted)
+    assert [f(x).tolist(), f(x).tolist()] == [[12.0, 14.0]] * 2
+    monkeypatch.setitem(globals(), "RATE", 3.0)
+    assert f(x).tolist() == [13.0, 16.0]
+    monkeypatch.setitem(globals(), "WEIGHT", session.asarray(20.0))
+    assert f(x).tolist() == [23.0, 26.0]
+    assert f.captures == 3
+    monkeypatch.setitem(globals(), "RATE", 2.0 + 1.0)  # another object with the same value
+    assert f(x).tolist() == [23.0, 26.0]
+    assert f.captures == 3
+    monkeypatch.setitem(globals(), "RATE", 3)
+    f(x)
+    assert f.captures == 4
+
+
+def test_a_captured_tensor_that_is_written_is_no_other_tensor(session, x):
+    w = session.asarray([1.0, 1.0])
+    f = session.routine(lambda y: y + w)
+    f(x)
+    w += 5.0
+    assert f(x).tolist() == [7.0, 8.0]
+    assert f.captures == 1
+
+
+def test_cells_are_looked_at_and_what_was_there_before_is_found_again(session, x):
+    w = first = session.asarray(1.0)
+    f = session.routine(lambda y: y * w)
+    f(x)
+    w = session.asarray(5.0)
+    assert f(x).tolist() == [5.0, 10.0]
+    w = first
+    assert f(x).tolist() == [1.0, 2.0]
+    assert f.captures == 2
+
+
+def test_a_rebound_name_keeps_few_captures_and_so_few_tensors(session, x):
+    w = session.asarray(1.0)
+    f = session.routine(lambda y: y * w)
+    for n in range(8):
+        w = session.asarray(float(n))
+        assert f(x).tolist() == [n, 2.0 * n]
+    assert f.captures == 8
+    assert len(f._entries) == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda: SETTINGS.update(rate=5.0), [10.0, 20.0]),
+        (lambda: SETTINGS["inner"].update(scale=3.0), [3.0, 6.0]),
+        (lambda: SETTINGS.update(inner={"scale": 4.0}), [4.0, 8.0]),
+        (lambda: SETTINGS.update(kind="minus"), [-2.0, -4.0]),
+    ],
+)
+def test_numbers_and_texts_in_containers(session, x, monkeypatch, change, expected):
+    monkeypatch.setitem(globals(), "SETTINGS", {"rate": 1.0, "inner": {"scale": 2.0}, "kind": "plus"})
+    f = session.routine(
+        lambda y: y * SETTINGS["rate"] * SETTINGS["inner"]["scale"] * (1 if SETTINGS["kind"] == "plus" else -1)
+    )
+    assert [f(x).tolist(), f(x).tolist()] == [[2.0, 4.0]] * 2
+    change()
+    assert [f(x).tolist(), f(x).tolist()] == [expected] * 2
+    assert f.captures == 2
+
+
+def test_a_container_of_tensors_that_grows(session, x):
+    weights = [session.asarray(2.0)]
+
+    def f(y):
+        for w in weights:
+            y = y * w
+        return y
+
+    routine = session.routine(f)
+    assert routine(x).tolist() == [2.0, 4.0]
+    weights.append(session.asarray(3.0))
+    assert routine(x).tolist() == [6.0, 12.0]
+    weights[0] = session.asarray(1.0)
+    assert routine(x).tolist() == [3.0, 6.0]
+    del weights[:]
+    assert routine(x).tolist() == [1.0, 2.0]
+
+
+def test_attributes_of_objects_classes_and_modules_of_the_program(session, x, monkeypatch):
+    class Net:
+        def __init__(self):
+            self.layers = [Layer(1.0), Layer(2.0)]
+            self.bias = 0.5
+
+        def forward(self, y):
+            for layer in self.layers:
+                y = layer.apply(y)
+            return y + self.bias
+
+    class Layer:
+        def __init__(self, w):
+            self.w = session.asarray(w)
+
+        def apply(self, y):
+            return y * self.w * Config.rate + RATE
+
+    module = types.ModuleType("a_module_of_the_program")
+    module.__file__, module.by = __file__, 1.0  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    net, slotted = Net(), Slotted(session.asarray(1.0))
+
+    def eager(y):
+        return net.forward(y) * module.by * slotted.w
+
+    f = session.routine(eager)
+
+    def change(name: str, value: Any, on: Any = net) -> None:
+        setattr(on, name, value)
+
+    changes: list[Callable[[], None]] = [
+        lambda: change("bias", 1.5),
+        lambda: change("w", session.asarray(4.0), net.layers[0]),
+        lambda: change("layers", [*net.layers, Layer(2.0)]),
+        lambda: monkeypatch.setattr(Config, "rate", 5.0),
+        lambda: monkeypatch.setitem(globals(), "RATE", 7.0),
+        lambda: change("by", 2.0, module),
+        lambda: change("w", session.asarray(3.0), slotted),
+    ]
+    assert f(x).tolist() == eager(x).tolist()
+    for place, each in enumerate(changes):
+        each()
+        assert [f(x).tolist(), f(x).tolist()] == [eager(x).tolist()] * 2
+        assert f.captures == 2 + place
+
+
+def test_functions_inside_and_defaults(session, x):
+    rate = 2.0
+
+    def f(y, by=[3.0]):  # noqa: B006 - that is what is looked at
+        def inner(z):
+            return next(z * rate * each for each in by)
+
+        return inner(y)
+
+    routine = session.routine(f)
+    assert routine(x).tolist() == [6.0, 12.0]
+    rate = 1.0
+    assert routine(x).tolist() == [3.0, 6.0]
+    (defaults,) = f.__defaults__ or ()
+    defaults[0] = 1.0
+    assert routine(x).tolist() == [1.0, 2.0]
+
+
+def test_a_routine_inside_is_looked_into(session, x):
+    rate = 2.0
+
+    @session.routine
+    def inner(y):
+        return y * rate
+
+    f = session.routine(lambda y: inner(y) + 1)
+    assert f(x).tolist() == [3.0, 5.0]
+    rate = 3.0
+    assert f(x).tolist() == [4.0, 7.0]
+
+
+def test_a_function_that_changes_what_it_depends_on_is_captured_each_time(session, x):
+    count = 0
+
+    @session.routine
+    def f(y):
+        nonlocal count
+        count += 1
+        return y * count
+
+    assert [f(x).tolist()[0] for _ in range(3)] == [1.0, 2.0, 3.0]
+    assert f.captures == 3
+
+
+def test_nan_in_a_global_is_the_same_nan(session, x):
+    missing = math.nan
+    f = session.routine(lambda y: y + missing)
+    f(x)
+    missing = -math.nan * 1
+    missing = float("nan")
+    assert np.isnan(f(x).numpy()).all()
+    assert f.captures == 1
+
+
+def test_what_libraries_have_is_not_looked_at(session):
+    def f(y):
+        return session.xp.sin(y) * np.pi * math.tau
+
+    guards = Guards(f, [])
+    assert guards.hold()
+    assert {"np", "math"} <= set(guards._names)
+    assert not any("." in name for name in guards._names)
+
+
+def test_the_names_of_what_a_function_loads_are_those_that_dis_finds():
+    functions: list[Any] = [Guards._function, dis.dis, globals_of.__wrapped__, test_functions_inside_and_defaults]
+    for code in (each.__code__ for each in functions):
+        found = {each.argval for each in dis.get_instructions(code) if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+        inner = {each for part in code.co_consts if isinstance(part, types.CodeType) for each in globals_of(part)}
+        assert set(globals_of(code)) == found | inner
+
+
+def test_names_beyond_the_256th_are_found():
+    names = [f"name_{n}" for n in range(600)]
+    namespace: dict[str, Any] = dict.fromkeys(names, 1)
+    exec("def f():\n    return " + " + ".join(names), namespace)  # noqa: S102
+    assert set(globals_of(namespace["f"].__code__)) == set(names)
+
+
+def test_the_warning_names_the_global(session, x):
+    w = session.asarray(0.0)
+    f = session.routine(lambda y: y * w)
+    for _ in range(8):
+        w = w + 1
+        f(x)
+    w = w + 1
+    with pytest.warns(RuntimeWarning, match="w, which is no argument, is something else"):
+        f(x)
