@@ -119,7 +119,10 @@ def test_a_routine_that_gives_other_values_is_a_failure(run, monkeypatch):
             found = super().__call__(*arguments)
             return {**found, "qkv.bias": found["qkv.bias"] * (1 + 1e-6)}
 
-    monkeypatch.setattr(Session, "routine", lambda *given: Wrong(*given))
+    def routine(session, function):
+        return Wrong(session, function)
+
+    monkeypatch.setattr(Session, "routine", routine)
     status, _ = run(*SMALL)
     assert status == "the routine gives other values than its function: qkv.bias"
 
