@@ -23,7 +23,7 @@ so each call would have to compare its operands with the ranges; and threads wou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar, Token
 from dataclasses import fields, is_dataclass
@@ -39,7 +39,8 @@ from ..interpreter.types.meta import Meta
 from ..interpreter.types.sizes import size
 from ..interpreter.wire.names import check_names
 from .checks import foreign, own
-from .locations import located, user_line
+from .frames import Line, describe_lines
+from .locations import located, user_lines
 from .tensor import Gone, Tensor
 from .tracebacks import make_public
 
@@ -56,15 +57,16 @@ LEAVES: Final = (str, bytes, Number, np.generic, np.ndarray, type(None))  # what
 
 
 class Ended(Gone):
-    """What has become of the tensors of a context that has ended there."""
+    """What has become of the tensors of a context: where it ended."""
 
-    __slots__ = ("_where",)
+    __slots__ = ("_lines",)
 
-    def __init__(self, where: str | None) -> None:
-        self._where = where
+    def __init__(self, lines: Sequence[Line]) -> None:
+        self._lines = lines
 
     def __str__(self) -> str:
-        at = f" ({self._where})" if self._where else ""
+        where = describe_lines(self._lines)
+        at = f" ({where})" if where else ""
         return f"was released when its context ended{at}; c.keep(tensor) hands one on"
 
 
@@ -152,7 +154,7 @@ class Context:
 
     def _release_all(self) -> None:
         held = self._held()
-        gone = Ended(user_line() if held else None)
+        gone = Ended(user_lines() if held else [])
         for handle in held:
             handle._let_go(gone)
         self._handles.clear()

@@ -13,12 +13,15 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from collections.abc import Iterable, Sequence
 from enum import IntEnum, auto
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
+from typing import TypeAlias
 
 from ..interpreter.wire.limits import Limits
 
+Line: TypeAlias = tuple[CodeType, int]  # and the number of the line
 ARROW = " <- "  # from a line to the line that called it
 LONGEST = Limits().text  # characters of a location
 FURTHEST = 16  # frames outside the package that are looked at: each costs a lookup at each call
@@ -112,10 +115,20 @@ def warn(text: str, category: type[Warning]) -> None:
     warnings.warn_explicit(text, category, frame.f_code.co_filename, frame.f_lineno, names.get("__name__"), registry)
 
 
-def describe(frames: list[FrameType]) -> str:
+def describe(frames: Iterable[FrameType]) -> str:
     """ "file:line in function" of each frame, the nearest first; "" for no frames."""
-    room = (LONGEST + len(ARROW)) // max(1, len(frames)) - len(ARROW)
-    return ARROW.join(printable(describe_one(frame))[-room:] for frame in frames)
+    return describe_lines(lines_of(frames))
+
+
+def lines_of(frames: Iterable[FrameType]) -> list[Line]:
+    """Where the frames are now, to be described later, if at all: that costs ten times as much."""
+    return [(frame.f_code, frame.f_lineno) for frame in frames]
+
+
+def describe_lines(lines: Sequence[Line]) -> str:
+    """`describe`, of lines whose frames may be gone."""
+    room = (LONGEST + len(ARROW)) // max(1, len(lines)) - len(ARROW)
+    return ARROW.join(printable(describe_one(*line))[-room:] for line in lines)
 
 
 def printable(text: str) -> str:
@@ -123,10 +136,9 @@ def printable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def describe_one(frame: FrameType) -> str:
+def describe_one(code: CodeType, line: int) -> str:
     """ "file:line in function", the file relative to its package, or to the working directory if it lies below."""
-    code = frame.f_code
-    return f"{shown(code.co_filename)}:{frame.f_lineno} in {code.co_qualname}"
+    return f"{shown(code.co_filename)}:{line} in {code.co_qualname}"
 
 
 def shown(file: str) -> str:

@@ -22,7 +22,7 @@ from typing import Any, TypeAlias, TypeVar
 from ..interpreter.errors import MetadataError, TensordError
 from ..interpreter.wire.forms import shown
 from ..interpreter.wire.messages import Location, NamedMessage
-from .frames import OWNERS, PACKAGE, PROGRAM, describe, lines_from
+from .frames import OWNERS, PACKAGE, PROGRAM, Line, describe, describe_lines, lines_from, lines_of
 from .spans import Spans
 
 Raised = TypeVar("Raised", bound=TensordError)
@@ -141,7 +141,7 @@ def user_line() -> str | None:
     while frame is not None and OWNERS[frame.f_code.co_filename] is PACKAGE:
         frame = frame.f_back
     if frame is None or OWNERS[frame.f_code.co_filename] is not PROGRAM:
-        return describe(lines_from(frame, FRAMES, every=False)[0]) or None
+        return describe_lines(user_lines()) or None
     code, text = _lines.get((id(frame.f_code), frame.f_lasti), (None, ""))
     if code is not frame.f_code:
         text = describe([frame])
@@ -149,6 +149,11 @@ def user_line() -> str | None:
             _lines.clear()
         _lines[id(frame.f_code), frame.f_lasti] = frame.f_code, text
     return text
+
+
+def user_lines() -> list[Line]:
+    """The same line, with its callers if it is in a library, not described yet."""
+    return lines_of(lines_from(HANDLED.frame or sys._getframe(1), FRAMES, every=False)[0])
 
 
 def located(error: Raised) -> Raised:

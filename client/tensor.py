@@ -263,7 +263,10 @@ class Tensor(Methods):
     def _check(self) -> None:
         """Raise ProtocolError if it was released. Called where `_id` is not that of a living tensor."""
         if self._released:
-            raise located(ProtocolError(f"tensor {-self._id} {self._meta}"))
+            raise located(self._gone())
+
+    def _gone(self) -> ProtocolError:
+        return ProtocolError(f"tensor {-self._id} {self._meta}")
 
     # -- ops -------------------------------------------------------------------------------------------------------
 
