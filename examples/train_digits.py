@@ -6,6 +6,9 @@ The network is 64-256-256-10 with ReLU; forward, backward and SGD are written ou
 comes from the host per step is one minibatch; what goes back is one loss per epoch, the test accuracy, and the
 weights once, at the end. On a device with memory of its own the printed transfers show exactly that.
 
+With `--routine` the step is captured once and runs as one program from then on. At the end the same steps are taken
+both ways, op by op and as a routine: the weights have to be the same to the last bit, and the times are printed.
+
 Written to `--out`: the weights, the trace of the run, its timeline (open it in Perfetto, https://ui.perfetto.dev) and
 the graph of one training step, for Graphviz and as Mermaid.
 """
@@ -19,6 +22,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import distribution
 from itertools import pairwise
 from pathlib import Path
@@ -107,13 +111,55 @@ class Layer:
     bias: td.Tensor
 
 
-class Network:
-    """The network, its parameters homed on one device of the session."""
+# -- a step of training, as plain functions of parameters, inputs and numbers ------------------------------------------
 
-    def __init__(self, session: td.Session, device: str, parameters: Parameters) -> None:
+
+def op(session: td.Session, name: str, *inputs: td.Tensor, **attributes: Any) -> td.Tensor:
+    """Call an op that has one result."""
+    [result] = session.call(name, inputs, attributes)
+    return result
+
+
+def forward(session: td.Session, layers: list[Layer], images: td.Tensor) -> tuple[list[td.Tensor], td.Tensor]:
+    """What enters each layer (the images first), and the logits float32[samples, 10]."""
+    *hidden, last = layers
+    activations = [images]
+    for layer in hidden:
+        activations.append(op(session, "relu", activations[-1] @ layer.weight + layer.bias))
+    return activations, activations[-1] @ last.weight + last.bias
+
+
+def backward(
+    session: td.Session, layers: list[Layer], activations: list[td.Tensor], gradient: td.Tensor, rate: float
+) -> None:
+    """From the gradient of the logits back to the first layer, updating each layer in place on the way."""
+    for index in reversed(range(len(layers))):
+        layer, inputs = layers[index], activations[index]
+        weight_gradient = inputs.T @ gradient
+        bias_gradient = op(session, "sum", gradient, axis=0)
+        if index > 0:
+            gradient = op(session, "relu_grad", gradient @ layer.weight.T, inputs)
+        layer.weight -= rate * weight_gradient
+        layer.bias -= rate * bias_gradient
+
+
+def descend(session: td.Session, layers: list[Layer], images: td.Tensor, labels: td.Tensor, rate: float) -> td.Tensor:
+    """One step of SGD on one minibatch; the loss before the step, a float32 scalar still on the device."""
+    activations, logits = forward(session, layers, images)
+    loss = op(session, "cross_entropy", logits, labels)
+    backward(session, layers, activations, op(session, "cross_entropy_grad", logits, labels), rate)
+    return loss
+
+
+class Network:
+    """The network, its parameters homed on one device of the session. `routine`: its step is captured and run whole."""
+
+    def __init__(self, session: td.Session, device: str, parameters: Parameters, *, routine: bool = False) -> None:
         self.session = session
         self.device = device
         self.layers = [Layer(self.put(weight), self.put(bias)) for weight, bias in parameters]
+        step: Any = partial(descend, session)
+        self.descend = session.routine(step) if routine else step
 
     def put(self, array: NDArray[Any]) -> td.Tensor:
         """An array of the host, on the network's device."""
@@ -121,33 +167,15 @@ class Network:
 
     def op(self, name: str, *inputs: td.Tensor, **attributes: Any) -> td.Tensor:
         """Call an op that has one result."""
-        [result] = self.session.call(name, inputs, attributes)
-        return result
+        return op(self.session, name, *inputs, **attributes)
 
     def forward(self, images: td.Tensor) -> tuple[list[td.Tensor], td.Tensor]:
         """What enters each layer (the images first), and the logits float32[samples, 10]."""
-        *hidden, last = self.layers
-        activations = [images]
-        for layer in hidden:
-            activations.append(self.op("relu", activations[-1] @ layer.weight + layer.bias))
-        return activations, activations[-1] @ last.weight + last.bias
-
-    def backward(self, activations: list[td.Tensor], gradient: td.Tensor, rate: float) -> None:
-        """From the gradient of the logits back to the first layer, updating each layer in place on the way."""
-        for index in reversed(range(len(self.layers))):
-            layer, inputs = self.layers[index], activations[index]
-            weight_gradient = inputs.T @ gradient
-            bias_gradient = self.op("sum", gradient, axis=0)
-            if index > 0:
-                gradient = self.op("relu_grad", gradient @ layer.weight.T, inputs)
-            layer.weight -= rate * weight_gradient
-            layer.bias -= rate * bias_gradient
+        return forward(self.session, self.layers, images)
 
     def step(self, images: td.Tensor, labels: td.Tensor, rate: float) -> td.Tensor:
         """One step of SGD on one minibatch; the loss before the step, a float32 scalar still on the device."""
-        activations, logits = self.forward(images)
-        loss = self.op("cross_entropy", logits, labels)
-        self.backward(activations, self.op("cross_entropy_grad", logits, labels), rate)
+        loss: td.Tensor = self.descend(self.layers, images, labels, rate)
         return loss
 
     def accuracy(self, images: Images, labels: Labels) -> float:
@@ -234,7 +262,7 @@ def run(session: td.Session, options: argparse.Namespace, console: Console) -> N
     digits = load()
     rng = np.random.default_rng(options.seed)
     started = time.perf_counter()
-    network = Network(session, options.device, initial_parameters(rng))
+    network = Network(session, options.device, initial_parameters(rng), routine=options.routine)
     train(network, digits, options.epochs, rng)
     step = step_on_record(network, digits, rng)
     accuracy = network.accuracy(digits.test_images, digits.test_labels)
@@ -242,10 +270,39 @@ def run(session: td.Session, options: argparse.Namespace, console: Console) -> N
     seconds = time.perf_counter() - started
     console.print(f"test accuracy {accuracy:.2%} on {options.device}, {options.epochs} epochs in {seconds:.1f} s")
     print_transfers(options.device, session.stats()["transfers"], console)
+    if options.routine:
+        compare(session, options, digits, console)
     options.out.mkdir(parents=True, exist_ok=True)
     np.savez(options.out / "weights.npz", **weights)
     instruction = save_trace(session, step, options.out)
     print_next(options.out, instruction)
+
+
+def compare(session: td.Session, options: argparse.Namespace, digits: Digits, console: Console) -> None:
+    """Train two networks from the same start, one op by op and one with the routine, and say what the routine saves."""
+    from side_by_side import differing, report, take_turns  # late: others import this file as examples.train_digits
+
+    networks = [
+        Network(session, options.device, initial_parameters(np.random.default_rng(options.seed)), routine=routine)
+        for routine in (False, True)
+    ]
+    batches = [
+        (networks[0].put(images), networks[0].put(labels))
+        for images, labels in minibatches(digits, np.random.default_rng(options.seed))
+    ]
+    losses: list[list[td.Tensor]] = [[], []]
+
+    def epoch(network: Network, losses: list[td.Tensor]) -> None:
+        losses += [network.step(*batch, learning_rate(1, 1)) for batch in batches]
+
+    seconds = take_turns(session, [partial(epoch, *pair) for pair in zip(networks, losses, strict=True)])
+    by_op, as_routine = (
+        {**network.download(), "losses": np.array(session.fetch(found))}
+        for network, found in zip(networks, losses, strict=True)
+    )
+    arguments = (networks[1].layers, *batches[0], learning_rate(1, 1))
+    per_step = [each / len(batches) for each in seconds]
+    report(networks[1].descend, arguments, per_step, differing(as_routine, by_op), console)
 
 
 def parse() -> argparse.Namespace:
@@ -253,6 +310,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--device", default="cpu:0", help="cpu:0, sim:0, ... (default: cpu:0)")
     parser.add_argument("--epochs", type=int, default=40, help="passes over the 1,437 training digits (default: 40)")
     parser.add_argument("--seed", type=int, default=0, help="of the initial weights and of the minibatches")
+    parser.add_argument("--routine", action="store_true", help="capture the training step, run it whole, and compare")
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder for what is written (default: ./out)")
     return parser.parse_args()
 

@@ -7,6 +7,9 @@ The block is that of GPT-2: layer norm, causal attention with several heads, res
 Printed: the largest difference of the output and of each gradient, relative to the largest element. The exit status is
 1 if one of them is more than rounding explains.
 
+With `--routine` forward and backward pass are captured once and run as one program. The same values are computed op by
+op, too: they have to agree to the last bit, and the times are printed.
+
 It runs on a machine of its own, or, with `--address`, on that of a daemon.
 """
 
@@ -14,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -224,20 +228,43 @@ def difference(found: Array, expected: Array) -> float:
     return float(np.abs(found - expected).max() / (np.abs(expected).max() or 1))
 
 
-def run(session: td.Session, options: argparse.Namespace) -> dict[str, float]:
+def both_ways(session: td.Session, heads: int, parameters: Tensors, x: td.Tensor, dy: td.Tensor) -> Tensors:
+    """The block's output, and the gradients by x and by each parameter, given that by the output."""
+    block = Block(session, parameters, heads)
+    y, saved = block.forward(x)
+    return {"output": y, **block.backward(dy, saved)}
+
+
+def run(session: td.Session, options: argparse.Namespace, console: Console) -> dict[str, float]:
     """One pass forward and backward on the device and in NumPy; the differences by name."""
     rng = np.random.default_rng(options.seed)
     values = parameters(options.width, rng)
     x, dy = rng.standard_normal((2, options.batch, options.tokens, options.width), dtype=np.float32)
     on_device = {name: session.asarray(array, device=options.device) for name, array in values.items()}
-    block = Block(session, on_device, options.heads)
-    y, saved = block.forward(session.asarray(x, device=options.device))
-    gradients = block.backward(session.asarray(dy, device=options.device), saved)
+    function: Any = partial(both_ways, session, options.heads)
+    arguments = (on_device, session.asarray(x, device=options.device), session.asarray(dy, device=options.device))
+    step = session.routine(function) if options.routine else function
+    found = step(*arguments)
     expected_y, expected = Reference(values, options.heads).run(x.astype(np.float64), dy.astype(np.float64))
+    if options.routine:
+        compare(session, function, step, arguments, console)
     return {
-        "output": difference(y.numpy(), expected_y),
-        **{f"gradient of {name}": difference(gradients[name].numpy(), expected[name]) for name in sorted(expected)},
+        "output": difference(found["output"].numpy(), expected_y),
+        **{f"gradient of {name}": difference(found[name].numpy(), expected[name]) for name in sorted(expected)},
     }
+
+
+def compare(session: td.Session, function: Any, routine: Any, arguments: tuple[Any, ...], console: Console) -> None:
+    """The function op by op and as a routine, and what the routine saves."""
+    from side_by_side import differing, take_turns
+    from side_by_side import report as report_on
+
+    seconds = take_turns(session, [lambda: function(*arguments), lambda: routine(*arguments)])
+    by_op, as_routine = (
+        dict(zip(found, session.fetch(found.values()), strict=True))
+        for found in (function(*arguments), routine(*arguments))
+    )
+    report_on(routine, arguments, seconds, differing(as_routine, by_op), console)
 
 
 def report(differences: dict[str, float], device: str, console: Console) -> None:
@@ -258,6 +285,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--width", type=int, default=64, help="of a token, a multiple of the heads (default: 64)")
     parser.add_argument("--heads", type=int, default=4, help="of the attention (default: 4)")
     parser.add_argument("--seed", type=int, default=0, help="of parameters and operands")
+    parser.add_argument("--routine", action="store_true", help="capture the block, run it whole, and compare")
     options = parser.parse_args()
     if options.heads < 1 or options.width % options.heads:
         parser.error(f"a width of {options.width} does not divide into {options.heads} heads")
@@ -267,10 +295,13 @@ def parse() -> argparse.Namespace:
 def main() -> int:
     """1 if something differs by more than rounding."""
     options = parse()
-    devices = None if options.address else list(dict.fromkeys(["cpu:0", options.device]))
+    console = Console()
+    # To measure, one thread per BLAS call, as in train_digits.py: these products are small.
+    host: Any = {"name": "cpu:0", "blas_threads": 1} if options.routine else "cpu:0"
+    devices = None if options.address else [host, *({options.device} - {"cpu:0"})]
     with td.connect(options.address or "local", devices=devices) as session:
-        differences = run(session, options)
-    report(differences, options.device, Console())
+        differences = run(session, options, console)
+    report(differences, options.device, console)
     return int(not all(value <= TOLERANCE for value in differences.values()))
 
 

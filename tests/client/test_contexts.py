@@ -678,3 +678,36 @@ class TestTasks:
 
         found = asyncio.run(main())
         assert [each.tolist() for each in found] == [[3.0], [4.0]]
+
+
+class TestRoutines:
+    def test_what_one_returns_inside_belongs_to_the_context(self, session):
+        double = session.routine(lambda x: x * 2)
+        x = session.asarray([1.0])
+        with session.context() as c:
+            y, kept = double(x), c.keep(double(x))
+        assert y._released
+        assert kept.tolist() == double(x).tolist() == [2.0]
+
+    def test_one_that_is_captured_inside_keeps_its_constants(self, session):
+        def add(x):
+            return x + session.asarray([1.0, 2.0])
+
+        routine = session.routine(add)
+        x = session.asarray([1.0, 1.0])
+        for _ in range(3):
+            with session.context() as c:
+                y = c.keep(routine(x))
+            assert y.tolist() == [2.0, 3.0]
+        assert routine.captures == 1
+
+    def test_one_may_be_open_in_the_function_that_is_captured(self, session):
+        def norm(x):
+            with session.context() as c:
+                c["square"] = x * x
+                return c.keep(session.xp.sum(c["square"]))
+
+        routine = session.routine(norm)
+        x = session.asarray([3.0, 4.0])
+        assert [each(x).item() for each in (norm, routine, routine)] == [25.0] * 3
+        assert routine.captures == 1

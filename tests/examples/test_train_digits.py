@@ -43,8 +43,9 @@ class Run:
             return {name: file[name] for name in file.files}
 
 
-def train(device: str, out: Path) -> Run:
+def train(device: str, out: Path, *options: str) -> Run:
     command = [sys.executable, "-W", "error", "examples/train_digits.py", "--device", device, "--out", str(out)]
+    command += options
     result = subprocess.run(  # noqa: S603
         [*command, "--epochs", str(EPOCHS)], cwd=ROOT, capture_output=True, text=True, check=False, timeout=100
     )
@@ -108,6 +109,17 @@ def test_the_commands_that_it_prints_work_and_its_trace_verifies(runs, device, c
             main(words[1:])
         assert left.value.code == 0, capsys.readouterr()
     assert (runs[device].out / "around.dot").read_text().startswith("digraph")
+
+
+def test_with_a_routine_it_learns_the_same_to_the_last_bit(runs, tmp_path):
+    run = train("cpu:0", tmp_path, "--routine")
+    assert run.accuracy() == runs["cpu:0"].accuracy()
+    assert {name: weight.tobytes() for name, weight in run.weights().items()} == {
+        name: weight.tobytes() for name, weight in runs["cpu:0"].weights().items()
+    }
+    assert re.search(r"a routine of [34]\d ops", run.output)
+    assert re.search(r"as a routine\W+[\d,]+\W+\d\.\d\d x", run.output)
+    assert "the values are the same, to the last bit" in run.output
 
 
 def test_the_serial_engine_learns_the_same_bit_for_bit():

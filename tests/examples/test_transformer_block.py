@@ -10,6 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tensord.client.routines.routine import Routine
+from tensord.client.session import Session
+
 ROOT = Path(__file__).parents[2]
 LINES = 14  # the output, x and twelve parameters
 
@@ -83,6 +86,53 @@ def test_it_fails_when_a_gradient_is_wrong(run, example, monkeypatch):
     status, printed = run()
     assert status == 1
     assert printed.count("too large") == 1
+
+
+SMALL = ["--routine", "--batch", "1", "--tokens", "2", "--width", "4", "--heads", "2"]
+
+
+@pytest.fixture
+def side_by_side(example, monkeypatch):
+    """The other module, which does not measure for long."""
+    import side_by_side
+
+    assert example
+    monkeypatch.setattr(side_by_side, "ROUNDS", 1)
+    return side_by_side
+
+
+@pytest.mark.usefixtures("side_by_side")
+@pytest.mark.parametrize("device", ["cpu:0", "sim:0"])
+def test_a_routine_of_it_is_compared_to_the_last_bit(run, device):
+    status, printed = run(*SMALL, "--device", device)
+    assert status == 0, printed
+    assert re.search(r"a routine of \d\d ops", printed)
+    assert re.search(r"as a routine\W+[\d,]+\W+\d\.\d\d x", printed)
+    assert "the values are the same, to the last bit" in printed
+    assert f"a transformer block on {device}" in printed
+
+
+@pytest.mark.usefixtures("side_by_side")
+def test_a_routine_that_gives_other_values_is_a_failure(run, monkeypatch):
+    class Wrong(Routine):
+        def __call__(self, *arguments):
+            found = super().__call__(*arguments)
+            return {**found, "qkv.bias": found["qkv.bias"] * (1 + 1e-6)}
+
+    def routine(session, function):
+        return Wrong(session, function)
+
+    monkeypatch.setattr(Session, "routine", routine)
+    status, _ = run(*SMALL)
+    assert status == "the routine gives other values than its function: qkv.bias"
+
+
+def test_arrays_are_the_same_to_the_last_bit_or_not(side_by_side):
+    nan, zero = np.array([np.nan, 0.0]), np.array([np.nan, -0.0])
+    assert side_by_side.differing({"a": nan, "b": nan.T}, {"a": nan.copy(), "b": nan}) == []
+    others = {"sign": zero, "type": np.array([1, 2]), "shape": nan[:1], "only here": nan}
+    expected = {"sign": nan, "type": np.array([1.0, 2.0]), "shape": nan, "only there": nan}
+    assert side_by_side.differing(others, expected) == ["only here", "only there", "shape", "sign", "type"]
 
 
 def test_a_shape_or_a_number_that_is_none_is_too_large(example):

@@ -1,0 +1,60 @@
+"""A function and the routine made of it, side by side: the same values to the last bit, and how long each takes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+
+import tensord as td
+
+ROUNDS = 7
+
+
+def take_turns(session: td.Session, ways: Sequence[Callable[[], object]]) -> list[float]:
+    """Median seconds that each of them takes until all of it is done, without the first round, in which much is new."""
+    seconds: list[list[float]] = [[] for _ in ways]
+    for _ in range(ROUNDS + 1):
+        for found, way in zip(seconds, ways, strict=True):
+            session.sync()
+            started = time.perf_counter()
+            way()
+            session.sync()
+            found.append(time.perf_counter() - started)
+    return [median(found[1:]) for found in seconds]
+
+
+def differing(found: Mapping[str, NDArray[Any]], expected: Mapping[str, NDArray[Any]]) -> list[str]:
+    """The names of what differs in a bit, or is missing on one side."""
+    return sorted(name for name in found.keys() | expected.keys() if not same(found.get(name), expected.get(name)))
+
+
+def same(one: NDArray[Any] | None, other: NDArray[Any] | None) -> bool:
+    """Are they the same arrays, NaNs and signs of zeros included?"""
+    if one is None or other is None or one.dtype != other.dtype or one.shape != other.shape:
+        return False
+    return np.ascontiguousarray(one).tobytes() == np.ascontiguousarray(other).tobytes()
+
+
+def report(routine: Any, arguments: Sequence[Any], seconds: Sequence[float], different: list[str], on: Console) -> None:
+    """What was captured, how the time has changed, what the routine says of itself, and whether the values agree.
+
+    `seconds`: per call op by op, and as a routine. SystemExit if something differs: that is a bug of the routine.
+    """
+    by_op, as_routine = seconds
+    steps = len(routine.program(*arguments).steps)
+    table = Table("", "us per call", "", title=f"a routine of {steps} ops", title_justify="left")
+    table.add_row("op by op", f"{by_op * 1e6:,.0f}", "")
+    table.add_row("as a routine", f"{as_routine * 1e6:,.0f}", f"{as_routine / by_op:.2f} x")
+    on.print(table)
+    if hasattr(routine, "report"):
+        on.print(str(routine.report()), highlight=False)
+    if different:
+        raise SystemExit(f"the routine gives other values than its function: {', '.join(different)}")
+    on.print("the values are the same, to the last bit")
