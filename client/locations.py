@@ -21,6 +21,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from ..interpreter.errors import MetadataError, TensordError
 from ..interpreter.wire.forms import shown
+from ..interpreter.wire.locations import LINE
 from ..interpreter.wire.messages import Location, NamedMessage
 from .frames import OWNERS, PACKAGE, PROGRAM, Line, describe, describe_lines, lines_from, lines_of
 from .spans import Spans
@@ -28,6 +29,7 @@ from .spans import Spans
 Raised = TypeVar("Raised", bound=TensordError)
 LIMIT = 1 << 14
 NUMBERS = 4 * LIMIT
+TEXTS = LINE - NUMBERS  # lines of programs, whose numbers are above: a routine may live longer than a site
 VARIABLE = "TENSORD_FRAMES"
 FRAMES = 4  # lines of a location, unless another number is set
 MOST = 16
@@ -51,13 +53,14 @@ class Locations:
     Where the stack ends with no line of the program, the key is None. Code is kept, so that its id is not used again.
     """
 
-    __slots__ = ("_codes", "_count", "_every", "lock", "newest", "sites", "size", "spans", "unsent")
+    __slots__ = ("_codes", "_count", "_every", "_texts", "lock", "newest", "sites", "size", "spans", "unsent")
 
     def __init__(self, lock: AbstractContextManager[bool], frames: int | None = None) -> None:
         self.lock = lock
         self.sites: Callers = {}
         self.size = 0  # keys in the tree, or somewhat more
         self._codes: dict[int, CodeType] = {}
+        self._texts: dict[str, int] = {}
         self.newest = 0
         self.unsent: list[NamedMessage] = []
         self.spans = Spans(self)
@@ -85,9 +88,13 @@ class Locations:
 
     def numbered(self, text: str) -> int:
         """A number for a line that is known by its text; the caller holds the lock."""
-        self.newest = self.newest % NUMBERS + 1  # used again, the oldest first, so that no table grows with history
-        self.unsent.append(Location(self.newest, text))
-        return self.newest
+        number = self._texts.get(text)
+        if number is None:
+            if len(self._texts) >= TEXTS:
+                self._texts.clear()
+            number = self._texts[text] = NUMBERS + 1 + len(self._texts)
+            self.unsent.append(Location(number, text))
+        return number
 
     def site(self, frame: FrameType | None) -> int:
         """The number of the line where that frame is now, or the nearest frame around it outside this package."""
@@ -111,9 +118,10 @@ class Locations:
                 self.sites.clear()
                 self._codes.clear()
                 self.size = 0
-            number = self.numbered(text)
+            self.newest = self.newest % NUMBERS + 1  # used again, the oldest first, so that no table grows with history
+            self.unsent.append(Location(self.newest, text))
             self._keep(path)
-            return number
+            return self.newest
 
     def _keep(self, path: list[FrameType | None]) -> None:
         """Find the newest number by these frames from now on."""

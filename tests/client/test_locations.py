@@ -19,7 +19,10 @@ import tensord as td
 from tensord.client import frames, locations
 from tensord.client.frames import Owner, owner_of, shown
 from tensord.client.handlers import DEFAULT_HANDLER
+from tensord.client.routines.linked import Linked
 from tensord.interpreter.errors import KernelError, MetadataError, TensordError
+from tensord.interpreter.programs.builder import Builder
+from tensord.interpreter.types.meta import Meta
 
 from .public_entries import Watch, entries, missing, names_for, program
 
@@ -365,3 +368,32 @@ class TestFiles:
         tmp_path.rmdir()
         run("x + 1", "/home/me/job.py", {"x": session.asarray([1.0])})
         assert lines_of(session, "add") == ["/home/me/job.py:1 in <module>"]
+
+
+def test_lines_of_calls_and_of_programs_take_no_numbers_of_each_other(
+    session: td.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Numbers are used again. What a routine was linked with long ago has its own lines still, and so has a call."""
+    monkeypatch.setattr(locations, "LIMIT", 4)
+    monkeypatch.setattr(locations, "NUMBERS", 16)
+    bad, made = session.asarray([[-1.0]]), Meta.of((1, 1), "float64")
+    linked, lines = [], set()
+    for number in range(30):
+        builder = Builder()
+        root = builder.op("cholesky", [builder.parameter(made)], location=f"model.py:{number}")
+        linked.append(Linked(session, builder.finish(list(root)), ["cpu:0"]))
+        with pytest.raises(KernelError) as caught:
+            session.call("cholesky", [bad])[0].item()
+        lines.add(caught.value.location)
+        exec(f"x + {number}.0", {"x": bad})  # noqa: S102 - a new line each time
+    assert len(lines) == 1
+    for number, routine in enumerate(linked):
+        with pytest.raises(KernelError) as caught:
+            routine.run([bad])[0].item()
+        assert caught.value.location == f"model.py:{number}"
+
+
+def test_a_line_of_programs_has_one_number(session: td.Session) -> None:
+    found = session._outbox.locations
+    with session._outbox.lock:
+        assert found.numbered("a.py:1") == found.numbered("a.py:1") != found.numbered("a.py:2")

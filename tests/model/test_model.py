@@ -7,6 +7,8 @@ missing and no superfluous edge; and nothing is left in the engine.
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from tensord.interpreter.types.meta import Meta
@@ -14,8 +16,8 @@ from tensord.vm.admission.cancellation import PIECE
 
 from .check import check
 from .ops import hungry_ops
-from .run import REPLAY, failures
-from .steps import Program, Step, World
+from .run import REPLAY, failures, make
+from .steps import INNER, INPUTS, NUMBERS, RELEASED, RENAMED, ROUTINE, Program, Step, World
 
 PROGRAMS = 400
 CHUNK = 100
@@ -31,6 +33,38 @@ def test_random_programs_give_what_serial_execution_gives(first: int) -> None:
     wrong = failures(first, CHUNK, piece=piece)
     text = "\n".join(f"{REPLAY.format(seed=seed, piece=piece)}\n    {problems[0]}" for seed, problems in wrong)
     assert not wrong, f"{len(wrong)} programs went wrong; to run them again:\n{text}"
+
+
+def test_the_programs_have_runs_of_every_sort() -> None:
+    """What no program has, nobody tests."""
+    found: Counter[str] = Counter()
+    for program in map(make, range(30)):
+        grouped = [inner for step in program.steps if step.kind == "ATOMIC" for inner in step.fields]
+        runs = [step for step in (*program.steps, *grouped) if step.kind == "RUN"]
+        found["in groups"] += any(step.kind == "RUN" for step in grouped)
+        found["again and again"] += (
+            max(Counter((r.session, r.fields[ROUTINE].key) for r in runs).values(), default=0) > 2
+        )
+        for run in runs:
+            routine, inner, inputs = run.fields[ROUTINE], run.fields[INNER], run.fields[INPUTS]
+            kinds = {step.kind for step in inner}
+            found.update(
+                {
+                    "aliases": len(set(inputs)) < len(inputs),
+                    "captured": bool(routine.captured),
+                    "two slots of a device": len(set(routine.devices)) < len(routine.devices),
+                    "numbers": bool(run.fields[NUMBERS]),
+                    "writes to what is outside": bool(routine.program.written),
+                    "results": bool(run.fields[RENAMED]),
+                    "shapes that data decide": None in routine.program.metas,
+                    "releases behind": bool(run.fields[RELEASED]),
+                    "effects": "EFFECT" in kinds,
+                    "moves": "TO_DEVICE" in kinds,
+                    "failures": any((run.session + 1, step.location) in program.failing for step in inner),
+                    "long": len(inner) > 8,
+                }
+            )
+    assert not {what for what, count in found.items() if count < 2}
 
 
 @pytest.mark.parametrize("first", range(0, HUNGRY, CHUNK))

@@ -264,6 +264,37 @@ def test_a_run_that_does_not_fit_is_refused_as_a_whole(bare: Bare, change: dict[
     assert bare.engine.fault is None
 
 
+@pytest.mark.parametrize("cancels", [True, False])
+def test_a_refused_run_leaves_alone_what_it_would_only_have_read(bare: Bare, cancels: bool) -> None:
+    client, program = bare.client(), accumulate()
+    x, y, w, chain = client.upload([1.0]), client.upload([2.0]), client.upload([3.0]), client.new()
+    client.send(Chain(chain))
+    routine = link(client, program, (w,))
+    if cancels:
+        bare.engine.cancel(client.session)
+    run(client, routine, program, (x, y), (1.0,), () if not cancels else ((chain, print, 0),))
+    client.send(Restart(1))
+    assert (client.fetch(y), client.fetch(w)) == ([2.0], [3.0])
+    assert error_of(client, x).op == "run"
+
+
+def test_each_op_of_a_run_is_on_the_device_of_its_slot() -> None:
+    parts = Parts("cpu:0", "sim:0")
+    client, builder = parts.client(), Builder()
+    x = builder.parameter(ONE)
+    results = [builder.op("negative", [x], device=slot)[0] for slot in (0, 1, 2)]
+    results.append(builder.move(results[0], 1))
+    program = builder.finish(results)
+    x = client.upload([1.0])
+    for devices in (("cpu:0", "sim:0", "cpu:0"), ("sim:0", "cpu:0", "sim:0")):
+        routine = link(client, program, devices=devices)
+        for _ in range(2):
+            found = run(client, routine, program, (x,))
+            homes = [client.session.tensors[id_].home.name for id_ in found]
+            assert homes == [*devices, devices[1]]
+            assert [client.fetch(id_) for id_ in found] == [[-1.0]] * 4
+
+
 @pytest.mark.parametrize("shift", [-1, -2, -100])
 def test_results_leave_room_for_the_values_inside(bare: Bare, shift: int) -> None:
     client, program = bare.client(), chain_of(2)
