@@ -7,11 +7,13 @@ arrays, so its results have the same bits. That needs some care, since NumPy's l
 - An axis along which a piece had one element would count as having no stride: where a piece is cut it has two at least.
 - NumPy chooses by strides in which order it goes through axes, and by the length of the inner ones whether it copies
   operands into its buffers first. So where arrays are not packed or broadcast, pieces are longer than these buffers;
-  where one is not in C order, they are cut along the outermost axis alone.
-- Where an output is not packed, no temporary lies in it.
+  where one is not packed, they are cut along the outermost axis alone. Where that is an output, no temporary lies
+  in it.
 
-Pieces are as long as fits in the cache with all that a block reads and writes, in multiples of `GRAIN`: so each element
-is in the same lane of a vector register as in the whole.
+Pieces are as long as fits in the cache with all that a block reads and writes. Those of packed arrays are multiples of
+`GRAIN`, so that each element is in the same lane of a vector register as in the whole. Where arrays broadcast, or are
+not packed, one thing may differ: the sign of the NaN that two NaNs give, which NumPy's vectors take from one of them,
+and the rest of its loops from the other.
 """
 
 from __future__ import annotations
@@ -57,6 +59,7 @@ class BlockKernel:
         self._length = length_of_pieces(program, block, self._lending.widths) if length is None else length
         metas = [program.metas[n] if n >= 0 else None for n in (*block.inputs, *block.outputs)]
         self._shapes = [None if meta is None else meta.shape for meta in metas]  # of arguments, None for numbers
+        self._tensors = [place for place, shape in enumerate(self._shapes) if shape is not None]
         self._longer = max(self._length, 2 * np.getbufsize())
         self._size = math.prod(block.shape)
 
@@ -69,35 +72,39 @@ class BlockKernel:
     @cached_property
     def scratch(self) -> int:
         """The bytes that a call takes besides its arguments, at the most."""
-        cuts = (self._flat, self._rows, self._outer, self._unordered)
+        cuts = (self._flat, self._rows, self._outer, self._apart)
         return max(cut.offsets[-1] for cut in cuts if cut is not None)
 
     def __call__(self, *given: Any) -> None:
-        if not all(map(is_packed, given)):
-            packed = all(map(is_packed, given[len(self._block.inputs) :]))
-            cut = self._unordered if not packed else self._rows if all(map(is_ordered, given)) else self._outer
+        loose = [place for place in self._tensors if not given[place].flags.c_contiguous]
+        if loose:
+            cut = self._outer if loose[-1] < len(self._block.inputs) else self._apart
         elif self._flat is None:
             cut = self._rows
         else:
-            cut, given = self._flat, tuple(map(flattened, given))
-        memory = cut.spare.pop() if cut.spare else np.empty(cut.offsets[-1], np.uint8)
+            cut = self._flat
+            given = self._flattened(given)
+        try:
+            memory = cut.spare.pop()
+        except IndexError:
+            memory = np.empty(cut.offsets[-1], np.uint8)
         run(cut, given, memory)
         cut.spare.append(memory)
 
     @cached_property
     def _rows(self) -> Cut:
-        """For arrays in C order, outputs packed."""
+        """For packed arrays, some of which broadcast."""
         shape = self._block.shape
         return Cut(self._lending, self._pieces(shape, self._shapes, cutting_axis(shape, self._longer)))
 
     @cached_property
     def _outer(self) -> Cut:
-        """For inputs of any layout, outputs packed."""
+        """For inputs of any layout."""
         return Cut(self._lending, self._pieces(self._block.shape, self._shapes, outermost(self._block.shape)))
 
     @cached_property
-    def _unordered(self) -> Cut:
-        """For arrays of any layout."""
+    def _apart(self) -> Cut:
+        """For outputs of any layout, too."""
         layout = BlockLayout(self._program, self._block, lend=False)
         return Cut(layout, self._pieces(self._block.shape, self._shapes, outermost(self._block.shape)))
 
@@ -110,11 +117,22 @@ class BlockKernel:
         shapes = [(size,) if size == self._size else None for size in sizes]
         return Cut(self._lending, self._pieces((self._size,), shapes, 0, self._length))
 
+    def _flattened(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Packed arrays with one axis, or with none if they have one element; and numbers as they are."""
+        if len(self._block.shape) < 2:
+            return given
+        arrays = list(given)
+        for place in self._tensors:
+            arrays[place] = given[place].reshape(-1 if given[place].size > 1 else ())
+        return tuple(arrays)
+
     def _pieces(self, shape: Shape, shapes: Sequence[Shape | None], axis: int, length: int = 0) -> Pieces:
         """This kernel's share of the pieces of that shape."""
         indices = list(indices_of(shape, axis, length or self._longer))
         number, parts = self._share
         mine = indices[number * len(indices) // parts : (number + 1) * len(indices) // parts]
+        if len(indices) == len(mine) == 1:
+            return [(shape, [() for _ in shapes])]
         return [(lengths(index, shape), [part(index, len(shape), each) for each in shapes]) for index in mine]
 
 
@@ -144,24 +162,6 @@ def run(cut: Cut, given: Sequence[Any], memory: Memory) -> None:
                 places.append(np.ndarray(shape, dtype, memory, offsets[number]))
         for kernel, operands, result in calls:
             kernel(*[places[operand] for operand in operands], places[result])
-
-
-def is_packed(argument: Any) -> bool:
-    """Is it a number, or a packed array?"""
-    return not isinstance(argument, np.ndarray) or argument.flags.c_contiguous
-
-
-def is_ordered(argument: Any) -> bool:
-    """Is it a number, or an array whose elements lie in C order, perhaps with gaps, perhaps repeated?"""
-    if not isinstance(argument, np.ndarray):
-        return True
-    steps = [step for n, step in zip(argument.shape, argument.strides, strict=True) if n > 1 and step]
-    return all(step > 0 for step in steps) and steps == sorted(steps, reverse=True)
-
-
-def flattened(argument: Any) -> Any:
-    """A packed array with one axis, or with none if it has one element; a number as it is."""
-    return argument.reshape(-1 if argument.size > 1 else ()) if isinstance(argument, np.ndarray) else argument
 
 
 def length_of_pieces(program: Program, block: Block, widths: Sequence[int]) -> int:

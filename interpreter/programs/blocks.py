@@ -24,7 +24,7 @@ from ..types.meta import Shape
 from .passes.facts import is_total, made_by, metas_of, newest_values
 from .program import EFFECT, MOVE, PRINT, Program, Step
 
-LEAST: Final = 1 << 15  # elements from which a block pays
+LEAST: Final = 1 << 16  # elements: all that a step works on lies in the cache anyway if they are fewer
 STEPS: Final = 64  # of a block, at the most
 REACH: Final = 64  # places that a step may wait for the next one of its block
 

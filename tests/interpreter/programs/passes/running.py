@@ -68,10 +68,17 @@ def strided(array: np.ndarray) -> Placed:
 
 
 def seen(value: Any) -> Any:
-    """A value as it can be compared: bits, not numbers."""
-    if isinstance(value, Failed):
-        return value
-    return value.meta, value.array.tobytes()
+    """A value as it can be compared: bits, not numbers; but all NaNs are one."""
+    return value if isinstance(value, Failed) else (value.meta, bits(value.array))
+
+
+def bits(array: np.ndarray) -> bytes:
+    """The bits of an array, those of any NaN being the same."""
+    return (
+        np.where(np.isnan(array), np.array(np.nan, array.dtype), array).tobytes()
+        if array.dtype.kind == "f"
+        else array.tobytes()
+    )
 
 
 def run(
