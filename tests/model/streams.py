@@ -152,16 +152,17 @@ class ModelSim(Peak, SimDevice):
 
 
 def failing_inside(compile_segment: Any, failing: frozenset[tuple[int, int]]) -> Any:
-    """Compile segments in which those calls fail that are to: (session, line)."""
+    """Compile segments in which those calls fail that are to: (session, line). None of them is in a block."""
 
-    def compile_failing(program: Any, piece: Any, plans: Any) -> Any:
-        recipe = compile_segment(program, piece, plans)
+    def compile_failing(program: Any, piece: Any, plans: Any, blocks: Any) -> Any:
+        session = plans[0].session
+        doomed = {n for n in piece if (session, program.steps[n].location) in failing}
+        sound = [block for block in blocks if doomed.isdisjoint(block.steps)]
+        recipe = compile_segment(program, piece, plans, sound)
         if recipe is None:
             return None
-        session = plans[0].session
-        doomed = [(session, program.steps[call.step].location) in failing for call in recipe.calls]
-        calls = zip(recipe.calls, doomed, strict=True)
-        return recipe._replace(calls=tuple(call._replace(kernel=inject) if fails else call for call, fails in calls))
+        calls = [call._replace(kernel=inject) if call.step in doomed else call for call in recipe.calls]
+        return recipe._replace(calls=tuple(calls))
 
     return compile_failing
 

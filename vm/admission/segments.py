@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...interpreter.errors import QuotaError
+from ...interpreter.programs.blocks import Block, find_blocks
 from ...interpreter.programs.program import Program
 from ...interpreter.schema.opdef import find
 from ...interpreter.types.meta import Meta, Scalar
@@ -32,7 +33,8 @@ class Segments:
     def __init__(self, scheduler: Scheduler, residency: Residency) -> None:
         self.scheduler = scheduler
         self.residency = residency
-        self.compile: Callable[[Program, Piece, Sequence[Plan]], Recipe | None] = compile_segment
+        self.compile: Callable[[Program, Piece, Sequence[Plan], Sequence[Block]], Recipe | None] = compile_segment
+        self.find_blocks: Callable[[Program], list[Block]] = find_blocks
 
     def pieces(self, session: VmSession, routine: Linked) -> Sequence[Piece]:
         """The pieces of a routine whose ops all have signatures."""
@@ -52,12 +54,20 @@ class Segments:
         found: Segment | None = routine.segments.get(piece.start)
         if found is None and piece.start not in routine.segments:
             plans = [plan_at(session, routine, position) for position in piece]
-            recipe = None if None in plans else self.compile(routine.program, piece, [p for p in plans if p])
+            known = [plan for plan in plans if plan is not None]
+            blocks = self.blocks(routine)
+            recipe = None if None in plans else self.compile(routine.program, piece, known, blocks)
             if recipe is not None and plans[0] is not None:
                 plan = SegmentPlan(routine.program, recipe, plans[0].device, session.id)
                 found = Segment(routine.program, recipe, plan)
             routine.segments[piece.start] = found
         return found
+
+    def blocks(self, routine: Linked) -> Sequence[Block]:
+        """The blocks of a routine's program."""
+        if routine.blocks is None:
+            routine.blocks = self.find_blocks(routine.program)
+        return routine.blocks
 
     def admit(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ...interpreter.programs.blocks import Block
 from ...interpreter.programs.program import Program
 from ...interpreter.types.meta import Meta
 
@@ -30,7 +31,7 @@ class Linked:
     `templates`: its steps as messages, each made when a run first needs it.
     """
 
-    __slots__ = ("captured", "devices", "location", "pieces", "program", "runs", "segments", "templates")
+    __slots__ = ("blocks", "captured", "devices", "location", "pieces", "program", "runs", "segments", "templates")
 
     def __init__(self, program: Program, devices: tuple[str, ...], captured: tuple[int, ...], location: int) -> None:
         self.program = program
@@ -40,6 +41,7 @@ class Linked:
         self.templates: list[Template | None] = [None] * len(program.steps)
         self.runs = 0
         self.pieces: Sequence[range] | None = None  # of its steps; None until they all have signatures
+        self.blocks: Sequence[Block] | None = None  # None until they are looked for
         self.segments: dict[int, Any] = {}  # first step of a piece -> how it runs as one instruction, if it may
 
     @property

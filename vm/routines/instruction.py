@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from operator import length_hint
 from typing import Any
 
+import numpy as np
+
 from ...interpreter.errors import TensordError, kernel_error, text_of, without_frames
 from ...interpreter.opcodes import Opcode
 from ...interpreter.programs.program import Program
@@ -22,7 +24,7 @@ from ..model.instruction import Instruction
 from ..model.plan import Plan
 from ..model.session import VmSession
 from ..model.signature import call_text, plain
-from .recipe import Call, Recipe, constants_of
+from .recipe import Call, Place, Recipe, constants_of
 from .replay import Replay
 
 IDLE = 4  # replays of a segment that wait for a run
@@ -192,12 +194,17 @@ class RunInstruction(Instruction):
         return len(calls)
 
     def call(self, call: Call, kernel: Any, arguments: list[Any]) -> None:
-        """Call one kernel, unless an operand is poisoned."""
-        for value in call.reads:
-            found = self.poison_of(value)
+        """Call one kernel, unless all its results depend on a poisoned operand."""
+        healthy = len(call.results)
+        for result, reads in zip(call.results, call.reads, strict=True):
+            found = next(filter(None, map(self.poison_of, reads)), None)
             if found is not None:
-                self.poison[call.result] = found
-                return
+                self.poison[result] = found
+                healthy -= 1
+        if not healthy:
+            return
+        if healthy < len(call.results):  # of a block, which cannot fail: some of its results are nobody's values
+            arguments = [stand_in(given, place) for given, place in zip(arguments, call.arguments, strict=True)]
         try:
             kernel(*arguments)
         except BaseException as error:
@@ -216,7 +223,9 @@ class RunInstruction(Instruction):
         line = self.segment.program.steps[call.step].location
         location = self.author.where(line) if is_line(line) else None
         found = self.failure(call, error, location)
-        self.poison[call.result] = found
+        for result in call.results:
+            if result not in self.poison:
+                self.poison[result] = found
         self.origins.append(found)
 
     def failure(self, call: Call, error: BaseException, location: str | None) -> TensordError:
@@ -256,6 +265,11 @@ def known(program: Program, variable: int) -> Meta:
     if meta is None:
         raise AssertionError("the tensors of a segment have known metas")
     return meta
+
+
+def stand_in(given: Any, place: Place | int) -> Any:
+    """An argument, or in the place of a poisoned one some array of its shape."""
+    return np.zeros(place.meta.shape, place.meta.dtype) if given is None and isinstance(place, Place) else given
 
 
 def is_same(left: Any, right: Any) -> bool:

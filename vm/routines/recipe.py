@@ -10,13 +10,15 @@ The kernels are those of the ops' plans, so a segment computes the same bits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from ...interpreter.programs.blocks import Block
 from ...interpreter.programs.numbers import CONSTANT
 from ...interpreter.programs.program import Program
 from ...interpreter.schema.opdef import BoundKernel
 from ...interpreter.types.meta import Meta
+from ...streams.blocks import BlockKernel
 from ..model.plan import Plan
 from .segments import Piece, is_view, used_beyond
 
@@ -39,17 +41,18 @@ class Place(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A kernel and its arguments: places, numbers' slots (n < 0: slot ~n), the result's place last.
+    """A kernel and its arguments: places, numbers' slots (n < 0: slot ~n), the results' places last.
 
-    `reads` are the values that it needs; `result` is the value that it makes.
+    `results` are the values that it makes; `reads` are for each of them the values that it depends on.
     """
 
     step: int
     plan: Plan
     kernel: BoundKernel
     arguments: tuple[Place | int, ...]
-    reads: tuple[int, ...]
-    result: int
+    reads: tuple[tuple[int, ...], ...]
+    results: tuple[int, ...]
+    work: int
 
 
 class Recipe(NamedTuple):
@@ -78,22 +81,28 @@ class Recipe(NamedTuple):
     largest: int
 
 
-def compile_segment(program: Program, steps: Piece, plans: Sequence[Plan]) -> Recipe | None:
+def compile_segment(
+    program: Program, steps: Piece, plans: Sequence[Plan], blocks: Sequence[Block] = ()
+) -> Recipe | None:
     """The recipe of a segment; None if its values cannot be laid out, so that it has to run op by op.
 
-    `plans`: of the ops, in order.
+    `plans`: of the ops, in order; `blocks`: of the program, those of the segment among them.
     """
-    return Compiler(program, steps, plans).compile()
+    inside = [block for block in blocks if block.steps[0] in steps and block.steps[-1] in steps]
+    return Compiler(program, steps, plans, inside).compile()
 
 
 class Compiler:
     """Lays out one segment."""
 
-    def __init__(self, program: Program, steps: Piece, plans: Sequence[Plan]) -> None:
+    def __init__(self, program: Program, steps: Piece, plans: Sequence[Plan], blocks: Sequence[Block]) -> None:
         self.program = program
         self.steps = steps
         self.plans = plans
-        self.uses = last_uses(program, steps)
+        self.blocks_at = {block.steps[-1]: block for block in blocks}
+        # The steps of blocks -> the last one, at which the block runs.
+        self.runs_at = {position: block.steps[-1] for block in blocks for position in block.steps}
+        self.uses = last_uses(program, steps, self.runs_at)
         self.reads, self.written, self.made = outside_of(program, steps)
         slots = (*self.reads, *self.written, *self.made)
         self.slots = {variable: slot for slot, variable in enumerate(slots)}
@@ -101,6 +110,7 @@ class Compiler:
         self.bases: dict[int, int] = {}
         self.packed: set[int] = set()
         self.arena = Arena()
+        self.scratch = 0
         self.blocks: dict[tuple[int, int], list[int]] = {}  # (slot, offset of the block) -> values in it
 
     def compile(self) -> Recipe | None:
@@ -108,7 +118,8 @@ class Compiler:
         calls: list[Call] = []
         for position, plan in zip(self.steps, self.plans, strict=True):
             self.arena.free_until(position - 1)
-            found = self.step(position, plan)
+            block = self.blocks_at.get(position)
+            found = self.block(block, plan) if block is not None else self.step(position, plan)
             if found is None:
                 return None
             calls += found
@@ -127,7 +138,7 @@ class Compiler:
             self.bases,
             self.dying(),
             self.arena.size,
-            max((plan.scratch for plan in self.plans), default=0),
+            max((plan.scratch for plan in self.plans), default=self.scratch),
             sum(plan.work for plan in self.plans),
             max((plan.work for plan in self.plans), default=0),
         )
@@ -135,26 +146,49 @@ class Compiler:
     def step(self, position: int, plan: Plan) -> list[Call] | None:
         """Lay out the result of a step; its calls, none for a view. None if that is not possible."""
         step = self.program.steps[position]
+        if position in self.runs_at:  # with a later step
+            return []
         if is_view(self.program, position) and self.lay_view(step.first, step.operands[0], plan):
             return []
         reads = tuple([operand for operand in step.operands if operand >= 0])
         inputs = [operand if operand < 0 else self.place(operand) for operand in step.operands]
         if step.into is None:
             place = self.new_place(step.first, position, plan, reads)
-            return [Call(position, plan, plan.kernel, (*inputs, place), reads, step.first)]
+            return [Call(position, plan, plan.kernel, (*inputs, place), (reads,), (step.first,), plan.work)]
         target = step.into[0]
         old = self.place(target)
         if target not in self.bases and not self.is_shared(target, position):
             self.enter(step.first, old)
-            return [Call(position, plan, plan.kernel, (*inputs, old), reads, step.first)]
+            return [Call(position, plan, plan.kernel, (*inputs, old), (reads,), (step.first,), plan.work)]
         new = self.own_place(step.first)
         if new is None:
             return None
-        call = Call(position, plan, plan.kernel, (*inputs, new), reads, step.first)
+        call = Call(position, plan, plan.kernel, (*inputs, new), (reads,), (step.first,), plan.work)
         if not (plan.op.partial and step.operands[0] == target):
             return [call]
-        filled = Call(position, plan, fill, (old, new), (target,), step.first)
+        filled = call._replace(kernel=fill, arguments=(old, new), reads=((target,),))
         return [filled, call._replace(arguments=(new, *inputs[1:], new))]
+
+    def block(self, block: Block, plan: Plan) -> list[Call] | None:
+        """Lay out the results of a block; its call. None if one of them has to be written where another value lies."""
+        position, variables = block.steps[-1], self.program.variables
+        inputs = [operand if operand < 0 else self.place(operand) for operand in block.inputs]
+        places = []
+        for value in block.outputs:
+            if variables[value] == value:
+                places.append(self.fresh_place(value))
+                continue
+            before = max(n for n in range(value) if variables[n] == variables[value] and n not in block.virtual)
+            old = self.place(before)
+            if before in self.bases or self.is_shared(before, position):
+                return None
+            self.enter(value, old)
+            places.append(old)
+        kernel = BlockKernel(self.program, block)
+        work = sum(self.plans[n - self.steps.start].work for n in block.steps)
+        self.scratch = max(self.scratch, kernel.scratch)
+        reads = dependences(self.program, block)
+        return [Call(position, plan, kernel, (*inputs, *places), reads, block.outputs, work)]
 
     def dying(self) -> tuple[int, ...]:
         """The variables from outside that die in the segment."""
@@ -207,11 +241,7 @@ class Compiler:
 
     def new_place(self, value: int, position: int, plan: Plan, reads: Sequence[int]) -> Place:
         """Memory for a new value: its result's, an operand's that dies here, or a piece of the arena."""
-        meta, slot = self.meta(value), self.slots.get(value)
-        if slot is not None:
-            place = Place(slot, 0, None, meta, whole=True)
-            self.enter(value, place)
-            return place
+        meta = self.meta(value)
         for index in plan.forward:
             operand = self.program.steps[position].operands[index]
             under = self.place(operand)
@@ -221,7 +251,14 @@ class Compiler:
                 place = Place(ARENA, under.offset, None, meta)
                 self.enter(value, place)
                 return place
+        return self.fresh_place(value)
+
+    def fresh_place(self, value: int) -> Place:
+        """Memory that nothing else is in: the result's, or a piece of the arena."""
+        meta, slot = self.meta(value), self.slots.get(value)
         place = Place(ARENA, self.arena.allocate(meta.nbytes), None, meta)
+        if slot is not None:
+            place = Place(slot, 0, None, meta, whole=True)
         self.enter(value, place)
         return place
 
@@ -281,15 +318,18 @@ class Arena:
         self.taken = [entry for entry in self.taken if entry[2] > position]
 
 
-def last_uses(program: Program, steps: Piece) -> dict[int, int]:
-    """For each value the last step of the segment that uses it; NEVER if it is used beyond."""
+def last_uses(program: Program, steps: Piece, runs_at: Mapping[int, int]) -> dict[int, int]:
+    """For each value the last step of the segment that uses it; NEVER if it is used beyond.
+
+    `runs_at`: the steps that run with a later one, with that one.
+    """
     uses: dict[int, int] = {}
     for position in steps:
-        step = program.steps[position]
-        uses.setdefault(step.first, position)
+        step, place = program.steps[position], runs_at.get(position, position)
+        uses.setdefault(step.first, place)
         for operand in (*step.operands, *(step.into or ())):
             if operand >= 0:
-                uses[operand] = position
+                uses[operand] = max(uses.get(operand, -1), place)
     for value in used_beyond(program, steps):
         uses[value] = NEVER
     return uses
@@ -315,6 +355,19 @@ def outside_of(program: Program, steps: Piece) -> tuple[tuple[int, ...], tuple[i
     order = {variables[value]: place for place, value in enumerate(program.results)}
     made = sorted((variable for variable in inner if variable in beyond), key=lambda v: (order.get(v, -1), v))
     return tuple(variable for variable in read if variable not in written), tuple(written), tuple(made)
+
+
+def dependences(program: Program, block: Block) -> tuple[tuple[int, ...], ...]:
+    """For each output of a block the values from outside that it depends on, in the order in which steps read them."""
+    needs: dict[int, dict[int, None]] = {}
+    for position in block.steps:
+        step = program.steps[position]
+        mine: dict[int, None] = {}
+        for operand in step.operands:
+            if operand >= 0:
+                mine.update(needs.get(operand, {operand: None}))
+        needs[step.first] = mine
+    return tuple(tuple(needs[value]) for value in block.outputs)
 
 
 def fill(old: Any, new: Any) -> None:

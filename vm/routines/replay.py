@@ -39,14 +39,15 @@ class Replay:
         self._numbers: dict[int, list[tuple[Number | None, Arguments, int]]] = {}
         bound: dict[Place, Any] = {}
         calls = [self._bind(call, constants, bound) for call in recipe.calls]
-        self.slices = sliced(calls, [call.plan.work + CALL for call in recipe.calls])
+        self.slices = sliced(calls, [call.work + CALL for call in recipe.calls])
 
     def _bind(self, call: Call, constants: dict[int, Scalar], bound: dict[Place, Any]) -> tuple[Any, Arguments]:
         arguments: Arguments = [None] * len(call.arguments)
         for index, argument in enumerate(call.arguments):
             if isinstance(argument, int):
                 slot = ~argument
-                holder = None if call.plan.number is None else number_of(call.plan.op, call.plan.metas, np)
+                plain = call.plan.number is None or call.kernel is not call.plan.kernel
+                holder = None if plain else number_of(call.plan.op, call.plan.metas, np)
                 if slot in constants:
                     value = constants[slot]
                     arguments[index] = value if holder is None else holder.of(value)
