@@ -242,6 +242,8 @@ class Compiler:
     def new_place(self, value: int, position: int, plan: Plan, reads: Sequence[int]) -> Place:
         """Memory for a new value: its result's, an operand's that dies here, or a piece of the arena."""
         meta = self.meta(value)
+        if value in self.slots:
+            return self.fresh_place(value)
         for index in plan.forward:
             operand = self.program.steps[position].operands[index]
             under = self.place(operand)
@@ -256,8 +258,9 @@ class Compiler:
     def fresh_place(self, value: int) -> Place:
         """Memory that nothing else is in: the result's, or a piece of the arena."""
         meta, slot = self.meta(value), self.slots.get(value)
-        place = Place(ARENA, self.arena.allocate(meta.nbytes), None, meta)
-        if slot is not None:
+        if slot is None:
+            place = Place(ARENA, self.arena.allocate(meta.nbytes), None, meta)
+        else:
             place = Place(slot, 0, None, meta, whole=True)
         self.enter(value, place)
         return place
