@@ -7,7 +7,7 @@ import struct
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tensord.interpreter import ops as _ops  # noqa: F401 - fills the registry
@@ -166,6 +166,8 @@ def test_each_nan_comes_back_bit_for_bit(pattern):
 
 
 @given(st.complex_numbers())
+@example(complex(math.inf, -math.inf))
+@example(complex(math.nan, -0.0))
 def test_complex_numbers_come_back_bit_for_bit(value):
     (text,) = numbers(value)
     found = returned(text)
