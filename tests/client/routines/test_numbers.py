@@ -142,6 +142,16 @@ def test_an_error_of_the_arithmetic_is_raised_by_the_function_itself(session):
     assert f.captures == 2
 
 
+def test_an_error_that_is_caught_at_the_capture_belongs_to_its_value(session):
+    def f(x, n):
+        try:
+            return x * (1 / n)
+        except ZeroDivisionError:
+            return x - 1
+
+    assert compared(session, f, (np.arange(3.0), 0), (np.arange(3.0), 4), (np.arange(3.0), 0)).captures == 2
+
+
 def test_ints_are_checked_against_the_dtype_at_each_run(session):
     def f(x, n):
         return x + n

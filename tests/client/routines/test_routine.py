@@ -339,9 +339,13 @@ def test_an_object_that_is_gone_is_not_mistaken_for_another(session):
             self.value = value
 
     f = session.routine(lambda x, box: x + box.value)
-    x = session.asarray([1.0])
-    for value in range(8):  # their addresses are used again
-        assert f(x, Box(value)).tolist() == [1.0 + value]
+    x, box = session.asarray([1.0]), Box(1.0)
+    assert f(x, box).tolist() == [2.0]
+    address, kept = id(box), []
+    del box
+    while id(box := Box(5.0)) != address:  # until its memory is used again
+        kept.append(box)
+    assert f(x, box).tolist() == [6.0]
 
 
 def test_routines_inside_routines_become_a_part_of_them(session):
