@@ -19,6 +19,7 @@ from ..transport.outgoing import AtLine
 if TYPE_CHECKING:
     from ..session import Session
 
+PENDING: Final = 1 << 20  # elements that a value counts as whose shape data decide
 RECORDS: Final = 64  # of a program, in one message
 
 
@@ -50,6 +51,7 @@ class Linked:
             if step.op in (PRINT, EFFECT)
         )
         self._room = program.inner
+        self._heavy = work_of(program) > session._outbox.transport.inline_work
         self._id = self._link(session)
 
     def _link(self, session: Session) -> int:
@@ -99,7 +101,8 @@ class Linked:
         """
         session = self._session
         outbox = session._outbox
-        outbox.make_way()
+        if self._heavy:
+            outbox.make_way()
         prints: list[Reply] = []
         with outbox.lock:
             location = outbox.locations.here(2)
@@ -131,3 +134,9 @@ class Linked:
     def __del__(self) -> None:
         if self.__dict__.get("_id", 0) > 0:
             self._session._release(self._id)
+
+
+def work_of(program: Program) -> int:
+    """An estimate of a run's work, in element operations."""
+    metas = [meta for step in program.steps for meta in step.results]
+    return sum(PENDING if meta is None else meta.size for meta in metas)

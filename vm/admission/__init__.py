@@ -3,7 +3,8 @@
 - `admission`: one handler per kind of message
 - `calls`: ops; `inline`: ops that run at admission
 - `accesses`: bytes in and out, waits, side effects; `exports`: results that clients read in place
-- `routines`: programs, links and runs; `segments`: runs as one instruction
+- `routines`: programs, links and runs; `segments`: runs as one instruction;
+  `runs_at_once`: short ones at admission
 - `names`: tensors shared by name
 - `cancellation`: of a session, and its end; `rejection`: messages that cannot be admitted
 - `lookup`: from ids and numbers to tensors, signatures and devices; `quotas`: limits of a session

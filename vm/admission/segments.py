@@ -25,6 +25,7 @@ from ..routines.unfolding import Ids
 from ..scheduler.scheduler import Scheduler
 from .lookup import define, note_maker
 from .quotas import check_results, check_targets
+from .runs_at_once import RunsAtOnce
 
 
 class Segments:
@@ -33,6 +34,7 @@ class Segments:
     def __init__(self, scheduler: Scheduler, residency: Residency) -> None:
         self.scheduler = scheduler
         self.residency = residency
+        self.at_once = RunsAtOnce(scheduler, residency)
         self.compile: Callable[[Program, Piece, Sequence[Plan], Sequence[Block]], Recipe | None] = compile_segment
         self.find_blocks: Callable[[Program], list[Block]] = find_blocks
 
@@ -94,7 +96,8 @@ class Segments:
             return False
         if session.strict and any(device not in tensor.storage.copies for tensor in tensors):
             return False
-        self.issue(session, segment, tensors, ids, numbers, location)
+        if not self.at_once.run(session, segment, tensors, ids, numbers, location):
+            self.issue(session, segment, tensors, ids, numbers, location)
         return True
 
     def has_room(self, session: VmSession, device: DeviceState, segment: Segment, written: Sequence[Tensor]) -> bool:

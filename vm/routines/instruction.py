@@ -70,13 +70,17 @@ class SegmentPlan(Plan):
 class Segment:
     """A compiled segment of one routine, with replays that wait for a run."""
 
-    __slots__ = ("constants", "idle", "lines", "plan", "program", "recipe")
+    __slots__ = ("arena_meta", "constants", "idle", "made", "plan", "program", "recipe", "sizes")
 
     def __init__(self, program: Program, recipe: Recipe, plan: SegmentPlan) -> None:
         self.program = program
         self.recipe = recipe
         self.plan = plan
         self.constants = constants_of(program)
+        self.made = [known(program, variable) for variable in recipe.made]
+        # Of its results, and last of its arena, if it has one.
+        self.sizes = [meta.nbytes for meta in self.made] + [recipe.arena] * (recipe.arena > 0)
+        self.arena_meta = Meta.of((recipe.arena,), "uint8")
         self.idle: list[Replay] = []
 
     def take(self, arena: Any) -> Replay:
@@ -139,7 +143,8 @@ class RunInstruction(Instruction):
             replay = None if self.failed() else self.begin()
         if replay is not None and not self.failed():
             try:
-                self.run_slice(replay, self.place)
+                if self.place < len(replay.slices):
+                    self.run_slice(replay, self.place)
             except BaseException as error:
                 self.fail(error)
             self.place += 1
@@ -147,6 +152,22 @@ class RunInstruction(Instruction):
                 return False
         self.end()
         return True
+
+    def fail_in(self, place: int, left: int, error: BaseException) -> None:
+        """A kernel has failed that somebody else called, with `left` calls behind it in that slice; do those now.
+
+        `advance` does the slices behind it.
+        """
+        replay = self.replay
+        if replay is None:
+            raise AssertionError("the one who called it has given its replay")
+        start, calls = replay.slices[place]
+        done = len(calls) - left
+        self.claim()
+        self.note(self.segment.recipe.calls[start + done - 1], error)
+        for index in range(done, len(calls)):
+            self.call(self.segment.recipe.calls[start + index], *calls[index])
+        self.place = place + 1
 
     def failed(self) -> bool:
         """Has it failed as a whole, or been cancelled?"""
@@ -247,10 +268,10 @@ class RunInstruction(Instruction):
             self.segment.give_back(replay)
         if self.careful and self.error is None:
             failures = {}
-            for binding, value in zip(self.outputs, self.segment.recipe.finals, strict=False):
+            for copy, value in zip(self.writes, self.segment.recipe.finals, strict=False):
                 found = self.poison_of(value)
                 if found is not None:
-                    failures[binding.copy] = found
+                    failures[copy] = found
             self.failures = failures or None
         self.settle_poison()
 
@@ -273,11 +294,10 @@ def stand_in(given: Any, place: Place | int) -> Any:
 
 
 def is_same(left: Any, right: Any) -> bool:
-    """Are both the same memory?"""
+    """Are both the same memory, each bound to the start of its block?"""
     if left is None or right is None:
         return left is right
-    same: bool = left is right or left.__array_interface__["data"] == right.__array_interface__["data"]
-    return same
+    return left is right or (left.base is not None and left.base is right.base)
 
 
 def nothing(*_arrays: Any) -> None:
