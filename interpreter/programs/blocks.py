@@ -71,7 +71,7 @@ def key_of(program: Program, step: Step, usable: Usable, least: int) -> _Key | N
     if step.op in (MOVE, PRINT, EFFECT) or not usable(step.device):
         return None
     op, meta = find(step.op), step.results[0]
-    if not op.elementwise or meta is None or meta.size < 2 or MANY * meta.nbytes < least or not is_total(program, step):
+    if not op.elementwise or meta is None or MANY * meta.nbytes < least or not is_total(program, step):
         return None
     if not op.works_in_pieces(metas_of(program, step), dict(step.attributes)):
         return None
