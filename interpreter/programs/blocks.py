@@ -24,7 +24,8 @@ from ..types.meta import Shape
 from .passes.facts import is_total, made_by, metas_of, newest_values
 from .program import EFFECT, MOVE, PRINT, Program, Step
 
-LEAST: Final = 1 << 16  # elements: all that a step works on lies in the cache anyway if they are fewer
+LEAST: Final = 1 << 20  # bytes that a block reads and writes: fewer lie in the cache also from step to step
+MANY: Final = 16  # tensors of a block: where so many would be too small together, none is looked for
 STEPS: Final = 64  # of a block, at the most
 REACH: Final = 64  # places that a step may wait for the next one of its block
 
@@ -51,7 +52,7 @@ class Block(NamedTuple):
 
 
 def find_blocks(program: Program, usable: Usable = lambda _device: True, least: int = LEAST) -> list[Block]:
-    """The blocks of a program, by their last steps. `least`: elements of a block's shape."""
+    """The blocks of a program, by their last steps. `least`: bytes of the tensors that one reads and writes."""
     keys = [key_of(program, step, usable, least) for step in program.steps]
     if sum(key is not None for key in keys) < 2:
         return []
@@ -61,7 +62,8 @@ def find_blocks(program: Program, usable: Usable = lambda _device: True, least: 
     search.close(list(search.open))
     uses = _Uses(program)
     found = [described(program, steps, uses) for steps in search.found if len(steps) > 1]
-    return sorted(found, key=lambda block: block.steps[-1])
+    paying = (block for block in found if bytes_of(program, block) >= least)
+    return sorted(paying, key=lambda block: block.steps[-1])
 
 
 def key_of(program: Program, step: Step, usable: Usable, least: int) -> _Key | None:
@@ -69,12 +71,18 @@ def key_of(program: Program, step: Step, usable: Usable, least: int) -> _Key | N
     if step.op in (MOVE, PRINT, EFFECT) or not usable(step.device):
         return None
     op, meta = find(step.op), step.results[0]
-    if not op.elementwise or meta is None or meta.size < max(least, 2) or not is_total(program, step):
+    if not op.elementwise or meta is None or MANY * meta.nbytes < least or not is_total(program, step):
         return None
     if not op.works_in_pieces(metas_of(program, step), dict(step.attributes)):
         return None
     values = [value for value in (*step.operands, *(step.into or ())) if value >= 0]
     return (step.device, meta.shape) if all(program.homes[value] == step.device for value in values) else None
+
+
+def bytes_of(program: Program, block: Block) -> int:
+    """The bytes of the tensors that the block reads and writes."""
+    metas = (program.metas[n] for n in (*block.inputs, *block.outputs) if n >= 0)
+    return sum(meta.nbytes for meta in metas if meta is not None)
 
 
 class _Open:

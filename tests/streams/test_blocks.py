@@ -265,14 +265,41 @@ def test_a_block_may_be_computed_by_several_threads() -> None:
     assert found.tobytes() == expected.tobytes()
 
 
-def test_one_kernel_may_be_called_by_several_threads_at_a_time() -> None:
-    program, block = chain("add", "less", "logical_not")
+def test_a_call_has_scratch_of_its_own() -> None:
+    """As if another thread called the same kernel between two steps."""
+    program, block = chain("add", "less", "logical_not", shape=(5000,))
     kernel = BlockKernel(program, block, GRAIN)
-    x = some("float32", 50_000)
-    found = [np.zeros(x.shape, bool) for _ in range(4)]
-    with ThreadPoolExecutor(4, initializer=lambda: np.seterr(all="ignore")) as threads:
-        list(threads.map(lambda out: kernel(x, out), found))
-    assert all(out.tobytes() == found[0].tobytes() for out in found)
+    x, y = some("float32", 5000), some("float32", 5000, seed=1)
+    expected, found, other = (np.zeros(5000, bool) for _ in range(3))
+    with np.errstate(all="ignore"):
+        kernel(x, expected)
+        calls = BlockLayout(program, block, lend=True).calls
+        cut = kernel._flat
+        assert cut is not None
+        less = calls[1].kernel
+
+        def interrupted(*arrays: Any) -> None:
+            cut.layout.calls[1] = calls[1]
+            kernel(y, other)
+            less(*arrays)
+
+        cut.layout.calls[1] = calls[1]._replace(kernel=interrupted)
+        kernel(x, found)
+    assert found.tobytes() == expected.tobytes()
+
+
+def test_parts_of_the_scratch_are_aligned() -> None:
+    builder = Builder()
+    x = builder.parameter(Meta.of((3 * GRAIN + 1,), "float32"))
+    (mask,) = builder.op("isnan", [x])
+    (wide,) = builder.op("astype", [x], {"dtype": "float64"})
+    (chosen,) = builder.op("where", [mask, wide, ~builder.number("float", "constant", (), 0.5)])
+    program = builder.finish(builder.op("less", [chosen, wide]))
+    (block,) = find_blocks(program, least=1)
+    cut = BlockKernel(program, block, GRAIN)._flat
+    assert cut is not None
+    assert len(cut.offsets) > 2
+    assert all(offset % 64 == 0 for offset in cut.offsets)
 
 
 def test_a_block_writes_in_place() -> None:
@@ -287,7 +314,8 @@ def test_a_block_writes_in_place() -> None:
     with np.errstate(all="ignore"):
         expected = weights - gradient * np.float32(0.1)
         given = {w: weights, g: gradient, -1: 0.1}
-        BlockKernel(program, block, GRAIN)(*[given[n] for n in block.inputs], weights)
+        for part in BlockKernel(program, block, GRAIN).split(2):
+            part(*[given[n] for n in block.inputs], weights)
     assert weights.tobytes() == expected.tobytes()
 
 

@@ -122,11 +122,10 @@ def test_a_value_that_is_overwritten_inside_is_virtual(builder: Writer) -> None:
 
 
 def test_small_tensors_and_devices_that_are_not_usable_have_no_blocks(builder: Writer) -> None:
-    large = builder.captured(Meta.of((LEAST,), "float32"))
-    for value in (0, large):
-        builder.call("exp", builder.call("sqrt", value))
-    program = builder.finish([])
-    assert [block.shape for block in find_blocks(program)] == [(LEAST,)]
+    small, large = (builder.captured(Meta.of((size,), "float32")) for size in (LEAST // 8 - 1, LEAST // 8))
+    results = [builder.call("exp", builder.call("sqrt", value)) for value in (0, small, large)]
+    program = builder.finish(results)
+    assert [block.shape for block in find_blocks(program)] == [(LEAST // 8,)]
     assert not find_blocks(program, usable=lambda device: device != 0)
 
 
