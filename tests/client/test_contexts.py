@@ -313,7 +313,7 @@ class TestKeep:
             c.keep({u[5]})
         assert [each._released for each in u] == [False] * 6 + [True]
 
-    @pytest.mark.parametrize("kept", ["w", None, 3.0, object(), np.ones(2)], ids=str)
+    @pytest.mark.parametrize("kept", ["w", None, 3.0, object(), np.ones(2)], ids=lambda kept: type(kept).__name__)
     def test_refuses_what_is_no_tensor(self, session, kept):
         with (
             session.context() as c,
