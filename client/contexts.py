@@ -24,7 +24,7 @@ so each call would have to compare its operands with the ranges; and threads wou
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from contextvars import ContextVar, Token
 from dataclasses import fields, is_dataclass
 from numbers import Number
@@ -96,15 +96,6 @@ class Contexts:
         if self.innermost() is context:
             with suppress(ValueError):  # the token is of another copy of the contextvars
                 self._variable.reset(token)
-
-    @contextmanager
-    def outside(self) -> Iterator[None]:
-        """No context holds what is made inside: for what the package makes and holds itself."""
-        token = self._variable.set(None)
-        try:
-            yield
-        finally:
-            self._variable.reset(token)
 
     def pass_over(self, context: Context, heir: Context | None) -> None:
         """Make the heir innermost in place of a context that another thread has ended."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...interpreter.errors import CaptureError, MetadataTypeError
 from ..checks import foreign
+from ..contexts import hand
 from ..frames import warn
 from ..locations import located
 from ..tensor import Tensor
@@ -184,8 +185,7 @@ class Call:
         routine, given = self._routine, self._given
         recorded = self.captured(fixed)
         self._count(recorded)
-        with self._session._contexts.outside():  # what is linked goes with the routine, not with the caller's context
-            entry = self._linked(recorded)
+        entry = self._linked(recorded)
         result = entry.run(self._tensors, given.numbers)
         routine._entries.add(self._key, entry, fixed.union(recorded.capture.fixed))
         return result
@@ -224,9 +224,7 @@ class Call:
 
     def _linked(self, recorded: Recorded) -> Entry:
         session, capture, numbers = self._session, recorded.capture, self._given.numbers
-        captured = [
-            session.asarray(each.array, each.home) if isinstance(each, Constant) else each for each in capture.captured
-        ]
+        captured = [kept(session, each) if isinstance(each, Constant) else each for each in capture.captured]
         capture.captured.clear()  # the values of constants are uploaded
         linked = Linked(session, recorded.program, capture.devices, captured, capture.chains, capture.callbacks)
         evaluation = Evaluation(recorded.program, recorded.leaves, numbers, capture.ranges)
@@ -291,6 +289,13 @@ class Symbols:
             return value
         self.leaves.append(leaf)
         return self._capture.number(value, leaf, short(name))
+
+
+def kept(session: Session, constant: Constant) -> Tensor:
+    """The routine's own tensor with these values, which goes with the routine, and not with a context of the caller."""
+    tensor = session.asarray(constant.array, constant.home)
+    hand(tensor, None)
+    return tensor
 
 
 def check_function(function: Any) -> None:

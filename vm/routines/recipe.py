@@ -175,10 +175,11 @@ class Compiler:
         inputs = [operand if operand < 0 else self.place(operand) for operand in block.inputs]
         places = []
         for value in block.outputs:
-            if variables[value] == value:
+            earlier = [n for n in range(value) if variables[n] == variables[value] and n not in block.virtual]
+            if not earlier:
                 places.append(self.fresh_place(value))
                 continue
-            before = max(n for n in range(value) if variables[n] == variables[value] and n not in block.virtual)
+            before = earlier[-1]
             old = self.place(before)
             if before in self.bases or self.is_shared(before, position):
                 return None
@@ -257,7 +258,7 @@ class Compiler:
 
     def fresh_place(self, value: int) -> Place:
         """Memory that nothing else is in: the result's, or a piece of the arena."""
-        meta, slot = self.meta(value), self.slots.get(value)
+        meta, slot = self.meta(value), self.slots.get(self.program.variables[value])
         if slot is None:
             place = Place(ARENA, self.arena.allocate(meta.nbytes), None, meta)
         else:
