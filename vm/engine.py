@@ -50,6 +50,9 @@ from .tracing.ring import CAPACITY, Ring
 # kernel that gives up the interpreter lock waits a switch interval of 100 us to get it back, so that a worker needed
 # 4 ms for the 1 ms of kernels in a training step. A daemon, which must answer others meanwhile, sets it lower.
 INLINE_WORK = 1_200_000
+# The same for a whole run of small kernels. The threads of a process wait for each other's batches anyway; a daemon
+# sets it lower, and larger runs are cut into slices.
+RUN_WORK = 1 << 40
 WINDOW = 256  # messages admitted per pass, so that a long pending list does not delay what finished
 
 
@@ -68,6 +71,7 @@ class Engine:
         tracing: bool = True,
         trace_capacity: int = CAPACITY,
         inline_work: int = INLINE_WORK,
+        run_work: int = RUN_WORK,
     ) -> None:
         self.inline_work = inline_work
         self.devices = {name: DeviceState(backend, inline_work) for name, backend in backends.items()}
@@ -78,6 +82,7 @@ class Engine:
         host = next((device for device in self.devices.values() if device.backend.host), None)
         self.residency = Residency(self.scheduler, host)
         self.admission = Admission(self.scheduler, self.residency, self.directory, self.infer)
+        self.admission.routines.segments.at_once.limit = run_work
         self.pending: deque[tuple[VmSession, Iterator[Sequence[Any]]]] = deque()  # batches, what is left of each
         self.finished = self.scheduler.finished
         self.live = self.scheduler.live

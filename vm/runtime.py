@@ -14,7 +14,7 @@ from typing import Any
 from ..interpreter.errors import ProtocolError, TensordError
 from ..streams.catalogue import close_devices, open_devices
 from ..streams.stream import Sink
-from .engine import INLINE_WORK, Engine
+from .engine import INLINE_WORK, RUN_WORK, Engine
 from .failures import Failures, Line, log_lines
 from .log import log, unhindered
 from .model.session import VmSession
@@ -45,6 +45,7 @@ class Runtime:
         trace_capacity: int = CAPACITY,
         hang_after: float = HANG_AFTER,
         inline_work: int = INLINE_WORK,
+        run_work: int = RUN_WORK,
         driving: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.driving = driving
@@ -60,6 +61,7 @@ class Runtime:
             tracing=tracing,
             trace_capacity=trace_capacity,
             inline_work=inline_work,
+            run_work=run_work,
         )
         self.engine.scheduler.report = self.report
         self.engine.admission.answer = self.answer

@@ -32,6 +32,7 @@ class RunsAtOnce:
     def __init__(self, scheduler: Scheduler, residency: Residency) -> None:
         self.scheduler = scheduler
         self.residency = residency
+        self.limit = 0  # of the work of a run, set by the engine
 
     def run(
         self,
@@ -45,7 +46,9 @@ class RunsAtOnce:
         """Run a segment on these tensors; False, and nothing is changed, if it cannot run at once."""
         recipe, plan = segment.recipe, segment.plan
         device = plan.device
-        if recipe.work > device.inline_work or recipe.scratch or device.unreserved or not plan.stream.inline:
+        if recipe.work > self.limit or recipe.largest > device.inline_work or not plan.stream.inline:
+            return False
+        if recipe.scratch or device.unreserved:
             return False
         copies = free_copies(segment, tensors)
         if copies is None:

@@ -16,6 +16,7 @@ from ...interpreter.types.sizes import size
 from ...interpreter.wire.addresses import pid_of
 from ...streams.catalogue import check_devices
 from ...streams.stream import Sink, Task
+from ..engine import INLINE_WORK
 from ..runtime import Runtime
 from .checks import available_memory
 from .config import Config, LogConfig
@@ -101,7 +102,8 @@ def cannot_listen(address: str, number: int | None) -> StartError:
 def open_runtime(config: Config, sink: Sink) -> Runtime:
     """Open the devices and make the engine; StartError if a device does not open."""
     try:
-        return Runtime(config.opened, sink, tracing=config.trace.on, trace_capacity=config.trace.capacity)
+        trace = config.trace
+        return Runtime(config.opened, sink, tracing=trace.on, trace_capacity=trace.capacity, run_work=INLINE_WORK)
     except TensordError as error:
         raise StartError(error.message) from None
 
