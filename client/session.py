@@ -48,6 +48,7 @@ from .transport.interface import ClosedTransport, Transport
 from .uploads import upload
 
 if TYPE_CHECKING:
+    from ..interpreter.programs.program import Program
     from .array_api.namespace import Namespace
     from .nn import Nn
     from .routines.routine import Routine
@@ -163,6 +164,23 @@ class Session:
         return self._answers.sync(timeout)
 
     # -- routines --------------------------------------------------------------------------------------------------
+
+    def link(
+        self,
+        programs: Program | Sequence[Program],
+        *,
+        devices: Mapping[str, str] | None = None,
+        tensors: Mapping[str, Tensor] | None = None,
+    ) -> Any:
+        """Make a function of a program: `f = s.link(program, devices={"d0": "sim:0"}, tensors={"w": w}); (y,) = f(x)`.
+
+        `devices`: for the program's device slots, by default the session's devices in their order. `tensors`: what the
+        program captures, by name; what is missing is looked up in the contexts around. Of several programs, a list of
+        functions. MetadataError for what does not fit.
+        """
+        from .routines.linking import link
+
+        return link(self, programs, devices, tensors)
 
     @overload
     def routine(self, function: Callable[..., Any], *, eager: bool = False) -> Routine: ...

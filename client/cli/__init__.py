@@ -4,7 +4,7 @@
   they are called; `options`: those of many
 - `terminal`, `figures`: readable tables and numbers
 - `ask`: one question to a daemon; `source`: the trace that a command reads
-- `serve`, `keygen`, `top` (with `keyboard` and `screen_tables`), `ops`, `completion`
+- `serve`, `keygen`, `top` (with `keyboard` and `screen_tables`), `run`, `ops`, `completion`
 - `doctor`, with `doctor_checks`, `doctor_gpu`, `doctor_cuda`
 - `admin`: status, sessions, tensors, devices, and how they are `shown`
 - `trace`, with `record`, `show`, `stats`, `memory` and `dag`; `selection`: the options that select records, as one

@@ -17,6 +17,9 @@ COMMANDS: Final = {
     "devices": Listed("admin", "Show each device and what its streams do."),
     "top": Listed("top", "Watch the daemon work; q or Ctrl-C ends it."),
     "trace": Listed("trace", "Record, verify, draw and explain what a daemon did."),
+    "run": Listed(
+        "run", "Run a program from its text: str(routine.program(...)), or written by hand (docs/programs.md)."
+    ),
     "ops": Listed("ops", "List the ops that a session can call, or describe one in detail."),
     "doctor": Listed("doctor", "Find common problems, and say what to do."),
     "keygen": Listed("keygen", "Make a pair of keys for tcp: NAME.key, which is public, and NAME.key_secret."),

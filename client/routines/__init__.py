@@ -6,5 +6,6 @@
 - `guards`: Python state outside of the arguments that a capture depends on
 - `routine`: looks a call's program up, or captures it; `entries`: what a routine has captured; `evaluation`: its
   numbers, for each run; `changes`: says why it was captured again
+- `linking`: `session.link`, for programs that were not captured here; `report`: what the machine has made of a routine
 - `linked`: a program with its devices and captured tensors, ready to run
 """

@@ -97,6 +97,11 @@ class Entries:
         self._variants: dict[tuple[Any, ...], Variants] = {}
         self.lock = threading.RLock()  # of captures that add to the tables; a signal handler may capture, too
 
+    def latest(self) -> Entry | None:
+        """The entry that was used last."""
+        found = [each for variants in self._variants.values() for some in variants.entries.values() for each in some]
+        return max(found, key=lambda entry: entry.used, default=None)
+
     def find(self, key: tuple[Any, ...], numbers: Sequence[Any], objects: Sequence[Any]) -> Entry | None:
         """The entry for such a call; None if there is none. The hot path of a routine's call."""
         variants = self._variants.get(key)

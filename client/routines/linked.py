@@ -15,6 +15,7 @@ from ..reading import forget
 from ..tensor import Tensor
 from ..transport.interface import Reply
 from ..transport.outgoing import AtLine
+from .report import Report
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -118,6 +119,10 @@ class Linked:
             session._printing.expect(reply, session)
         outbox.appended()
         return [Tensor(session, id_, meta, home) for id_, (meta, home) in zip(ids, self._results, strict=True)]
+
+    def report(self) -> Report:
+        """What the machine has made of it."""
+        return Report(self.program, self._session._query("routine", self._id))
 
     def _requested(self, prints: list[Reply]) -> tuple[tuple[int, Callable[..., None], int], ...]:
         """Chain, callback and request of each side effect. `prints` gets the replies of those that print, which are

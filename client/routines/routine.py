@@ -9,7 +9,7 @@ from importlib import import_module
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-from ...interpreter.errors import CaptureError, MetadataTypeError
+from ...interpreter.errors import CaptureError, MetadataTypeError, ProtocolError
 from ..checks import foreign
 from ..contexts import hand
 from ..frames import warn
@@ -29,6 +29,7 @@ from .structure import Arguments, Replacing, is_number
 if TYPE_CHECKING:
     from ...interpreter.programs.program import Program
     from ..session import Session
+    from .report import Report
 
 _LAZY = (
     inspect.isgeneratorfunction,
@@ -88,6 +89,13 @@ class Routine:
             raise located(CaptureError("program: a routine is being captured; ask for programs outside of it"))
         given, tensors = self._given(session, args, kwargs)
         return Call(self, session, given, tensors, args, kwargs).captured().program
+
+    def report(self) -> Report:
+        """What the machine has made of the capture that was called last. ProtocolError if there is none."""
+        entry = self._entries.latest()
+        if entry is None:
+            raise located(ProtocolError("report: the routine was not called yet"))
+        return entry.linked.report()
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else BoundRoutine(self, instance)

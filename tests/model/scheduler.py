@@ -6,6 +6,7 @@ driven to its end before the next one; what it needs of memory is what any other
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -13,6 +14,7 @@ from operator import length_hint
 from typing import Any
 
 from tensord.interpreter.errors import TensordError
+from tensord.interpreter.programs.blocks import find_blocks
 from tensord.streams.cpu import CpuOptions
 from tensord.streams.cuda import CudaOptions
 from tensord.streams.faults import Fault
@@ -99,6 +101,7 @@ class Machine:
         self.engine.admission.cancellation.piece = piece
         segments = self.engine.admission.routines.segments
         segments.compile = failing_inside(segments.compile, program.failing)
+        segments.find_blocks = functools.partial(find_blocks, least=1)  # of the smallest tensors, too
         self.errors: list[TensordError] = []
         self.engine.scheduler.report = lambda _session, error: self.errors.append(error)
         self.streams: list[ModelStream] = [s for d in self.devices.values() for s in d.streams]

@@ -30,6 +30,7 @@ from .answering import (
 from .device_rows import cached, describe, lost, plain, transfers
 from .invariants import CHECKS, violations
 from .live_trace import trace_parts
+from .routine_rows import routine_row
 from .statistics import residency, statistics, tensor_asked
 from .tensor_rows import name_slices, state_row, tensor_slices
 
@@ -183,6 +184,10 @@ def _invariants(engine: Engine, _session: VmSession, _about: About) -> dict[str,
     }
 
 
+def _routine(_engine: Engine, session: VmSession, _about: About, id_: object) -> dict[str, Any]:
+    return routine_row(session, natural("id", id_))
+
+
 # -- plain values ------------------------------------------------------------------------------------------------------
 
 
@@ -204,4 +209,5 @@ _ANSWERS: dict[str, Callable[..., Any]] = {
     "devices": _devices,
     "names": _names,
     "invariants": _invariants,
+    "routine": _routine,
 }

@@ -61,8 +61,8 @@ class Recipe(NamedTuple):
     Its operands come in the order of `reads`, `written`, `made`: variables from outside that it only reads, those that
     it writes, new ones that live beyond it. `firsts`: the first value of each read and written one; `finals`: the last
     value of each written and made one. `packed`: slots of operands that have to be packed, since views of them are
-    taken. `bases`: of each view, the value that it is a view of. `dying`: operands that are inner values of the
-    program, and used here for the last time.
+    taken. `bases`: of each view, the value that it is a view of. `places`: where each value lies. `dying`: operands
+    that are inner values of the program, and used here for the last time.
     """
 
     steps: Piece
@@ -74,6 +74,8 @@ class Recipe(NamedTuple):
     packed: tuple[int, ...]
     calls: tuple[Call, ...]
     bases: dict[int, int]
+    places: dict[int, Place]
+    blocks: tuple[Block, ...]
     dying: tuple[int, ...]
     arena: int
     scratch: int
@@ -136,6 +138,8 @@ class Compiler:
             tuple(sorted(self.packed)),
             tuple(calls),
             self.bases,
+            self.places,
+            tuple(self.blocks_at.values()),
             self.dying(),
             self.arena.size,
             max((plan.scratch for plan in self.plans), default=self.scratch),

@@ -1,0 +1,153 @@
+"""`tensord run`: a program's text, linked and run once, with arrays from files and to files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+
+from . import options
+from .ask import print_json
+
+if TYPE_CHECKING:
+    from ...interpreter.programs.program import Program
+    from ..session import Session
+
+
+@click.command()
+@click.argument("program", type=options.FILE)
+@click.option("--input", "inputs", multiple=True, metavar="NAME=FILE", help="A parameter's values, a .npy file.")
+@click.option("--tensor", "tensors", multiple=True, metavar="NAME=FILE", help="The same for a captured tensor.")
+@click.option("--number", "numbers", multiple=True, metavar="NAME=VALUE", help="A number that the program takes.")
+@click.option("--device", "devices", multiple=True, metavar="SLOT=DEVICE", help="A slot's device, such as d0=sim:0.")
+@click.option("--output", "outputs", multiple=True, type=options.FILE, help="Where a result goes, in their order.")
+@click.option("--times", type=click.IntRange(min=1), default=1, help="Run it so many times; the last results count.")
+@click.option("--report", is_flag=True, help="Tell what the machine has made of the program.")
+@click.option(
+    "--address", envvar="TENSORD_ADDRESS", show_envvar=True, help="A daemon's address; by default, this process."
+)
+@options.as_json
+def run(
+    *,
+    program: Path,
+    inputs: Sequence[str],
+    tensors: Sequence[str],
+    numbers: Sequence[str],
+    devices: Sequence[str],
+    outputs: Sequence[Path],
+    times: int,
+    report: bool,
+    address: str | None,
+    as_json: bool,
+) -> None:
+    """Run a program from its text: str(routine.program(...)), or written by hand (docs/programs.md).
+
+    Results without an --output are printed. It runs on the daemon at --address, else in this process.
+
+    Example: tensord run step.txt --input x=x.npy --number rate=0.1 --output y.npy
+    """
+    from ...interpreter.programs.program import Program
+
+    try:
+        parsed = Program.parse(program.read_text("utf-8"))
+    except UnicodeDecodeError:
+        raise click.BadParameter(f"{program} is no text") from None
+    given, captured, slots = pairs(inputs, "input"), pairs(tensors, "tensor"), pairs(devices, "device")
+    check_names(given, [source.name for source in parsed.parameters], "input")
+    check_names(captured, [source.name for source in parsed.captured], "tensor")
+    if len(outputs) > len(parsed.results):
+        raise click.UsageError(f"{len(outputs)} times --output, but the program has {len(parsed.results)} results")
+    with session_at(address, slots.values()) as session:
+        homes = {f"d{n}": slots.get(f"d{n}") or session.devices[0] for n in range(parsed.devices)} | slots
+        linked = session.link(parsed, devices=homes, tensors=loaded(session, parsed.captured, captured, homes))
+        arguments = loaded(session, parsed.parameters, given, homes)
+        values = {name: number(name, text) for name, text in pairs(numbers, "number").items()}
+        for _ in range(times):
+            found = linked(*arguments.values(), **values)
+        arrays = session.fetch(found)
+        told = linked.report() if report else None
+    for array, path in zip(arrays, outputs, strict=False):
+        with path.open("wb") as file:
+            np.save(file, array)
+    tell(parsed, arrays, outputs, told, as_json=as_json)
+
+
+def session_at(address: str | None, devices: Iterable[str]) -> AbstractContextManager[Session]:
+    """A session with the daemon at the address, else in this process, with the devices that are named."""
+    from ..connect import connect
+
+    if address is not None:
+        return connect(address)
+    return connect("local", devices=["cpu:0", *dict.fromkeys(name for name in devices if name != "cpu:0")])
+
+
+def pairs(given: Sequence[str], what: str) -> dict[str, str]:
+    """`NAME=VALUE` as a dict, in the order given."""
+    found: dict[str, str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name or not value:
+            raise click.BadParameter(f"--{what} {text!r} is not NAME=VALUE")
+        if name in found:
+            raise click.BadParameter(f"--{what} names {name} twice")
+        found[name] = value
+    return found
+
+
+def check_names(given: dict[str, str], wanted: Sequence[str], what: str) -> None:
+    """Every name is given, and no other."""
+    for name in wanted:
+        if name not in given:
+            raise click.UsageError(f"the program needs --{what} {name or 'NAME'}=FILE")
+    for name in given:
+        if name not in wanted:
+            raise click.BadParameter(f"the program has no {what} {name}; it has {', '.join(wanted) or 'none'}")
+
+
+def loaded(session: Session, sources: Sequence[Any], files: dict[str, str], homes: dict[str, str]) -> dict[str, Any]:
+    """The arrays in these files as tensors, by name, at the homes that the program gives them."""
+    found = {}
+    for source in sources:
+        array = array_in(files[source.name])
+        found[source.name] = session.asarray(array, device=homes[f"d{source.device}"])
+    return found
+
+
+def array_in(path: str) -> Any:
+    """The array of a .npy file. Nothing in it is unpickled."""
+    try:
+        return np.load(path, allow_pickle=False)
+    except (ValueError, EOFError):  # NumPy's text would advise to unpickle it
+        raise click.BadParameter(f"{path} is no .npy file of numbers; numpy.save writes one") from None
+
+
+def number(name: str, text: str) -> Any:
+    """A number as Python writes it."""
+    for kind in (int, float, complex):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    raise click.BadParameter(f"--number {name}: {text!r} is no number")
+
+
+def tell(program: Program, arrays: Sequence[Any], outputs: Sequence[Path], report: Any, *, as_json: bool) -> None:
+    """Say what the results are, and where."""
+    rows = [
+        {"shape": list(array.shape), "dtype": array.dtype.name, "file": str(outputs[n]) if n < len(outputs) else None}
+        for n, array in enumerate(arrays)
+    ]
+    if as_json:
+        values = [array.tolist() if row["file"] is None else None for array, row in zip(arrays, rows, strict=True)]
+        results = [{**row, "values": value} for row, value in zip(rows, values, strict=True)]
+        print_json({"program": program.digest, "results": results, "report": report})
+        return
+    for value, array, row in zip(program.results, arrays, rows, strict=True):
+        where = f"-> {row['file']}" if row["file"] else f"=\n{array}"
+        click.echo(f"%{value} {array.dtype.name}{list(array.shape)} {where}")
+    if report is not None:
+        click.echo(str(report))

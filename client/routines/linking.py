@@ -1,0 +1,148 @@
+"""Linking programs: `session.link` gives a program devices and tensors, and makes a function of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...interpreter.errors import MetadataError, MetadataTypeError
+from ...interpreter.programs.numbers import DRAW, PARAMETER, evaluate
+from ...interpreter.programs.program import Program
+from ...interpreter.schema.promotion import check_scalar
+from ...interpreter.types.meta import SCALAR_TYPES, Scalar
+from ..checks import device_of, own
+from ..contexts import open_from
+from ..locations import located
+from ..tensor import Tensor
+from ..tracebacks import hides, make_public
+from .linked import Linked
+from .report import Report
+
+if TYPE_CHECKING:
+    from ..session import Session
+
+
+class LinkedProgram:
+    """A program linked to devices and tensors: `(y,) = f(x)`, one message for each call.
+
+    Takes the program's parameters by position, in their order, and its numbers by name; a number without a name is
+    `n` and its slot. Returns a tuple of tensors, at once.
+    """
+
+    def __init__(self, session: Session, program: Program, devices: Sequence[str], captured: Sequence[Tensor]) -> None:
+        self.program = program
+        self._session = session
+        self._linked = Linked(session, program, devices, captured)
+        numbers = [(slot, number) for slot, number in enumerate(program.numbers) if number.op == PARAMETER]
+        self._names = {number.name or f"n{slot}": SCALAR_TYPES[number.kind] for slot, number in numbers}
+        self._ints = [
+            (step, ~operand)
+            for step in program.steps
+            for operand in step.operands
+            if operand < 0 and program.numbers[~operand].kind == "int"
+        ]
+
+    @hides
+    def __call__(self, /, *tensors: Tensor, **numbers: Scalar) -> tuple[Tensor, ...]:
+        """Run it. MetadataError for other tensors than the parameters', and for numbers that are none of it."""
+        session, program = self._session, self.program
+        given = [own(session, tensor) for tensor in tensors]
+        if len(given) != len(program.parameters):
+            expected = ", ".join(f"{source.name or 'a tensor'} {source.meta}" for source in program.parameters)
+            raise located(MetadataError(f"the program takes {len(program.parameters)} tensors: {expected}"))
+        for tensor, source in zip(given, program.parameters, strict=True):
+            if tensor._meta is not source.meta:
+                raise located(MetadataError(f"parameter {source.name} is {source.meta}, not {tensor._meta}"))
+        return tuple(self._linked.run(given, self._values(numbers)))
+
+    def _values(self, numbers: Mapping[str, Scalar]) -> Sequence[Scalar]:
+        """The value of each number of the program."""
+        program = self.program
+        if not program.numbers:
+            if numbers:
+                raise located(MetadataTypeError(f"the program takes no number {next(iter(numbers))!r}"))
+            return ()
+        if numbers.keys() != self._names.keys():
+            raise located(
+                MetadataTypeError(f"the program takes the numbers {', '.join(self._names) or 'none'}, by name")
+            )
+        parameters = [as_kind(name, numbers[name], kind) for name, kind in self._names.items()]
+        drawn = sum(number.op == DRAW for number in program.numbers)
+        seed, calls = self._session._random_state.take(drawn) if drawn else (0, ())
+        values = evaluate(program.numbers, parameters, seed, tuple(calls))
+        for step, slot in self._ints:
+            metas = tuple(SCALAR_TYPES[program.numbers[~o].kind] if o < 0 else program.metas[o] for o in step.operands)
+            check_scalar(step.op, values[slot], metas, dict(step.attributes))
+        return values
+
+    def report(self) -> Report:
+        """What the machine has made of it so far: its segments, their memory, and where each value lies, and why."""
+        return self._linked.report()
+
+    def __repr__(self) -> str:
+        return f"<tensord.LinkedProgram {self.program.digest[:12]} on {', '.join(self._linked.devices)}>"
+
+
+make_public(LinkedProgram)
+
+
+def link(
+    session: Session,
+    programs: Program | Iterable[Program],
+    devices: Mapping[str, str] | None,
+    tensors: Mapping[str, Tensor] | None,
+) -> Any:
+    """One linked program, or a list of them."""
+    if isinstance(programs, Program):
+        return link_one(session, programs, devices or {}, tensors or {})
+    if not isinstance(programs, list | tuple) or not all(isinstance(each, Program) for each in programs):
+        raise located(MetadataTypeError("link: takes a program, or a list of them; td.Program.parse(text) makes one"))
+    return [link_one(session, each, devices or {}, tensors or {}) for each in programs]
+
+
+def link_one(
+    session: Session, program: Program, devices: Mapping[str, str], tensors: Mapping[str, Tensor]
+) -> LinkedProgram:
+    """Link a program: slots without a device get those of the session, in their order; tensors that are not given are
+    looked up in the contexts around."""
+    homes = [chosen_device(session, slot, devices) for slot in range(program.devices)]
+    for name in devices:
+        if name not in {f"d{slot}" for slot in range(program.devices)}:
+            raise located(MetadataError(f"link: the program has no device slot {name!r}; it has {program.devices}"))
+    captured = [captured_tensor(session, source.name, tensors) for source in program.captured]
+    for tensor, source in zip(captured, program.captured, strict=True):
+        if tensor._meta is not source.meta:
+            raise located(MetadataError(f"link: {source.name} is {source.meta}, not {tensor._meta}"))
+    return LinkedProgram(session, program, homes, captured)
+
+
+def chosen_device(session: Session, slot: int, devices: Mapping[str, str]) -> str:
+    """The device of a slot."""
+    name = devices.get(f"d{slot}")
+    if name is not None:
+        return device_of(session, name)
+    known = session.devices
+    if slot >= len(known):
+        raise located(MetadataError(f"link: name a device for slot d{slot}: devices={{'d{slot}': {known[0]!r}}}"))
+    return known[slot]
+
+
+def captured_tensor(session: Session, name: str, tensors: Mapping[str, Tensor]) -> Tensor:
+    """The tensor that a program captures under that name."""
+    if name in tensors:
+        return own(session, tensors[name])
+    context = open_from(session._innermost())
+    if context is not None and name in context:
+        return own(session, context[name])
+    raise located(
+        MetadataError(f"link: the program captures a tensor {name!r}: give it in tensors=, or name it in a context")
+    )
+
+
+def as_kind(name: str, value: Any, kind: Any) -> Any:
+    """A number of that type; an int or a bool stands for a float, as in Python."""
+    if type(value) is kind:
+        return value
+    if (kind in (float, complex) and isinstance(value, int | float)) or (kind is int and isinstance(value, int)):
+        return kind(value)
+    raise located(MetadataTypeError(f"the number {name} is {kind.__name__}, not {type(value).__name__}"))

@@ -1,0 +1,127 @@
+"""`tensord run`: programs from their texts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tensord.client.cli.main import main
+
+TEXT = """\
+tensord program 1
+number $0 scale: float
+parameter %0 x: float64[3] on d0
+captured %1 w: float64[3] on d0
+%2: float64[3] = multiply %0, %1 on d0
+%3: float64[3] = multiply %2, $0 on d0
+%4: float64[] = sum %3 on d0
+return %3, %4
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    (tmp_path / "p.txt").write_text(TEXT)
+    np.save(tmp_path / "x.npy", np.array([1.0, 2.0, 3.0]))
+    np.save(tmp_path / "w.npy", np.array([2.0, 2.0, 2.0]))
+    return tmp_path
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[Any, str, str]:
+    with pytest.raises(SystemExit) as end:
+        main(["run", *map(str, arguments)])
+    said = capsys.readouterr()
+    return end.value.code, said.out, said.err
+
+
+def usual(files: Path) -> tuple[object, ...]:
+    return (
+        files / "p.txt",
+        "--input",
+        f"x={files / 'x.npy'}",
+        "--tensor",
+        f"w={files / 'w.npy'}",
+        "--number",
+        "scale=0.5",
+    )
+
+
+def test_results_are_printed_or_go_to_files(capsys, files):
+    code, out, err = run(capsys, *usual(files), "--output", files / "y.npy")
+    assert (code, err) == (0, "")
+    assert np.load(files / "y.npy").tolist() == [1.0, 2.0, 3.0]
+    assert out.splitlines() == [f"%3 float64[3] -> {files / 'y.npy'}", "%4 float64[] =", "6.0"]
+
+
+def test_json_has_the_values_and_the_report(capsys, files):
+    code, out, _ = run(capsys, *usual(files), "--json", "--times", 2, "--report")
+    found = json.loads(out)
+    assert code == 0
+    assert [each["values"] for each in found["results"]] == [[1.0, 2.0, 3.0], 6.0]
+    (piece,) = found["report"]["pieces"]
+    assert (piece["how"], piece["calls"]) == ("segment", 3)
+
+
+def test_slots_have_the_devices_that_are_named(capsys, files):
+    code, out, _ = run(capsys, *usual(files), "--device", "d0=sim:0", "--json", "--report", "--times", 2)
+    assert code == 0
+    assert json.loads(out)["report"]["devices"] == ["sim:0"]
+
+
+def test_it_runs_on_a_daemon(capsys, files, daemon):
+    code, out, _ = run(capsys, *usual(files), "--address", daemon.address, "--json")
+    assert code == 0
+    assert json.loads(out)["results"][1]["values"] == 6.0
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [
+        (("--input", "z=x.npy"), "the program has no input z; it has x"),
+        (("--input", "x=again"), "--input names x twice"),
+        (("--input", "x"), "is not NAME=VALUE"),
+        (("--number", "scale=0.1"), "--number names scale twice"),
+        (("--number", "other=0.1"), "takes the numbers scale, by name"),
+        (("--device", "d5=cpu:0"), "no device slot 'd5'"),
+        (("--output", "a", "--output", "b", "--output", "c"), "3 times --output, but the program has 2 results"),
+        (("--times", "0"), "0 is not in the range"),
+    ],
+)
+def test_what_does_not_fit_is_said_in_one_line(capsys, files, extra, said):
+    code, out, err = run(capsys, *usual(files), *extra)
+    assert (code, out) == (1, "")
+    assert said in err
+    assert len(err.splitlines()) == 1
+
+
+def test_what_is_missing_is_named(capsys, files):
+    code, _, err = run(capsys, files / "p.txt")
+    assert code == 1
+    assert "the program needs --input x=FILE" in err
+
+
+@pytest.mark.parametrize("content", [b"", b"\x93NUMPY", b"tensord program 9\n", b"\xff\xfe", b"\x00" * 100])
+def test_what_is_no_program_is_refused(capsys, tmp_path, content):
+    (tmp_path / "p.txt").write_bytes(content)
+    code, out, err = run(capsys, tmp_path / "p.txt")
+    assert (code, out) == (1, "")
+    assert "internal error" not in err
+
+
+def test_what_is_no_array_is_refused_and_not_unpickled(capsys, files):
+    np.save(files / "x.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    code, _, err = run(capsys, *usual(files))
+    assert code == 1
+    assert "is no .npy file of numbers" in err
+    assert "pickle" not in err
+
+
+def test_values_of_another_shape_are_refused_by_their_name(capsys, files):
+    np.save(files / "x.npy", np.ones(4))
+    code, _, err = run(capsys, *usual(files))
+    assert code == 1
+    assert "parameter x is float64[3], not float64[4]" in err

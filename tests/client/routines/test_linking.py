@@ -1,0 +1,155 @@
+"""`session.link`: programs that were not captured here; and what a routine's report says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tensord as td
+from tensord.interpreter.errors import MetadataError, MetadataTypeError, ProtocolError
+
+TEXT = """\
+tensord program 1
+number $0 rate: float
+number $1: float = neg $0
+parameter %0 x: float64[3] on d0
+captured %1 w: float64[3] on d0
+%2: float64[3] = multiply %0, $1 on d0
+%3: float64[3] = add %1, %2 into %1 on d0
+%4: float64[] = sum %3 on d0
+return %2, %4
+"""
+PROGRAM = td.Program.parse(TEXT)
+
+
+@pytest.fixture
+def w(session):
+    return session.asarray([1.0, 1.0, 1.0])
+
+
+@pytest.fixture
+def x(session):
+    return session.asarray([1.0, 2.0, 3.0])
+
+
+def test_a_linked_program_is_a_function(session, w, x):
+    f = session.link(PROGRAM, tensors={"w": w})
+    for n in range(1, 5):  # op by op at first
+        y, total = f(x, rate=0.5)
+        assert y.tolist() == [-0.5, -1.0, -1.5]
+        assert w.tolist() == [1 - 0.5 * n, 1 - 1.0 * n, 1 - 1.5 * n]
+        assert total.item() == 3 - 3.0 * n
+
+
+def test_of_several_programs_there_are_several_functions(session, w, x):
+    f, g = session.link([PROGRAM, PROGRAM], tensors={"w": w})
+    f(x, rate=1.0)
+    assert g(x, rate=1.0)[1].item() == 3 - 12.0
+
+
+def test_slots_may_lie_on_other_devices(session, w, x):
+    device = session.devices[-1]
+    f = session.link(PROGRAM, devices={"d0": device}, tensors={"w": w})
+    assert [each.device for each in f(x, rate=1.0)] == [device, device]
+
+
+def test_what_a_program_captures_is_found_in_the_contexts_around(session, x):
+    with session.context() as outer:
+        outer["w"] = session.asarray([1.0, 1.0, 1.0])
+        with session.context():
+            assert session.link(PROGRAM)(x, rate=1.0)[1].item() == -3.0
+    with pytest.raises(MetadataError, match="captures a tensor 'w'"):
+        session.link(PROGRAM)
+
+
+def test_random_draws_are_the_sessions(session):
+    routine = session.routine(lambda: session.random.uniform((3,)))
+    f = session.link(routine.program())
+    session.random.seed(7)
+    expected = [session.random.uniform((3,)).tolist() for _ in range(3)]
+    session.random.seed(7)
+    assert [f()[0].tolist() for _ in range(3)] == expected
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("call", "error", "said"),
+        [
+            (lambda f, _: f(rate=1.0), MetadataError, "takes 1 tensors: x float64"),
+            (lambda f, x: f(x, x, rate=1.0), MetadataError, "takes 1 tensors"),
+            (lambda f, x: f(x[:2], rate=1.0), MetadataError, r"parameter x is float64\[3\], not float64\[2\]"),
+            (lambda f, x: f(x), MetadataTypeError, "takes the numbers rate, by name"),
+            (lambda f, x: f(x, rate="1"), MetadataTypeError, "the number rate is float, not str"),
+            (lambda f, x: f(x, rate=1.0, more=2), MetadataTypeError, "takes the numbers rate"),
+            (lambda f, _: f(3.0, rate=1.0), MetadataTypeError, "expected a tensor"),
+        ],
+    )
+    def test_a_call_names_what_does_not_fit_at_its_line(self, session, w, x, call, error, said):
+        f = session.link(PROGRAM, tensors={"w": w})
+        with pytest.raises(error, match=said) as caught:
+            call(f, x)
+        assert "test_linking.py" in (caught.value.location or "")
+
+    @pytest.mark.parametrize(
+        ("options", "said"),
+        [
+            ({"devices": {"d1": "cpu:0"}}, "no device slot 'd1'"),
+            ({"devices": {"d0": "tpu:0"}}, "there is no device 'tpu:0'"),
+            ({"tensors": {}}, "captures a tensor 'w'"),
+        ],
+    )
+    def test_a_link_names_what_does_not_fit(self, session, w, options, said):
+        with pytest.raises(MetadataError, match=said):
+            session.link(PROGRAM, **{"tensors": {"w": w}, **options})
+
+    def test_only_programs_are_linked(self, session):
+        for wrong in (3, "text", [PROGRAM, None]):
+            with pytest.raises(MetadataTypeError, match="takes a program"):
+                session.link(wrong)
+
+    def test_a_captured_tensor_has_the_programs_meta(self, session):
+        with pytest.raises(MetadataError, match=r"w is float64\[3\], not float64\[2\]"):
+            session.link(PROGRAM, tensors={"w": session.asarray([1.0, 2.0])})
+
+    def test_an_int_has_to_fit_the_dtype_at_each_run(self, session):
+        program = td.Program.parse(
+            "tensord program 1\nnumber $0 n: int\nparameter %0: uint8[2] on d0\n"
+            "%1: uint8[2] = add %0, $0 on d0\nreturn %1\n"
+        )
+        f, x = session.link(program), session.asarray(np.array([1, 2], np.uint8))
+        assert f(x, n=3)[0].tolist() == [4, 5]
+        with pytest.raises(MetadataError, match="300"):
+            f(x, n=300)
+
+
+class TestReport:
+    def test_says_where_each_value_lies_and_why(self, session, w, x):
+        f = session.link(PROGRAM, devices={"d0": "cpu:0"}, tensors={"w": w})
+        assert "not compiled yet" in str(f.report())
+        for _ in range(2):
+            f(x, rate=1.0)
+        report = f.report()
+        (piece,) = report["pieces"]
+        assert (report["ops"], piece["how"], piece["calls"]) == (3, "segment", 3)
+        assert [tuple(each) for each in report["values"]] == [
+            ("on device", "a parameter"),
+            ("on device", "captured"),
+            ("on device", "a result"),
+            ("on device", "written in place"),
+            ("on device", "a result"),
+        ]
+        assert "%3 float64[3]: on device, written in place" in str(report)
+
+    def test_names_what_is_local_virtual_or_a_view(self, session):
+        f = session.routine(lambda x: (((x * 2 + 1) * x).T @ x).sum())
+        x = session.asarray(np.ones((600, 600)), device="cpu:0")
+        for _ in range(3):
+            f(x)
+        modes = {why.split()[0]: mode for mode, why in f.report()["values"]}
+        assert modes["between"] == "virtual"
+        assert "local" in {mode for mode, _ in f.report()["values"]}
+        assert [block for piece in f.report()["pieces"] for block in piece["blocks"]]
+
+    def test_a_routine_that_was_not_called_has_none(self, session):
+        with pytest.raises(ProtocolError, match="was not called yet"):
+            session.routine(lambda x: x).report()
