@@ -20,6 +20,7 @@ from . import (
     latency,
     overlap,
     roundtrip,
+    routines,
     small_ops,
     tracing,
     training,
@@ -38,6 +39,7 @@ EMBEDDED: Workloads = {
     "latency": latency.measure,
     "volume": volume.measure,
     "training": training.measure,
+    "routines": routines.measure,
     "elementwise": elementwise.measure,
     "overlap": overlap.measure,
     "tracing": tracing.measure,
@@ -54,6 +56,7 @@ DAEMON: Workloads = {
     "clients": clients.measure,
     "fairness": fairness.measure,
     "training": training.measure,
+    "routines": routines.measure,
     "functions": array_api.measure_fetches,
 }
 
