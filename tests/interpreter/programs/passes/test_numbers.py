@@ -50,7 +50,6 @@ def test_arithmetic_that_may_raise_stays(builder: Writer) -> None:
     for op in ("truediv", "floordiv", "mod", "pow"):
         builder.number("float", op, [real, real])
     builder.number("float", "mul", [whole, real])  # an int may be too large for a float
-    builder.number("int", "add", [real, real])  # never an int
     program = builder.finish([])
     assert numbers(program) is program
 
@@ -91,8 +90,6 @@ def test_constants_are_computed(builder: Writer) -> None:
         ("int", "pow", (2, -1)),  # a float
         ("int", "mul", (2**63, 2)),
         ("int", "pow", (2**63, 2**62)),  # not computed at all
-        ("float", "add", (1, 1)),
-        ("int", "invert", (1.5,)),
     ],
 )
 def test_arithmetic_that_raises_or_gives_what_no_program_has_is_left(
