@@ -100,7 +100,7 @@ def bind_nothing(instruction: Instruction) -> None:
 class TestHostVisible:
     @pytest.mark.parametrize("opcode", Opcode)
     @pytest.mark.parametrize("into", [True, False])
-    def test_no_edge_into_or_out_of_it_is_elided_nor_into_what_looks_at_poison(self, parts: Parts, opcode: Opcode, *, into: bool) -> None:
+    def test_no_edge_of_it_is_elided_nor_one_into_a_run(self, parts: Parts, opcode: Opcode, *, into: bool) -> None:
         x = parts.tensor()
         first = parts.op(writes=[x], opcode=Opcode.CALL if into else opcode, before=fix_stream)
         if first.retired:  # on the driving thread, with nothing to wait for
