@@ -142,7 +142,7 @@ class Engine:
         if self.pending:
             self.handle_pending()
         if self.running:
-            dispatcher.go_on(self.running.popleft())
+            dispatcher.go_on()
         if self._ready or dispatcher.refills:
             dispatcher.dispatch_ready()
         if dispatcher.batches:

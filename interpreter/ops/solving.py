@@ -153,7 +153,9 @@ def lstsq_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attribu
 
 def infer_residuals(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
     """The rank decides whether there are any."""
-    tensors(metas)
+    left, right, *_ = tensors(metas)
+    if left.ndim != 2 or right.ndim not in {1, 2}:
+        raise ValueError(f"takes one matrix and a vector or a matrix, not shapes {left.shape} and {right.shape}")
     return (None,)
 
 

@@ -19,7 +19,7 @@ from ..schema.targets import check_targets
 from ..types.meta import SCALAR_TYPES, Meta, OperandMeta, Scalar
 from ..wire.forms import shown
 from .numbers import ARITHMETIC, CONSTANT, DRAW, LEAVES, SEED, Number, kinds_of
-from .program import EFFECT, MOVE, NO_DEVICE, PRINT, Program, Source, Step
+from .program import CHARACTERS, EFFECT, MOVE, NO_DEVICE, OTHERS, PRINT, Program, Source, Step
 
 STEPS = 1 << 14  # of a program
 OPERANDS = 1 << 18  # of all its steps
@@ -50,7 +50,13 @@ class Builder:
         self._infer = InferCache() if infer is None else infer
         self._limit = limit
         self._operands = 0
+        self._characters = 0  # of the texts of prints
         self._outside: list[int] = []  # the values of captured tensors
+
+    def weight(self) -> int:
+        """What it counts for in a session's quota of steps."""
+        others = len(self.numbers) + len(self.parameters) + len(self.captures)
+        return len(self.steps) + others // OTHERS + self._characters // CHARACTERS
 
     # -- what comes from outside ---------------------------------------------------------------------------------------
 
@@ -154,6 +160,7 @@ class Builder:
         check_slot(chain, "chain")
         attributes = (("chain", chain), ("parts", tuple(parts)), ("sep", sep))
         self._effect(PRINT, values, attributes, location)
+        self._characters += sum(len(part or "") for part in parts)
 
     def effect(self, callback: int, values: Sequence[int], chain: int = 0, location: Any = None) -> None:
         """Add a side effect: the client calls its function number `callback` with the values."""

@@ -14,21 +14,23 @@ form, and says all the same what the caller's tensors are after it: the newest v
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 import msgpack
 
 from ..schema.opdef import FrozenAttributes
-from ..types.meta import SCALAR_TYPES, Meta, ScalarType
-from .numbers import DRAW, PARAMETER, Number
+from ..types.meta import SCALAR_TYPES, Meta, Scalar, ScalarType
+from .numbers import CONSTANT, DRAW, PARAMETER, Number
 
 # Steps that are no ops.
 MOVE: Final = "to_device"
 PRINT: Final = "print"
 EFFECT: Final = "effect"
 NO_DEVICE: Final = -1
+CHARACTERS: Final = 256  # of the texts of prints, that count as a step
+OTHERS: Final = 16  # numbers, parameters and captured tensors that count as a step
 
 
 class Source(NamedTuple):
@@ -151,6 +153,32 @@ class Program:
         return sum(step.op in (PRINT, EFFECT) for step in self.steps)
 
     @cached_property
+    def last_use(self) -> tuple[int, ...]:
+        """For each value the last step that reads or overwrites it: -1 for none, `len(steps)` for a result."""
+        found = [-1] * len(self.variables)
+        for position, step in enumerate(self.steps):
+            for value in (*step.operands, *(step.into or ())):
+                if value >= 0:
+                    found[value] = position
+        for value in self.results:
+            found[value] = len(self.steps)
+        return tuple(found)
+
+    @cached_property
+    def weight(self) -> int:
+        """What it counts for in a session's quota of steps."""
+        return weight_of(self.steps, len(self.numbers) + self.inputs)
+
+    @cached_property
+    def constants(self) -> dict[int, Scalar]:
+        """The numbers that every run has, by slot."""
+        return {
+            slot: number.value
+            for slot, number in enumerate(self.numbers)
+            if number.op == CONSTANT and number.value is not None
+        }
+
+    @cached_property
     def last_uses(self) -> tuple[tuple[int, ...], ...]:
         """For each step the variables that no later step uses and no run returns: what dies with the step."""
         alive = {self.variables[value] for value in self.results}
@@ -216,6 +244,14 @@ def records_of(program: Program) -> Iterator[tuple[Any, ...]]:
         yield source_record("captured", source)
     yield from map(step_record, program.steps)
     yield ("return", program.results)
+
+
+def weight_of(steps: Sequence[Step], others: int) -> int:
+    """What a program counts for in a quota of steps: its steps, long texts in them, and its other records, which are
+    much smaller."""
+    texts = (dict(step.attributes)["parts"] for step in steps if step.op == PRINT)
+    characters = sum(len(part or "") for parts in texts for part in parts)
+    return len(steps) + others // OTHERS + characters // CHARACTERS
 
 
 def plain_complex(value: Any) -> Any:

@@ -49,7 +49,7 @@ def add_record(builder: Builder, record: Any) -> Program | None:
         return _add(builder, record[0], record[1:])
     except TensordError:
         raise
-    except (TypeError, ValueError, KeyError, IndexError, OverflowError, RecursionError) as error:
+    except Exception as error:  # whatever an op makes of what it does not expect
         message = str(error)[:LONGEST]
         raise ProtocolError(f"the record {shown(record[0])} of a program is damaged: {message}") from None
 

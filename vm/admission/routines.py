@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, repeat
 from typing import Any
 
-from ...interpreter.errors import CancelledError, QuotaError, TensordError
+from ...interpreter.errors import CancelledError, ProtocolError, QuotaError, TensordError
 from ...interpreter.programs.builder import STEPS
 from ...interpreter.schema.infer import InferCache
 from ...interpreter.schema.opdef import find
@@ -90,6 +90,8 @@ class Routines:
 
     def run_whole(self, session: VmSession, routine: Linked, ids: Ids, message: Run) -> bool:
         """Admit the run as one instruction, if its program is a single segment and may run now."""
+        if routine.refused:
+            return False
         pieces, program = self.segments.pieces(session, routine), routine.program
         if len(pieces) != 1 or len(pieces[0]) == 1:
             return False
@@ -102,18 +104,18 @@ class Routines:
     def unfold(self, session: VmSession, routine: Linked, ids: Ids, message: Run) -> Iterator[tuple[Any, ...]]:
         """Admit the segments of a run; the messages of what runs op by op."""
 
-        def sign(linked: Linked, position: int) -> int:
-            return self.sign(session, linked, position)
+        def sign(linked: Linked, position: int, number: int) -> int:
+            return self.sign(session, linked, position, number)
 
         effects, numbers, location = iter(message.effects), message.numbers, message.location
         routine.runs += 1
         whole = range(len(routine.program.steps))
-        pieces = (whole,) if routine.runs <= self.patience else self.segments.pieces(session, routine)
-        for piece in pieces:
-            segment = piece is not whole and len(piece) > 1 and session.cancelled is None
+        compiled = routine.runs > self.patience and not routine.refused
+        for piece in self.segments.pieces(session, routine) if compiled else (whole,):
+            segment = compiled and len(piece) > 1 and session.cancelled is None
             if segment and self.segments.admit(session, routine, piece, ids, numbers, location):
-                if dying := routine.segments[piece.start].recipe.dying:
-                    yield (RELEASE, tuple([ids[variable] for variable in dying]))
+                dying = routine.segments[piece.start].recipe.dying
+                yield (RELEASE, tuple([ids[variable] for variable in dying]))  # none, perhaps: a turn may end here
             else:
                 yield from unfold(routine, piece, ids, numbers, effects, location, sign)
 
@@ -143,20 +145,24 @@ class Routines:
         for number, _, request in message.effects:
             self.accesses.refuse_effect(session, error, number, request, message.location)
 
-    def sign(self, session: VmSession, routine: Linked, position: int) -> int:
-        """Make the signature of an op of a routine; its number."""
+    def sign(self, session: VmSession, routine: Linked, position: int, number: int) -> int:
+        """Make the signature of an op of a routine, under that number if it is not 0; its number."""
         program = routine.program
         step, metas = program.steps[position], program.metas
-        session.signed = number = session.signed + 1
+        if not number:
+            session.signed = number = session.signed + 1
         operands = tuple([SCALAR_TYPES[program.numbers[~o].kind] if o < 0 else metas[o] for o in step.operands])
         targets = None if step.into is None else tuple([metas[value] for value in step.into])
         device = self.scheduler.devices[routine.devices[step.device]]
         try:
             check_operands(session, len(operands))
             plan = Plan(find(step.op), step.attributes, operands, device, targets, self.infer, session.id)
-        except TensordError as error:
-            session.plans[number] = kept(error, step.op)
+        except Exception as error:  # as where a client sends a signature: nothing that it asks for may stop others
+            damage = ProtocolError(f"{step.op} cannot be run: {type(error).__name__}: {error}")
+            session.plans[number] = kept(error if isinstance(error, TensordError) else damage, step.op)
+            routine.refused.add(position)
             return number
+        routine.refused.discard(position)
         session.plans[number] = plan
         session.operands += plan.count
         if plan.immediate or plan.views:

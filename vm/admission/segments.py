@@ -8,7 +8,6 @@ from typing import Any
 from ...interpreter.errors import QuotaError
 from ...interpreter.programs.blocks import Block, find_blocks
 from ...interpreter.programs.program import Program
-from ...interpreter.schema.opdef import find
 from ...interpreter.types.meta import Meta, Scalar
 from ..model.account import check_bytes
 from ..model.device_state import DeviceState
@@ -39,17 +38,17 @@ class Segments:
         self.find_blocks: Callable[[Program], list[Block]] = find_blocks
 
     def pieces(self, session: VmSession, routine: Linked) -> Sequence[Piece]:
-        """The pieces of a routine whose ops all have signatures."""
+        """The pieces of a routine; as a whole, op by op, as long as an op was refused its signature."""
+        if routine.refused:
+            return (range(len(routine.program.steps)),)
         if routine.pieces is None:
-            routine.pieces = pieces_of(routine.program, lambda position: self.fits(session, routine, position))
+            routine.pieces = pieces_of(routine.program, lambda position: self.work(session, routine, position))
         return routine.pieces
 
-    def fits(self, session: VmSession, routine: Linked, position: int) -> bool:
-        """May the step run inside a segment? Only on devices whose memory is the host's."""
+    def work(self, session: VmSession, routine: Linked, position: int) -> int:
+        """The work of a step, if it may run inside a segment: only on devices whose memory is the host's. Else -1."""
         plan = plan_at(session, routine, position)
-        if plan is None or not plan.device.backend.host:
-            return False
-        return find(routine.program.steps[position].op).name not in plan.device.backend.missing
+        return -1 if plan is None or not plan.device.backend.host else plan.work
 
     def segment(self, session: VmSession, routine: Linked, piece: Piece) -> Segment | None:
         """The compiled segment of a piece; None if it can only run op by op."""

@@ -31,7 +31,18 @@ class Linked:
     `templates`: its steps as messages, each made when a run first needs it.
     """
 
-    __slots__ = ("blocks", "captured", "devices", "location", "pieces", "program", "runs", "segments", "templates")
+    __slots__ = (
+        "blocks",
+        "captured",
+        "devices",
+        "location",
+        "pieces",
+        "program",
+        "refused",
+        "runs",
+        "segments",
+        "templates",
+    )
 
     def __init__(self, program: Program, devices: tuple[str, ...], captured: tuple[int, ...], location: int) -> None:
         self.program = program
@@ -39,6 +50,7 @@ class Linked:
         self.captured = captured
         self.location = location
         self.templates: list[Template | None] = [None] * len(program.steps)
+        self.refused: set[int] = set()  # steps whose op was refused a signature when it was last asked for
         self.runs = 0
         self.pieces: Sequence[range] | None = None  # of its steps; None until they all have signatures
         self.blocks: Sequence[Block] | None = None  # None until they are looked for

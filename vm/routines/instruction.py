@@ -24,10 +24,12 @@ from ..model.instruction import Instruction
 from ..model.plan import Plan
 from ..model.session import VmSession
 from ..model.signature import call_text, plain
-from .recipe import Call, Place, Recipe, constants_of
+from .recipe import Call, Place, Recipe
 from .replay import Replay
 
-IDLE = 4  # replays of a segment that wait for a run
+# What waits for the next run keeps its arena's pages, also where the pool has let go of them: so it is little.
+IDLE = 2  # replays of a segment
+KEPT = 1 << 20  # bytes of an arena
 
 RUN = OpDef("run", -1, lambda _metas, _attributes: (), "A segment of a routine.", least=0)
 
@@ -76,7 +78,7 @@ class Segment:
         self.program = program
         self.recipe = recipe
         self.plan = plan
-        self.constants = constants_of(program)
+        self.constants = program.constants
         self.made = [known(program, variable) for variable in recipe.made]
         # Of its results, and last of its arena, if it has one.
         self.sizes = [meta.nbytes for meta in self.made] + [recipe.arena] * (recipe.arena > 0)
@@ -96,11 +98,9 @@ class Segment:
 
     def give_back(self, replay: Replay) -> None:
         """The run is over."""
-        first = len(self.recipe.reads)
-        replay.forget(range(first, first + len(self.recipe.written)))
-        self.idle.append(replay)
-        if len(self.idle) > IDLE:
-            del self.idle[0]
+        replay.forget()
+        if self.recipe.arena <= KEPT and len(self.idle) < IDLE:
+            self.idle.append(replay)
 
 
 class RunInstruction(Instruction):
@@ -141,6 +141,9 @@ class RunInstruction(Instruction):
             if not self.claim() and not self.failed():
                 self.error = self.revoked
             replay = None if self.failed() else self.begin()
+        lost = self.device.backend.lost
+        if lost is not None and not self.failed():
+            self.fail(lost)
         if replay is not None and not self.failed():
             try:
                 if self.place < len(replay.slices):

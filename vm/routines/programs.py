@@ -51,7 +51,7 @@ def add_part(session: Holder, message: ProgramPart, infer: InferCache | None) ->
             raise ProtocolError(f"{len(records)} records in one message; {RECORDS} are allowed")
         session.programs[id_] = add_records(session, builder, records)
     except TensordError as error:
-        session.steps -= len(builder.steps)
+        session.steps -= weight_of(builder)
         session.programs[id_] = error.reraisable()
 
 
@@ -61,9 +61,9 @@ def add_records(session: Holder, builder: Builder, records: Sequence[Any]) -> Bu
     for record in records:
         if program is not None:
             raise ProtocolError("records behind the one that says what the program returns")
-        before = len(builder.steps)
+        before = builder.weight()
         program = add_record(builder, record)
-        session.steps += len(builder.steps) - before
+        session.steps += builder.weight() - before
         check_steps(session)
     return builder if program is None else program
 
@@ -92,8 +92,8 @@ def linked(session: Holder, message: Link, devices: Collection[str]) -> Linked:
     for name in message.devices:
         if name not in devices:
             raise MetadataError(f"there is no device {name!r}; there are {', '.join(devices)}")
-    check_steps(session, len(program.steps))
-    session.steps += len(program.steps)
+    check_steps(session, program.weight)
+    session.steps += program.weight
     return Linked(program, tuple(message.devices), tuple(message.captured), message.location)
 
 
@@ -160,11 +160,11 @@ def drop(session: Holder, id_: int) -> Linked | None:
     """Release a program or a routine, if there is one with that id; the routine. Those of a released program go on."""
     program = session.programs.pop(id_, None)
     if isinstance(program, Program | Builder):
-        session.steps -= len(program.steps)
+        session.steps -= weight_of(program)
     routine = session.routines.pop(id_, None)
     if not isinstance(routine, Linked):
         return None
-    session.steps -= len(routine.program.steps)
+    session.steps -= routine.program.weight
     return routine
 
 
@@ -196,3 +196,10 @@ def steps_of_runs(session: Holder, messages: Sequence[Any]) -> int:
 def size_of(program: Builder | Program | TensordError | None) -> int:
     """How many steps it has."""
     return len(program.steps) if isinstance(program, Program | Builder) else 0
+
+
+def weight_of(program: Builder | Program | TensordError) -> int:
+    """What it counts for in the quota of steps."""
+    if isinstance(program, Program):
+        return program.weight
+    return program.weight() if isinstance(program, Builder) else 0

@@ -14,13 +14,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from ...interpreter.programs.blocks import Block
-from ...interpreter.programs.numbers import CONSTANT
 from ...interpreter.programs.program import Program
 from ...interpreter.schema.opdef import BoundKernel
 from ...interpreter.types.meta import Meta
 from ...streams.blocks import BlockKernel
 from ..model.plan import Plan
-from .segments import Piece, is_view, used_beyond
+from .segments import Piece, is_view
 
 ALIGNMENT: Final = 64
 ARENA: Final = -1  # as a slot
@@ -105,7 +104,7 @@ class Compiler:
         # The steps of blocks -> the last one, at which the block runs.
         self.runs_at = {position: block.steps[-1] for block in blocks for position in block.steps}
         self.uses = last_uses(program, steps, self.runs_at)
-        self.reads, self.written, self.made = outside_of(program, steps)
+        self.reads, self.written, self.made, self.entering = outside_of(program, steps)
         slots = (*self.reads, *self.written, *self.made)
         self.slots = {variable: slot for slot, variable in enumerate(slots)}
         self.places: dict[int, Place] = {}
@@ -126,14 +125,13 @@ class Compiler:
                 return None
             calls += found
         variables = self.program.variables
-        entering = {variables[value]: value for value in range(self.program.steps[self.steps.start].first)}
         finals = {variables[step.first]: step.first for step in self.program.steps[self.steps.start : self.steps.stop]}
         return Recipe(
             self.steps,
             self.reads,
             self.written,
             self.made,
-            tuple(entering[variable] for variable in (*self.reads, *self.written)),
+            tuple(self.entering[variable] for variable in (*self.reads, *self.written)),
             tuple(finals[variable] for variable in (*self.written, *self.made)),
             tuple(sorted(self.packed)),
             tuple(calls),
@@ -338,31 +336,40 @@ def last_uses(program: Program, steps: Piece, runs_at: Mapping[int, int]) -> dic
         for operand in (*step.operands, *(step.into or ())):
             if operand >= 0:
                 uses[operand] = max(uses.get(operand, -1), place)
-    for value in used_beyond(program, steps):
-        uses[value] = NEVER
+    for value in uses:
+        if program.last_use[value] >= steps.stop:
+            uses[value] = NEVER
     return uses
 
 
-def outside_of(program: Program, steps: Piece) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """The variables from outside that a segment only reads, those that it writes, and new ones that live beyond it."""
+def outside_of(
+    program: Program, steps: Piece
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], dict[int, int]]:
+    """The variables from outside that a segment only reads, those that it writes, and new ones that live beyond it.
+
+    And for each of the first two sorts the value that it has at first.
+    """
     variables = program.variables
-    inner: dict[int, None] = {}
-    read: dict[int, None] = {}
+    inner: dict[int, int] = {}  # variable -> its newest value
+    entering: dict[int, int] = {}
     written: dict[int, None] = {}
     for position in steps:
         step = program.steps[position]
-        for operand in step.operands:
-            if operand >= 0 and variables[operand] not in inner:
-                read[variables[operand]] = None
-        for target in step.into or ():
-            if variables[target] not in inner:
-                written[variables[target]] = None
+        for value in (*step.operands, *(step.into or ())):
+            if value >= 0 and variables[value] not in inner:
+                entering.setdefault(variables[value], value)
         if step.into is None:
-            inner[step.first] = None
-    beyond = {variables[value] for value in used_beyond(program, steps)}
+            inner[step.first] = step.first
+            continue
+        variable = variables[step.first]
+        if variable in inner:
+            inner[variable] = step.first
+        else:
+            written[variable] = None
     order = {variables[value]: place for place, value in enumerate(program.results)}
-    made = sorted((variable for variable in inner if variable in beyond), key=lambda v: (order.get(v, -1), v))
-    return tuple(variable for variable in read if variable not in written), tuple(written), tuple(made)
+    beyond = [variable for variable, value in inner.items() if program.last_use[value] >= steps.stop]
+    made = sorted(beyond, key=lambda variable: (order.get(variable, -1), variable))
+    return tuple(variable for variable in entering if variable not in written), tuple(written), tuple(made), entering
 
 
 def dependences(program: Program, block: Block) -> tuple[tuple[int, ...], ...]:
@@ -381,8 +388,3 @@ def dependences(program: Program, block: Block) -> tuple[tuple[int, ...], ...]:
 def fill(old: Any, new: Any) -> None:
     """Give a variable memory of its own, before a part of it is written."""
     new[...] = old
-
-
-def constants_of(program: Program) -> dict[int, Any]:
-    """The numbers whose values every run has, by slot."""
-    return {slot: number.value for slot, number in enumerate(program.numbers) if number.op == CONSTANT}

@@ -93,9 +93,9 @@ class Replay:
                     for arguments, index in spots:
                         arguments[index] = view
 
-    def forget(self, keep: range) -> None:
-        """Drop a run's operands, whose memory may be others' from now on; those in `keep` are likely to come again."""
-        self.place([array if slot in keep else None for slot, array in enumerate(self._last)])
+    def forget(self) -> None:
+        """Drop a run's operands, whose memory may be others' from now on."""
+        self.place([None] * self.slots)
 
 
 def sliced(calls: list[Any], works: Sequence[int]) -> list[tuple[int, list[Any]]]:

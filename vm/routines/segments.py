@@ -6,7 +6,7 @@ decide, no view that leaves it (views take effect at admission, and cost nothing
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TypeAlias
 
 from ...interpreter.programs.program import EFFECT, MOVE, PRINT, Program
@@ -14,41 +14,59 @@ from ...interpreter.schema.opdef import find
 
 LONGEST = 512  # steps of a segment: to compile it takes some milliseconds, during which no other session is served
 SHORTEST = 2  # steps of one that is worth an instruction of its own
+# Work of a segment, in element operations: some ten milliseconds, for which it may hold a stream. A longer kernel is
+# alone; so are the steps of a block on very large tensors.
+LARGEST = 100_000_000
 
 # A single step, or the steps of a segment.
 Piece: TypeAlias = range
-# May this step, by its position, run inside a segment on its device?
-Fits: TypeAlias = Callable[[int], bool]
+# The work of a step, by its position, if it may run inside a segment on its device; else -1.
+Works: TypeAlias = Callable[[int], int]
 
 
-def pieces_of(program: Program, fits: Fits) -> list[Piece]:
+def pieces_of(program: Program, works: Works) -> list[Piece]:
     """The steps of a program in order, those of a segment together.
 
-    A view that leaves its segment is a piece of its own, which may leave others without the steps that they had; so the
-    program is cut again until no view leaves one.
+    A view that leaves its segment is a piece of its own, since it takes effect at admission.
     """
-    alone = {n for n in range(len(program.steps)) if not may_be_inside(program, n) or not fits(n)}
-    while True:
-        pieces = cut(program, alone)
-        leaving = {n for piece in pieces if len(piece) > 1 for n in views_leaving(program, piece)}
-        if not leaving:
-            return pieces
-        alone |= leaving
+    steps = program.steps
+    given = [works(n) if may_be_inside(program, n) else -1 for n in range(len(steps))]
+    borders = borders_of(program, given)
+    alone = {n for n, work in enumerate(given) if work < 0}
+    nearest = len(steps)  # of the steps behind the present one: the first that is alone, or begins another segment
+    for n in range(len(steps) - 1, -1, -1):
+        if n not in alone and is_view(program, n) and program.last_use[steps[n].first] >= nearest:
+            alone.add(n)
+        if n in alone or n in borders:
+            nearest = n
+    return cut(len(steps), alone, borders)
 
 
-def cut(program: Program, alone: Collection[int]) -> list[Piece]:
-    """The pieces of a program in which these steps are alone."""
+def borders_of(program: Program, works: Sequence[int]) -> set[int]:
+    """The steps that begin another segment, since it would be too long, or is on another device."""
+    found: set[int] = set()
+    total, start = 0, 0
+    for n, work in enumerate(works):
+        other = n > 0 and program.steps[n].device != program.steps[n - 1].device
+        if other or n - start == LONGEST or (total and total + max(work, 0) > LARGEST):
+            found.add(n)
+            total, start = 0, n
+        total += max(work, 0)
+    return found
+
+
+def cut(count: int, alone: Collection[int], borders: Collection[int]) -> list[Piece]:
+    """The pieces of so many steps."""
     found: list[Piece] = []
     start = 0
-    for position, step in enumerate(program.steps):
-        other = start < position and step.device != program.steps[start].device
-        if position in alone or other or position - start == LONGEST:
+    for position in range(count):
+        if position in alone or position in borders:
             found += split(start, position)
             start = position
         if position in alone:
             found.append(range(position, position + 1))
             start = position + 1
-    found += split(start, len(program.steps))
+    found += split(start, count)
     return found
 
 
@@ -69,19 +87,6 @@ def may_be_inside(program: Program, position: int) -> bool:
         return False
     op = find(step.op)
     return op.bounded and not op.dynamic
-
-
-def views_leaving(program: Program, piece: Piece) -> list[int]:
-    """The positions of a segment's views that are used beyond it."""
-    used = used_beyond(program, piece)
-    return [n for n in piece if is_view(program, n) and program.steps[n].first in used]
-
-
-def used_beyond(program: Program, piece: Piece) -> set[int]:
-    """The values that the steps behind a segment use, or the program returns."""
-    later = program.steps[piece.stop :]
-    used = {value for step in later for value in (*step.operands, *(step.into or ())) if value >= 0}
-    return used | set(program.results)
 
 
 def is_view(program: Program, position: int) -> bool:

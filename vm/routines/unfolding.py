@@ -20,8 +20,9 @@ from ..model.linked import Linked, Template
 
 RIDERS = 64  # operands that a call has bits for
 
-# Makes the signature of an op, that step of the program; returns its number.
-Sign = Callable[[Linked, int], int]
+# Makes the signature of an op, that step of the program, under this number, or a new one if it is 0; returns its
+# number. Where it is refused, the step is among `refused`, and is asked for again by the next run.
+Sign = Callable[[Linked, int, int], int]
 
 
 def unfold(
@@ -35,9 +36,11 @@ def unfold(
 ) -> Iterator[tuple[Any, ...]]:
     """The messages of these steps of a run. `ids`: of each variable, by the number of its first value."""
     program, templates, span = routine.program, routine.templates, location & ~LINE
+    if program.constants:
+        numbers = [program.constants.get(slot, value) for slot, value in enumerate(numbers)]
     for position in steps:
         step, template = program.steps[position], templates[position]
-        if template is None:
+        if template is None or position in routine.refused:
             template = templates[position] = template_of(routine, position, sign)
         signature, operands, outputs, released, behind, line = template
         where = line | span
@@ -92,4 +95,6 @@ def template_of(routine: Linked, position: int, sign: Sign) -> Template:
         else:
             behind.append(variable)
     line = step.location if is_line(step.location) else 0  # whatever a client says there
-    return Template(sign(routine, position) if is_op else 0, operands, outputs, released, tuple(behind), line)
+    old = routine.templates[position]
+    number = sign(routine, position, 0 if old is None else old.signature) if is_op else 0
+    return Template(number, operands, outputs, released, tuple(behind), line)

@@ -21,6 +21,7 @@ from ..memory.release import release, release_drained
 from ..memory.reservation import is_stuck, out_of_memory, reserve
 from ..model.device_state import DeviceState
 from ..model.instruction import HELD_BY_FAIRNESS, PENDING, Instruction, Status
+from ..model.session import VmSession
 from ..model.session_queue import SessionQueue
 from .edges import touched_copies
 from .fair_queue import Backlog, has_room, queue_of, waiting_in
@@ -52,7 +53,8 @@ class Dispatcher:
         self.ready: deque[Instruction] = deque()
         self.doomed: deque[Instruction] = deque()  # will not run; their own edges are satisfied
         self.batches: dict[Stream, list[Instruction]] = {}
-        self.running: deque[Instruction] = deque()  # routines in the middle of their work on the driving thread
+        # Routines in the middle of their work on the driving thread, by session: these take turns, a piece each.
+        self.running: dict[VmSession, deque[Instruction]] = {}
         self.backlog: dict[Stream, Backlog] = {}
         self.refills: dict[SessionQueue, None] = {}  # queues with a backlog whose stream has reported an instruction
 
@@ -153,16 +155,31 @@ class Dispatcher:
 
     def run_inline(self, instruction: Instruction) -> None:
         """Execute on the driving thread and retire at once."""
+        waiting = self.running.get(instruction.session)
+        if waiting and instruction.traits.tolerant:  # behind the others of its session
+            waiting.append(instruction)
+            return
         instruction.started = self.clock()
-        self.go_on(instruction)
-
-    def go_on(self, instruction: Instruction) -> None:
-        """Execute a piece of it, or all that is left; what is not done goes on in a later pass, in turn with others."""
         if instruction.advance():
             instruction.finished = self.clock()
             self.executed(instruction)
         else:
-            self.running.append(instruction)
+            self.running[instruction.session] = deque((instruction,))
+
+    def go_on(self) -> None:
+        """Execute a piece of the first routine of the session whose turn it is."""
+        session, waiting = next(iter(self.running.items()))
+        del self.running[session]
+        instruction = waiting[0]
+        instruction.started = instruction.started or self.clock()
+        done = instruction.advance()
+        if done:
+            waiting.popleft()
+        if waiting:
+            self.running[session] = waiting
+        if done:
+            instruction.finished = self.clock()
+            self.executed(instruction)
 
     def hand_over(self, instruction: Instruction, stream: Stream) -> None:
         """Append to the stream's batch; soft successors may be dispatched now."""

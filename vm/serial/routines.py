@@ -47,8 +47,8 @@ class Routines:
         program = routine.program
         ids = Ids(program, (*message.inputs, *routine.captured), session.newest)
 
-        def sign(linked: Linked, position: int) -> int:
-            return self.sign(session, linked, position)
+        def sign(linked: Linked, position: int, number: int) -> int:
+            return self.sign(session, linked, position, number)
 
         whole = range(len(program.steps))
         steps = unfold(routine, whole, ids, message.numbers, iter(message.effects), message.location, sign)
@@ -74,11 +74,12 @@ class Routines:
         for number, _, request in message.effects:
             self.effects.refuse(session, error, number, request, message.location)
 
-    def sign(self, session: SerialSession, routine: Linked, position: int) -> int:
-        """Make the signature of an op of a routine; its number."""
+    def sign(self, session: SerialSession, routine: Linked, position: int, number: int) -> int:
+        """Make the signature of an op of a routine, under that number if it is not 0; its number."""
         program = routine.program
         step, metas = program.steps[position], program.metas
-        session.signed = number = session.signed + 1
+        if not number:
+            session.signed = number = session.signed + 1
         operands = tuple([SCALAR_TYPES[program.numbers[~o].kind] if o < 0 else metas[o] for o in step.operands])
         targets = None if step.into is None else tuple([metas[value] for value in step.into])
         device = routine.devices[step.device]
