@@ -1,0 +1,188 @@
+"""Runs of segments: what an engine does with them beside what their ops would do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tensord.interpreter.errors import KernelError, ProtocolError, QuotaError, TensordError
+from tensord.interpreter.programs.builder import Builder
+from tensord.interpreter.programs.program import Program
+from tensord.interpreter.schema.opdef import REGISTRY
+from tensord.interpreter.types.meta import Meta
+from tensord.interpreter.wire.messages import Release, Run
+from tensord.vm.routines.instruction import IDLE, KEPT, Segment
+
+from ..bare_engine import Bare, Client
+from ..programs import LINE, ONE, chain_of, increment, link, run, run_message
+
+LARGE = Meta.of((KEPT // 8 + 1,), "float64")
+
+
+@pytest.fixture
+def bare() -> Bare:
+    bare = Bare()
+    segments = bare.engine.admission.routines.segments
+    segments.at_once.limit = 0  # runs are instructions
+    segments.find_blocks = lambda _program: []  # and their ops are calls
+    return bare
+
+
+def warm(client: Client, program: Program, inputs: tuple[int, ...]) -> int:
+    """A routine that has run once, op by op."""
+    routine = link(client, program)
+    client.send(Release(run(client, routine, program, inputs)))
+    client.bare.drain()
+    return routine
+
+
+def segments_of(client: Client, routine: int) -> list[Segment]:
+    found: Any = client.session.routines[routine]
+    return [each for each in found.segments.values() if each is not None]
+
+
+def sliced(length: int) -> Program:
+    """A chain of which a slice has two calls."""
+    return chain_of(length, meta=Meta.of((150_000,), "float64"))
+
+
+class TestTurns:
+    def test_sessions_take_turns_and_a_sessions_runs_come_one_after_the_other(self, bare: Bare) -> None:
+        bare.engine.devices["cpu:0"].inline_work = 1 << 20
+        program, order = sliced(8), []
+        clients = [bare.client(), bare.client()]
+        routines, inputs = [], []
+        for client in clients:
+            client.send(client.upload_message(np.zeros(150_000)))
+            inputs.append(client.ids)
+            routines.append(warm(client, program, (client.ids,)))
+        for place, count in ((0, 3), (1, 1)):
+            client = clients[place]
+            for _ in range(count):
+                bare.engine.receive(
+                    client.session, [encode(run_message(client, routines[place], program, (inputs[place],)))]
+                )
+        before = bare.engine.scheduler.retired
+        running = bare.engine.running
+        while bare.engine.schedule():
+            order.append({session.id: len(waiting) for session, waiting in running.items()})
+        assert bare.engine.scheduler.retired == before + 4
+        last = [max(n for n, row in enumerate(order) if client.session.id in row) for client in clients]
+        assert last[1] < last[0] / 2  # the one run waits for no more than as many slices of the others'
+
+    def test_a_lost_device_ends_a_run_between_two_slices(self, bare: Bare) -> None:
+        bare.engine.devices["cpu:0"].inline_work = 1 << 20
+        program, client = sliced(8), bare.client()
+        client.send(client.upload_message(np.zeros(150_000)))
+        x = client.ids
+        routine = warm(client, program, (x,))
+        message = run_message(client, routine, program, (x,))
+        bare.engine.receive(client.session, [encode(message)])
+        assert any(bare.engine.schedule() and bare.engine.running for _ in range(9))
+        bare.device.lost = KernelError("the device is lost")
+        bare.schedule()
+        with pytest.raises(TensordError, match="lost"):
+            client.fetch(message.outputs[0])
+
+
+def encode(message: Any) -> list[Any]:
+    from tensord.interpreter.wire.messages import encode_message
+
+    return encode_message(message)
+
+
+class TestMemory:
+    def test_what_waits_for_a_run_has_no_operands_and_no_large_arena(self, bare: Bare) -> None:
+        for meta, kept in ((ONE, True), (LARGE, False)):
+            client, program = bare.client(), chain_of(4, meta=meta)
+            client.send(client.upload_message(np.zeros(meta.shape)))
+            x = client.ids
+            routine = warm(client, program, (x,))
+            for _ in range(3):
+                client.send(Release(run(client, routine, program, (x,))))
+                bare.drain()
+            (segment,) = segments_of(client, routine)
+            assert len(segment.idle) == kept <= IDLE
+            for replay in segment.idle:
+                assert replay._last == [None] * replay.slots
+                arguments = [each for _, calls in replay.slices for _, given in calls for each in given]
+                assert sum(each is None for each in arguments) == 2  # the parameter and the result
+            bare.engine.close(client.session)
+            bare.schedule()
+        assert bare.device.allocated == 0
+
+    def test_an_arena_is_counted_while_a_run_needs_it(self, bare: Bare) -> None:
+        client, program = bare.client(), chain_of(3)
+        x = client.upload([1.0])
+        routine = warm(client, program, (x,))
+        before = bare.device.allocated
+        (result,) = run(client, routine, program, (x,))
+        assert client.fetch(result) == [-1.0]
+        assert bare.device.allocated == before + ONE.nbytes
+        (record,) = [each for each in bare.engine.ring.records(lambda *_: PLACE) if each.opcode == "RunRoutine"]
+        assert record.used == before + ONE.nbytes + segments_of(client, routine)[0].recipe.arena
+
+
+class Place:
+    line, span = "", ()
+
+
+PLACE: Any = Place()
+
+
+class TestRefusals:
+    def test_an_op_that_cannot_be_planned_fails_and_the_engine_goes_on(self, bare: Bare, monkeypatch: Any) -> None:
+        def raises(*_: Any) -> int:
+            raise ZeroDivisionError("no estimate")
+
+        monkeypatch.setitem(REGISTRY, "negative", replace(REGISTRY["negative"], work=raises))
+        client, program = bare.client(), chain_of(2)
+        x = client.upload([1.0])
+        routine = link(client, program)
+        for _ in range(3):
+            (result,) = run(client, routine, program, (x,))
+            with pytest.raises(ProtocolError, match="no estimate"):
+                client.fetch(result)
+        assert bare.engine.fault is None
+        monkeypatch.undo()
+        (result,) = run(client, routine, program, (x,))
+        assert client.fetch(result) == [1.0]
+
+    def test_a_quota_that_has_room_again_refuses_no_more(self, bare: Bare) -> None:
+        client, program = bare.client(operands=10), chain_of(8)
+        x = client.upload([1.0])
+        first, second = link(client, program), link(client, program)
+        assert client.fetch(run(client, first, program, (x,))[0]) == [1.0]
+        for _ in range(2):
+            with pytest.raises(QuotaError, match="operands"):
+                client.fetch(run(client, second, program, (x,))[0])
+        plans = len(client.session.plans)
+        client.send(Release((first,)))
+        for _ in range(3):
+            assert client.fetch(run(client, second, program, (x,))[0]) == [1.0]
+        assert len(client.session.plans) < plans
+        assert segments_of(client, second)
+
+    def test_the_constants_of_a_program_are_its_own(self, bare: Bare) -> None:
+        client, program = bare.client(), increment()
+        x = client.upload([0.0])
+        routine = link(client, program)
+        for _ in range(3):
+            client.send(Run(routine, (x,), (5.0,), (), (), LINE))
+        assert client.fetch(x) == [3.0]
+
+    def test_texts_and_numbers_count_in_the_quota_of_steps(self, bare: Bare) -> None:
+        builder = Builder()
+        builder.print(["x" * 60_000], [])
+        for _ in range(160):
+            builder.number("float", "parameter")
+        program = builder.finish([])
+        assert program.weight == builder.weight() == 1 + 60_000 // 256 + 10
+        client = bare.client(steps=200)
+        routine = link(client, program)
+        with pytest.raises(QuotaError, match="steps"):
+            raise client.session.routines[routine]  # type: ignore[misc]
+        assert client.session.steps == 0

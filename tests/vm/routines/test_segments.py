@@ -1,0 +1,106 @@
+"""Cutting programs into segments, and laying out what is inside."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tensord.interpreter.programs.builder import Builder
+from tensord.interpreter.programs.program import Program
+from tensord.interpreter.types.meta import Meta
+from tensord.vm.routines.recipe import ALIGNMENT, Arena
+from tensord.vm.routines.segments import LARGEST, LONGEST, Piece, pieces_of
+
+SMALL = Meta.of((4, 4), "float64")
+
+
+def cut(program: Program, work: int = 1) -> list[Piece]:
+    return pieces_of(program, lambda _position: work)
+
+
+def built(*ops: Any, results: int = 1) -> Program:
+    """Each op on the value before it: its name, or (name, device). Returns that many of the last values."""
+    builder = Builder()
+    values = [builder.parameter(SMALL)]
+    for op in ops:
+        name, device = (op, 0) if isinstance(op, str) else op
+        values += builder.op(name, values[-1:], device=device)
+    return builder.finish(values[len(values) - results :])
+
+
+class TestPieces:
+    def test_ops_that_need_nothing_in_between_are_one_piece(self) -> None:
+        assert cut(built("negative", "abs", "square")) == [range(3)]
+
+    def test_a_step_by_itself_is_no_segment(self) -> None:
+        assert cut(built("negative", ("abs", 1), "square")) == [range(1), range(1, 2), range(2, 3)]
+
+    def test_another_device_begins_another_segment(self) -> None:
+        assert cut(built("negative", "abs", ("square", 1), ("abs", 1))) == [range(2), range(2, 4)]
+
+    def test_what_needs_the_host_is_alone(self) -> None:
+        builder = Builder()
+        x = builder.parameter(SMALL)
+        (y,) = builder.op("negative", [x])
+        (y,) = builder.op("abs", [y])
+        builder.print([None], [y])
+        (z,) = builder.op("unique_values", [y])
+        (y,) = builder.op("abs", [builder.move(y, 0)])
+        (y,) = builder.op("square", [y])
+        assert cut(builder.finish([y, z])) == [range(2), range(2, 3), range(3, 4), range(4, 5), range(5, 7)]
+
+    def test_a_view_inside_belongs_to_its_segment_and_one_that_leaves_is_alone(self) -> None:
+        assert cut(built("negative", "transpose", "abs")) == [range(3)]
+        assert cut(built("negative", "abs", "transpose")) == [range(2), range(2, 3)]
+        assert cut(built("negative", "abs", "transpose", "matrix_transpose")) == [range(2), range(2, 3), range(3, 4)]
+        assert cut(built("negative", "abs", "transpose", ("abs", 1), ("abs", 1)))[1] == range(2, 3)
+
+    def test_a_segment_has_so_many_steps_and_so_much_work_at_the_most(self) -> None:
+        assert cut(built(*["negative"] * (LONGEST + 2))) == [range(LONGEST), range(LONGEST, LONGEST + 2)]
+        assert cut(built(*["negative"] * 4), LARGEST // 2) == [range(2), range(2, 4)]
+        assert cut(built(*["negative"] * 2), 2 * LARGEST) == [range(1), range(1, 2)]
+
+    @pytest.mark.parametrize("ops", [["transpose"], ["negative", ("negative", 1)], ["negative", "transpose"]])
+    def test_the_time_grows_with_the_steps_alone(self, ops: list[Any]) -> None:
+        seconds = []
+        for count in (1000, 4000):
+            program = built(*ops * (count // len(ops)))
+            times = []
+            for _ in range(3):
+                started = time.process_time()
+                cut(program)
+                times.append(time.process_time() - started)
+            seconds.append(min(times))
+        assert seconds[1] < 10 * seconds[0]  # 16 times, if it were quadratic
+
+
+class TestArena:
+    def test_bytes_serve_again_once_nobody_uses_them(self) -> None:
+        arena = Arena()
+        first, second = arena.allocate(100), arena.allocate(1)
+        assert (first, second) == (0, 2 * ALIGNMENT)
+        arena.keep(first, 3)
+        arena.keep(second, 9)
+        arena.free_until(2)
+        assert arena.allocate(64) == 3 * ALIGNMENT
+        arena.free_until(3)
+        assert [arena.allocate(64), arena.allocate(64)] == [0, ALIGNMENT]
+
+    def test_blocks_never_overlap_and_are_aligned(self) -> None:
+        rng = np.random.default_rng(0)
+        arena = Arena()
+        taken: dict[int, tuple[int, int]] = {}
+        for step in range(500):
+            arena.free_until(step - 1)
+            taken = {offset: (end, last) for offset, (end, last) in taken.items() if last > step - 1}
+            size = int(rng.integers(0, 1000))
+            offset = arena.allocate(size)
+            assert offset % ALIGNMENT == 0
+            end, last = offset + max(size, 1), step + int(rng.integers(0, 20))
+            assert all(end <= other or offset >= until for other, (until, _) in taken.items())
+            assert end <= arena.size
+            arena.keep(offset, last)
+            taken[offset] = (end, last)
