@@ -87,6 +87,9 @@ def folder(tmp_path: Path, saved: Path, monkeypatch: pytest.MonkeyPatch) -> None
     for name in ("run.trace", "before.trace", "after.trace", "hang.trace"):
         shutil.copy(saved, tmp_path / name)
     (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "examples").mkdir()
+    shutil.copy(ROOT / "examples/power.txt", tmp_path / "examples")
+    np.save(tmp_path / "x.npy", np.array([1.0, 2.0, 3.0]))
     tools = tmp_path / "tools"
     for directory in (tools, tmp_path / "runtime", tmp_path / ".config/fish/completions", tmp_path / ".config/tensord"):
         directory.mkdir(mode=0o700, parents=True)

@@ -11,6 +11,13 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
+ROUTINES = (
+    "captured chain",
+    "with numbers and views",
+    "captured training step",
+    "captured elementwise",
+    "capture and first run",
+)
 ROWS = [
     "chain",
     "100 tensors",
@@ -19,6 +26,7 @@ ROWS = [
     "one op, p99",
     "1,000,000 ops",
     "training step",
+    *ROUTINES,
     "elementwise",
     "sim overlap",
     "tracing",
@@ -40,6 +48,7 @@ DAEMON_ROWS = [
     "p99 beside a flood",
     "p99 beside a stall",
     "training step",
+    *ROUTINES,
     "tiny calls, fetched",
 ]
 

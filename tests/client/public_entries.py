@@ -117,6 +117,7 @@ SESSION = {
     "print": "x",
     "call": "'add', [x, 1.0]",
     "execute": "add",
+    "link": "7",
 }
 SESSION_QUIET = {  # they say nothing about lines
     "flush": "",
