@@ -10,7 +10,7 @@ from ...interpreter.errors import CancelledError, ProtocolError, QuotaError, Ten
 from ...interpreter.programs.builder import STEPS
 from ...interpreter.schema.infer import InferCache
 from ...interpreter.schema.opdef import find
-from ...interpreter.types.meta import SCALAR_TYPES, Meta
+from ...interpreter.types.meta import Meta
 from ...interpreter.wire.messages import RELEASE, Link, ProgramPart, Run
 from ..model.device_state import DeviceState
 from ..model.linked import Linked
@@ -19,7 +19,7 @@ from ..model.session import VmSession
 from ..model.unfolding import Unfolding
 from ..placement.residency import Residency
 from ..routines.programs import add_part, check_run, drop, link, routine_of, steps_of_runs, written_by
-from ..routines.unfolding import Ids, unfold
+from ..routines.unfolding import Ids, metas_of, unfold
 from ..scheduler.scheduler import Scheduler
 from .accesses import Accesses
 from .lookup import enter, forget_plan, refuse_cancelled, tensor_of
@@ -147,12 +147,10 @@ class Routines:
 
     def sign(self, session: VmSession, routine: Linked, position: int, number: int) -> int:
         """Make the signature of an op of a routine, under that number if it is not 0; its number."""
-        program = routine.program
-        step, metas = program.steps[position], program.metas
+        step = routine.program.steps[position]
+        operands, targets = metas_of(routine.program, position)
         if not number:
             session.signed = number = session.signed + 1
-        operands = tuple([SCALAR_TYPES[program.numbers[~o].kind] if o < 0 else metas[o] for o in step.operands])
-        targets = None if step.into is None else tuple([metas[value] for value in step.into])
         device = self.scheduler.devices[routine.devices[step.device]]
         try:
             check_operands(session, len(operands))

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from ...interpreter.programs.blocks import Block
 from ...interpreter.programs.program import Program
-from ...interpreter.schema.opdef import BoundKernel
+from ...interpreter.schema.opdef import UNNOTICED, BoundKernel
 from ...interpreter.types.meta import Meta
 from ...streams.blocks import BlockKernel
 from ..model.plan import Plan
@@ -140,7 +140,7 @@ class Compiler:
             tuple(self.blocks_at.values()),
             self.dying(),
             self.arena.size,
-            max((plan.scratch for plan in self.plans), default=self.scratch),
+            max([self.scratch, *(plan.scratch for plan in self.plans)]),
             sum(plan.work for plan in self.plans),
             max((plan.work for plan in self.plans), default=0),
         )
@@ -173,15 +173,14 @@ class Compiler:
 
     def block(self, block: Block, plan: Plan) -> list[Call] | None:
         """Lay out the results of a block; its call. None if one of them has to be written where another value lies."""
-        position, variables = block.steps[-1], self.program.variables
+        position = block.steps[-1]
         inputs = [operand if operand < 0 else self.place(operand) for operand in block.inputs]
         places = []
         for value in block.outputs:
-            earlier = [n for n in range(value) if variables[n] == variables[value] and n not in block.virtual]
-            if not earlier:
+            before = overwritten_by(self.program, block, value)
+            if before is None:
                 places.append(self.fresh_place(value))
                 continue
-            before = earlier[-1]
             old = self.place(before)
             if before in self.bases or self.is_shared(before, position):
                 return None
@@ -189,7 +188,8 @@ class Compiler:
             places.append(old)
         kernel = BlockKernel(self.program, block)
         work = sum(self.plans[n - self.steps.start].work for n in block.steps)
-        self.scratch = max(self.scratch, kernel.scratch)
+        if kernel.scratch > UNNOTICED:
+            self.scratch = max(self.scratch, kernel.scratch)
         reads = dependences(self.program, block)
         return [Call(position, plan, kernel, (*inputs, *places), reads, block.outputs, work)]
 
@@ -370,6 +370,17 @@ def outside_of(
     beyond = [variable for variable, value in inner.items() if program.last_use[value] >= steps.stop]
     made = sorted(beyond, key=lambda variable: (order.get(variable, -1), variable))
     return tuple(variable for variable in entering if variable not in written), tuple(written), tuple(made), entering
+
+
+def overwritten_by(program: Program, block: Block, value: int) -> int | None:
+    """The value from outside of a block, or needed outside, over which one of its outputs is written; None for a new
+    variable."""
+    makers = {program.steps[n].first: program.steps[n] for n in block.steps}
+    while (into := makers[value].into) is not None:
+        value = into[0]
+        if value not in block.virtual:
+            return value
+    return None
 
 
 def dependences(program: Program, block: Block) -> tuple[tuple[int, ...], ...]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from ...interpreter.programs.program import EFFECT, MOVE, PRINT, Program
-from ...interpreter.types.meta import Scalar
+from ...interpreter.types.meta import Meta, OperandMeta, Scalar
 from ...interpreter.wire.fields import is_line
 from ...interpreter.wire.locations import LINE
 from ...interpreter.wire.messages import CALL, RELEASE, TO_DEVICE
@@ -54,6 +54,13 @@ def unfold(
             yield (SIDE_EFFECT, given, chain, callback, request, where, step.op == PRINT)
         if behind:
             yield (RELEASE, tuple([ids[variable] for variable in behind]))
+
+
+def metas_of(program: Program, position: int) -> tuple[tuple[OperandMeta | None, ...], tuple[Meta | None, ...] | None]:
+    """The metas of an op's operands, and of what it writes in place, as a signature has them."""
+    step, metas = program.steps[position], program.metas
+    operands = tuple([program.number_types[~o] if o < 0 else metas[o] for o in step.operands])
+    return operands, None if step.into is None else tuple([metas[value] for value in step.into])
 
 
 class Ids:

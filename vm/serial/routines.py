@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from ...interpreter.errors import TensordError
 from ...interpreter.schema.opdef import find
-from ...interpreter.types.meta import SCALAR_TYPES, Meta
+from ...interpreter.types.meta import Meta
 from ...interpreter.wire.messages import Run
 from ..model.linked import Linked
 from ..routines.programs import check_run, drop, routine_of, written_by
-from ..routines.unfolding import Ids, unfold
+from ..routines.unfolding import Ids, metas_of, unfold
 from .effects import Effects
 from .values import SerialSession, Signature, define, refuse_cancelled, tensor_of
 
@@ -76,12 +76,10 @@ class Routines:
 
     def sign(self, session: SerialSession, routine: Linked, position: int, number: int) -> int:
         """Make the signature of an op of a routine, under that number if it is not 0; its number."""
-        program = routine.program
-        step, metas = program.steps[position], program.metas
+        step = routine.program.steps[position]
+        operands, targets = metas_of(routine.program, position)
         if not number:
             session.signed = number = session.signed + 1
-        operands = tuple([SCALAR_TYPES[program.numbers[~o].kind] if o < 0 else metas[o] for o in step.operands])
-        targets = None if step.into is None else tuple([metas[value] for value in step.into])
         device = routine.devices[step.device]
         try:
             self.engine.tables.check_kernel(step.op, device)
