@@ -95,6 +95,8 @@ class Segments:
             return False
         if session.strict and any(device not in tensor.storage.copies for tensor in tensors):
             return False
+        if any(has_failed(tensor) for tensor in tensors[len(reads) :]):
+            return False
         if not self.at_once.run(session, segment, tensors, ids, numbers, location):
             self.issue(session, segment, tensors, ids, numbers, location)
         return True
@@ -168,6 +170,11 @@ def fitting(recipe: Recipe, found: Sequence[Tensor | None], metas: Sequence[Any]
         if len(own) < len(written) or own & others:
             return None
     return tensors
+
+
+def has_failed(tensor: Tensor) -> bool:
+    """Is its value an error for certain? Its copies have no memory then that one could write a part of."""
+    return any(copy.writer is None and copy.poison is not None for copy in tensor.storage.copies.values())
 
 
 def plan_at(session: VmSession, routine: Linked, position: int) -> Plan | None:

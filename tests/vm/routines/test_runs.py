@@ -133,6 +133,25 @@ class Place:
 PLACE: Any = Place()
 
 
+class TestErrors:
+    def test_what_is_written_over_a_failure_leaves_the_other_results_alone(self, bare: Bare) -> None:
+        matrix = Meta.of((64, 64), "float64")
+        builder = Builder()
+        x, total = builder.parameter(matrix), builder.parameter(matrix)
+        builder.op("add", (total, x), into=(total,))
+        (result,) = builder.op("negative", (x,))
+        program = builder.finish([result])
+        client = bare.client()
+        x, total, singular = (client.upload(np.full((64, 64), value)) for value in (2.0, 0.0, 0.0))
+        routine = warm(client, program, (x, total))
+        failed = client.call("inv", singular, meta=((64, 64), "float64"))
+        bare.drain()
+        (result,) = run(client, routine, program, (x, failed))
+        np.testing.assert_array_equal(client.fetch(result), np.full((64, 64), -2.0))
+        with pytest.raises(KernelError, match="inv"):
+            client.fetch(failed)
+
+
 class TestRefusals:
     def test_an_op_that_cannot_be_planned_fails_and_the_engine_goes_on(self, bare: Bare, monkeypatch: Any) -> None:
         def raises(*_: Any) -> int:
