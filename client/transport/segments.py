@@ -176,8 +176,10 @@ class MappedResults:
         self._forks += 1
 
     def is_alive(self) -> bool:
-        """Is the daemon's process alive?"""
-        return os.path.exists(f"/proc/{self._pid}/fd")  # noqa: PTH110 - no exception for one that is not ours
+        """Does the daemon's process still have open files? One that has ended has none, before anybody reaps it."""
+        with suppress(OSError), os.scandir(f"/proc/{self._pid}/fd") as files:
+            return any(files)
+        return False
 
     def close(self) -> None:
         """Forget all mappings: the connection is over. Arrays keep theirs, and the daemon leaves their values there."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -189,6 +191,19 @@ def test_what_cannot_be_mapped_is_an_error_and_the_hold_stays_with_the_caller() 
     with pytest.raises(ProtocolError, match="and had"):
         daemon.results.array([segment.number, segment.fd, 8, 0], "float64", (1,), None, 6)
     assert daemon.let_go == []
+
+
+def test_a_daemon_that_has_ended_is_not_alive_before_anybody_reaps_it() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        results = MappedResults(child.pid, Daemon().let_go.append)
+        assert results.is_alive()
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert not results.is_alive()
+    finally:
+        child.communicate()
+    assert not results.is_alive()
 
 
 def test_after_close_what_is_alive_still_lies_where_the_daemon_leaves_it() -> None:

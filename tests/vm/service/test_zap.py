@@ -273,10 +273,12 @@ class Daemon:
             self.routers.append(router)
         self.endpoints = [router.last_endpoint.decode() for router in self.routers]
 
-    def serve(self, client, wanted):
+    def serve(self, client, endpoint, wanted):
         """Answer ZAP until the client's monitor has a wanted event, which is returned with the message, if any."""
-        monitor = client.get_monitor_socket(wanted)
+        monitor = client.get_monitor_socket(wanted)  # before it connects: some events happen once
         self.poller.register(monitor, zmq.POLLIN)
+        client.connect(endpoint)
+        client.send(b"hello")
         event, message = None, None
         while event is None or (event == zmq.EVENT_HANDSHAKE_SUCCEEDED and message is None):
             ready = [socket for socket, _ in self.poller.poll(PATIENCE)]
@@ -302,10 +304,7 @@ def knock(daemon, number, wanted=ANSWERS, **options):
         client.linger = 0
         for name, value in options.items():
             setattr(client, name, value)
-        monitored = daemon.endpoints[number]
-        client.connect(monitored)
-        client.send(b"hello")
-        return daemon.serve(client, wanted)
+        return daemon.serve(client, daemon.endpoints[number], wanted)
 
 
 @pytest.fixture
