@@ -56,16 +56,26 @@ def show(
     found = chooses.select(found)
     records = found[-limit:] if limit else found
     if as_json:
-        fields = [as_dict(record) for record in records]
+        fields = [as_dict(record) | {"run": _run(trace, record)} for record in records]
         about = {"devices": trace.devices, "taken": trace.taken}
         print_json({**about_source(file), **counts_of(trace), **about, "shown": fields})
     else:
         _show_records(trace, records, cut=len(found) - len(records), chooses=chooses)
 
 
+def _run(trace: Trace, record: Record) -> dict[str, object] | None:
+    """The run that a record is of, for programs."""
+    found = trace.run_of(record)
+    if found is None:
+        return None
+    routine = trace.routines.get(found.routine)
+    about = {} if routine is None else {"name": routine.name, "program": routine.digest}
+    return {**found._asdict(), **about}
+
+
 _COLUMNS = ("id>", "session>", "op", "of", "status", "where", "waits for", "blocked>", "queued>", "ran>")
 _RATES = ("bytes>", "GB/s>", "GFLOP/s>")
-_FOLDED = ("of", "waits for", "location", "span", "error")
+_FOLDED = ("of", "waits for", "location", "run", "span", "error")
 
 
 def _show_records(trace: Trace, records: Sequence[Record], *, cut: int, chooses: Filter) -> None:
@@ -77,16 +87,28 @@ def _show_records(trace: Trace, records: Sequence[Record], *, cut: int, chooses:
     lost = f", {trace.dropped} lost before them" if trace.dropped else ""
     all_of_them = "; --limit 0 lists all" if cut else ""
     print_table(
-        (*_COLUMNS, *_RATES, "location", "span", "error"),
-        [_row(record, order, session=str(record.session or "") if several else "") for record in records],
+        (*_COLUMNS, *_RATES, "location", "run", "span", "error"),
+        [_row(record, trace, order, session=str(record.session or "") if several else "") for record in records],
         caption=f"{len(records)} of {plural(len(trace), 'record')}{lost}{all_of_them}",
         folded=_FOLDED,
-        spare=("span", "GB/s>", "GFLOP/s>", "location", "bytes>", "session>", "blocked>", "queued>", "of", "error"),
+        spare=(
+            "span",
+            "run",
+            "GB/s>",
+            "GFLOP/s>",
+            "location",
+            "bytes>",
+            "session>",
+            "blocked>",
+            "queued>",
+            "of",
+            "error",
+        ),
         empty=no_records(chooses),
     )
 
 
-def _row(record: Record, order: StreamOrder, *, session: str) -> tuple[str, ...]:
+def _row(record: Record, trace: Trace, order: StreamOrder, *, session: str) -> tuple[str, ...]:
     from ...vm.tracing.analysis.text import duration, is_running, place, status
     from ...vm.tracing.analysis.volume import of, operations, rate, touched
     from ...vm.tracing.analysis.why import Story
@@ -108,6 +130,7 @@ def _row(record: Record, order: StreamOrder, *, session: str) -> tuple[str, ...]
         rate(touched(record), story.ran),
         rate(operations(record), story.ran),
         record.location,
+        trace.run_title(record),
         "/".join(record.span),
         record.error,
     )

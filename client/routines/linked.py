@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...interpreter.programs.program import EFFECT, PRINT, Program
 from ...interpreter.programs.records import wire_records
 from ...interpreter.types.meta import Scalar
+from ...interpreter.wire.locations import NAME
 from ...interpreter.wire.messages import RUN, Link, ProgramPart, encode_message
 from ..outbox.callbacks import refusing
 from ..printing import line_of
@@ -27,7 +28,8 @@ RECORDS: Final = 64  # of a program, in one message
 class Linked:
     """A program with a device for each of its slots, and the tensors that it captures, which it keeps alive.
 
-    `chains` and `callbacks` are those of its side effects, by slot. Dropping it releases the routine.
+    `chains` and `callbacks` are those of its side effects, by slot; `name` is what records show. Dropping it releases
+    the routine.
     """
 
     def __init__(
@@ -38,7 +40,9 @@ class Linked:
         captured: Sequence[Tensor] = (),
         chains: Sequence[int] = (),
         callbacks: Sequence[Callable[..., None]] = (),
+        name: str = "",
     ) -> None:
+        self.name = shown_name(name)
         self.program = program
         self.devices = tuple(devices)
         self.captured = tuple(captured)
@@ -67,7 +71,7 @@ class Linked:
                 id_ = outbox.new_id()
                 ids = tuple([tensor._id for tensor in self.captured])
                 outbox.captured.update(ids)
-                outbox.messages.append(encode_message(Link(id_, program_id, self.devices, ids, location)))
+                outbox.messages.append(encode_message(Link(id_, program_id, self.devices, ids, location, self.name)))
             finally:  # a full group takes a part of a program, and no more
                 outbox.release(program_id)
         outbox.appended()
@@ -139,6 +143,12 @@ class Linked:
     def __del__(self) -> None:
         if self.__dict__.get("_id", 0) > 0:
             self._session._release(self._id)
+
+
+def shown_name(name: str) -> str:
+    """A name as records show it: its end, if it is long, without the functions around."""
+    found = name.replace("<locals>.", "")
+    return "".join(letter if letter.isprintable() else "_" for letter in found[-NAME:])
 
 
 def work_of(program: Program) -> int:

@@ -85,8 +85,17 @@ class Routines:
         ids = Ids(routine.program, (*message.inputs, *routine.captured), session.newest)
         if routine.runs >= self.patience and self.run_whole(session, routine, ids, message):
             return
-        messages = self.unfold(session, routine, ids, message)
-        session.unfolding = Unfolding(messages, lambda: self.finish(session, routine, ids, message))
+        messages, trace = self.unfold(session, routine, ids, message), self.trace(session, routine, message)
+        session.unfolding = Unfolding(messages, lambda: self.finish(session, routine, ids, message, trace), trace)
+
+    def trace(self, session: VmSession, routine: Linked, message: Run) -> tuple[int, ...]:
+        """What a trace says of a run while it is admitted op by op."""
+        scheduler = self.scheduler
+        if not scheduler.ring.enabled:
+            return ()
+        known = scheduler.ring.routines.note(session.id, routine)
+        known.tick = known.tick or scheduler.tick + 1
+        return known.number, scheduler.ids + 1, 0, message.location
 
     def run_whole(self, session: VmSession, routine: Linked, ids: Ids, message: Run) -> bool:
         """Admit the run as one instruction, if its program is a single segment and may run now."""
@@ -119,8 +128,9 @@ class Routines:
             else:
                 yield from unfold(routine, piece, ids, numbers, effects, location, sign)
 
-    def finish(self, session: VmSession, routine: Linked, ids: Ids, message: Run) -> None:
+    def finish(self, session: VmSession, routine: Linked, ids: Ids, message: Run, trace: tuple[int, ...] = ()) -> None:
         """Give the results their own ids."""
+        self.scheduler.note_run(session, trace)
         program = routine.program
         for value, output in zip(program.results, message.outputs, strict=True):
             tensor = session.tensors.pop(ids[program.variables[value]], None)

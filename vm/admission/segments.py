@@ -17,6 +17,7 @@ from ..model.plan import Plan
 from ..model.session import VmSession
 from ..model.tensor import Tensor
 from ..placement.residency import Residency
+from ..routines.inside import segment_record
 from ..routines.instruction import RunInstruction, Segment, SegmentPlan
 from ..routines.recipe import Recipe, compile_segment
 from ..routines.segments import Piece, pieces_of
@@ -59,10 +60,18 @@ class Segments:
             blocks = self.blocks(routine)
             recipe = None if None in plans else self.compile(routine.program, piece, known, blocks)
             if recipe is not None and plans[0] is not None:
-                plan = SegmentPlan(routine.program, recipe, plans[0].device, session.id)
+                self.note(session, routine, recipe)
+                plan = SegmentPlan(routine, recipe, plans[0].device, session.id)
                 found = Segment(routine.program, recipe, plan)
             routine.segments[piece.start] = found
         return found
+
+    def note(self, session: VmSession, routine: Linked, recipe: Recipe) -> None:
+        """Tell the trace what has been compiled."""
+        ring = self.scheduler.ring
+        if ring.enabled:
+            segment = segment_record(routine.program, recipe)
+            ring.routines.compiled(session.id, routine, segment, self.scheduler.tick + 1)
 
     def blocks(self, routine: Linked) -> Sequence[Block]:
         """The blocks of a routine's program."""

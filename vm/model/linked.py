@@ -28,14 +28,18 @@ class Template(NamedTuple):
 class Linked:
     """A program with a device for each of its slots, and the ids of the tensors that it captures, in one session.
 
-    `templates`: its steps as messages, each made when a run first needs it.
+    `name` is for people. `templates`: its steps as messages, each made when a run first needs it. `number`: by which
+    records name it; 0 before the first of them.
     """
 
     __slots__ = (
+        "__weakref__",
         "blocks",
         "captured",
         "devices",
         "location",
+        "name",
+        "number",
         "pieces",
         "program",
         "refused",
@@ -44,11 +48,15 @@ class Linked:
         "templates",
     )
 
-    def __init__(self, program: Program, devices: tuple[str, ...], captured: tuple[int, ...], location: int) -> None:
+    def __init__(
+        self, program: Program, devices: tuple[str, ...], captured: tuple[int, ...], location: int, name: str = ""
+    ) -> None:
         self.program = program
         self.devices = devices
         self.captured = captured
         self.location = location
+        self.name = name
+        self.number = 0
         self.templates: list[Template | None] = [None] * len(program.steps)
         self.refused: set[int] = set()  # steps whose op was refused a signature when it was last asked for
         self.runs = 0

@@ -10,13 +10,20 @@ if TYPE_CHECKING:
 
 
 class Unfolding:
-    """The messages of a run that are still to be admitted, before all others of its session; `finish` ends the run."""
+    """The messages of a run that are still to be admitted, before all others of its session; `finish` ends the run.
 
-    __slots__ = ("finish", "messages")
+    `run` is what a trace says of it: the routine's number, the first instruction, 0, and where it was called; empty if
+    there is no trace.
+    """
 
-    def __init__(self, messages: Iterator[Sequence[Any]], finish: Callable[[], None]) -> None:
+    __slots__ = ("finish", "messages", "run")
+
+    def __init__(
+        self, messages: Iterator[Sequence[Any]], finish: Callable[[], None], run: tuple[int, ...] = ()
+    ) -> None:
         self.messages = messages
         self.finish = finish
+        self.run = run
 
 
 def rest_of_run(session: VmSession, most: int) -> Iterator[Sequence[Any]]:

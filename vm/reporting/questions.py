@@ -88,8 +88,17 @@ def _state(_engine: Engine, session: VmSession, _about: About, id_: object) -> d
     return state_row(tensor_asked(session, natural("id", id_)))
 
 
-def _trace(engine: Engine, _session: VmSession, about: About, since: object = 0, live: object = True) -> Any:
-    return trace_parts(engine, about.where, natural("since", since), live=bool(live))
+def _trace(
+    engine: Engine,
+    _session: VmSession,
+    about: About,
+    since: object = 0,
+    live: object = True,
+    routines: object = None,
+) -> Any:
+    after = natural("since", since)
+    known_after = after if routines is None else natural("routines", routines)
+    return trace_parts(engine, about.where, after, live=bool(live), routines=known_after)
 
 
 def _status(engine: Engine, _session: VmSession, about: About) -> dict[str, Any]:

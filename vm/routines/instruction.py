@@ -21,11 +21,13 @@ from ...interpreter.types.meta import Meta, Scalar
 from ...interpreter.wire.fields import is_line
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
+from ..model.linked import Linked
 from ..model.plan import Plan
 from ..model.session import VmSession
 from ..model.signature import call_text, plain
 from .recipe import Call, Place, Recipe
 from .replay import Replay
+from .segments import Piece
 
 # What waits for the next run keeps its arena's pages, also where the pool has let go of them: so it is little.
 IDLE = 2  # replays of a segment
@@ -37,13 +39,13 @@ RUN = OpDef("run", -1, lambda _metas, _attributes: (), "A segment of a routine."
 class SegmentPlan(Plan):
     """What the scheduler needs to know of a segment; its runs share it."""
 
-    def __init__(self, program: Program, recipe: Recipe, device: DeviceState, session: int) -> None:
+    def __init__(self, routine: Linked, recipe: Recipe, device: DeviceState, session: int) -> None:
+        program = routine.program
         metas = tuple([known(program, variable) for variable in (*recipe.reads, *recipe.written)])
         outputs = tuple([known(program, variable) for variable in (*recipe.written, *recipe.made)])
-        steps = len(recipe.steps)
         self.op = RUN
         self.session = session
-        self.label = RUN.name
+        self.label = f"{RUN.name} {routine.name}".rstrip()
         self.attributes = ()
         self.metas = metas
         self.count = len(metas)
@@ -62,11 +64,17 @@ class SegmentPlan(Plan):
         self.forward = ()
         self.heirs = 0
         self.layouts = {}
-        text = f"ops={steps}, program={program.digest[:12]}, steps={recipe.steps.start}..{recipe.steps.stop - 1}"
-        self.signature = (tuple(map(plain, metas)), tuple(map(plain, outputs)), text, recipe.work)
-        self.maker = (self.label, self.signature)
+        part = (routine.number, recipe.steps.start, recipe.steps.stop - 1)
+        common = (tuple(map(plain, metas)), tuple(map(plain, outputs)), part_text(program, recipe.steps), recipe.work)
+        self.signature = (*common, part)
+        self.maker = (self.label, common)
         kinds = "r" * len(metas) + "w" * len(outputs)
         self.traits = (session, Opcode.RUN.value, self.label, device.name, kinds, self.signature)
+
+
+def part_text(program: Program, steps: Piece) -> str:
+    """`3f2a9c1b2d3e, steps 0-33 of 34`."""
+    return f"{program.digest[:12]}, steps {steps.start}-{steps.stop - 1} of {len(program.steps)}"
 
 
 class Segment:
@@ -117,7 +125,7 @@ class RunInstruction(Instruction):
         segment: Segment,
         numbers: Sequence[Scalar],
     ) -> None:
-        super().__init__(id_, session, Opcode.RUN, RUN.name, device, location)
+        super().__init__(id_, session, Opcode.RUN, segment.plan.label, device, location)
         self.plan = segment.plan
         self.segment = segment
         self.numbers = numbers

@@ -9,35 +9,53 @@ short form of one that ran at admission and never had an edge.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable
+from array import array
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..model.instruction import Instruction
 from ..model.operand import Binding
 from ..model.signature import NOTHING, PlainMeta, Signature, plain
 from .flat import Where, inflate
+from .known_routines import KnownRoutines
 from .record import Record
 
 CAPACITY = 1 << 14
+STAMPS = 1 << 18  # of the calls inside of runs: times that are kept
 
 
 class Ring:
-    """The last `CAPACITY` finished instructions."""
+    """The last `CAPACITY` finished instructions, and what they say of routines.
+
+    `stamps`: by instruction, when the calls inside started and ended, as 64-bit integers.
+    """
 
     def __init__(self, *, enabled: bool = True, capacity: int = CAPACITY) -> None:
         self.enabled = enabled
         self.entries: deque[tuple[Any, ...]] = deque(maxlen=capacity)
         self.append = self.entries.append
+        self.routines = KnownRoutines(capacity)
+        self.stamps: OrderedDict[int, bytes] = OrderedDict()
+        self._stamped = 0  # bytes of them
 
     def add(self, instruction: Instruction, erased: int) -> None:
         """Keep a retired instruction."""
         if self.enabled:
             self.append(flatten(instruction, erased))
 
+    def keep_stamps(self, instruction: int, stamps: Sequence[int]) -> None:
+        """Keep the times of an instruction's calls, and drop the oldest ones beyond the bound."""
+        if self.enabled:
+            self.stamps[instruction] = packed = array("q", stamps).tobytes()
+            self._stamped += len(packed)
+            while self._stamped > 8 * STAMPS:
+                self._stamped -= len(self.stamps.popitem(last=False)[1])
+
     def records(self, where: Where) -> list[Record]:
         """Every entry as a record, oldest first; `where` resolves (session, location number)."""
-        return sorted((inflate(entry, where) for entry in list(self.entries)), key=lambda record: record.admitted)
+        found = [inflate(entry, where, self.stamps.get(entry[0], b"")) for entry in list(self.entries)]
+        return sorted(found, key=lambda record: record.admitted)
 
     def live_records(self, live: Iterable[Instruction], where: Where) -> list[Record]:
         """Unfinished instructions as records."""

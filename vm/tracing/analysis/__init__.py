@@ -1,6 +1,7 @@
 """Tools that read a trace. They know records, and nothing of the engine.
 
 - `trace`: the records of one recording; `parts`: from a machine's slices to records
+- `runs`: which run an instruction is of; `routine_parts`: routines and runs from plain values
 - `file`, `recording`: trace files, read and written
 - `filter`: which records a command is about; `volume`: what a record is of, its bytes and operations
 - `stats`: sums over a trace, and two traces compared; `memory`, `memory_picture`: memory over time

@@ -13,6 +13,7 @@ def as_dict(record: Record) -> dict[str, object]:
     fields: dict[str, object] = record._asdict()
     for name in ("operands", "edges", "inputs", "outputs"):
         fields[name] = [part._asdict() for part in getattr(record, name)]
+    fields["part"] = None if record.part is None else record.part._asdict()
     return fields | {
         "of": of(record),
         "touched": touched(record),

@@ -8,7 +8,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
 from ....interpreter.errors import ProtocolError
+from ..inside import RoutineRecord, RunRecord
 from ..record import Holding, Record, times
+from .runs import Runs
 from .text import plural
 
 if TYPE_CHECKING:
@@ -48,12 +50,23 @@ class Trace:
     instructions that had finished before the recording began, so that nothing of them was lost. `base_tick`: the end of
     the last gap; up to there records may be missing in between (0: none is missing after the oldest). `devices`: the
     names of the machine's devices, by default those in the records. `taken`: the time of recording in the clock of the
-    records, 0 if unknown. `memory`: the memory in use then.
+    records, 0 if unknown. `memory`: the memory in use then. `routines`, by number, and `runs`: what is known of them.
 
     The tools import this class, so its methods import the tools late.
     """
 
-    __slots__ = ("_by_id", "base_tick", "before", "devices", "dropped", "memory", "records", "taken")
+    __slots__ = (
+        "_by_id",
+        "base_tick",
+        "before",
+        "devices",
+        "dropped",
+        "memory",
+        "records",
+        "routines",
+        "runs",
+        "taken",
+    )
 
     def __init__(
         self,
@@ -65,6 +78,8 @@ class Trace:
         base_tick: int = 0,
         taken: int = 0,
         memory: Memory = Memory(),  # noqa: B008 - immutable
+        routines: Iterable[RoutineRecord] = (),
+        runs: Iterable[RunRecord] = (),
     ) -> None:
         self.records = tuple(sorted(records, key=lambda record: (record.admitted, record.id)))
         self.devices = tuple(devices) or tuple(sorted({record.device for record in self.records}))
@@ -74,6 +89,8 @@ class Trace:
         self.taken = taken
         self.memory = memory
         self._by_id = {record.id: record for record in self.records}
+        self.routines = {routine.number: routine for routine in routines}
+        self.runs = Runs(runs)
 
     def __len__(self) -> int:
         return len(self.records)
@@ -96,11 +113,34 @@ class Trace:
             base_tick=self.base_tick,
             taken=self.until,
             memory=self.memory,
+            routines=self.routines.values(),
+            runs=self.runs,
         )
 
     def find(self, instruction: int) -> Record | None:
         """The record of an instruction; None if the ring lost it or there was no such instruction."""
         return self._by_id.get(instruction)
+
+    def run_of(self, record: Record) -> RunRecord | None:
+        """The run that an instruction is of; None if of none."""
+        if record.part is not None:
+            found = self.runs.of(record)
+            return found or RunRecord(record.session, record.part.routine, record.id, record.id, record.location)
+        return self.runs.of(record)
+
+    def run_title(self, record: Record) -> str:
+        """`train_step #24`: the run that an instruction is of, by its first instruction; and which segment it is, of a
+        run that has several. Empty if it is of none, or the run itself."""
+        run = self.run_of(record)
+        routine = None if run is None else self.routines.get(run.routine)
+        if run is None or run.first == run.last:
+            return ""
+        segments = () if routine is None else tuple(each.first for each in routine.segments)
+        which = ""
+        if record.part is not None and len(segments) > 1 and record.part.first in segments:
+            which = f", segment {1 + sorted(segments).index(record.part.first)} of {len(segments)}"
+        name = "a run" if routine is None else routine.name or routine.digest[:12]
+        return f"{name} #{run.first}{which}"
 
     def require(self, instruction: int) -> Record:
         """The record of an instruction. Raises ProtocolError, saying which ids there are."""
