@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...interpreter.programs.program import Program
 from ...interpreter.programs.text import lines_of
+from ...interpreter.wire.fields import is_line
 from ...interpreter.wire.locations import line_of
 from ..tracing.flat import ERASED, SHORT, SIGNATURE, TRAIT, Where
 from ..tracing.record import Holding
@@ -107,9 +108,10 @@ def routine_entries(known: Known, where: Where) -> Iterator[Entry]:
 
 
 def located(program: Program, line: Callable[[int], str]) -> Program:
-    """The program with the lines in place of their numbers."""
+    """The program with the lines in place of their numbers, whatever a client says there."""
     found = copy(program)
-    found.steps = tuple([step._replace(location=line(step.location)) for step in program.steps])
+    lines = [line(step.location) if is_line(step.location) else "" for step in program.steps]
+    found.steps = tuple([step._replace(location=where) for step, where in zip(program.steps, lines, strict=True)])
     return found
 
 

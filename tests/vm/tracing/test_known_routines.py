@@ -140,6 +140,16 @@ class TestPrograms:
         assert (segment.first, segment.last, segment.reads, segment.written, segment.made) == (0, 2, (0,), (), (3,))
         assert [call.op for call in segment.calls] == ["negative"] * 3
 
+    @pytest.mark.parametrize("location", [None, -1, 2**70, "user.py:1"])
+    def test_whatever_a_client_says_of_a_steps_line_does_no_harm(self, bare, location):
+        client, program = bare.client(), chain_of(2)
+        for step in program.steps:
+            program.steps = (*program.steps[1:], step._replace(location=location))
+        repeated(client, program, 2)
+        (known,) = trace_of(bare).routines.values()
+        assert Program.parse(known.text) == program
+        assert "#" not in known.text
+
     def test_a_trace_of_what_is_new_has_the_routines_that_are_new(self, bare):
         client = bare.client()
         repeated(client, chain_of(2), 1)

@@ -4,6 +4,8 @@ After Legion's `legion_spy`, which recomputes every dependence of a run from its
 order of their ticks through the model in `dependences`; each difference from the trace is a Problem. The purpose of
 edges is checked, too: no instruction ran, or was erased, before the instructions that it waits for.
 
+What is inside of a run is compared with its routine's program (`inside_check`), where the trace has both.
+
 Edges to instructions that the ring had lost, or that had finished before the recording began, cannot be checked and are
 excused. So are missing edges of instructions that were admitted before the end of a recording's last gap
 (`Trace.base_tick`).
@@ -20,6 +22,7 @@ from ....interpreter.opcodes import traits_of
 from ...model.reason import Reason
 from ..record import EdgeRecord, Kind, Record
 from .dependences import AccessLists, Barriers, Key
+from .insides import Insides
 from .trace import Trace
 
 LIVE = frozenset({"WAITING", "READY", "DISPATCHED"})
@@ -42,6 +45,7 @@ class ProblemKind(StrEnum):
     TICKS = "impossible ticks"
     STATUS = "impossible status"
     IDS = "duplicate id"
+    INSIDE = "wrong inside"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,7 @@ def verify(trace: Trace) -> list[Problem]:
         for edge in record.edges:
             problems += _obeyed(trace, record, edge)
     problems += _ticks(trace)
+    problems += _insides(trace)
     return problems
 
 
@@ -186,6 +191,20 @@ def _duplicate_ids(trace: Trace) -> Iterator[Problem]:
     for record in trace.records:
         if trace.find(record.id) is not record:
             yield Problem(ProblemKind.IDS, record.id, "another record has the same id")
+
+
+def _insides(trace: Trace) -> Iterator[Problem]:
+    """Check what routines were compiled to, each segment once, and the times of calls."""
+    insides = Insides(trace)
+    firsts: dict[tuple[int, int], int] = {}
+    for record in trace.records:
+        if record.part is not None:
+            firsts.setdefault(record.part[:2], record.id)
+            for message in insides.wrong_times(record):
+                yield Problem(ProblemKind.TIMES, record.id, message)
+    for (routine, first), instruction in firsts.items():
+        for message in insides.wrong(routine, first):
+            yield Problem(ProblemKind.INSIDE, instruction, message)
 
 
 def _name(edge: EdgeRecord) -> str:
