@@ -17,7 +17,7 @@ from copy import copy
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from ...interpreter.programs.program import Program
+from ...interpreter.programs.program import Program, Step
 from ...interpreter.programs.text import lines_of
 from ...interpreter.wire.fields import is_line
 from ...interpreter.wire.locations import line_of
@@ -108,10 +108,15 @@ def routine_entries(known: Known, where: Where) -> Iterator[Entry]:
 
 
 def located(program: Program, line: Callable[[int], str]) -> Program:
-    """The program with the lines in place of their numbers, whatever a client says there."""
+    """The program with the lines in place of their numbers, whatever a client says there; and so its blocks."""
+
+    def step_at_line(step: Step) -> Step:
+        where = line(step.location) if is_line(step.location) else ""
+        blocks = tuple([located(block, line) for block in step.blocks])
+        return step._replace(location=where, blocks=blocks)
+
     found = copy(program)
-    lines = [line(step.location) if is_line(step.location) else "" for step in program.steps]
-    found.steps = tuple([step._replace(location=where) for step, where in zip(program.steps, lines, strict=True)])
+    found.steps = tuple([step_at_line(step) for step in program.steps])
     return found
 
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from ....interpreter.programs.program import EFFECT, MOVE, PRINT, Program, Step
+from ....interpreter.programs.program import NO_OPS, Program, Step
 from ....interpreter.schema.opdef import find
 from ..inside import ARENA, BLOCK, FILL, CallRecord, PlacedRecord, PlaceRecord, SegmentRecord
 from .views import layout_of_view
@@ -297,7 +297,7 @@ def _made_by(step: Step) -> range:
 
 
 def _may_be_view(step: Step) -> bool:
-    return step.op not in (MOVE, PRINT, EFFECT) and find(step.op).view is not None
+    return step.op not in NO_OPS and find(step.op).view is not None
 
 
 def _width(place: PlaceRecord) -> int:

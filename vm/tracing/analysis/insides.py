@@ -27,24 +27,28 @@ class TimedCall(NamedTuple):
 
 
 class Insides:
-    """The insides of one trace."""
+    """The insides of one trace. A block of control flow counts as a routine, whose program is a part of another one."""
 
     def __init__(self, trace: Trace) -> None:
         self._routines = trace.routines
         self._programs: dict[int, Program | None] = {}
+        self._blocks: dict[str, Program] = {}  # by digest
         self._segments = {(r.number, s.first): s for r in trace.routines.values() for s in r.segments}
 
     def program(self, routine: int) -> Program | None:
         """The program of a routine; None if the trace has none that can be read."""
-        if routine not in self._programs:
-            from ....interpreter.programs.program import Program
+        if not self._programs:
+            self._read()
+        return self._programs.get(routine)
 
-            known = self._routines.get(routine)
-            try:
-                self._programs[routine] = None if known is None else Program.parse(known.text)
-            except TensordError:
-                self._programs[routine] = None
-        return self._programs[routine]
+    def _read(self) -> None:
+        """Parse all programs. The text of a block is a program's only if it is one by itself."""
+        for number, known in self._routines.items():
+            self._programs[number] = program = parsed(known.text)
+            if program is not None:
+                self._blocks |= {block.digest: block for block in blocks_in(program)}
+        for number, known in self._routines.items():
+            self._programs[number] = self._blocks.get(known.digest, self._programs[number])
 
     def segment(self, record: Record) -> SegmentRecord | None:
         """The segment that an instruction has run; None if it is none, or the trace does not have it."""
@@ -89,3 +93,21 @@ class Insides:
         for number, (before, after) in enumerate(pairwise(times)):
             if after < before:
                 yield f"the calls inside: time {number} is {before - after} ns before the one before it"
+
+
+def parsed(text: str) -> Program | None:
+    """The program of a text; None if it is none."""
+    from ....interpreter.programs.program import Program
+
+    try:
+        return Program.parse(text)
+    except TensordError:
+        return None
+
+
+def blocks_in(program: Program) -> Iterator[Program]:
+    """The blocks of its steps, and those in them."""
+    for step in program.steps:
+        for block in step.blocks:
+            yield block
+            yield from blocks_in(block)
