@@ -102,3 +102,27 @@ class TestCalls:
         assert (Insides(bare).calls(record), Insides(bare).program(1)) == ((), None)
         assert bare.verify() == []
         assert Insides(trace).calls(trace.records[0]) == ()
+
+
+class TestBlocks:
+    def test_a_block_of_control_flow_is_a_routine_whose_program_is_inside_of_another_one(self):
+        bare, outer = Bare(), Builder()
+        x, count = outer.parameter(ONE), outer.number("int", "constant", value=3)
+        inner = outer.block()
+        value = inner.parameter(ONE)
+        for op in ("negative", "abs", "negative"):
+            (value,) = inner.op(op, [value])
+        outer.construct("repeat_loop", [~count, x], [inner.finish([value])])
+        (total,) = outer.op("add", [outer.newest[x], x])
+        repeated(bare.client(), outer.finish([total]), 2)
+        trace = trace_of(bare)
+        assert [known.name for known in trace.routines.values()] == ["step", "step/repeat_loop[0]"]
+        block = next(known for known in trace.routines.values() if known.name != "step")
+        program = Insides(trace).program(block.number)
+        assert program is not None
+        assert program.digest == block.digest
+        assert trace.verify() == []
+        inside = [record for record in trace.records if record.part and record.part.routine == block.number]
+        assert inside
+        firsts = {run.first for record in inside if (run := trace.run_of(record)) is not None}
+        assert firsts <= {run.first for run in trace.runs if trace.routines[run.routine].name == "step"}
