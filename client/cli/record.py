@@ -68,8 +68,15 @@ class Seconds(click.ParamType[float]):
 @click.option("-o", "--output", type=options.FILE, required=True, help="The file to write.")
 @options.address
 @click.option("--for", "length", type=Seconds(), help="Stop after this time, such as 10s or 2min.")
+@click.option(
+    "--detail",
+    type=click.IntRange(min=1),
+    is_flag=False,
+    flag_value=1,
+    help="Time each call inside of a routine's runs, of every Nth run: --detail=10.",
+)
 @options.as_json
-def record(output: Path, address: str | None, length: float | None, *, as_json: bool) -> None:
+def record(output: Path, address: str | None, length: float | None, detail: int | None, *, as_json: bool) -> None:
     """Record what the daemon does, until Ctrl-C.
 
     Or until the given time is over. The file is complete however the recording ends.
@@ -80,6 +87,8 @@ def record(output: Path, address: str | None, length: float | None, *, as_json: 
         raise ProtocolError(f"{output} is no regular file; record into one, or use `tensord trace dump`")
     with connected(address) as session, _stop_signals() as stop:
         recorder = Recorder(session, output, show=not as_json and sys.stderr.isatty())
+        if detail is not None:
+            session._query("detail", detail, True)
         recorder.run(stop, length)
     _report(output, recorder.file.records, recorder.lost, output.stat().st_size, as_json=as_json)
 

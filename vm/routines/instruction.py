@@ -28,6 +28,7 @@ from ..model.signature import call_text, plain
 from .recipe import Call, Place, Recipe
 from .replay import Replay
 from .segments import Piece
+from .stamps import Stamps, timed
 
 # What waits for the next run keeps its arena's pages, also where the pool has let go of them: so it is little.
 IDLE = 2  # replays of a segment
@@ -78,9 +79,9 @@ def part_text(program: Program, steps: Piece) -> str:
 
 
 class Segment:
-    """A compiled segment of one routine, with replays that wait for a run."""
+    """A compiled segment of one routine, with replays that wait for a run. `detailed`: runs since one was timed."""
 
-    __slots__ = ("arena_meta", "constants", "idle", "made", "plan", "program", "recipe", "sizes")
+    __slots__ = ("arena_meta", "constants", "detailed", "idle", "made", "plan", "program", "recipe", "sizes")
 
     def __init__(self, program: Program, recipe: Recipe, plan: SegmentPlan) -> None:
         self.program = program
@@ -92,6 +93,15 @@ class Segment:
         self.sizes = [meta.nbytes for meta in self.made] + [recipe.arena] * (recipe.arena > 0)
         self.arena_meta = Meta.of((recipe.arena,), "uint8")
         self.idle: list[Replay] = []
+        self.detailed = 0
+
+    def is_due(self, every: int) -> bool:
+        """Is this run to be timed, of so many?"""
+        self.detailed += 1
+        if self.detailed < every:
+            return False
+        self.detailed = 0
+        return True
 
     def take(self, arena: Any) -> Replay:
         """A replay for a run in that arena, rather one that was there before. Called by any thread."""
@@ -114,7 +124,7 @@ class Segment:
 class RunInstruction(Instruction):
     """One run of a segment. `origins`: the errors that arose in it."""
 
-    __slots__ = ("careful", "numbers", "origins", "place", "poison", "replay", "segment")
+    __slots__ = ("careful", "numbers", "origins", "place", "poison", "replay", "segment", "stamps")
 
     def __init__(
         self,
@@ -134,6 +144,7 @@ class RunInstruction(Instruction):
         self.careful = False  # something is poisoned: look before each call
         self.poison: dict[int, TensordError] = {}  # by value
         self.origins: list[TensordError] = []
+        self.stamps: Stamps | None = None  # if its calls are to be timed
 
     # -- on the thread that runs it ------------------------------------------------------------------------------------
 
@@ -215,7 +226,7 @@ class RunInstruction(Instruction):
 
     def run_fast(self, start: int, calls: list[Any]) -> int:
         """Call one kernel after the other, up to the first that fails; how many were called."""
-        rest = iter(calls)
+        rest = iter(calls) if self.stamps is None else timed(calls, self.stamps)
         try:
             for kernel, arguments in rest:
                 kernel(*arguments)

@@ -17,6 +17,7 @@ from typing import Any
 from ..model.instruction import Instruction
 from ..model.operand import Binding
 from ..model.signature import NOTHING, PlainMeta, Signature, plain
+from .details import Details
 from .flat import Where, inflate
 from .known_routines import KnownRoutines
 from .record import Record
@@ -36,6 +37,7 @@ class Ring:
         self.entries: deque[tuple[Any, ...]] = deque(maxlen=capacity)
         self.append = self.entries.append
         self.routines = KnownRoutines(capacity)
+        self.details = Details()
         self.stamps: OrderedDict[int, bytes] = OrderedDict()
         self._stamped = 0  # bytes of them
 
