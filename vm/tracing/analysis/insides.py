@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from ....interpreter.errors import TensordError
-from ..inside import CallRecord, SegmentRecord
+from ..inside import BLOCK, FILL, CallRecord, PartRecord, SegmentRecord
 from ..record import Record
 from .trace import Trace
 
@@ -24,6 +24,11 @@ class TimedCall(NamedTuple):
     call: CallRecord
     started: int
     finished: int
+
+
+def call_name(call: CallRecord) -> str:
+    """`matmul`, `block`, `copy`: a call for people."""
+    return {BLOCK: "block", FILL: "copy"}.get(call.op, call.op)
 
 
 class Insides:
@@ -52,9 +57,12 @@ class Insides:
 
     def segment(self, record: Record) -> SegmentRecord | None:
         """The segment that an instruction has run; None if it is none, or the trace does not have it."""
-        part = record.part
-        found = None if part is None else self._segments.get((part.routine, part.first))
-        return found if found is not None and part is not None and found.last == part.last else None
+        return None if record.part is None else self.segment_of(record.part)
+
+    def segment_of(self, part: PartRecord) -> SegmentRecord | None:
+        """The segment of these steps; None if the trace does not have it."""
+        found = self._segments.get((part.routine, part.first))
+        return found if found is not None and found.last == part.last else None
 
     def calls(self, record: Record) -> tuple[TimedCall, ...]:
         """The calls of a segment's run, in their order."""

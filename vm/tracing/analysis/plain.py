@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..record import Record
 from .filter import ran
 from .volume import of, operations, touched
+
+if TYPE_CHECKING:
+    from .inside_steps import Inner
 
 
 def as_dict(record: Record) -> dict[str, object]:
@@ -20,3 +25,8 @@ def as_dict(record: Record) -> dict[str, object]:
         "operations": operations(record),
         "ran": ran(record),
     }
+
+
+def inner_dict(inner: Inner | None) -> dict[str, object] | None:
+    """Of which run a step is, which one, where its value lies, and the number of its block; None for no step."""
+    return None if inner is None else inner._asdict() | {"run": inner.run.id}

@@ -132,15 +132,22 @@ class Trace:
         """`train_step #24`: the run that an instruction is of, by its first instruction; and which segment it is, of a
         run that has several. Empty if it is of none, or the run itself."""
         run = self.run_of(record)
-        routine = None if run is None else self.routines.get(run.routine)
         if run is None or run.first == run.last:
             return ""
-        segments = () if routine is None else tuple(each.first for each in routine.segments)
-        which = ""
-        if record.part is not None and len(segments) > 1 and record.part.first in segments:
-            which = f", segment {1 + sorted(segments).index(record.part.first)} of {len(segments)}"
-        name = "a run" if routine is None else routine.name or routine.digest[:12]
-        return f"{name} #{run.first}{which}"
+        return ", ".join(filter(None, (self.run_name(run), self.segment_title(record))))
+
+    def run_name(self, run: RunRecord) -> str:
+        """`train_step #24`."""
+        routine = self.routines.get(run.routine)
+        return f"{'a run' if routine is None else routine.name or routine.digest[:12]} #{run.first}"
+
+    def segment_title(self, record: Record) -> str:
+        """`segment 2 of 3`; empty unless an instruction is one of several segments."""
+        routine = None if record.part is None else self.routines.get(record.part.routine)
+        firsts = [] if routine is None else sorted(segment.first for segment in routine.segments)
+        if record.part is None or len(firsts) < 2 or record.part.first not in firsts:
+            return ""
+        return f"segment {1 + firsts.index(record.part.first)} of {len(firsts)}"
 
     def require(self, instruction: int) -> Record:
         """The record of an instruction. Raises ProtocolError, saying which ids there are."""
@@ -193,15 +200,25 @@ class Trace:
 
         return build(self)
 
-    def dag(self, format: str = "dot", **selection: Unpack[Selection]) -> str:  # noqa: A002 - as on the command line
+    def dag(
+        self,
+        format: str = "dot",  # noqa: A002 - as on the command line
+        *,
+        inside: bool = False,
+        **selection: Unpack[Selection],
+    ) -> str:
         """The DAG, or what `selection` leaves of it (see `Graph.select`), as "dot", "mermaid", "html" or "json". Chains
-        of a large one are folded. Raises ValueError for another format, ProtocolError for an unknown id or session."""
+        of a large one are folded; with `inside` the steps of routines' runs are drawn. Raises ValueError for another
+        format, ProtocolError for an unknown id or session."""
         from .graph_export import to_json
+        from .inside_steps import Opener
         from .pictures import FORMATS, drawn
 
         if format not in {*FORMATS, "json"}:
             raise ValueError(f"the format {format!r} is not one of {', '.join(FORMATS)}, json")
         graph = self.graph().select(**selection)
+        if inside:
+            graph = graph.opened(Opener(self))
         return to_json(graph) if format == "json" else drawn(graph, format)
 
     def timeline(self, path: str | Path) -> None:
