@@ -76,6 +76,12 @@ def verify(trace: Trace) -> list[Problem]:
     return problems
 
 
+def compared(trace: Trace) -> int:
+    """How many segments of routines `verify` compares with their programs."""
+    known = {(routine.number, segment.first) for routine in trace.routines.values() for segment in routine.segments}
+    return len(known & {record.part[:2] for record in trace.records if record.part is not None})
+
+
 def replay(trace: Trace) -> Iterator[tuple[Record, dict[Key, Reason]]]:
     """Every record in the order of admission, with the edges it should have had then."""
     lists, barriers = AccessLists(), Barriers()
