@@ -86,11 +86,19 @@ def flatten(i: Instruction, erased: int) -> tuple[Any, ...]:
         max(i.bytes_moved, 0),
         i.author.id,
         i.location,
-        "" if i.error is None else f"{type(i.error).__name__}: {i.error.message}",
+        "" if i.error is None and i.failures is None else error_text(i),
         plan.signature if plan is not None and not plan.open else bound_signature(i),
         i.used,
         i.held,
     )
+
+
+def error_text(i: Instruction) -> str:
+    """`Type: message`, of an instruction that has failed; of one that did so in part, the first of its errors."""
+    if i.error is not None:
+        return f"{type(i.error).__name__}: {i.error.message}"
+    own = i.own_failures()
+    return f"in part: {type(own[0]).__name__}: {own[0].message}" if own else ""
 
 
 def stream_name(i: Instruction) -> str:

@@ -156,6 +156,9 @@ class TestTimes:
         with pytest.raises(KernelError, match="inv: LinAlgError"):
             client.fetch(failed)
         assert stamps_of(bare) == [8, 0]
+        good, bad = runs_in(bare)
+        assert (good.status, good.error, bad.status) == ("DONE", "", "DONE")
+        assert bad.error.startswith("in part: KernelValueError: inv: LinAlgError: ")
 
     def test_as_many_times_are_kept_as_there_is_room_for(self, bare):
         with patch.object(ring, "STAMPS", 14):

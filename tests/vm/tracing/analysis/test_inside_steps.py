@@ -14,7 +14,7 @@ from tensord.interpreter.programs.blocks import find_blocks
 from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.types.meta import Meta
-from tensord.interpreter.wire.messages import Release
+from tensord.interpreter.wire.messages import Fetch, Release
 from tensord.vm.tracing.analysis.graph import Graph, Mark
 from tensord.vm.tracing.analysis.graph_export import to_dot, to_json, to_mermaid
 from tensord.vm.tracing.analysis.inside_steps import Opener
@@ -240,3 +240,28 @@ class TestWhy:
         (known,) = trace.runs
         live = Trace(trace.records, routines=trace.routines.values(), runs=[known._replace(last=0)])
         assert f"of the run step #{known.first}, which goes on, called at user.py:1\n" in live.why(known.first)
+
+    def test_what_a_run_will_make_waits_for_the_run_and_the_run_for_its_parameter(self):
+        bare = Bare(inline=False)
+        client, given = bare.client(), program()
+        routine = link(client, given, name="step")
+        client.send(client.upload_message(np.eye(4)))
+        x = client.ids
+        client.send(Release(run(client, routine, given, (x,))))
+        bare.drain()
+        bare.engine.admission.routines.segments.at_once.limit = 0
+        late = client.call("negative", x, meta=((4, 4), "float64"))
+        (total,) = run(client, routine, given, (late,))
+        client.send(Fetch(total, 99, 1, 0))
+        trace = trace_of(bare)
+        (read,) = [record for record in trace.records if record.op == "fetch"]
+        (whole,) = [record for record in trace.records if record.part]
+        assert (read.status, whole.status) == ("WAITING", "WAITING")
+        text = trace.why(read.id)
+        assert re.search(rf"RAW of copy \d+, after step 5 sum at user.py:1: .*#{whole.id} run step .* WAITING", text), (
+            text
+        )
+        assert re.search(
+            r"RAW of copy \d+, its parameter x, for step 0 transpose at user.py:1: .*#\d+ negative .* DISPATCHED", text
+        ), text
+        bare.drain()
