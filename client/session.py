@@ -40,6 +40,7 @@ from .outbox.outbox import Outbox
 from .printing import Printing
 from .random import Random, RandomState
 from .reading import expose
+from .routines.control_flow import ControlFlow, Flows
 from .routines.current import capture_of, refuse_captured
 from .spans import Span
 from .tensor import Tensor
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
 Kind = TypeVar("Kind")
 
 
-class Session:
+class Session(ControlFlow):
     """A connection to a virtual machine; a context manager. Made by `tensord.connect`."""
 
     def __init__(self, transport: Transport, frames: int | None = None) -> None:
@@ -72,6 +73,7 @@ class Session:
         self._contexts = Contexts(outbox)
         self._opened, self._innermost = self._contexts.opened, self._contexts.innermost  # for each new handle
         self._random_state = RandomState()
+        self._flows = Flows(self)
         self._namespace: Callable[[], Namespace | None] = no_namespace  # a weak reference: the namespace refers to us
         weakref.finalize(self, transport.abandon).atexit = False
 
