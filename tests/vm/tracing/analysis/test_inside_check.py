@@ -14,7 +14,7 @@ from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.types.meta import Meta
 from tensord.vm.routines import inside
-from tensord.vm.routines.recipe import Arena, Compiler, Place
+from tensord.vm.routines.recipe import Compiler, Place
 from tensord.vm.tracing.analysis import routine_parts
 from tensord.vm.tracing.analysis.inside_check import check_segment
 from tensord.vm.tracing.inside import ARENA, SegmentRecord
@@ -41,8 +41,13 @@ def test_random_programs_are_compiled_to_what_they_say(seed, blocks):
 
 def frees_early(monkeypatch: Any) -> None:
     """A value's bytes serve others from the step on that uses it last."""
-    free = Arena.free_until
-    monkeypatch.setattr(Arena, "free_until", lambda self, position: free(self, position + 1))
+    begin = Compiler.__init__
+
+    def early(self: Any, *given: Any) -> None:
+        begin(self, *given)
+        self.uses = {value: last if last >= len(self.program.steps) else last - 1 for value, last in self.uses.items()}
+
+    monkeypatch.setattr(Compiler, "__init__", early)
 
 
 def forgets_uses_of_views(monkeypatch: Any) -> None:
@@ -150,14 +155,13 @@ def runs_blocks_early(monkeypatch: Any) -> None:
 
 def counts_too_little(monkeypatch: Any) -> None:
     """The arena has half of its bytes."""
-    allocate = Arena.allocate
+    compile_ = Compiler.compile
 
-    def small(self: Any, nbytes: int) -> int:
-        offset = allocate(self, nbytes)
-        self.size = offset + nbytes // 2
-        return offset
+    def small(self: Any) -> Any:
+        recipe = compile_(self)
+        return None if recipe is None else recipe._replace(arena=recipe.arena // 2)
 
-    monkeypatch.setattr(Arena, "allocate", small)
+    monkeypatch.setattr(Compiler, "compile", small)
 
 
 def loses_dependences(monkeypatch: Any) -> None:
