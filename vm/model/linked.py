@@ -43,7 +43,6 @@ class Linked:
     """
 
     __slots__ = (
-        "__weakref__",
         "blocks",
         "captured",
         "devices",
