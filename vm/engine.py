@@ -91,7 +91,7 @@ class Engine:
         dispatcher = self.scheduler.dispatcher
         self._ready, self._doomed, self.running = dispatcher.ready, dispatcher.doomed, dispatcher.running
         self._leaving = self.directory.leaving
-        # Batches of sessions in the middle of a run, behind which they wait. Such sessions take turns.
+        # Batches behind a run with control flow, or with much that is unfinished: the run takes turns with all others.
         self.held: dict[VmSession, deque[tuple[VmSession, Iterator[Sequence[Any]]]]] = {}
         self._opened = 0
         self.fault: Exception | None = None
@@ -163,9 +163,12 @@ class Engine:
         pending, room = self.pending, WINDOW
         while pending and room > 0:
             session, rest = pending[0]
-            if session.in_run():
-                self.held.setdefault(session, deque()).append(pending.popleft())
-                continue
+            if (run := session.unfolding) is not None:
+                if run.asks or session in self.held or not may_go_on(session):
+                    self.held.setdefault(session, deque()).append(pending.popleft())
+                    continue
+                self.admission.take(session, rest_of_run(session, room))
+                return  # what ended meanwhile has its turn
             size = length_hint(rest)
             self.admission.take(session, islice(rest, room))
             left = length_hint(rest)

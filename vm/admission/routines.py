@@ -93,7 +93,8 @@ class Routines:
         if routine.runs >= self.patience and self.run_whole(session, routine, ids, message):
             return
         messages = unfolder.program(routine, ids, message.numbers)
-        session.unfolding = Unfolding(messages, lambda: self.finish(session, routine, ids, message))
+        asks = routine.program.asks
+        session.unfolding = Unfolding(messages, lambda: self.finish(session, routine, ids, message), asks)
 
     def run_whole(self, session: VmSession, routine: Linked, ids: Ids, message: Run) -> bool:
         """Admit the run as one instruction, if its program is a single segment and may run now."""
