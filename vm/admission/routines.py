@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import chain, repeat
 from typing import Any
 
-from ...interpreter.errors import CancelledError, MetadataError, ProtocolError, QuotaError, TensordError
+from ...interpreter.errors import CancelledError, ProtocolError, QuotaError, TensordError
 from ...interpreter.programs.builder import STEPS
 from ...interpreter.schema.infer import InferCache
 from ...interpreter.schema.opdef import find
@@ -20,7 +20,7 @@ from ..model.unfolding import Answer, Unfolding
 from ..placement.residency import Residency
 from ..routines.control_flow import Results
 from ..routines.ids import Ids
-from ..routines.programs import add_part, check_run, drop, link, routine_of, steps_of_runs, written_by
+from ..routines.programs import add_part, check_in_group, check_run, drop, link, routine_of, steps_of_runs, written_by
 from ..routines.unfolding import Unfolder, metas_of
 from ..scheduler.scheduler import Scheduler
 from .accesses import Accesses
@@ -82,10 +82,8 @@ class Routines:
             routine = routine_of(session, message.routine)
             metas = [tensor_of(session, id_).meta for id_ in message.inputs]
             check_run(routine, message, metas, session.newest)
-            if self.in_group and routine.program.asks:
-                raise MetadataError(
-                    "control flow waits for values, which a group does not: run it outside of the group"
-                )
+            if self.in_group:
+                check_in_group(routine)
         except TensordError as error:
             self.reject(session, message, error)
             return
@@ -95,7 +93,8 @@ class Routines:
         if routine.runs >= self.patience and self.run_whole(session, routine, ids, message):
             return
         messages = unfolder.program(routine, ids, message.numbers)
-        session.unfolding = Unfolding(messages, lambda: self.finish(session, routine, ids, message))
+        asks = routine.program.asks
+        session.unfolding = Unfolding(messages, lambda: self.finish(session, routine, ids, message), asks)
 
     def run_whole(self, session: VmSession, routine: Linked, ids: Ids, message: Run) -> bool:
         """Admit the run as one instruction, if its program is a single segment and may run now."""
@@ -209,6 +208,10 @@ class SessionRuns:
             session.unfolding.asked = answer
         return answer
 
+    def stopped(self) -> TensordError | None:
+        """The cancellation of the session, if it was cancelled."""
+        return self.session.cancelled
+
     def rename(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Give tensors other ids."""
         self.routines.rename(self.session, pairs)
@@ -221,7 +224,8 @@ class SessionRuns:
             error = answer.error
         elif error is not None:
             error = rejection.rejected(session, error, location, op)
-            routines.scheduler.tell(session, error)
+            if not isinstance(error, CancelledError):
+                routines.scheduler.tell(session, error)
         if error is None:
             return
         for id_, meta, home in results.made:

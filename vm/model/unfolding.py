@@ -29,14 +29,16 @@ class Answer:
 class Unfolding:
     """The messages of a run that are still to be admitted, before all others of its session; `finish` ends the run.
 
-    `asked`: what the next message depends on; None for nothing.
+    `asks`: has it control flow, so that nobody knows how many messages there are? `asked`: what the next message
+    depends on; None for nothing.
     """
 
-    __slots__ = ("asked", "finish", "messages")
+    __slots__ = ("asked", "asks", "finish", "messages")
 
-    def __init__(self, messages: Iterator[Sequence[Any]], finish: Callable[[], None]) -> None:
+    def __init__(self, messages: Iterator[Sequence[Any]], finish: Callable[[], None], asks: bool) -> None:
         self.messages = messages
         self.finish = finish
+        self.asks = asks
         self.asked: Answer | None = None
 
     def waits(self) -> bool:
