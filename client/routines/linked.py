@@ -9,6 +9,7 @@ from ...interpreter.errors import MetadataError
 from ...interpreter.programs.program import PRINT, Program, Step, effects_of
 from ...interpreter.programs.records import wire_records
 from ...interpreter.types.meta import Scalar
+from ...interpreter.wire.locations import NAME
 from ...interpreter.wire.messages import RUN, Link, ProgramPart, encode_message
 from ..locations import located
 from ..outbox.callbacks import refusing
@@ -29,7 +30,8 @@ RECORDS: Final = 64  # of a program, in one message
 class Linked:
     """A program with a device for each of its slots, and the tensors that it captures, which it keeps alive.
 
-    `chains` and `callbacks` are those of its side effects, by slot. Dropping it releases the routine.
+    `chains` and `callbacks` are those of its side effects, by slot; `name` is what records show. Dropping it releases
+    the routine.
     """
 
     def __init__(
@@ -40,7 +42,9 @@ class Linked:
         captured: Sequence[Tensor] = (),
         chains: Sequence[int] = (),
         callbacks: Sequence[Callable[..., None]] = (),
+        name: str = "",
     ) -> None:
+        self.name = shown_name(name)
         self.program = program
         self.devices = tuple(devices)
         self.captured = tuple(captured)
@@ -68,7 +72,7 @@ class Linked:
                 id_ = outbox.new_id()
                 ids = tuple([tensor._id for tensor in self.captured])
                 outbox.captured.update(ids)
-                outbox.messages.append(encode_message(Link(id_, program_id, self.devices, ids, location)))
+                outbox.messages.append(encode_message(Link(id_, program_id, self.devices, ids, location, self.name)))
             finally:  # a full group takes a part of a program, and no more
                 outbox.release(program_id)
         outbox.appended()
@@ -146,6 +150,12 @@ class Linked:
     def __del__(self) -> None:
         if self.__dict__.get("_id", 0) > 0:
             self._session._release(self._id)
+
+
+def shown_name(name: str) -> str:
+    """A name as records show it: its end, if it is long, without the functions around."""
+    found = name.replace("<locals>.", "")
+    return "".join(letter if letter.isprintable() else "_" for letter in found[-NAME:])
 
 
 def work_of(program: Program) -> int:

@@ -238,7 +238,8 @@ class Call:
         session, capture, numbers = self._session, recorded.capture, self._given.numbers
         captured = [kept(session, each) if isinstance(each, Constant) else each for each in capture.captured]
         capture.captured.clear()  # the values of constants are uploaded
-        linked = Linked(session, recorded.program, capture.devices, captured, capture.chains, capture.callbacks)
+        chains, callbacks, name = capture.chains, capture.callbacks, getattr(self._routine, "__qualname__", "")
+        linked = Linked(session, recorded.program, capture.devices, captured, chains, callbacks, name)
         evaluation = Evaluation(recorded.program, recorded.leaves, numbers, capture.ranges)
         objects, guards = self._given.objects, recorded.guards
         return Entry(session, linked, evaluation, recorded.make, guards, numbers, objects)

@@ -207,6 +207,8 @@ def linked_blocks(routine: Linked, step: Step) -> tuple[Block, ...]:
     found: list[Block] = []
     effects = 0
     for block, given in zip(step.blocks, layout_of(step.op, range(len(step.operands)), step.blocks).given, strict=True):
-        found.append(Block(Linked(block, routine.devices, (), routine.location), given.values, given.numbers, effects))
+        name = f"{routine.name}/{step.op}[{len(found)}]"
+        linked = Linked(block, routine.devices, (), routine.location, name)
+        found.append(Block(linked, given.values, given.numbers, effects))
         effects += block.effects[-1]
     return tuple(found)
