@@ -24,7 +24,7 @@ from ..model.instruction import Instruction
 from ..model.plan import Plan
 from ..model.session import VmSession
 from ..model.signature import call_text, plain
-from .recipe import Call, Place, Recipe
+from .recipe import Call, Place, Recipe, ResultsFailed
 from .replay import Replay
 
 # What waits for the next run keeps its arena's pages, also where the pool has let go of them: so it is little.
@@ -242,19 +242,24 @@ class RunInstruction(Instruction):
         return poison.get(value)
 
     def note(self, call: Call, error: BaseException) -> None:
-        """A kernel has failed: its result gets the error, with the line and op of the call."""
+        """A kernel has failed, or some of its results: these get the error, with the line and op of the call."""
         self.careful = True
-        line = self.segment.program.steps[call.step].location
-        location = self.author.where(line) if is_line(line) else None
-        found = self.failure(call, error, location)
+        if isinstance(error, ResultsFailed):
+            for result, failure in zip(call.results, error.failures, strict=False):
+                if failure is not None:
+                    self.poison[result] = self.failure(call, failure)
+                    self.origins.append(self.poison[result])
+            return
+        found = self.failure(call, error)
         for result in call.results:
             if result not in self.poison:
                 self.poison[result] = found
         self.origins.append(found)
 
-    def failure(self, call: Call, error: BaseException, location: str | None) -> TensordError:
+    def failure(self, call: Call, error: BaseException) -> TensordError:
         """The error of a call, fit to be kept."""
-        op = call.plan.op
+        op, line = call.plan.op, self.segment.program.steps[call.step].location
+        location = self.author.where(line) if is_line(line) else None
         if isinstance(error, TensordError):
             mine = error.reraisable()
             mine.op, mine.location, mine.instruction = error.op or op.name, error.location or location, self.id

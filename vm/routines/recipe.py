@@ -10,20 +10,21 @@ The kernels are those of the ops' plans, so a segment computes the same bits.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from ...interpreter.programs.blocks import Block
+from ...interpreter.programs.passes.facts import made_by
 from ...interpreter.programs.program import Program
 from ...interpreter.schema.opdef import UNNOTICED, BoundKernel
 from ...interpreter.types.meta import Meta
 from ...streams.blocks import BlockKernel
 from ..model.plan import Plan
+from .arena import Arena
+from .liveness import dependences, last_uses, outside_of, overwritten_by
 from .segments import Piece, is_view
 
-ALIGNMENT: Final = 64
 ARENA: Final = -1  # as a slot
-NEVER: Final = 1 << 60
 
 
 class Place(NamedTuple):
@@ -125,7 +126,8 @@ class Compiler:
                 return None
             calls += found
         variables = self.program.variables
-        finals = {variables[step.first]: step.first for step in self.program.steps[self.steps.start : self.steps.stop]}
+        inside = self.program.steps[self.steps.start : self.steps.stop]
+        finals = {variables[value]: value for step in inside for value in made_by(step)}
         return Recipe(
             self.steps,
             self.reads,
@@ -146,7 +148,7 @@ class Compiler:
         )
 
     def step(self, position: int, plan: Plan) -> list[Call] | None:
-        """Lay out the result of a step; its calls, none for a view. None if that is not possible."""
+        """Lay out the results of a step; its calls, none for a view. None if that is not possible."""
         step = self.program.steps[position]
         if position in self.runs_at:  # with a later step
             return []
@@ -155,8 +157,10 @@ class Compiler:
         reads = tuple([operand for operand in step.operands if operand >= 0])
         inputs = [operand if operand < 0 else self.place(operand) for operand in step.operands]
         if step.into is None:
-            place = self.new_place(step.first, position, plan, reads)
-            return [Call(position, plan, plan.kernel, (*inputs, place), (reads,), (step.first,), plan.work)]
+            made = tuple(made_by(step))
+            places = [self.new_place(value, position, plan, reads) for value in made]
+            kernel = plan.kernel if len(made) == 1 else reporting(plan.kernel)
+            return [Call(position, plan, kernel, (*inputs, *places), (reads,) * len(made), made, plan.work)]
         target = step.into[0]
         old = self.place(target)
         if target not in self.bases and not self.is_shared(target, position):
@@ -289,113 +293,27 @@ class Compiler:
         )
 
 
-class Arena:
-    """Offsets in one block of memory, by liveness: first fit."""
-
-    def __init__(self) -> None:
-        self.size = 0
-        self.taken: list[list[int]] = []  # [offset, end, last step that uses it], by offset
-
-    def allocate(self, nbytes: int) -> int:
-        """The offset of so many bytes."""
-        size = max(-(-nbytes // ALIGNMENT) * ALIGNMENT, ALIGNMENT)
-        offset = 0
-        for index, (start, end, _) in enumerate(self.taken):
-            if start - offset >= size:
-                self.taken.insert(index, [offset, offset + size, -1])
-                return offset
-            offset = end
-        self.taken.append([offset, offset + size, -1])
-        self.size = max(self.size, offset + size)
-        return offset
-
-    def block_of(self, offset: int) -> int:
-        """The offset of the block that an offset lies in."""
-        return next(start for start, end, _ in self.taken if start <= offset < end)
-
-    def keep(self, block: int, last: int) -> None:
-        """A value in the block is used until that step."""
-        for entry in self.taken:
-            if entry[0] == block:
-                entry[2] = max(entry[2], last)
-
-    def free_until(self, position: int) -> None:
-        """Free the blocks that no step behind that position uses."""
-        self.taken = [entry for entry in self.taken if entry[2] > position]
-
-
-def last_uses(program: Program, steps: Piece, runs_at: Mapping[int, int]) -> dict[int, int]:
-    """For each value the last step of the segment that uses it; NEVER if it is used beyond.
-
-    `runs_at`: the steps that run with a later one, with that one.
-    """
-    uses: dict[int, int] = {}
-    for position in steps:
-        step, place = program.steps[position], runs_at.get(position, position)
-        uses.setdefault(step.first, place)
-        for operand in (*step.operands, *(step.into or ())):
-            if operand >= 0:
-                uses[operand] = max(uses.get(operand, -1), place)
-    for value in uses:
-        if program.last_use[value] >= steps.stop:
-            uses[value] = NEVER
-    return uses
-
-
-def outside_of(
-    program: Program, steps: Piece
-) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], dict[int, int]]:
-    """The variables from outside that a segment only reads, those that it writes, and new ones that live beyond it.
-
-    And for each of the first two sorts the value that it has at first.
-    """
-    variables = program.variables
-    inner: dict[int, int] = {}  # variable -> its newest value
-    entering: dict[int, int] = {}
-    written: dict[int, None] = {}
-    for position in steps:
-        step = program.steps[position]
-        for value in (*step.operands, *(step.into or ())):
-            if value >= 0 and variables[value] not in inner:
-                entering.setdefault(variables[value], value)
-        if step.into is None:
-            inner[step.first] = step.first
-            continue
-        variable = variables[step.first]
-        if variable in inner:
-            inner[variable] = step.first
-        else:
-            written[variable] = None
-    order = {variables[value]: place for place, value in enumerate(program.results)}
-    beyond = [variable for variable, value in inner.items() if program.last_use[value] >= steps.stop]
-    made = sorted(beyond, key=lambda variable: (order.get(variable, -1), variable))
-    return tuple(variable for variable in entering if variable not in written), tuple(written), tuple(made), entering
-
-
-def overwritten_by(program: Program, block: Block, value: int) -> int | None:
-    """The value from outside of a block, or needed outside, over which one of its outputs is written; None for a new
-    variable."""
-    makers = {program.steps[n].first: program.steps[n] for n in block.steps}
-    while (into := makers[value].into) is not None:
-        value = into[0]
-        if value not in block.virtual:
-            return value
-    return None
-
-
-def dependences(program: Program, block: Block) -> tuple[tuple[int, ...], ...]:
-    """For each output of a block the values from outside that it depends on, in the order in which steps read them."""
-    needs: dict[int, dict[int, None]] = {}
-    for position in block.steps:
-        step = program.steps[position]
-        mine: dict[int, None] = {}
-        for operand in step.operands:
-            if operand >= 0:
-                mine.update(needs.get(operand, {operand: None}))
-        needs[step.first] = mine
-    return tuple(tuple(needs[value]) for value in block.outputs)
-
-
 def fill(old: Any, new: Any) -> None:
     """Give a variable memory of its own, before a part of it is written."""
     new[...] = old
+
+
+class ResultsFailed(Exception):  # noqa: N818 - some of them, named after what happened
+    """Some results of a kernel failed alone. `failures`: for each result its error, or None."""
+
+    def __init__(self, failures: Sequence[BaseException | None]) -> None:
+        super().__init__()
+        self.failures = failures
+
+
+def reporting(kernel: BoundKernel) -> BoundKernel:
+    """A kernel with several results, which raises ResultsFailed where it would return errors in their places."""
+
+    def run(*arrays: Any) -> None:
+        found = kernel(*arrays)
+        if type(found) is list or type(found) is tuple:
+            failures = [each if isinstance(each, BaseException) else None for each in found]
+            if any(each is not None for each in failures):
+                raise ResultsFailed(failures)
+
+    return run

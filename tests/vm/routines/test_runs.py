@@ -15,6 +15,7 @@ from tensord.interpreter.schema.opdef import REGISTRY
 from tensord.interpreter.types.meta import Meta
 from tensord.interpreter.wire.messages import Release, Run
 from tensord.vm.routines.instruction import IDLE, KEPT, Segment
+from tests.model.ops import failing_ops
 
 from ..bare_engine import Bare, Client
 from ..programs import LINE, ONE, chain_of, increment, link, run, run_message
@@ -150,6 +151,26 @@ class TestErrors:
         np.testing.assert_array_equal(client.fetch(result), np.full((64, 64), -2.0))
         with pytest.raises(KernelError, match="inv"):
             client.fetch(failed)
+
+    @pytest.mark.parametrize("at_once", [0, 1 << 20])
+    def test_a_result_that_fails_alone_spares_the_others_of_its_op(self, bare: Bare, at_once: int) -> None:
+        bare.engine.admission.routines.segments.at_once.limit = at_once
+        with failing_ops():
+            builder = Builder()
+            healthy, failed = builder.op("model_split", (builder.parameter(ONE),), location=LINE)
+            found = [builder.op("negative", (value,), location=LINE)[0] for value in (healthy, failed)]
+            program = builder.finish([*found, healthy])
+            client = bare.client()
+            x = client.upload([2.0])
+            routine = link(client, program)
+            for _ in range(2):
+                negated, lost, whole = run(client, routine, program, (x,))
+                assert [client.fetch(negated), client.fetch(whole)] == [[-2.0], [2.0]]
+                with pytest.raises(KernelError, match="the second result failed") as info:
+                    client.fetch(lost)
+                assert (info.value.op, info.value.location) == ("model_split", "user.py:1")
+            assert segments_of(client, routine)
+        assert [str(error).count("second") for error in bare.errors] == [1, 1]
 
 
 class TestRefusals:

@@ -11,7 +11,7 @@ import pytest
 from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.types.meta import Meta
-from tensord.vm.routines.recipe import ALIGNMENT, Arena
+from tensord.vm.routines.arena import ALIGNMENT, Arena
 from tensord.vm.routines.segments import LARGEST, LONGEST, Piece, pieces_of
 
 SMALL = Meta.of((4, 4), "float64")
@@ -37,6 +37,13 @@ class TestPieces:
 
     def test_a_step_by_itself_is_no_segment(self) -> None:
         assert cut(built("negative", ("abs", 1), "square")) == [range(1), range(1, 2), range(2, 3)]
+
+    def test_an_op_with_several_results_belongs_to_its_segment(self) -> None:
+        builder = Builder()
+        x = builder.parameter(SMALL)
+        q, r = builder.op("qr", [x])
+        (y,) = builder.op("matmul", [q, r])
+        assert cut(builder.finish([y])) == [range(2)]
 
     def test_another_device_begins_another_segment(self) -> None:
         assert cut(built("negative", "abs", ("square", 1), ("abs", 1))) == [range(2), range(2, 4)]
