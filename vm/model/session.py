@@ -13,8 +13,8 @@ from .account import Account
 from .texts import Texts
 
 if TYPE_CHECKING:
-    from ...interpreter.programs.builder import Builder
     from ...interpreter.programs.program import Program
+    from ...interpreter.programs.records import Reader
     from .instruction import Instruction
     from .linked import Linked
     from .plan import Plan
@@ -98,7 +98,7 @@ class VmSession:
         self.plans: dict[int, Plan | TensordError] = {}
         self.immediate: dict[int, Plan] = {}  # those of the plans whose ops may run, or take effect, at admission
         self.operands = 0  # of all plans
-        self.programs: dict[int, Builder | Program | TensordError] = {}
+        self.programs: dict[int, Program | Reader | TensordError] = {}
         self.routines: dict[int, Linked | TensordError] = {}
         self.steps = 0  # of all programs and routines
         self.signed = PRIVATE  # the newest number of a signature that a run has made
