@@ -86,6 +86,8 @@ class Segments:
         segment = self.segment(session, routine, piece)
         if segment is None:
             return False
+        if self.at_once.run(session, segment, ids, numbers, location):
+            return True
         program, recipe, device = routine.program, segment.recipe, segment.plan.device
         reads = [session.tensors.get(ids[variable]) for variable in recipe.reads]
         written = [session.tensors.get(ids[variable]) for variable in recipe.written]
@@ -97,8 +99,7 @@ class Segments:
             return False
         if any(has_failed(tensor) for tensor in tensors[len(reads) :]):
             return False
-        if not self.at_once.run(session, segment, tensors, ids, numbers, location):
-            self.issue(session, segment, tensors, ids, numbers, location)
+        self.issue(session, segment, tensors, ids, numbers, location)
         return True
 
     def has_room(self, session: VmSession, device: DeviceState, segment: Segment, written: Sequence[Tensor]) -> bool:

@@ -14,7 +14,8 @@ from tensord.interpreter.programs.program import Program
 from tensord.interpreter.schema.opdef import REGISTRY
 from tensord.interpreter.types.meta import Meta
 from tensord.interpreter.wire.messages import Release, Run
-from tensord.vm.routines.instruction import IDLE, KEPT, Segment
+from tensord.vm.routines.arena import ALIGNMENT
+from tensord.vm.routines.instruction import IDLE, KEPT, STAYING, Segment
 from tests.model.ops import failing_ops
 
 from ..bare_engine import Bare, Client
@@ -125,6 +126,79 @@ class TestMemory:
         assert bare.device.allocated == before + ONE.nbytes
         (record,) = [each for each in bare.engine.ring.records(lambda *_: PLACE) if each.opcode == "RunRoutine"]
         assert record.used == before + ONE.nbytes + segments_of(client, routine)[0].recipe.arena
+
+
+class TestAtOnce:
+    """Runs of small segments, which are carried out where they are admitted."""
+
+    @pytest.fixture(autouse=True)
+    def run_at_once(self, bare: Bare) -> None:
+        bare.engine.admission.routines.segments.at_once.limit = 1 << 30
+        bare.engine.devices["cpu:0"].inline_work = 1 << 30
+
+    def test_runs_use_one_replay_whatever_becomes_of_the_pools_memory(self, bare: Bare) -> None:
+        client, program = bare.client(), chain_of(3)
+        x = client.upload([1.0])
+        routine = warm(client, program, (x,))
+        client.send(Release(run(client, routine, program, (x,))))
+        (replay,) = segments_of(client, routine)[0].ready
+        for value in (2.0, 3.0):
+            x = client.upload([value])  # takes what was freed last
+            (result,) = run(client, routine, program, (x,))
+            assert client.fetch(result) == [-value]
+            assert segments_of(client, routine)[0].ready == [replay]
+        assert replay.arena.ctypes.data % ALIGNMENT == 0
+        assert len(replay.arena) == segments_of(client, routine)[0].recipe.arena
+
+    def test_an_arena_counts_while_the_run_needs_it(self, bare: Bare) -> None:
+        client, program = bare.client(), chain_of(3)
+        x = client.upload([1.0])
+        routine = warm(client, program, (x,))
+        before = bare.device.allocated
+        run(client, routine, program, (x,))
+        assert bare.device.allocated == before + ONE.nbytes
+        (record,) = [each for each in bare.engine.ring.records(lambda *_: PLACE) if each.opcode == "RunRoutine"]
+        assert record.used == before + ONE.nbytes + segments_of(client, routine)[0].recipe.arena
+
+    def test_a_run_waits_where_its_arena_does_not_fit(self, bare: Bare) -> None:
+        client, program = bare.client(), chain_of(3)
+        x = client.upload([1.0])
+        routine = warm(client, program, (x,))
+        bare.device.limit = bare.device.allocated + 2 * ONE.nbytes
+        (result,) = run(client, routine, program, (x,))
+        assert client.fetch(result) == [-1.0]
+        assert not [each for each in bare.engine.ring.records(lambda *_: PLACE) if each.opcode == "RunRoutine"]
+
+    def test_large_operands_stay_in_their_places_only_if_the_routine_captures_them(self, bare: Bare) -> None:
+        builder, meta = Builder(), Meta.of((STAYING // 8 + 1,), "float64")
+        x, w = builder.parameter(meta), builder.captured(meta)
+        (y,) = builder.op("add", (x, w), location=LINE)
+        (y,) = builder.op("negative", (y,), location=LINE)
+        program = builder.finish([y])
+        client = bare.client()
+        client.send(client.upload_message(np.ones(meta.shape)), client.upload_message(np.ones(meta.shape)))
+        x, w = client.ids - 1, client.ids
+        routine = link(client, program, (w,))
+        for _ in range(3):
+            client.send(Release(run(client, routine, program, (x,))))
+        (segment,) = segments_of(client, routine)
+        (replay,) = segment.ready
+        assert [array is not None for array in replay._last] == [False, True, False]
+
+    def test_what_is_written_has_one_name_and_nobody_else(self, bare: Bare) -> None:
+        builder = Builder()
+        x, y = builder.parameter(ONE), builder.parameter(ONE)
+        (x,) = builder.op("add", (x, y), into=(x,), location=LINE)
+        builder.op("add", (y, x), into=(y,), location=LINE)
+        program = builder.finish([])
+        client = bare.client()
+        x, y = client.upload([1.0]), client.upload([2.0])
+        routine = warm(client, program, (x, y))
+        assert [client.fetch(x), client.fetch(y)] == [[3.0], [5.0]]
+        kept = client.to_device(x)
+        for inputs in ((x, y), (y, x), (x, x)):
+            run(client, routine, program, inputs)
+        assert [client.fetch(x), client.fetch(y), client.fetch(kept)] == [[116.0], [21.0], [3.0]]
 
 
 class Place:
