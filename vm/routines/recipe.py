@@ -19,12 +19,15 @@ from ...interpreter.programs.program import Program
 from ...interpreter.schema.opdef import UNNOTICED, BoundKernel
 from ...interpreter.types.meta import Meta
 from ...streams.blocks import BlockKernel
+from ...streams.crew import Crew, InParts
 from ..model.plan import Plan
 from .arena import Arena
 from .liveness import dependences, last_uses, outside_of, overwritten_by
 from .segments import Piece, is_view
 
 ARENA: Final = -1  # as a slot
+SHARED: Final = 1 << 22  # work of a block from which on threads share it: some 500 us
+PARTS: Final = 2  # of such a block for each thread, so that a slow one holds the others up for less
 
 
 class Place(NamedTuple):
@@ -190,12 +193,18 @@ class Compiler:
                 return None
             self.enter(value, old)
             places.append(old)
-        kernel = BlockKernel(self.program, block)
         work = sum(self.plans[n - self.steps.start].work for n in block.steps)
+        kernel = self.kernel(BlockKernel(self.program, block), work, plan.device.backend.crew)
         if kernel.scratch > UNNOTICED:
             self.scratch = max(self.scratch, kernel.scratch)
         reads = dependences(self.program, block)
         return [Call(position, plan, kernel, (*inputs, *places), reads, block.outputs, work)]
+
+    def kernel(self, block: BlockKernel, work: int, crew: Crew | None) -> BlockKernel | InParts:
+        """The kernel of a block, in parts if it is large and there are threads for them."""
+        if crew is None or work < SHARED:
+            return block
+        return InParts(block.split(PARTS * (crew.size + 1)), crew)
 
     def dying(self) -> tuple[int, ...]:
         """The variables from outside that die in the segment."""

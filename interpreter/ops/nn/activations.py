@@ -64,7 +64,7 @@ def relu_direct(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attribute
     if outputs[0] is None or outputs[0].size == 0:
         return None
     zero = np.zeros((), tensor(metas).dtype)
-    return lambda x, out: np.maximum(x, zero, out)
+    return lambda x, out: np.maximum(x, zero, out=out)
 
 
 # --- the table

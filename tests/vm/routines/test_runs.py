@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+import tensord as td
 from tensord.interpreter.errors import KernelError, ProtocolError, QuotaError, TensordError
 from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.programs.program import Program
@@ -16,6 +18,7 @@ from tensord.interpreter.types.meta import Meta
 from tensord.interpreter.wire.messages import Release, Run
 from tensord.vm.routines.arena import ALIGNMENT
 from tensord.vm.routines.instruction import IDLE, KEPT, STAYING, Segment
+from tensord.vm.routines.recipe import SHARED
 from tests.model.ops import failing_ops
 
 from ..bare_engine import Bare, Client
@@ -199,6 +202,24 @@ class TestAtOnce:
         for inputs in ((x, y), (y, x), (x, x)):
             run(client, routine, program, inputs)
         assert [client.fetch(x), client.fetch(y), client.fetch(kept)] == [[116.0], [21.0], [3.0]]
+
+
+class TestThreads:
+    @pytest.mark.parametrize("workers", [1, 2])
+    def test_threads_share_a_large_block_as_far_as_the_device_has_some(self, workers: int) -> None:
+        def polynomial(x: Any) -> Any:
+            return ((x * 2 + 1) * x - 3) * x
+
+        helpers = []
+        with td.connect("local", devices=[{"name": "cpu:0", "workers": workers}]) as session:
+            x = session.asarray(np.linspace(-1, 1, SHARED // 4, dtype=np.float32))
+            routine = session.routine(polynomial)
+            expected = polynomial(x).numpy()
+            for _ in range(3):
+                np.testing.assert_array_equal(routine(x).numpy().view("u4"), expected.view("u4"))
+            helpers = [each for each in threading.enumerate() if each.name.startswith("tensord cpu:0/crew")]
+        assert len(helpers) == workers - 1
+        assert not any(each.is_alive() for each in helpers)
 
 
 class Place:
