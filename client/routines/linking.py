@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...interpreter.errors import MetadataError, MetadataTypeError
+from ...interpreter.programs.constructs import layout
 from ...interpreter.programs.numbers import DRAW, PARAMETER, evaluate
-from ...interpreter.programs.program import Program
+from ...interpreter.programs.program import NO_OPS, Program
 from ...interpreter.schema.promotion import check_scalar
 from ...interpreter.types.meta import SCALAR_TYPES, Scalar
 from ..checks import device_of, own
@@ -35,12 +36,7 @@ class LinkedProgram:
         self._linked = Linked(session, program, devices, captured)
         numbers = [(slot, number) for slot, number in enumerate(program.numbers) if number.op == PARAMETER]
         self._names = {number.name or f"n{slot}": SCALAR_TYPES[number.kind] for slot, number in numbers}
-        self._ints = [
-            (step, ~operand)
-            for step in program.steps
-            for operand in step.operands
-            if operand < 0 and program.numbers[~operand].kind == "int"
-        ]
+        self._ints = list(int_operands(program, {slot: slot for slot in range(len(program.numbers))}))
 
     @hides
     def __call__(self, /, *tensors: Tensor, **numbers: Scalar) -> tuple[Tensor, ...]:
@@ -70,9 +66,8 @@ class LinkedProgram:
         drawn = sum(number.op == DRAW for number in program.numbers)
         seed, calls = self._session._random_state.take(drawn) if drawn else (0, ())
         values = evaluate(program.numbers, parameters, seed, tuple(calls))
-        for step, slot in self._ints:
-            metas = tuple(SCALAR_TYPES[program.numbers[~o].kind] if o < 0 else program.metas[o] for o in step.operands)
-            check_scalar(step.op, values[slot], metas, dict(step.attributes))
+        for op, slot, metas, attributes in self._ints:
+            check_scalar(op, values[slot], metas, attributes)
         return values
 
     def report(self) -> Report:
@@ -84,6 +79,22 @@ class LinkedProgram:
 
 
 make_public(LinkedProgram)
+
+
+def int_operands(program: Program, slots: Mapping[int, int]) -> Iterator[tuple[str, int, Any, Any]]:
+    """Op, slot, metas and attributes of each int that is an operand of an op, in blocks, too, where `slots` says which
+    number of the program around a number is."""
+    for step in program.steps:
+        if step.blocks:
+            for block, given in zip(step.blocks, layout(step).given, strict=True):
+                own = [slot for slot, number in enumerate(block.numbers) if number.op == PARAMETER]
+                taken = zip(own, [~operand for operand in given.numbers], strict=True)
+                yield from int_operands(block, {inner: slots[outer] for inner, outer in taken if outer in slots})
+        ints = [~operand for operand in step.operands if operand < 0 and program.numbers[~operand].kind == "int"]
+        if step.op in NO_OPS or not ints:
+            continue
+        metas = tuple(SCALAR_TYPES[program.numbers[~o].kind] if o < 0 else program.metas[o] for o in step.operands)
+        yield from ((step.op, slots[slot], metas, dict(step.attributes)) for slot in ints if slot in slots)
 
 
 def link(

@@ -56,6 +56,7 @@ class Routine:
         self._eager = eager
         self._entries = Entries()
         self._last: tuple[Look, Guards] | None = None  # of the newest capture
+        self._kinds = 0  # captures, without those that other threads made of the same at the same time
         self._warned = False
 
     @hides
@@ -190,23 +191,26 @@ class Call:
 
     def first_time(self, fixed: frozenset[int] = frozenset()) -> Any:
         """Capture the function, and run what was captured. `fixed`: the numbers whose values the program has."""
-        routine, given = self._routine, self._given
+        routine, given, entries = self._routine, self._given, self._routine._entries
         recorded = self.captured(fixed)
-        self._count(recorded)
+        with entries.lock:
+            routine.captures += 1
         entry = self._linked(recorded)
         result = entry.run(self._tensors, given.numbers)
-        routine._entries.add(self._key, entry, fixed.union(recorded.capture.fixed))
+        with entries.lock:
+            new = bool(fixed) or entries.find(self._key, given.numbers, given.objects) is None
+            entries.add(self._key, entry, fixed.union(recorded.capture.fixed))
+            routine._kinds += new
+            before, routine._last = routine._last, (recorded.look, recorded.guards)
+        if before is not None and routine._kinds > MANY:
+            self._warn(*before, recorded)
         return result
 
-    def _count(self, recorded: Recorded) -> None:
-        """Count the capture; warn if there are many that differ: threads may have captured the same at once."""
+    def _warn(self, look: Look, guards: Guards, recorded: Recorded) -> None:
+        """Warn once, if the last two captures differ: many have been made."""
         routine = self._routine
-        with routine._entries.lock:
-            routine.captures += 1
-            before, routine._last = routine._last, (recorded.look, recorded.guards)
-        if routine.captures <= MANY or routine._warned or before is None:
+        if routine._warned:
             return
-        look, guards = before
         why = differences(look, recorded.look, guards.broken())
         if why:
             routine._warned = True

@@ -111,7 +111,7 @@ class Program:
         blocks = [block for step in steps for block in step.blocks]
         slots = (*homes, *(step.device for step in steps), *(block.devices - 1 for block in blocks))
         self.devices: int = 1 + max(slots, default=-1)
-        effects = list(effects_of(self))
+        effects = [step for step, _ in effects_of(self)]
         self.chains = 1 + max((dict(step.attributes)["chain"] for step in effects), default=-1)
         self.callbacks = 1 + max((dict(step.attributes).get("callback", -1) for step in effects), default=-1)
         self.depth: int = 1 + max((block.depth for block in blocks), default=0)
@@ -281,13 +281,14 @@ def records_of(program: Program, locate: Callable[[Any], Any] | None = None) -> 
     yield ("return", program.results)
 
 
-def effects_of(program: Program) -> Iterator[Step]:
-    """The steps that print, or have another effect, those of blocks in the place of their construct."""
+def effects_of(program: Program, depth: int = 0) -> Iterator[tuple[Step, int]]:
+    """The steps that print, or have another effect, those of blocks in the place of their construct; and how deep in
+    blocks each of them is."""
     for step in program.steps:
         if step.op in (PRINT, EFFECT):
-            yield step
+            yield step, depth
         for block in step.blocks:
-            yield from effects_of(block)
+            yield from effects_of(block, depth + 1)
 
 
 def sizes_of(program: Program) -> tuple[int, int, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from ...interpreter.errors import TensordError
 from ...interpreter.wire.limits import Limits
@@ -26,6 +26,12 @@ PRIVATE: Final = 1 << 40  # numbers of signatures that runs make are above; thos
 
 # (request, value, error): the answer to a session's request. Called on the driving thread; must not block.
 ReplySink: TypeAlias = Callable[[int, object, TensordError | None], None]
+
+
+class Again(NamedTuple):
+    """An answer, of a side effect, to a request that stays open for others."""
+
+    values: Any
 
 
 class VmSession:
@@ -123,6 +129,10 @@ class VmSession:
     def in_run(self) -> bool:
         """Is it in the middle of a run that is admitted op by op?"""
         return self.unfolding is not None  # asked here, since type checkers think that an attribute stays what it was
+
+    def waits(self) -> bool:
+        """Is it in the middle of a run that cannot go on before a value is there?"""
+        return self.unfolding is not None and self.unfolding.waits()
 
     def where(self, location: int) -> str | None:
         """The user's line behind a location number; None for one that was never sent."""
