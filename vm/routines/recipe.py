@@ -11,7 +11,7 @@ The kernels are those of the ops' plans, so a segment computes the same bits.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from ...interpreter.programs.blocks import Block
 from ...interpreter.programs.passes.facts import made_by
@@ -56,6 +56,9 @@ class Call(NamedTuple):
     reads: tuple[tuple[int, ...], ...]
     results: tuple[int, ...]
     work: int
+
+
+PlaceOrNumber = TypeVar("PlaceOrNumber", Place, Place | int)
 
 
 class Recipe(NamedTuple):
@@ -122,12 +125,13 @@ class Compiler:
         """The recipe, or None."""
         calls: list[Call] = []
         for position, plan in zip(self.steps, self.plans, strict=True):
-            self.arena.free_until(position - 1)
+            self.arena.now = position
             block = self.blocks_at.get(position)
             found = self.block(block, plan) if block is not None else self.step(position, plan)
             if found is None:
                 return None
             calls += found
+        self.arena.plan()
         variables = self.program.variables
         inside = self.program.steps[self.steps.start : self.steps.stop]
         finals = {variables[value]: value for step in inside for value in made_by(step)}
@@ -139,9 +143,9 @@ class Compiler:
             tuple(self.entering[variable] for variable in (*self.reads, *self.written)),
             tuple(finals[variable] for variable in (*self.written, *self.made)),
             tuple(sorted(self.packed)),
-            tuple(calls),
+            tuple([call._replace(arguments=tuple(map(self.planned, call.arguments))) for call in calls]),
             self.bases,
-            self.places,
+            {value: self.planned(place) for value, place in self.places.items()},
             tuple(self.blocks_at.values()),
             self.dying(),
             self.arena.size,
@@ -213,6 +217,12 @@ class Compiler:
 
     # -- places --------------------------------------------------------------------------------------------------------
 
+    def planned(self, place: PlaceOrNumber) -> PlaceOrNumber:
+        """A place with its offset in the arena, where that has had an address."""
+        if isinstance(place, int) or place.slot != ARENA:
+            return place
+        return place._replace(offset=self.arena.offset_of(place.offset))
+
     def place(self, value: int) -> Place:
         """Where a value lies; one from outside in its operand."""
         found = self.places.get(value)
@@ -231,7 +241,7 @@ class Compiler:
     def enter(self, value: int, place: Place) -> None:
         """Put a value in its place."""
         self.places[value] = place
-        block = self.arena.block_of(place.offset) if place.slot == ARENA else 0
+        block = self.arena.part_of(place.offset).address if place.slot == ARENA else 0
         self.blocks.setdefault((place.slot, block), []).append(value)
         if place.slot == ARENA:
             self.arena.keep(block, self.uses.get(value, -1))
@@ -296,7 +306,7 @@ class Compiler:
     def is_shared(self, value: int, position: int) -> bool:
         """Is there another value in the same memory that this step or a later one uses?"""
         place = self.places[value]
-        block = self.arena.block_of(place.offset) if place.slot == ARENA else 0
+        block = self.arena.part_of(place.offset).address if place.slot == ARENA else 0
         return any(
             other != value and self.uses.get(other, -1) >= position for other in self.blocks[(place.slot, block)]
         )
