@@ -77,7 +77,7 @@ def measure_training(settings: Settings, threads: int = 1) -> Row:
 
     `threads`: of BLAS, NumPy's and that of a machine in this process.
     """
-    steps = settings.size(200, 10)
+    steps = settings.size(200, 10 // threads**2)
     batches = list(minibatches(load(), np.random.default_rng(0)))
 
     def baseline() -> float:
