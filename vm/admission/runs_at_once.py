@@ -163,10 +163,11 @@ class Operands:
 
     def find(self, session: VmSession, segment: Segment, ids: Ids) -> bool:
         """Find them; False if one is not there, healthy and finished, or if others use what is to be written."""
-        device, tensors = segment.plan.device, session.tensors
+        device, tensors, outside = segment.plan.device, session.tensors, ids.outside
         arrays, copies, traced = self.arrays, self.copies, self.traced
+        inputs = len(outside)
         for variable, meta, packed, stays in segment.reads:
-            tensor = tensors.get(ids[variable])
+            tensor = tensors.get(outside[variable] if variable < inputs else ids[variable])
             if tensor is None or tensor.meta is not meta:
                 return False
             storage, strides = tensor.storage, tensor.strides
