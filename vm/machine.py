@@ -192,7 +192,7 @@ class VirtualMachine(Runtime):
                             self.take_cancellations()
                         if not engine.schedule():
                             break
-                        if engine.pending and engine.in_run():
+                        if engine.held and engine.in_run():
                             until = until or time.monotonic() + PIECE
                             if time.monotonic() > until:
                                 break
@@ -266,7 +266,7 @@ class VirtualMachine(Runtime):
         """Do the chores, drive if needed, send idle messages, watch for hangs. Returns whether there were messages."""
         while self.chores:
             self.chores.popleft()()
-        if self.engine.finished or self.engine.pending:
+        if self.engine.finished or self.engine.in_run():
             self.drive()
         found = [hook() for hook in list(self.hooks.values())]  # a list, since every hook has to be called
         if time.monotonic() - self._watched_at >= self.watch_period:

@@ -155,6 +155,12 @@ def check_run(routine: Linked, message: Run, metas: Sequence[Meta | None], newes
         newest = id_
 
 
+def check_in_group(routine: Linked) -> None:
+    """MetadataError for a routine with control flow: it waits for values, and a group for nothing."""
+    if routine.program.asks:
+        raise MetadataError("control flow waits for values, which a group does not: run it outside of the group")
+
+
 def drop(session: Holder, id_: int) -> Linked | None:
     """Release a program or a routine, if there is one with that id; the routine. Those of a released program go on."""
     program = session.programs.pop(id_, None)
