@@ -15,7 +15,7 @@ VIEWS: Final[Mapping[str, Callable[[Any, Mapping[str, Any]], Any]]] = {
     "broadcast_to": lambda x, given: np.broadcast_to(x, given["shape"]),
     "diagonal": lambda x, given: np.diagonal(x, given["offset"], -2, -1),
     "expand_dims": lambda x, given: np.expand_dims(x, given["axis"]),
-    "flip": lambda x, given: np.flip(x, given["axis"]),
+    "flip": lambda x, given: flipped(x, given["axis"]),
     "getitem": lambda x, given: selected(x, native_index(given["index"])),
     "matrix_transpose": lambda x, _given: np.swapaxes(x, -1, -2),
     "moveaxis": lambda x, given: np.moveaxis(x, given["source"], given["destination"]),
@@ -24,6 +24,13 @@ VIEWS: Final[Mapping[str, Callable[[Any, Mapping[str, Any]], Any]]] = {
     "squeeze": lambda x, given: np.squeeze(x, given["axis"]),
     "transpose": lambda x, given: np.transpose(x, given["axes"]),
 }
+
+
+def flipped(x: Any, axis: Any) -> Any:
+    """The array with these axes, or all, turned round; an array without axes, too, for which NumPy has no view."""
+    axes = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
+    chosen = {each % x.ndim for each in axes}
+    return x[(*(slice(None, None, -1 if n in chosen else None) for n in range(x.ndim)), Ellipsis)]
 
 
 def selected(x: Any, index: tuple[Any, ...]) -> Any:

@@ -12,11 +12,13 @@ import pytest
 
 from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.programs.program import Program
+from tensord.interpreter.schema.opdef import REGISTRY
 from tensord.interpreter.types.meta import Meta
 from tensord.vm.routines import inside
 from tensord.vm.routines.recipe import Compiler, Place
 from tensord.vm.tracing.analysis import routine_parts
 from tensord.vm.tracing.analysis.inside_check import check_segment
+from tensord.vm.tracing.analysis.views import VIEWS
 from tensord.vm.tracing.inside import ARENA, SegmentRecord
 
 from ...routines.compiled_programs import compiled, random_local
@@ -287,3 +289,47 @@ def test_a_mistake_in_a_segment_is_told_with_its_step():
     for said, changed in spoilt(segment):
         found = check_segment(program, changed)
         assert any(said in problem for problem in found), (said, found)
+
+
+class TestViews:
+    """Where NumPy has views: also those of arrays without axes, of which it makes numbers by itself."""
+
+    @pytest.mark.parametrize(
+        ("op", "attributes", "shape"),
+        [
+            ("flip", {"axis": None}, ()),
+            ("flip", {"axis": None}, (2, 3)),
+            ("flip", {"axis": -1}, (2, 3)),
+            ("flip", {"axis": (0, 1)}, (2, 3)),
+            ("transpose", {}, ()),
+            ("transpose", {}, (2, 3)),
+            ("permute_dims", {"axes": (1, 0, 2)}, (2, 3, 4)),
+            ("moveaxis", {"source": 0, "destination": -1}, (2, 3, 4)),
+            ("matrix_transpose", {}, (2, 3, 4)),
+            ("reshape", {"shape": ()}, (1, 1)),
+            ("reshape", {"shape": (3, -1)}, (2, 3)),
+            ("squeeze", {"axis": 0}, (1,)),
+            ("squeeze", {"axis": None}, (1, 1)),
+            ("expand_dims", {"axis": 0}, ()),
+            ("broadcast_to", {"shape": (4, 3)}, ()),
+            ("broadcast_to", {"shape": (4, 3)}, (3,)),
+            ("diagonal", {"offset": 1}, (3, 3)),
+            ("diagonal", {"offset": -1}, (2, 3, 4)),
+            ("getitem", {"index": (1,)}, (3,)),
+            ("getitem", {"index": ("...", 1)}, (2, 3)),
+            ("getitem", {"index": (("slice", None, None, -2), None)}, (5, 2)),
+            ("getitem", {"index": ()}, ()),
+        ],
+    )
+    def test_each_view_lies_where_a_segment_has_it(self, op, attributes, shape):
+        builder = Builder()
+        x = builder.parameter(Meta.of(shape, "float32"))
+        (y,) = builder.op("negative", [x])
+        (y,) = builder.op(op, [y], attributes)
+        program = builder.finish(builder.op("sum", [y]))
+        (segment,) = compiled(program, blocks=False)
+        assert [call.steps for call in segment.calls] == [(0,), (2,)]  # the view itself is no call
+        assert check_segment(program, segment) == []
+
+    def test_there_is_one_for_each_op_that_has_views(self):
+        assert {name for name, op in REGISTRY.items() if op.view is not None} == VIEWS.keys()
