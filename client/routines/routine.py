@@ -10,12 +10,14 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from ...interpreter.errors import CaptureError, MetadataTypeError, ProtocolError
+from ...interpreter.programs.convention import Convention
 from ..checks import foreign
 from ..contexts import hand
 from ..frames import warn
 from ..locations import located
 from ..tensor import Tensor
 from ..tracebacks import MEANT, hide, hides, make_public
+from .binding import Described
 from .capture import Capture, Constant, fits, plain_number
 from .changes import MANY, Look, differences, look_of
 from .current import CURRENT
@@ -23,6 +25,7 @@ from .entries import Entries, Entry
 from .evaluation import Evaluation, Misfit
 from .guards import Guards
 from .linked import Linked
+from .linked_routine import LinkedRoutine
 from .results import Results
 from .structure import Arguments, Replacing, is_number
 
@@ -90,6 +93,18 @@ class Routine:
         given, tensors = self._given(session, args, kwargs)
         return Call(self, session, given, tensors, args, kwargs).captured().program
 
+    def link(self, /, *args: Any, **kwargs: Any) -> LinkedRoutine:
+        """The routine for arguments of that kind alone, as what `publish` takes. Captures it if it was not, and runs
+        nothing. What it depends on besides its arguments is as it is now, for ever."""
+        session = self._session or default_session()
+        if CURRENT.capture is not None:
+            raise located(CaptureError("link: a routine is being captured; link routines outside of it"))
+        given, tensors = self._given(session, args, kwargs)
+        entry = self._entries.find(tuple(given.key), given.numbers, given.objects)
+        if entry is None:
+            entry = Call(self, session, given, tensors, args, kwargs).linked()
+        return LinkedRoutine(session, entry.linked, entry.convention)
+
     def report(self) -> Report:
         """What the machine has made of the capture that was called last. ProtocolError if there is none."""
         entry = self._entries.latest()
@@ -149,6 +164,10 @@ class BoundRoutine:
         """See `Routine.program`."""
         return self._routine.program(self.__self__, *args, **kwargs)
 
+    def link(self, /, *args: Any, **kwargs: Any) -> LinkedRoutine:
+        """See `Routine.link`."""
+        return self._routine.link(self.__self__, *args, **kwargs).bound()
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._routine, name)
 
@@ -163,6 +182,7 @@ class Recorded:
         self.capture = capture
         self.program = capture.finish(results.variables)
         self.make = results.make
+        self.result = results.node
         self.guards = guards
         self.leaves = leaves
         self.look = look
@@ -190,13 +210,20 @@ class Call:
 
     def first_time(self, fixed: frozenset[int] = frozenset()) -> Any:
         """Capture the function, and run what was captured. `fixed`: the numbers whose values the program has."""
-        routine, given = self._routine, self._given
         recorded = self.captured(fixed)
         self._count(recorded)
         entry = self._linked(recorded)
-        result = entry.run(self._tensors, given.numbers)
-        routine._entries.add(self._key, entry, fixed.union(recorded.capture.fixed))
+        result = entry.run(self._tensors, self._given.numbers)
+        self._routine._entries.add(self._key, entry, fixed.union(recorded.capture.fixed))
         return result
+
+    def linked(self) -> Entry:
+        """Capture the function, and run nothing."""
+        recorded = self.captured()
+        self._count(recorded)
+        entry = self._linked(recorded)
+        self._routine._entries.add(self._key, entry, frozenset(recorded.capture.fixed))
+        return entry
 
     def _count(self, recorded: Recorded) -> None:
         """Count the capture; warn if there are many that differ: threads may have captured the same at once."""
@@ -237,7 +264,17 @@ class Call:
         linked = Linked(session, recorded.program, capture.devices, captured, capture.chains, capture.callbacks)
         evaluation = Evaluation(recorded.program, recorded.leaves, numbers, capture.ranges)
         objects, guards = self._given.objects, recorded.guards
-        return Entry(session, linked, evaluation, recorded.make, guards, numbers, objects)
+        return Entry(session, linked, evaluation, recorded.make, self._convention(recorded), guards, numbers, objects)
+
+    def _convention(self, recorded: Recorded) -> Convention:
+        """How the routine is called: what an argument or a result is to the program."""
+        function, args = self._routine._function, self._args
+        described = Described(recorded.leaves, recorded.capture.fixed)
+        names = parameter_names(function, len(args))
+        positional = tuple((name, described.node(value)) for name, value in zip(names, args, strict=True))
+        keywords = tuple((name, described.node(value)) for name, value in self._kwargs.items())
+        name = getattr(function, "__name__", type(function).__name__)
+        return Convention(name, positional, keywords, recorded.result)
 
 
 class Symbols:

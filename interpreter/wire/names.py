@@ -1,4 +1,4 @@
-"""Names of sessions and of published tensors: printable texts for people, in logs, tables and errors."""
+"""Names of sessions and of what they publish: printable texts for people, in logs, tables and errors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def is_name(name: object) -> bool:
 
 
 def check_names(given: Iterable[str]) -> None:
-    """MetadataError unless tensors may be published under these names, which stand in tables, in logs and in errors."""
+    """MetadataError unless something may be published under these names, which stand in tables, logs and errors."""
     for name in given:
         if not (name.isprintable() and name.strip()):
             raise MetadataError(f"a name is printable text, and {name[:LONGEST]!r} is not")
@@ -42,7 +42,7 @@ def unpublished(missing: Iterable[str], names: Collection[str]) -> MetadataError
     more = f" and {len(names) - len(some)} more" if len(names) > len(some) else ""
     known = ", ".join(some) + more or "none"
     wanted = ", ".join(repr(name[:LONGEST]) for name in islice(missing, TOLD))
-    return MetadataError(f"no tensor is published as {wanted} (published: {known})")
+    return MetadataError(f"nothing is published as {wanted} (published: {known})")
 
 
 def program_name() -> str:

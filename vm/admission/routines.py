@@ -11,14 +11,17 @@ from ...interpreter.programs.builder import STEPS
 from ...interpreter.schema.infer import InferCache
 from ...interpreter.schema.opdef import find
 from ...interpreter.types.meta import Meta
-from ...interpreter.wire.messages import RELEASE, Link, ProgramPart, Run
+from ...interpreter.wire.messages import RELEASE, Convention, Link, ProgramPart, Run
 from ..model.device_state import DeviceState
 from ..model.linked import Linked
 from ..model.plan import Plan
+from ..model.published import Published
 from ..model.session import VmSession
+from ..model.tensor import Tensor
 from ..model.unfolding import Unfolding
 from ..placement.residency import Residency
 from ..routines.programs import add_part, check_run, drop, link, routine_of, steps_of_runs, written_by
+from ..routines.publishing import keep_convention, publish_routine
 from ..routines.unfolding import Ids, metas_of, unfold
 from ..scheduler.scheduler import Scheduler
 from .accesses import Accesses
@@ -55,6 +58,20 @@ class Routines:
     def link(self, session: VmSession, message: Link) -> None:
         """Link a program."""
         link(session, message, self.scheduler.devices)
+
+    def convention(self, session: VmSession, message: Convention) -> None:
+        """Note how a routine is called."""
+        try:
+            keep_convention(session, message)
+        except TensordError as error:
+            self.rejection.deny(session, error, 0, 0, "convention")
+
+    def published(self, session: VmSession, id_: int) -> Published[Tensor]:
+        """What a name of that tensor or routine stands for."""
+        if id_ not in session.routines:
+            return Published((tensor_of(session, id_),))
+        routine = publish_routine(session, id_, lambda captured: tensor_of(session, captured).meta)
+        return Published([tensor_of(session, captured) for captured in routine_of(session, id_).captured], routine)
 
     def release(self, session: VmSession, id_: int) -> None:
         """Release a program or a routine, if there is one with that id."""

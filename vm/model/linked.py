@@ -28,13 +28,16 @@ class Template(NamedTuple):
 class Linked:
     """A program with a device for each of its slots, and the ids of the tensors that it captures, in one session.
 
-    `templates`: its steps as messages, each made when a run first needs it.
+    `templates`: its steps as messages, each made when a run first needs it. `convention`: how it is called, as it
+    travels; `extra`: what that counts for in the quota of steps.
     """
 
     __slots__ = (
         "blocks",
         "captured",
+        "convention",
         "devices",
+        "extra",
         "location",
         "pieces",
         "program",
@@ -49,6 +52,8 @@ class Linked:
         self.devices = devices
         self.captured = captured
         self.location = location
+        self.convention: Any = None
+        self.extra = 0
         self.templates: list[Template | None] = [None] * len(program.steps)
         self.refused: set[int] = set()  # steps whose op was refused a signature when it was last asked for
         self.runs = 0

@@ -3,5 +3,6 @@
 - `segments`: cutting a program into segments and single steps; `recipe`: compiling a segment: its memory, its calls
 - `replay`: a segment's calls, bound to memory; `instruction`: RunRoutine, which runs a segment
 - `programs`: programs and routines of a session, from its messages, with what may be refused
+- `publishing`: routines under names, for other sessions
 - `unfolding`: a run as the messages of its ops, one by one: what every run may fall back to, and what it has to equal
 """

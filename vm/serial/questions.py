@@ -25,6 +25,7 @@ from ..reporting.answering import (
     session_or_any,
 )
 from ..reporting.device_rows import plain
+from ..reporting.name_rows import name_kind, name_row, names_of
 from .values import SerialSession, SerialTensor
 
 if TYPE_CHECKING:
@@ -180,7 +181,8 @@ def _rows(engine: SerialEngine, only: int) -> list[dict[str, Any]]:
     """The rows of all handles and of named tensors without a handle; or of the handles of session `only`."""
     named: dict[SerialTensor, list[str]] = {}
     for name in sorted(engine.names):
-        named.setdefault(engine.names[name], []).append(name)
+        for tensor in engine.names[name].tensors:
+            named.setdefault(tensor, []).append(name)
     sessions = [engine.sessions[only]] if only else list(engine.sessions.values())
     handles = [(one.id, id_, tensor) for one in sessions for id_, tensor in one.tensors.items()]
     if not only:
@@ -224,9 +226,11 @@ def _shape(tensor: SerialTensor) -> dict[str, Any]:
     }
 
 
-def _names(engine: SerialEngine, _session: SerialSession, _about: About, limit: object = MOST) -> list[dict[str, Any]]:
-    chosen = sorted(engine.names)[: min(natural("limit", limit), MOST)]
-    return [{"name": name, **_shape(engine.names[name])} for name in chosen]
+def _names(
+    engine: SerialEngine, _session: SerialSession, _about: About, limit: object = MOST, kind: object = ""
+) -> list[dict[str, Any]]:
+    chosen = names_of(engine.names, name_kind(kind))[: min(natural("limit", limit), MOST)]
+    return [name_row(name, engine.names[name], _shape) for name in chosen]
 
 
 def _devices(engine: SerialEngine, _session: SerialSession, about: About) -> list[dict[str, Any]]:
@@ -252,7 +256,8 @@ def memory_by_device(engine: SerialEngine) -> dict[str, int]:
     """Device -> bytes of the tensors that have their home there."""
     tensors = [tensor for session in engine.sessions.values() for tensor in session.tensors.values()]
     found = dict.fromkeys(engine.devices, 0)
-    for tensor in {*tensors, *engine.names.values()}:
+    named = (tensor for published in engine.names.values() for tensor in published.tensors)
+    for tensor in {*tensors, *named}:
         found[tensor.home] += nbytes_of(tensor)
     return found
 
