@@ -17,6 +17,7 @@ import zmq
 
 from tensord.interpreter.errors import ProtocolError
 from tensord.interpreter.programs.builder import Builder
+from tensord.interpreter.programs.convention import weight_of
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.wire.codec import Encoder, decode
 from tensord.interpreter.wire.frames import BATCH, HELLO, REFUSED, REPLIES, VERSION, WELCOME, host_identity
@@ -239,9 +240,10 @@ class Harness:
 
 def steps_of(session: VmSession) -> int:
     """The steps of all programs and routines, counted anew."""
-    linked = [routine.program for routine in session.routines.values() if isinstance(routine, Linked)]
+    linked = [routine for routine in session.routines.values() if isinstance(routine, Linked)]
     programs = [one for one in session.programs.values() if isinstance(one, Program | Builder)]
-    return sum(len(one.steps) for one in (*linked, *programs))
+    steps = sum(len(one.steps) for one in (*(routine.program for routine in linked), *programs))
+    return steps + sum(weight_of(routine.convention) for routine in linked if routine.convention is not None)
 
 
 def fail(error: Exception) -> NoReturn:

@@ -151,17 +151,8 @@ class Writer:
             self.group,
             self.names,
             self.query,
-            *(
-                runs.program,
-                runs.program,
-                runs.link,
-                runs.link,
-                runs.run,
-                runs.run,
-                runs.run,
-                runs.run,
-                runs.convention,
-            ),
+            *(runs.program, runs.program, runs.link, runs.link, runs.convention),
+            *(runs.run, runs.run, runs.run, runs.run),
         ]
 
     def steps(self) -> Iterator[Step]:

@@ -80,16 +80,14 @@ class Runs:
         rnd = self.rnd
         id_ = rnd.choice(tuple(client.routines)) if client.routines and rnd.random() < 0.97 else 1
         program = client.routines.get(id_, NOTHING)
-        places = [("parameter", slot, None) for slot in range(len(program.parameters))]
+        places: list[Any] = [("parameter", slot, None) for slot in range(len(program.parameters))]
         places += [("number", slot, rnd.choice((None, 1))) for slot in range(len(program.number_parameters))]
         if rnd.random() < 0.1:
             places.append(("number", rnd.randint(0, 9), "x"))
         results = [("result", slot, None) for slot in range(len(program.results))]
-        nested = rnd.choice((("tuple", "", (), results), ("dict", "", range(len(results)), results)))
         names = [f"a{place}" for place in range(len(places))]
-        return Convention(
-            id_, ("f", names, places, (), (), [list(part) if type(part) is range else part for part in nested])
-        )
+        keys = rnd.choice((("tuple", ()), ("dict", tuple(range(len(results))))))
+        return Convention(id_, ("f", names, places, (), (), (keys[0], "", keys[1], results)))
 
     # -- programs --------------------------------------------------------------------------------------------------
 
