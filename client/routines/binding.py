@@ -6,29 +6,24 @@ A capture notes the convention of its call (`Described`); `Bound` follows one, w
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import is_dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from ...interpreter.errors import MetadataError, MetadataTypeError
-from ...interpreter.programs.convention import PARAMETER, Convention, Fixed, Nested, Node, Place
+from ...interpreter.programs.convention import PARAMETER, Convention, Fixed, Nested, Node, Other, Place
 from ...interpreter.programs.program import Program
 from ...interpreter.types.meta import SCALAR_TYPES, Meta
 from ..checks import own
 from ..locations import located
 from ..tensor import Tensor
 from .capture import plain_number
-from .structure import exact, is_container, is_named, is_number, joined, members
+from .structure import exact, is_named, is_number, joined, members
 
 if TYPE_CHECKING:
     from ..session import Session
 
 CONTAINERS: Final = {"dict": dict, "list": list, "tuple": tuple, "slice": slice}
-
-
-class Other(str):
-    """In a convention, an object that no other program has; the name of its class."""
-
-    __slots__ = ()
 
 
 class Described:
@@ -124,27 +119,26 @@ class Bound:
 
     def _members(self, node: Nested, value: Any, path: str) -> list[Any]:
         """The members of a container like the one at the capture, in the order of then."""
+        self._check_kind(node, value, path)
+        found = list(vars(value).items()) if isinstance(value, SimpleNamespace) else members(value) or []
+        if not node.names:
+            before, now = f"{len(node.members)} members", f"{len(found)}"
+            fits = len(found) == len(node.members)
+        else:
+            before, now = ", ".join(map(str, node.names)), ", ".join(str(name) for name, _ in found) or "none"
+            fits = len(found) == len(node.names) and {name for name, _ in found} == set(node.names)
+        if not fits:
+            raise located(MetadataTypeError(f"{path} had {before} at the capture, and has {now} now"))
+        by_name = dict(found)
+        return [by_name[name] for name in node.names] if node.names else [each for _, each in found]
+
+    def _check_kind(self, node: Nested, value: Any, path: str) -> None:
+        """Is it such a container? Classes do not travel: any with the members of a named tuple or dataclass will do."""
         if node.kind in CONTAINERS:
             if not isinstance(value, CONTAINERS[node.kind]) or is_named(value):
                 self._refuse(path, f"is a {node.kind}", value)
-            found = dict(members(value) or ())
-            names: Sequence[Any] = node.names if node.kind == "dict" else range(len(node.members))
-        else:
-            found = self._fields(node, value, path)
-            names = node.names
-        if set(found) != set(names):
-            what = [", ".join(map(str, some)) if node.names else f"{len(some)} members" for some in (names, found)]
-            message = f"{path} had {what[0] or 'no members'} at the capture, and has {what[1] or 'none'} now"
-            raise located(MetadataTypeError(message))
-        return [found[name] for name in names]
-
-    def _fields(self, node: Nested, value: Any, path: str) -> dict[str, Any]:
-        """The members of a named tuple or dataclass, of whatever class: classes do not travel."""
-        if isinstance(value, SimpleNamespace):
-            return dict(vars(value))
-        if not is_container(value) or isinstance(value, dict | list | slice) or type(value) is tuple:
+        elif not isinstance(value, SimpleNamespace) and not (is_named(value) or is_dataclass(value)):
             self._refuse(path, f"is a {node.label}, with {', '.join(node.names)}", value)
-        return dict(members(value) or ())
 
     def _refuse(self, path: str, expected: str, value: Any) -> NoReturn:
         shown = repr(value) if is_number(value) or isinstance(value, str | bool) else type(value).__name__

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...interpreter.errors import MetadataTypeError
-from ...interpreter.programs.convention import CAPTURED, Convention, Fixed, Nested, Node, Place
+from ...interpreter.programs.convention import CAPTURED, Convention, Fixed, Nested, Node, Other, Place
 from ..locations import located
 from ..tensor import Tensor
 from ..tracebacks import hides, make_public
-from .binding import Bound, Other, signature
+from .binding import Bound, signature
 from .current import refuse_captured
 from .linked import Linked
 from .linking import LinkedProgram

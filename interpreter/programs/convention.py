@@ -55,6 +55,12 @@ class Fixed(NamedTuple):
     value: Any
 
 
+class Other(NamedTuple):
+    """In the place of an argument that no other program has: the name of its class."""
+
+    kind: str
+
+
 class Nested(NamedTuple):
     """A container. `names`: the keys of a dict, the names of members; empty for the others."""
 
@@ -125,7 +131,8 @@ def encode_node(node: Node, path: str, depth: int) -> tuple[Any, ...]:
         return tuple(node)
     if isinstance(node, Fixed):
         if type(node.value) not in PLAIN or (type(node.value) is int and node.value.bit_length() > 63):
-            raise MetadataTypeError(f"{path} is a {type(node.value).__name__}, which has no meaning in other programs")
+            kind = node.value.kind if isinstance(node.value, Other) else type(node.value).__name__
+            raise MetadataTypeError(f"{path} is a {kind}, which has no meaning in other programs")
         return (FIXED, node.value, None)
     if depth == DEEPEST:
         raise MetadataTypeError(f"{path} is nested more than {DEEPEST} levels deep")
