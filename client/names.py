@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Any, Final
 
-from ..interpreter.errors import MetadataError, MetadataTypeError
+from ..interpreter.errors import MetadataError, MetadataKeyError, MetadataTypeError
 from ..interpreter.wire.messages import Convention, ListNames, Lookup, Publish, Unpublish, encode_message
 from ..interpreter.wire.names import check_names
 from .locations import located
@@ -14,6 +15,8 @@ from .reading import expose
 
 if TYPE_CHECKING:
     from .routines.publishing import Publishable
+
+PAUSE: Final = 0.02  # seconds until names that nobody has published are asked for again
 
 
 class Names:
@@ -40,10 +43,21 @@ class Names:
             outbox.messages += [encode_message(Convention(*each)) for each in conventions.items()]
         outbox.tell(lambda request: Publish(names, ids, request))
 
-    def lookup(self, given: Sequence[str], *, snapshot: bool) -> tuple[list[Any], list[int], list[Any]]:
+    def lookup(self, given: Sequence[str], *, snapshot: bool, wait: float) -> tuple[list[Any], list[int], list[Any]]:
         """What stands under these names, taken at once, as the machine tells it: of each name; new ids for all tensors
-        in that; the records of all programs in that."""
-        names = listed_names(given)
+        in that; the records of all programs in that. Asks again for `wait` seconds if nothing is published yet."""
+        if not isinstance(wait, int | float):
+            raise located(MetadataTypeError(f"wait= is a number of seconds, not {type(wait).__name__}"))
+        names, deadline = listed_names(given), monotonic() + wait
+        while True:
+            try:
+                return self._told(names, snapshot=snapshot)
+            except MetadataKeyError:
+                if not monotonic() < deadline:
+                    raise
+                sleep(PAUSE)
+
+    def _told(self, names: Sequence[str], *, snapshot: bool) -> tuple[list[Any], list[int], list[Any]]:
         count = len(names)
         while True:
             ids, found = self._ask(names, count, snapshot=snapshot)

@@ -249,16 +249,17 @@ class Session:
             raise located(MetadataError("publish: takes a name and a tensor or routine, or a dict of these by name"))
         self._names.publish({key: publishable(self, value) for key, value in given.items()})
 
-    def lookup(self, name: str | Sequence[str], *, snapshot: bool = False) -> Any:
+    def lookup(self, name: str | Sequence[str], *, snapshot: bool = False, wait: float = 0.0) -> Any:
         """The tensor or routine of that name, or a dict of what several names stand for, taken at once.
 
         With `snapshot`, new tensors with the present values, also of those that routines capture: later writes to the
-        named tensors do not change them. Nothing is copied before such a write.
+        named tensors do not change them. Nothing is copied before such a write. MetadataKeyError if nothing is
+        published under a name, and nobody does that within `wait` seconds.
         """
         from .routines.publishing import looked_up
 
         given = (name,) if isinstance(name, str) else name
-        found = looked_up(self, *self._names.lookup(given, snapshot=bool(snapshot)))
+        found = looked_up(self, *self._names.lookup(given, snapshot=bool(snapshot), wait=wait))
         return found[0] if isinstance(name, str) else dict(zip(given, found, strict=True))
 
     def unpublish(self, *names: str) -> None:

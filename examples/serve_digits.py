@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import shutil
 import signal
@@ -48,7 +49,6 @@ CLASSIFY = "digits/classify"  # (images, labels) -> int64[4], an `Answer`: a rou
 SERVED = [*PARAMETERS, STEP, GOAL, FINGERPRINT, CLASSIFY]
 REPORT = "digits/report"  # float64[7]: what the classifier has seen, a `Report`
 LOOK = 1.0  # seconds between two looks of the watcher
-PATIENCE = 0.1  # seconds between two looks whether something was published yet
 RETELL = 0.25  # seconds between two reports
 GRACE = 20.0  # seconds that a process has to end
 
@@ -149,8 +149,7 @@ def step(
 def classify(session: td.Session, _options: argparse.Namespace) -> None:
     """Classify the test digits with whatever the weights are at present, until they are trained."""
     digits = load()
-    await_names(session, SERVED)
-    found = session.lookup([CLASSIFY, STEP])
+    found = session.lookup([CLASSIFY, STEP], wait=math.inf)
     routine, device = found[CLASSIFY], found[STEP].device
     images, labels = (session.asarray(each, device=device) for each in (digits.test_images, digits.test_labels))
     versions: set[int] = set()
@@ -171,12 +170,6 @@ def classify(session: td.Session, _options: argparse.Namespace) -> None:
             report = Report(answer.step, accuracy, runs * len(images), seconds, runs, len(versions), torn)
             session.publish(REPORT, session.asarray(report))
     print(describe(report))
-
-
-def await_names(session: td.Session, names: list[str]) -> None:
-    """Wait until somebody has published all of them."""
-    while not set(names) <= set(session.names()):
-        time.sleep(PATIENCE)
 
 
 def describe(report: Report) -> str:

@@ -33,7 +33,7 @@ class LinkedRoutine:
         self._session = session
         self._linked = linked
         self._convention = convention
-        self._flat = LinkedProgram(session, linked)
+        self.flat = LinkedProgram(session, linked)  # the same on tensors by position and numbers by name
         self._make = maker(convention.result, captured=linked.captured)
 
     @hides
@@ -41,7 +41,7 @@ class LinkedRoutine:
         """Run it. MetadataError for arguments that do not fit, before anything is sent."""
         refuse_captured(self._session._outbox, f"{self._convention.name} was linked already, and cannot be run")
         given = Bound(self._session, self.program, self._convention, args, kwargs)
-        values = self._flat._values(given.numbers)
+        values = self.flat._values(given.numbers)
         return self._make(self._linked.run(given.tensors, values), given.tensors, values)
 
     def report(self) -> Report:

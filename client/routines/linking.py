@@ -33,6 +33,7 @@ class LinkedProgram:
 
     def __init__(self, session: Session, linked: Linked) -> None:
         self.program = program = linked.program
+        self.devices = linked.devices
         self._session = session
         self._linked = linked
         numbers = [(slot, number) for slot, number in enumerate(program.numbers) if number.op == PARAMETER]

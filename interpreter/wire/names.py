@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from ..errors import MetadataError
+from ..errors import MetadataError, MetadataKeyError
 
 LONGEST: Final = 64  # characters
 TOLD: Final = 20  # names in an error
@@ -36,13 +36,13 @@ def check_names(given: Iterable[str]) -> None:
             raise MetadataError(f"a name is printable text, and {name[:LONGEST]!r} is not")
 
 
-def unpublished(missing: Iterable[str], names: Collection[str]) -> MetadataError:
+def unpublished(missing: Iterable[str], names: Collection[str]) -> MetadataKeyError:
     """The error for names under which nothing is published; `names` are those that there are, and some are told."""
     some = nsmallest(TOLD, names)
     more = f" and {len(names) - len(some)} more" if len(names) > len(some) else ""
     known = ", ".join(some) + more or "none"
     wanted = ", ".join(repr(name[:LONGEST]) for name in islice(missing, TOLD))
-    return MetadataError(f"nothing is published as {wanted} (published: {known})")
+    return MetadataKeyError(f"nothing is published as {wanted} (published: {known})")
 
 
 def program_name() -> str:

@@ -268,6 +268,8 @@ def test_tensors_of_another_session_are_refused(make_session):
         (lambda s, _x: s.unpublish("nothing"), td.MetadataError, "nothing is published as 'nothing'"),
         (lambda s, _x: s.lookup(None), td.MetadataError, "a name or a list of names"),
         (lambda s, _x: s.lookup(["x", 5]), td.MetadataError, "a name is a string, not int"),
+        (lambda s, _x: s.lookup("x", wait="long"), td.MetadataError, "wait= is a number of seconds, not str"),
+        (lambda s, _x: s.lookup("x", wait=float("nan")), KeyError, "nothing is published"),
         (lambda s, _x: s.unpublish(None), td.MetadataError, "a name is a string, not NoneType"),
         (lambda s, _x: s.check_chain(NESTED), td.ProtocolError, "list is no chain"),
         (lambda s, x: s.effect("no function", x), td.MetadataError, "callback"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ import pytest
 
 import tensord as td
 from tensord.client.session import Session
-from tensord.interpreter.errors import MetadataError, MetadataTypeError, ProtocolError
+from tensord.interpreter.errors import MetadataError, MetadataKeyError, MetadataTypeError, ProtocolError
 
 anywhere = pytest.mark.parametrize("machines", ["here", "serial", "daemon"], indirect=True)
 Pair = tuple[Session, Session]
@@ -224,6 +225,37 @@ class TestARoutineOfAnotherSession:
         trainer.publish("bump", bump.link())
         assert server.lookup("bump")().tolist() == [2.0]
         assert w.tolist() == [2.0]
+
+
+@anywhere
+def test_a_look_up_waits_for_names_that_somebody_will_publish(pair):
+    trainer, server = pair
+    found = []
+    waiting = threading.Thread(target=lambda: found.append(server.lookup(["f", "x"], wait=60)))
+    waiting.start()
+    x = trainer.asarray([1.0])
+    trainer.publish("x", x)
+    trainer.publish("f", trainer.routine(lambda x: x + 1).link(x))
+    waiting.join()
+    assert found[0]["f"](found[0]["x"]).tolist() == [2.0]
+    with pytest.raises(MetadataKeyError, match="nothing is published as 'g'"):
+        server.lookup(["f", "g"], wait=0.01)
+
+
+def test_a_look_up_that_waits_ends_with_its_session(pair):
+    _, server = pair
+    failed = []
+
+    def wait() -> None:
+        with pytest.raises(td.ConnectionLost) as caught:
+            server.lookup("f", wait=60)
+        failed.append(caught.value)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    server.close()
+    waiting.join()
+    assert failed
 
 
 def test_values_of_the_function_are_constants_of_the_routine(pair):
