@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import islice
+from itertools import chain, islice
 from operator import length_hint
 from typing import Any
 
@@ -54,6 +54,7 @@ INLINE_WORK = 1_200_000
 # sets it lower, and larger runs are cut into slices.
 RUN_WORK = 1 << 40
 WINDOW = 256  # messages admitted per pass, so that a long pending list does not delay what finished
+LIVE = 4096  # unfinished instructions of a session beyond which a run, which may be a loop, issues no more
 
 
 class Engine:
@@ -89,6 +90,8 @@ class Engine:
         dispatcher = self.scheduler.dispatcher
         self._ready, self._doomed, self.running = dispatcher.ready, dispatcher.doomed, dispatcher.running
         self._leaving = self.directory.leaving
+        # Messages of sessions in the middle of a run that waits for a value, or for the end of what it has issued.
+        self.held: dict[VmSession, deque[tuple[VmSession, Iterator[Sequence[Any]]]]] = {}
         self._opened = 0
         self.fault: Exception | None = None
 
@@ -114,13 +117,14 @@ class Engine:
     def waiting(self) -> Counter[int]:
         """How many received messages are not yet admitted, by the session's id."""
         found: Counter[int] = Counter()
-        for session, rest in list(self.pending):  # another thread may append
+        for session, rest in (*list(self.pending), *chain(*list(self.held.values()))):  # another thread may append
             found[session.id] += length_hint(rest)
         return found
 
     def schedule(self) -> bool:
         """One pass; False if there was nothing to do."""
-        if not (self.finished or self.pending or self._ready or self._doomed or self._leaving or self.running):
+        busy = self.finished or self.pending or self._ready or self._doomed or self._leaving or self.running
+        if not busy and not (self.held and self.readmit()):
             return False
         try:
             self._pass()
@@ -150,6 +154,8 @@ class Engine:
         if self._leaving:
             scheduler.stamp(scheduler.clock())  # kernels may have run in this pass
             self.admission.cancellation.release_some()
+        if self.held:
+            self.readmit()
 
     def handle_pending(self) -> None:
         """Admit a window of messages."""
@@ -157,6 +163,9 @@ class Engine:
         while pending and room > 0:
             session, rest = pending[0]
             if session.in_run():
+                if session in self.held or not may_go_on(session):
+                    self.held.setdefault(session, deque()).append(pending.popleft())
+                    continue
                 self.admission.take(session, rest_of_run(session, room))
                 return  # what ended meanwhile has its turn
             size = length_hint(rest)
@@ -165,6 +174,13 @@ class Engine:
             room -= size - left
             if not left and not session.in_run():
                 pending.popleft()
+
+    def readmit(self) -> bool:
+        """Put what runs have held back in its place again, if they may go on; False if none may."""
+        ready = [session for session in self.held if may_go_on(session)]
+        for session in ready:
+            self.pending.extendleft(reversed(self.held.pop(session)))
+        return bool(ready)
 
     def take(self, session: VmSession, arrays: Iterable[Sequence[Any]]) -> None:
         """Admit messages now, for a driver that has a queue of its own."""
@@ -199,6 +215,7 @@ class Engine:
         """End a session: cancel it, release every handle. What others hold stays."""
         with self._step():
             self.admission.cancellation.close(session)
+            self.held.pop(session, None)
 
     @contextmanager
     def _step(self) -> Iterator[None]:
@@ -215,3 +232,8 @@ class Engine:
         except Exception as error:
             self.fault = error
             raise
+
+
+def may_go_on(session: VmSession) -> bool:
+    """May a run of the session issue more?"""
+    return not session.waits() and len(session.live) <= LIVE

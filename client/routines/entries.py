@@ -106,8 +106,8 @@ class Entries:
         return max(self._all(), key=lambda entry: entry.used, default=None)
 
     def of(self, session: Session) -> list[Entry]:
-        """The entries of a session that may be used again."""
-        return [entry for entry in self._all() if entry.session is session and not entry.dead]
+        """The entries of a session that may be used as things are now."""
+        return [each for each in self._all() if each.session is session and not each.dead and each.guards.hold()]
 
     def find(self, key: tuple[Any, ...], numbers: Sequence[Any], objects: Sequence[Any]) -> Entry | None:
         """The entry for such a call; None if there is none. The hot path of a routine's call."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from ...interpreter.programs.program import EFFECT, PRINT, Program
+from ...interpreter.programs.program import PRINT, Program, Step, effects_of
 from ...interpreter.programs.records import wire_records
 from ...interpreter.types.meta import Scalar
 from ...interpreter.wire.messages import RUN, Link, ProgramPart, encode_message
@@ -47,9 +47,7 @@ class Linked:
         self._written = program.written
         self._results = tuple((program.metas[value], self.devices[program.homes[value]]) for value in program.results)
         self._effects = tuple(
-            (step.op, *self._effect(dict(step.attributes), step.location, chains, callbacks))
-            for step in program.steps
-            if step.op in (PRINT, EFFECT)
+            (step.op, *self._effect(step, chains, callbacks, depth > 0)) for step, depth in effects_of(program)
         )
         self._room = program.inner
         self._heavy = work_of(program) > session._outbox.transport.inline_work
@@ -74,14 +72,17 @@ class Linked:
         return id_
 
     def _effect(
-        self, attributes: dict[str, Any], line: Any, chains: Sequence[int], callbacks: Sequence[Callable[..., None]]
+        self, step: Step, chains: Sequence[int], callbacks: Sequence[Callable[..., None]], repeats: bool
     ) -> tuple[int, Callable[..., None]]:
-        """Chain and callback of a step that prints or calls back."""
+        """Chain and callback of a step that prints or calls back, once or any number of times."""
+        attributes = dict(step.attributes)
         slot = attributes["chain"]
         chain = self._session._effects.known(chains[slot] if slot < len(chains) else None)
-        if "callback" not in attributes:
-            return chain, AtLine(line_of(attributes["parts"], attributes["sep"]), line)
-        return chain, AtLine(refusing(self._session._outbox, callbacks[attributes["callback"]]), line)
+        if step.op == PRINT:
+            callback = line_of(attributes["parts"], attributes["sep"])
+        else:
+            callback = refusing(self._session._outbox, callbacks[attributes["callback"]])
+        return chain, AtLine(callback, step.location, repeats=repeats)
 
     def _records(self) -> list[tuple[Any, ...]]:
         """The program's records, with the numbers of its lines. The caller holds the outbox's lock."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...interpreter.errors import MetadataError, MetadataTypeError
+from ...interpreter.programs.constructs import layout
 from ...interpreter.programs.numbers import PARAMETER, evaluate
-from ...interpreter.programs.program import Program
+from ...interpreter.programs.program import NO_OPS, Program
 from ...interpreter.schema.promotion import check_scalar
 from ...interpreter.types.meta import SCALAR_TYPES, Scalar
 from ..checks import device_of, own
@@ -38,12 +39,7 @@ class LinkedProgram:
         self._linked = linked
         numbers = [(slot, number) for slot, number in enumerate(program.numbers) if number.op == PARAMETER]
         self._names = {number.name or f"n{slot}": SCALAR_TYPES[number.kind] for slot, number in numbers}
-        self._ints = [
-            (step, ~operand)
-            for step in program.steps
-            for operand in step.operands
-            if operand < 0 and program.numbers[~operand].kind == "int"
-        ]
+        self._ints = list(int_operands(program, {slot: slot for slot in range(len(program.numbers))}))
 
     @hides
     def __call__(self, /, *tensors: Tensor, **numbers: Scalar) -> tuple[Tensor, ...]:
@@ -79,9 +75,8 @@ class LinkedProgram:
         seed, calls = self._session._random_state.take(drawn) if drawn else (0, ())
         try:
             values = evaluate(program.numbers, parameters, seed, tuple(calls))
-            for step, slot in self._ints:
-                metas = [SCALAR_TYPES[program.numbers[~o].kind] if o < 0 else program.metas[o] for o in step.operands]
-                check_scalar(step.op, values[slot], tuple(metas), dict(step.attributes))
+            for op, slot, metas, attributes in self._ints:
+                check_scalar(op, values[slot], metas, attributes)
         except MetadataError as error:
             raise located(error) from None
         except (ArithmeticError, ValueError, TypeError) as error:  # as Python raises it
@@ -97,6 +92,22 @@ class LinkedProgram:
 
 
 make_public(LinkedProgram)
+
+
+def int_operands(program: Program, slots: Mapping[int, int]) -> Iterator[tuple[str, int, Any, Any]]:
+    """Op, slot, metas and attributes of each int that is an operand of an op, in blocks, too, where `slots` says which
+    number of the program around a number is."""
+    for step in program.steps:
+        if step.blocks:
+            for block, given in zip(step.blocks, layout(step).given, strict=True):
+                own = [slot for slot, number in enumerate(block.numbers) if number.op == PARAMETER]
+                taken = zip(own, [~operand for operand in given.numbers], strict=True)
+                yield from int_operands(block, {inner: slots[outer] for inner, outer in taken if outer in slots})
+        ints = [~operand for operand in step.operands if operand < 0 and program.numbers[~operand].kind == "int"]
+        if step.op in NO_OPS or not ints:
+            continue
+        metas = tuple(SCALAR_TYPES[program.numbers[~o].kind] if o < 0 else program.metas[o] for o in step.operands)
+        yield from ((step.op, slots[slot], metas, dict(step.attributes)) for slot in ints if slot in slots)
 
 
 def link(

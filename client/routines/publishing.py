@@ -7,10 +7,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...interpreter.errors import MetadataError, MetadataTypeError, ProtocolError, TensordError
-from ...interpreter.programs.builder import Builder
 from ...interpreter.programs.convention import decode, encode
-from ...interpreter.programs.program import EFFECT, Program
-from ...interpreter.programs.records import add_record
+from ...interpreter.programs.program import EFFECT, Program, effects_of
+from ...interpreter.programs.records import Reader
 from ...interpreter.types.meta import Meta
 from ..checks import own
 from ..contexts import hand
@@ -49,7 +48,7 @@ def publishable(session: Session, value: Any) -> Publishable:
     if value._session is not session:
         raise located(MetadataError("publish: the routine belongs to another session"))
     linked = value._linked
-    for step in linked.program.steps:
+    for step, _ in effects_of(linked.program):
         if step.op == EFFECT:
             at = f" at {step.location}" if step.location else ""
             message = f"publish: the routine calls a function of this process (session.effect{at}), which others lack"
@@ -130,9 +129,9 @@ def made(
 
 def program_of(records: Sequence[Any]) -> Program:
     """The program with these records."""
-    builder, program = Builder(), None
+    reader, program = Reader(), None
     for record in records:
-        program = add_record(builder, record)
+        program = reader.add(record)
     if program is None:
         raise ProtocolError("the records of the routine's program are not complete")
     return program

@@ -59,6 +59,7 @@ class Routine:
         self._eager = eager
         self._entries = Entries()
         self._last: tuple[Look, Guards] | None = None  # of the newest capture
+        self._kinds = 0  # captures, without those that other threads made of the same at the same time
         self._warned = False
 
     @hides
@@ -210,30 +211,40 @@ class Call:
 
     def first_time(self, fixed: frozenset[int] = frozenset()) -> Any:
         """Capture the function, and run what was captured. `fixed`: the numbers whose values the program has."""
-        recorded = self.captured(fixed)
-        self._count(recorded)
+        recorded = self._counted(fixed)
         entry = self._linked(recorded)
         result = entry.run(self._tensors, self._given.numbers)
-        self._routine._entries.add(self._key, entry, fixed.union(recorded.capture.fixed))
+        self._keep(entry, recorded, fixed)
         return result
 
     def linked(self) -> Entry:
         """Capture the function, and run nothing."""
-        recorded = self.captured()
-        self._count(recorded)
+        recorded = self._counted()
         entry = self._linked(recorded)
-        self._routine._entries.add(self._key, entry, frozenset(recorded.capture.fixed))
+        self._keep(entry, recorded)
         return entry
 
-    def _count(self, recorded: Recorded) -> None:
-        """Count the capture; warn if there are many that differ: threads may have captured the same at once."""
-        routine = self._routine
-        with routine._entries.lock:
-            routine.captures += 1
+    def _counted(self, fixed: frozenset[int] = frozenset()) -> Recorded:
+        recorded = self.captured(fixed)
+        with self._routine._entries.lock:
+            self._routine.captures += 1
+        return recorded
+
+    def _keep(self, entry: Entry, recorded: Recorded, fixed: frozenset[int] = frozenset()) -> None:
+        routine, given, entries = self._routine, self._given, self._routine._entries
+        with entries.lock:
+            new = bool(fixed) or entries.find(self._key, given.numbers, given.objects) is None
+            entries.add(self._key, entry, fixed.union(recorded.capture.fixed))
+            routine._kinds += new
             before, routine._last = routine._last, (recorded.look, recorded.guards)
-        if routine.captures <= MANY or routine._warned or before is None:
+        if before is not None and routine._kinds > MANY:
+            self._warn(*before, recorded)
+
+    def _warn(self, look: Look, guards: Guards, recorded: Recorded) -> None:
+        """Warn once, if the last two captures differ: many have been made."""
+        routine = self._routine
+        if routine._warned:
             return
-        look, guards = before
         why = differences(look, recorded.look, guards.broken())
         if why:
             routine._warned = True

@@ -16,9 +16,9 @@ import numpy as np
 import zmq
 
 from tensord.interpreter.errors import ProtocolError
-from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.programs.convention import weight_of
-from tensord.interpreter.programs.program import Program
+from tensord.interpreter.programs.program import Program, sizes_of
+from tensord.interpreter.programs.records import Reader
 from tensord.interpreter.wire.codec import Encoder, decode
 from tensord.interpreter.wire.frames import BATCH, HELLO, REFUSED, REPLIES, VERSION, WELCOME, host_identity
 from tensord.interpreter.wire.limits import Limits
@@ -241,8 +241,9 @@ class Harness:
 def steps_of(session: VmSession) -> int:
     """The steps of all programs and routines, counted anew."""
     linked = [routine for routine in session.routines.values() if isinstance(routine, Linked)]
-    programs = [one for one in session.programs.values() if isinstance(one, Program | Builder)]
-    steps = sum(len(one.steps) for one in (*(routine.program for routine in linked), *programs))
+    programs = [one for one in session.programs.values() if isinstance(one, Program | Reader)]
+    known = (*(routine.program for routine in linked), *programs)
+    steps = sum(sizes_of(one)[0] if isinstance(one, Program) else one.steps for one in known)
     return steps + sum(weight_of(routine.convention) for routine in linked if routine.convention is not None)
 
 

@@ -155,10 +155,14 @@ class Admission:
         check_group(message.messages)
         self.routines.check_group(session, message.messages)
         rest = iter(message.messages)
-        self.take(session, rest)
-        while session.in_run():
-            self.take(session, rest_of_run(session, STEPS))
+        self.routines.in_group = True
+        try:
             self.take(session, rest)
+            while session.in_run():
+                self.take(session, rest_of_run(session, STEPS))
+                self.take(session, rest)
+        finally:
+            self.routines.in_group = False
 
     def restart(self, session: VmSession, message: Restart) -> None:
         """Accept the session's instructions again, unless it was cancelled after the message was sent."""

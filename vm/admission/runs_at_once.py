@@ -20,8 +20,8 @@ from ..model.instruction import Status
 from ..model.session import VmSession
 from ..model.tensor import Copy, Tensor
 from ..placement.residency import Residency
+from ..routines.ids import Ids
 from ..routines.instruction import RunInstruction, Segment
-from ..routines.unfolding import Ids
 from ..scheduler.scheduler import Scheduler
 from .inline import bind_operand
 

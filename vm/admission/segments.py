@@ -17,10 +17,10 @@ from ..model.plan import Plan
 from ..model.session import VmSession
 from ..model.tensor import Tensor
 from ..placement.residency import Residency
+from ..routines.ids import Ids
 from ..routines.instruction import RunInstruction, Segment, SegmentPlan
 from ..routines.recipe import Recipe, compile_segment
 from ..routines.segments import Piece, pieces_of
-from ..routines.unfolding import Ids
 from ..scheduler.scheduler import Scheduler
 from .lookup import define, note_maker
 from .quotas import check_results, check_targets

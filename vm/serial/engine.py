@@ -321,7 +321,7 @@ class SerialEngine:
             metas, home = what.outputs, what.device
         error = self.rejected(session, error, location, what if isinstance(what, str) else what.op.name)
         for id_, meta in itertools.zip_longest(outputs, metas[: len(outputs)]):
-            self.poison(session, id_, error, meta, home)
+            self.poison(session, id_, (error,), meta, home)
 
     def rejected(self, session: SerialSession, error: TensordError, location: int, label: str) -> TensordError:
         """The error of a refused message, which is told: it counts as an instruction of its own."""
@@ -334,18 +334,16 @@ class SerialEngine:
             self.tell(session, error)
         return error
 
-    def poison(
-        self, session: SerialSession, id_: int, error: TensordError, meta: Meta | None, home: str | None
-    ) -> None:
+    def poison(self, session: SerialSession, id_: int, errors: Errors, meta: Meta | None, home: str | None) -> None:
         """Poison an output of a refused message; define it if it is new."""
         tensor = session.tensors.get(id_)
         if tensor is None and id_ > session.newest:
-            made = SerialTensor(Value(None, (error,)), meta, home or next(iter(self.devices)))
+            made = SerialTensor(Value(None, errors), meta, home or next(iter(self.devices)))
             made.meta_pending = meta is None
-            made.meta_errors = (error,) if meta is None else ()
+            made.meta_errors = errors if meta is None else ()
             define(session, id_, made)
-        elif tensor is not None and (tensor.holders == 1 or not isinstance(error, CancelledError)):
-            tensor.value = Value(None, (error, *tensor.meta_errors))
+        elif tensor is not None and (tensor.holders == 1 or not any(type(one) is CancelledError for one in errors)):
+            tensor.value = Value(None, (*errors, *tensor.meta_errors))
 
     def to_device(self, session: SerialSession, message: ToDevice) -> None:
         """Define the same value under another id."""
