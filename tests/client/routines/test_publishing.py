@@ -227,6 +227,43 @@ class TestARoutineOfAnotherSession:
         assert w.tolist() == [2.0]
 
 
+HALVE = """\
+tensord program 1
+parameter %0 x: float64[] on d0
+captured %1 least: float64[] on d0
+%2: float64[] = while_loop %0 {max_iterations: 100}    # halve.py:1
+block %1
+    parameter %0: float64[] on d0
+    captured %1: float64[] on d0
+    %2: bool[] = greater %0, %1 on d0                  # halve.py:2
+    return %2
+block
+    number $0: float = 0.5
+    parameter %0: float64[] on d0
+    %1: float64[] = multiply %0, $0 on d0              # halve.py:3
+    print "it was", %0
+    return %1
+end
+return %2"""
+
+
+@anywhere
+def test_control_flow_travels_with_its_blocks(pair, capsys):
+    trainer, server = pair
+    program = td.Program.parse(HALVE)
+    trainer.publish("halve", trainer.link(program, tensors={"least": trainer.asarray(1.0)}))
+    found = server.lookup("halve")
+    assert found.program == program
+    (result,) = found(server.asarray(4.0))
+    assert result.item() == 1.0
+    server.check_chain()
+    assert capsys.readouterr().out == "it was 4.0\nit was 2.0\n"
+    assert [step.location for block in found.program.steps[0].blocks for step in block.steps][:2] == [
+        "halve.py:2",
+        "halve.py:3",
+    ]
+
+
 @anywhere
 def test_a_look_up_waits_for_names_that_somebody_will_publish(pair):
     trainer, server = pair
