@@ -109,6 +109,8 @@ class Routines:
         newest = session.newest
         unfolder = Unfolder(SessionRuns(self, session), message.effects, message.location, newest)
         ids = Ids(routine.program, (*message.inputs, *routine.captured), newest, unfolder)
+        if routine.compiled is None:
+            self.segments.adopt(routine, self.patience)
         if routine.runs >= self.patience and self.run_whole(session, routine, ids, message):
             return
         messages = unfolder.program(routine, ids, message.numbers)
@@ -199,6 +201,8 @@ class SessionRuns:
 
     def compiles(self, routine: Linked) -> bool:
         """May its steps run as segments?"""
+        if routine.compiled is None:  # a block of control flow
+            self.routines.segments.adopt(routine, self.routines.patience)
         return routine.runs > self.routines.patience and not routine.refused and self.session.cancelled is None
 
     def admit(self, routine: Linked, piece: range, ids: Ids, numbers: Sequence[Scalar], location: int) -> bool:

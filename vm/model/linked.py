@@ -39,12 +39,14 @@ class Linked:
     """A program with a device for each of its slots, and the ids of the tensors that it captures, in one session.
 
     `templates`: its steps as messages, each made when a run first needs it. `nested`: likewise the blocks of its steps
-    of control flow. `convention`: how it is called, as it travels; `extra`: what that counts for in the quota of steps.
+    of control flow. `compiled`: what sessions share of the program, None until it runs. `convention`: how it is called,
+    as it travels; `extra`: what that counts for in the quota of steps.
     """
 
     __slots__ = (
         "blocks",
         "captured",
+        "compiled",
         "convention",
         "devices",
         "extra",
@@ -69,6 +71,7 @@ class Linked:
         self.nested: dict[int, tuple[Block, ...]] = {}
         self.refused: set[int] = set()  # steps whose op was refused a signature when it was last asked for
         self.runs = 0
+        self.compiled: Any = None
         self.pieces: Sequence[range] | None = None  # of its steps; None until they all have signatures
         self.blocks: Sequence[Fused] | None = None  # None until they are looked for
         self.segments: dict[int, Any] = {}  # first step of a piece -> how it runs as one instruction, if it may

@@ -1,6 +1,7 @@
 """Routines: programs that run as one message. Below admission, which takes the messages.
 
 - `segments`: cutting a program into segments and single steps; `recipe`: compiling a segment: its memory, its calls
+- `compiled`: what is compiled of programs, for all sessions
 - `replay`: a segment's calls, bound to memory; `instruction`: RunRoutine, which runs a segment
 - `programs`: programs and routines of a session, from its messages, with what may be refused
 - `publishing`: routines under names, for other sessions
