@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import islice
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...interpreter.errors import MetadataError, MetadataTypeError, ProtocolError, TensordError
@@ -100,8 +99,8 @@ def looked_up(
         if head[0] != ROUTINE:
             found += some
         else:
-            _, devices, _, convention, count = head
-            found.append(made(session, devices, some, convention, list(islice(rest, count))))
+            _, devices, _, convention = head
+            found.append(made(session, devices, some, convention, rest))
     return found
 
 
@@ -113,9 +112,10 @@ def shared(session: Session, id_: int, meta: Any, home: str) -> Tensor:
 
 
 def made(
-    session: Session, devices: Sequence[str], captured: Sequence[Tensor], convention: Any, records: Sequence[Any]
+    session: Session, devices: Sequence[str], captured: Sequence[Tensor], convention: Any, records: Iterator[Any]
 ) -> LinkedRoutine | LinkedProgram:
-    """A routine of this session of what the machine tells. The tensors that it captures are shared."""
+    """A routine of this session of what the machine tells. The tensors that it captures are shared. Takes the records
+    of its program, and no more."""
     for tensor in captured:
         hand(tensor, None)  # they go with the routine, not with the context around
     try:
@@ -127,11 +127,11 @@ def made(
     return LinkedProgram(session, linked) if how is None else LinkedRoutine(session, linked, how)
 
 
-def program_of(records: Sequence[Any]) -> Program:
-    """The program with these records."""
-    reader, program = Reader(), None
+def program_of(records: Iterator[Any]) -> Program:
+    """The program that the next records describe."""
+    reader = Reader()
     for record in records:
         program = reader.add(record)
-    if program is None:
-        raise ProtocolError("the records of the routine's program are not complete")
-    return program
+        if program is not None:
+            return program
+    raise ProtocolError("the records of the routine's program are not complete")

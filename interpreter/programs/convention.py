@@ -32,7 +32,7 @@ PLACES: Final = frozenset((PARAMETER, CAPTURED, RESULT, NUMBER))
 LABELLED: Final = frozenset(("named", "fields"))  # containers whose members have identifiers for names
 KINDS: Final = frozenset(("dict", "list", "tuple", "slice")) | LABELLED
 
-NODES: Final = 1 << 16  # of a convention
+NODES: Final = 1 << 12  # of a convention: some milliseconds, during which no other session is served
 DEEPEST: Final = 16  # levels of containers
 LONGEST: Final = 1 << 16  # characters of all its texts
 SHOWN: Final = 200  # characters of an error
@@ -118,11 +118,18 @@ def encode(convention: Convention) -> tuple[Any, ...]:
     ]
     result = encode_node(convention.result, "the result", 0)
     wire = (convention.name, *arguments[0], *arguments[1], result)
+    if count(wire[2]) + count(wire[4]) + count((result,)) > NODES:
+        raise MetadataTypeError(f"its arguments and results have more than {NODES} parts")
     texts = [value for value in leaves(wire) if type(value) is str]
     if sum(map(len, texts)) > LONGEST or any(map(SURROGATE.search, texts)):
         message = f"the texts among its arguments and results are longer than {LONGEST} characters, or no Unicode"
         raise MetadataTypeError(message)
     return wire
+
+
+def count(nodes: Sequence[Any]) -> int:
+    """How many nodes there are in these."""
+    return sum(1 + (count(node[3]) if node[0] in KINDS else 0) for node in nodes)
 
 
 def encode_node(node: Node, path: str, depth: int) -> tuple[Any, ...]:

@@ -262,7 +262,8 @@ class Admission:
         given, ids, request = message
         try:
             check_pairs(given, ids)
-            self.names.publish(session, given, [self.routines.published(session, id_) for id_ in ids])
+            found = {id_: self.routines.published(session, id_) for id_ in dict.fromkeys(ids)}
+            self.names.publish(session, given, [found[id_] for id_ in ids])
         except TensordError as error:
             self.rejection.deny(session, error, request, 0, "publish")
             return

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
-from ...interpreter.programs.program import CHARACTERS, Program
+from ...interpreter.programs.program import Program
 
 Held = TypeVar("Held")
 
@@ -13,21 +13,18 @@ Held = TypeVar("Held")
 class PublishedRoutine:
     """A routine as other sessions get it. Nothing of it belongs to its publisher, which may have ended.
 
-    `records`: of its program, with the texts of its lines; `convention`: how it is called, as it travels, or None.
+    `lines`: the texts of its program's lines, by their numbers; `convention`: how it is called, as it travels, or None;
+    `weight`: what it counts for in the quota of steps.
     """
 
-    __slots__ = ("convention", "devices", "program", "records", "weight")
+    __slots__ = ("convention", "devices", "lines", "program", "weight")
 
-    def __init__(self, program: Program, devices: tuple[str, ...], records: Sequence[Any], convention: Any) -> None:
+    def __init__(self, program: Program, devices: tuple[str, ...], lines: Mapping[Any, str], convention: Any) -> None:
         self.program = program
         self.devices = devices
-        self.records = records
+        self.lines = lines
         self.convention = convention
-        self.weight = program.weight  # what it counts for in the quota of steps
-
-    def add_weight(self, characters: int, more: int) -> None:
-        """Count so many characters of lines, and more steps."""
-        self.weight += characters // CHARACTERS + more
+        self.weight = program.weight
 
 
 class Published(Generic[Held]):

@@ -8,10 +8,12 @@ tensors do.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Any, Protocol
 
 from ...interpreter.errors import MetadataError, ProtocolError
 from ...interpreter.programs.convention import decode, weight_of
+from ...interpreter.programs.program import CHARACTERS, Program
 from ...interpreter.programs.records import wire_records
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.fields import is_line
@@ -56,44 +58,39 @@ def publish_routine(session: Publisher, id_: int, metas: Callable[[int], Meta | 
         meta = metas(tensor)
         if meta is not None and meta is not source.meta:
             raise ProtocolError(f"the routine captures {meta} for {source.meta}")
-    lines = Lines(session)
-    records = tuple(wire_records(program, lines.text))
-    found = PublishedRoutine(program, routine.devices, records, routine.convention)
-    found.add_weight(lines.characters, routine.extra)
+    lines = lines_of(session, program)
+    found = PublishedRoutine(program, routine.devices, lines, routine.convention)
+    found.weight += routine.extra + sum(len(text) for text in lines.values()) // CHARACTERS
     return found
 
 
-class Lines:
-    """The texts behind a session's locations, each once. `characters`: of all of them."""
-
-    def __init__(self, session: Publisher) -> None:
-        self.characters = 0
-        self._session = session
-        self._texts: dict[int, str | None] = {}
-
-    def text(self, location: Any) -> str | None:
-        """The text behind a number; None if it is none, or was forgotten."""
-        if not is_line(location) or not location:
-            return None
-        if location not in self._texts:
-            self._texts[location] = found = self._session.where(location)
-            self.characters += len(found or "")
-        return self._texts[location]
+def lines_of(session: Publisher, program: Program) -> dict[Any, str]:
+    """The texts behind the numbers of a program's lines, as far as the session knows them."""
+    found: dict[Any, str] = {}
+    pending = [program]
+    while pending:
+        for step in pending.pop().steps:
+            pending += step.blocks
+            location = step.location
+            if location and location not in found and is_line(location):
+                text = session.where(location)
+                if text is not None:
+                    found[location] = text
+    return found
 
 
 def told(found: Sequence[Published[Any]], tensors: Sequence[Any], describe: Callable[[Any], tuple[Any, str]]) -> Any:
     """The answer to a LOOKUP: of a tensor its meta and home; of a routine its devices, metas and homes of the
-    `tensors` it captures, its convention, and the number of its records. The records are behind all that, in slices.
+    `tensors` it captures, and its convention. The records of the routines' programs are behind all that, in slices.
     """
     heads: list[Any] = []
     rest = iter(tensors)
     for one in found:
         captured = [describe(next(rest)) for _ in one.tensors]
-        routine = one.routine
-        if routine is None:
+        if one.routine is None:
             heads += captured
         else:
-            heads.append((ROUTINE, routine.devices, captured, routine.convention, len(routine.records)))
+            heads.append((ROUTINE, one.routine.devices, captured, one.routine.convention))
     routines = [one.routine for one in found if one.routine is not None]
     return slices(heads, routines) if routines else heads
 
@@ -102,5 +99,6 @@ def slices(heads: list[Any], routines: Sequence[PublishedRoutine]) -> Iterator[l
     """What is told of routines, piece by piece."""
     yield heads
     for routine in routines:
-        for start in range(0, len(routine.records), RECORDS):
-            yield list(routine.records[start : start + RECORDS])
+        records = wire_records(routine.program, routine.lines.get)
+        while some := list(islice(records, RECORDS)):
+            yield some

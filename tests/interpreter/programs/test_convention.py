@@ -127,6 +127,7 @@ def test_what_is_no_convention_for_the_program_is_refused(wire: Any) -> None:
         (Nested("list", "", (), (Fixed(b""),)), r"the result\.0 is a bytes"),
         (Fixed("x" * (LONGEST + 1)), "longer than 65536 characters"),
         (Fixed("\ud800"), "no Unicode"),
+        (Nested("list", "", (), (X,) * NODES), "more than 4096 parts"),
     ],
 )
 def test_what_cannot_travel_says_where_it_is(node: Any, said: str) -> None:
