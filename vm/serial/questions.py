@@ -26,6 +26,7 @@ from ..reporting.answering import (
 )
 from ..reporting.device_rows import plain
 from ..reporting.name_rows import name_kind, name_row, names_of
+from ..routines.programs import routine_of
 from .values import SerialSession, SerialTensor
 
 if TYPE_CHECKING:
@@ -233,6 +234,21 @@ def _names(
     return [name_row(name, engine.names[name], _shape) for name in chosen]
 
 
+def _routine(_engine: SerialEngine, session: SerialSession, _about: About, id_: object) -> dict[str, Any]:
+    """What a virtual machine tells of a routine that it has not compiled: here ops always run one by one."""
+    routine = routine_of(session, natural("id", id_))
+    program = routine.program
+    return {
+        "program": program.digest,
+        "devices": list(routine.devices),
+        "ops": len(program.steps),
+        "runs_op_by_op": routine.runs,
+        "compiled": False,
+        "pieces": [],
+        "values": [],
+    }
+
+
 def _devices(engine: SerialEngine, _session: SerialSession, about: About) -> list[dict[str, Any]]:
     return [
         {
@@ -278,4 +294,5 @@ _ANSWERS: dict[str, Callable[..., Any]] = {
     "tensors": _tensors,
     "devices": _devices,
     "names": _names,
+    "routine": _routine,
 }

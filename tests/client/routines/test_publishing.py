@@ -15,6 +15,8 @@ import tensord as td
 from tensord.client.session import Session
 from tensord.interpreter.errors import MetadataError, MetadataKeyError, MetadataTypeError, ProtocolError
 
+from ...puppet import Puppet, eventually
+
 anywhere = pytest.mark.parametrize("machines", ["here", "serial", "daemon"], indirect=True)
 Pair = tuple[Session, Session]
 
@@ -227,6 +229,36 @@ class TestARoutineOfAnotherSession:
         assert w.tolist() == [2.0]
 
 
+TRAINER = """
+w = s.asarray(np.array([2.0, 3.0]))
+@s.routine
+def scaled(x, by):
+    global w
+    w += 1
+    return {"y": x * w * by}
+s.publish("scaled", scaled.link(s.asarray(np.zeros(2)), 1.0))
+"""
+
+
+def test_processes_share_a_routine_and_a_dead_one_leaves_it_to_the_others(daemon):
+    """Nothing of the publisher's code is in the process that runs it."""
+    with Puppet.start(daemon.address) as runner, daemon.connect() as session:
+        with Puppet.start(daemon.address) as trainer:
+            trainer.do(TRAINER)
+            found, x = session.lookup("scaled"), session.asarray([1.0, 1.0])
+            assert found(x, 1.0)["y"].tolist() == [3.0, 4.0]
+            trainer.kill()
+        assert found(x, 2.0)["y"].tolist() == [8.0, 10.0]
+        run = "s.lookup('scaled')(s.asarray([1.0, 1.0]), 1.0)['y'].tolist()"
+        assert runner.do(run) == [5.0, 6.0]
+        runner.kill()
+        assert found(x, 1.0)["y"].tolist() == [6.0, 7.0]
+        session.unpublish("scaled")
+        del found, x
+        session.sync()
+        eventually(lambda: session._query("status")["devices"]["cpu:0"]["used"] == 0)
+
+
 HALVE = """\
 tensord program 1
 parameter %0 x: float64[] on d0
@@ -323,6 +355,13 @@ def test_a_method_is_published_without_its_object(pair):
     model.forward(trainer.asarray([1.0]))
     trainer.publish("forward", model.forward)
     assert server.lookup("forward")(server.asarray([2.0])).tolist() == [6.0]
+
+
+@pytest.mark.parametrize("machines", ["serial"], indirect=True)
+def test_a_serial_machine_reports_that_it_compiles_nothing(session):
+    f = session.routine(lambda x: (x + 1) * 2).link(session.asarray([0.0]))
+    assert (f.report()["compiled"], f.report()["ops"], f.report()["pieces"]) == (False, 2, [])
+    assert "not compiled" in str(f.report())
 
 
 def test_its_report_is_about_the_runs_of_its_own_session(pair):
