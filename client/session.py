@@ -38,6 +38,7 @@ from .names import Names
 from .outbox.outbox import Outbox
 from .printing import Printing
 from .random import Random, RandomState
+from .routines.control_flow import ControlFlow, Flows
 from .routines.current import capture_of, refuse_captured
 from .spans import Span
 from .tensor import Tensor
@@ -56,7 +57,7 @@ Kind = TypeVar("Kind")
 ALL: Final = 10_000  # rows of an answer, at the most
 
 
-class Session:
+class Session(ControlFlow):
     """A connection to a virtual machine; a context manager. Made by `tensord.connect`."""
 
     def __init__(self, transport: Transport, frames: int | None = None) -> None:
@@ -71,6 +72,7 @@ class Session:
         self._contexts = Contexts(outbox)
         self._opened, self._innermost = self._contexts.opened, self._contexts.innermost  # for each new handle
         self._random_state = RandomState()
+        self._flows = Flows(self)
         self._namespace: Callable[[], Namespace | None] = no_namespace  # a weak reference: the namespace refers to us
         weakref.finalize(self, transport.abandon).atexit = False
 

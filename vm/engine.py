@@ -90,8 +90,9 @@ class Engine:
         dispatcher = self.scheduler.dispatcher
         self._ready, self._doomed, self.running = dispatcher.ready, dispatcher.doomed, dispatcher.running
         self._leaving = self.directory.leaving
-        # Messages of sessions in the middle of a run that waits for a value, or for the end of what it has issued.
+        # Messages of sessions in the middle of a run that waits: for a value, the end of what it has issued, its turn.
         self.held: dict[VmSession, deque[tuple[VmSession, Iterator[Sequence[Any]]]]] = {}
+        self._turn: VmSession | None = None  # whose run went on last
         self._opened = 0
         self.fault: Exception | None = None
 
@@ -163,9 +164,12 @@ class Engine:
         while pending and room > 0:
             session, rest = pending[0]
             if session.in_run():
-                if session in self.held or not may_go_on(session):
+                had_a_turn = self._turn is session and len(pending) > 1
+                if had_a_turn or session in self.held or not may_go_on(session):
+                    self._turn = None
                     self.held.setdefault(session, deque()).append(pending.popleft())
                     continue
+                self._turn = session
                 self.admission.take(session, rest_of_run(session, room))
                 return  # what ended meanwhile has its turn
             size = length_hint(rest)
@@ -181,6 +185,10 @@ class Engine:
         for session in ready:
             self.pending.extendleft(reversed(self.held.pop(session)))
         return bool(ready)
+
+    def in_run(self) -> bool:
+        """Is what comes next the rest of a run, which may be a loop without end?"""
+        return bool(self.pending) and self.pending[0][0].in_run()
 
     def take(self, session: VmSession, arrays: Iterable[Sequence[Any]]) -> None:
         """Admit messages now, for a driver that has a queue of its own."""

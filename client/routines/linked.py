@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from ...interpreter.errors import MetadataError
 from ...interpreter.programs.program import PRINT, Program, Step, effects_of
 from ...interpreter.programs.records import wire_records
 from ...interpreter.types.meta import Scalar
 from ...interpreter.wire.messages import RUN, Link, ProgramPart, encode_message
+from ..locations import located
 from ..outbox.callbacks import refusing
 from ..printing import line_of
 from ..reading import forget
@@ -50,6 +52,7 @@ class Linked:
             (step.op, *self._effect(step, chains, callbacks, depth > 0)) for step, depth in effects_of(program)
         )
         self._room = program.inner
+        self._asks = program.asks
         self._heavy = work_of(program) > session._outbox.transport.inline_work
         self._id = self._link(session)
 
@@ -103,6 +106,9 @@ class Linked:
         """
         session = self._session
         outbox = session._outbox
+        if self._asks and outbox.is_inside():
+            message = "control flow waits for values, which an atomic block does not: take it outside of the block"
+            raise located(MetadataError(message))
         if self._heavy:
             outbox.make_way()
         prints: list[Reply] = []

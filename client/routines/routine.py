@@ -27,7 +27,7 @@ from .guards import Guards
 from .linked import Linked
 from .linked_routine import LinkedRoutine
 from .results import Results
-from .structure import Arguments, Replacing, is_number
+from .structure import Arguments, Replacing, is_number, short
 
 if TYPE_CHECKING:
     from ...interpreter.programs.program import Program
@@ -370,11 +370,6 @@ def parameter_names(function: Any, given: int) -> list[str]:
     if inspect.ismethod(function):
         names = names[1:]
     return names[:given] + [f"args.{place}" for place in range(len(names[:given]), given)]
-
-
-def short(name: str) -> str:
-    """The name as programs have it."""
-    return "".join(letter if letter.isprintable() else "_" for letter in name[:256])
 
 
 def default_session() -> Session:

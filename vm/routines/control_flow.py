@@ -73,20 +73,20 @@ class Construct:
         self.effects = effects
         self.where = where
 
-    def unfold(self, outputs: Sequence[int]) -> Generator[Message]:
-        """All messages; the results get these ids."""
+    def unfold(self, ids: Ids, variables: Sequence[int]) -> Generator[Message]:
+        """All messages; the results are these variables. New ones have no ids before the end, since ids rise."""
         run, results = self.run, results_of(self.step.blocks[-1])
         if not run.depth:
             run.drawn = 0
         run.depth += 1
         try:
             found = yield from self.loop() if FORMS[self.step.op].loops else self.choice()
-            run.engine.rename(list(zip(found, outputs, strict=False)))
+            run.engine.rename([(id_, ids[variable]) for id_, variable in zip(found, variables, strict=False)])
         except Failed as failed:
-            devices = self.routine.devices
-            made = [(id_, meta, devices[home]) for id_, (meta, home) in zip(outputs, results, strict=False)]
-            ends = Results(made, outputs[len(made) :])
-            run.engine.fail(failed.error, failed.answer, ends, self.step.op, self.where)
+            homes = [(meta, self.routine.devices[home]) for meta, home in results]
+            made = [(ids[variable], *each) for variable, each in zip(variables, homes, strict=False)]
+            written = [ids[variable] for variable in variables[len(made) :]]
+            run.engine.fail(failed.error, failed.answer, Results(made, written), self.step.op, self.where)
         finally:
             run.depth -= 1
         if not run.depth:
