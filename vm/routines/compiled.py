@@ -16,7 +16,9 @@ from ...interpreter.programs.program import Program
 from .recipe import Recipe
 from .segments import SHORTEST, Piece
 
-KEPT = 1 << 16  # steps of all programs; the one that was used least recently is forgotten first
+# What programs weigh, in steps, of some 2 KiB each: all of them, of which the one that was used least recently is
+# forgotten first.
+KEPT = 1 << 14
 LARGEST = 1 << 11  # steps of a program: to make the digest of a larger one would hold others up
 
 
@@ -48,7 +50,7 @@ class CompiledPrograms:
 
     def of(self, program: Program, devices: tuple[str, ...]) -> Compiled:
         """What there is of that program; nothing, to begin with."""
-        steps = len(program.steps)
+        steps = program.weight
         if steps > min(LARGEST, self.kept):
             return Compiled(steps)
         key = (program.digest, devices)

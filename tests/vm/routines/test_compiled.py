@@ -159,6 +159,13 @@ class TestTheTable:
         assert "digest" not in program.__dict__  # which would take long to make
         assert not table.found
 
+    def test_counts_the_texts_of_prints_too(self) -> None:
+        builder = Builder()
+        builder.print(["x" * 60_000], [])
+        table = CompiledPrograms()
+        table.of(builder.finish([]), CPU)
+        assert table.steps > 200
+
     def test_what_is_half_compiled_is_not_whole(self) -> None:
         compiled = Compiled(4)
         assert not compiled.whole()
