@@ -1,17 +1,22 @@
-"""Names under which sessions of one machine share tensors."""
+"""Names under which sessions of one machine share tensors and routines."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Any, Final
 
-from ..interpreter.errors import MetadataError, MetadataTypeError
-from ..interpreter.wire.messages import ListNames, Lookup, Publish, Unpublish
+from ..interpreter.errors import MetadataError, MetadataKeyError, MetadataTypeError
+from ..interpreter.wire.messages import Convention, ListNames, Lookup, Publish, Unpublish, encode_message
 from ..interpreter.wire.names import check_names
 from .locations import located
 from .outbox.outbox import Outbox
 from .reading import expose
-from .tensor import Tensor
+
+if TYPE_CHECKING:
+    from .routines.publishing import Publishable
+
+PAUSE: Final = 0.02  # seconds until names that nobody has published are asked for again
 
 
 class Names:
@@ -22,28 +27,52 @@ class Names:
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
 
-    def publish(self, tensors: Mapping[str, Tensor]) -> None:
-        """Publish these tensors under their names, all at once."""
-        names, ids = listed_names(tuple(tensors)), tuple(tensor._id for tensor in tensors.values())
+    def publish(self, given: Mapping[str, Publishable]) -> None:
+        """Publish tensors and routines under their names, all at once."""
+        names, ids = listed_names(tuple(given)), tuple(each.id for each in given.values())
         try:
             check_names(names)
         except MetadataError as error:
             raise located(error) from None
-        for tensor in tensors.values():
-            expose(tensor)
-        self._outbox.tell(lambda request: Publish(names, ids, request))
+        outbox = self._outbox
+        for each in given.values():
+            for tensor in each.exposed:
+                expose(tensor)
+        conventions = {each.id: each.convention for each in given.values() if each.convention is not None}
+        with outbox.lock:
+            outbox.messages += [encode_message(Convention(*each)) for each in conventions.items()]
+        outbox.tell(lambda request: Publish(names, ids, request))
 
-    def lookup(self, given: Sequence[str], *, snapshot: bool) -> list[tuple[int, Any, str]]:
-        """New ids for the tensors of these names, taken at once, with the meta and home of each in wire form."""
-        names = listed_names(given)
+    def lookup(self, given: Sequence[str], *, snapshot: bool, wait: float) -> tuple[list[Any], list[int], list[Any]]:
+        """What stands under these names, taken at once, as the machine tells it: of each name; new ids for all tensors
+        in that; the records of all programs in that. Asks again for `wait` seconds if nothing is published yet."""
+        if not isinstance(wait, int | float):
+            raise located(MetadataTypeError(f"wait= is a number of seconds, not {type(wait).__name__}"))
+        names, deadline = listed_names(given), monotonic() + wait
+        while True:
+            try:
+                return self._told(names, snapshot=snapshot)
+            except MetadataKeyError:
+                if not monotonic() < deadline:
+                    raise
+                sleep(PAUSE)
+
+    def _told(self, names: Sequence[str], *, snapshot: bool) -> tuple[list[Any], list[int], list[Any]]:
+        count = len(names)
+        while True:
+            ids, found = self._ask(names, count, snapshot=snapshot)
+            if type(found) is not int:
+                return list(found[: len(names)]), ids, list(found[len(names) :])
+            count = found  # routines capture tensors, which have ids, too
+
+    def _ask(self, names: Sequence[str], count: int, *, snapshot: bool) -> tuple[list[int], Any]:
         ids: list[int] = []
 
         def build(request: int, _location: int) -> Lookup:
-            ids.extend(self._outbox.new_id() for _ in names)
+            ids.extend(self._outbox.new_id() for _ in range(count))
             return Lookup(names, tuple(ids), request, snapshot)
 
-        found = self._outbox.await_reply(self._outbox.ask(build, located=False))
-        return [(id_, meta, home) for id_, (meta, home) in zip(ids, found, strict=True)]
+        return ids, self._outbox.await_reply(self._outbox.ask(build, located=False))
 
     def unpublish(self, names: Sequence[str]) -> None:
         """Remove names."""
