@@ -80,6 +80,8 @@ class Routines:
     def release(self, session: VmSession, id_: int) -> None:
         """Release a program or a routine, if there is one with that id."""
         routine = drop(session, id_)
+        if routine is not None:
+            self.scheduler.ring.routines.released(routine)
         for template in routine.all_templates() if routine is not None else ():
             if template.signature:
                 forget_plan(session, template.signature)

@@ -45,7 +45,6 @@ class Linked:
     """
 
     __slots__ = (
-        "__weakref__",
         "blocks",
         "captured",
         "compiled",
