@@ -70,6 +70,13 @@ class Catalogue:
             return next(iter(self._order))
         return None
 
+    def next_start(self, tokens: list[int], at: int) -> int:
+        """The position from there on at which a period may begin; behind the last one if there is none."""
+        starts = self.starts
+        if starts.keys().isdisjoint(tokens):
+            return len(tokens)
+        return next((place for place in range(at, len(tokens)) if tokens[place] in starts), len(tokens))
+
     def begun(self, tokens: list[int]) -> Period | None:
         """A period that begins with all of these tokens, or is the first of them."""
         for period in self.starts.get(tokens[0], ()):

@@ -12,10 +12,10 @@ breaks are what can be sent as a run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from ...interpreter.wire.messages import SIGNATURE
+from ...interpreter.wire.messages import SIGNATURE, Message
 from .stream import BREAK
 
 LONGEST: Final = 1024  # calls of a period
@@ -25,21 +25,37 @@ SEVERAL: Final = 64  # calls of such rounds together
 KEPT: Final = 4 * LONGEST  # calls that are remembered, at the most; half as many at the least
 
 
+NEVER: Final = 1 << 60  # a position that no call has
+NO_CALL: Final[Message] = (BREAK, 0, (), ())  # in place of a message that is none, laid out as a call
+
+
+class Stretch(NamedTuple):
+    """Calls in a row: the token, the operands and the results of each.
+
+    These, and not the messages: Python's garbage collector need not look at tuples of numbers again and again.
+    """
+
+    tokens: Sequence[int]
+    operands: Sequence[Sequence[Any]]
+    results: Sequence[Sequence[int]]
+
+
 class Rounds(NamedTuple):
     """Two rounds of a loop: their distance, and their calls, cut at breaks."""
 
     distance: int
-    stretches: list[Sequence[Any]]
+    stretches: list[Stretch]
 
 
 class History:
     """The newest calls, and with which distance they repeat.
 
     `_matched`: how many calls in a row were equal to those a distance before. `_due`: where two rounds are over.
-    `vain`: distances at which it does not look again before the older half is forgotten.
+    `_last`: the newest position of each token, up to `_noted`; behind that only where rounds differ.
+    `_vain`: the distances that were given up.
     """
 
-    __slots__ = ("_calls", "_distance", "_due", "_last", "_matched", "_tokens", "vain")
+    __slots__ = ("_distance", "_due", "_last", "_matched", "_noted", "_operands", "_results", "_tokens", "_vain")
 
     def __init__(self) -> None:
         self.clear()
@@ -47,12 +63,15 @@ class History:
     def clear(self) -> None:
         """Forget everything."""
         self._tokens: list[int] = []
-        self._calls: list[Any] = []
+        self._operands: list[Sequence[Any]] = []
+        self._results: list[Sequence[int]] = []
         self._last: dict[int, int] = {}  # token -> its newest position
-        self._distance = self._matched = self._due = 0
-        self.vain: set[int] = set()
+        self._distance = self._matched = self._due = self._noted = 0
+        self._vain: set[int] = set()
 
-    def add(self, calls: Sequence[Any], tokens: Sequence[int]) -> list[Rounds]:
+    def add(
+        self, tokens: Sequence[int], operands: Iterable[Sequence[Any]], results: Iterable[Sequence[int]]
+    ) -> list[Rounds]:
         """Add calls; returns what repeats."""
         if len(self._tokens) >= KEPT:
             self._drop()
@@ -60,30 +79,45 @@ class History:
         found: list[Rounds] = []
         here = len(known)
         known.extend(tokens)
-        self._calls.extend(calls)
+        self._operands.extend(operands)
+        self._results.extend(results)
+        end = len(known)
+        if distance and self._due > end and tokens == known[here - distance : end - distance]:
+            self._matched = matched + end - here
+            return []
         for token in tokens:
             if distance and known[here - distance] == token:
                 matched += 1
-                if matched >= distance and here >= self._due and distance not in self.vain:
+                if here >= self._due and matched >= distance:
                     found.append(Rounds(distance, list(self._repeated(distance, matched, here + 1))))
             else:
+                if self._noted < here:
+                    first = max(self._noted, here - distance)
+                    last.update(zip(known[first:here], range(first, here), strict=True))
                 distance = here - last.get(token, here)
                 matched = 1 if 0 < distance <= LONGEST else 0
                 distance *= matched
-                self._due = 0
-            last[token] = here
+                self._due = NEVER if distance in self._vain else 0
+                last[token] = here
+                self._noted = here + 1
             here += 1
         self._distance, self._matched = distance, matched
         return [rounds for rounds in found if rounds.stretches]
 
-    def with_single_breaks(self, messages: Sequence[Any], tokens: Sequence[int]) -> tuple[list[Any], list[int]]:
-        """Calls and tokens without signatures, and with one break where there are several in a row."""
-        calls: list[Any] = []
+    def give_up(self, distance: int) -> None:
+        """Do not look again at rounds of that distance before the older half of all calls is forgotten."""
+        self._vain.add(distance)
+        if distance == self._distance:
+            self._due = NEVER
+
+    def calls_in(self, messages: Sequence[Message], tokens: Sequence[int]) -> tuple[list[Message], list[int]]:
+        """The messages and their tokens without signatures, and with one break where there are several in a row."""
+        calls: list[Message] = []
         kept: list[int] = []
         newest = self._tokens[-1] if self._tokens else BREAK
         for message, token in zip(messages, tokens, strict=True):
             if token != BREAK or (newest != BREAK and message[0] != SIGNATURE):
-                calls.append(message)
+                calls.append(NO_CALL if token == BREAK else message)
                 kept.append(token)
                 newest = token
         return calls, kept
@@ -91,9 +125,9 @@ class History:
     def interrupt(self) -> None:
         """Note that something else was sent here."""
         if self._tokens and self._tokens[-1] != BREAK:
-            self.add((None,), (BREAK,))
+            self.add((BREAK,), ((),), ((),))
 
-    def _repeated(self, distance: int, matched: int, end: int) -> Iterator[Sequence[Any]]:
+    def _repeated(self, distance: int, matched: int, end: int) -> Iterator[Stretch]:
         """The two rounds that end there, if they are over, cut at breaks; else it says when to look again."""
         tokens = self._tokens
         size, newest = distance, tokens[end - distance : end]
@@ -110,13 +144,15 @@ class History:
         breaks = [n for n in range(start, end) if tokens[n] == BREAK] or [start + size, end]
         for stop in breaks:
             if stop - start >= SHORTEST:
-                yield self._calls[start:stop]
+                part = slice(start, stop)
+                yield Stretch(tokens[part], self._operands[part], self._results[part])
             start = stop + (stop < end and tokens[stop] == BREAK)
 
     def _drop(self) -> None:
         """Forget the older half."""
         count = len(self._tokens) - KEPT // 2
-        del self._tokens[:count], self._calls[:count]
-        self._due -= count
-        self.vain.clear()
+        del self._tokens[:count], self._operands[:count], self._results[:count]
+        self._noted = max(0, self._noted - count)
+        self._due = 0
+        self._vain.clear()
         self._last = {token: position - count for token, position in self._last.items() if position >= count}

@@ -31,13 +31,14 @@ from ...interpreter.wire.messages import ATOMIC, CALL, RUN, SIGNATURE, Message
 from ..locations import user_line
 from ..outbox.outbox import Outbox
 from .catalogue import Catalogue
-from .history import History
+from .history import KEPT, History, Stretch
 from .linking import Building, Linked, link
 from .period import Form, Period, Results, form_of
-from .stream import BREAK, LOCATION, newest_in, signature_in, tokens_of, used_in
+from .stream import BREAK, INPUTS, KIND, LOCATION, OUTPUTS, newest_in, signature_in, tokens_of, used_in
 
 STRIDE: Final = 64  # messages between two looks at what is held back
 PATIENCE: Final = 8  # times in a row that a period may begin and not become a run
+LISTENS: Final = 2 * KEPT  # messages among which it looks for periods, before it pauses
 VARIANTS: Final = 8  # programs of a period
 GIVEN_UP: Final = 64  # forms that are known to be no periods
 NEVER: Final = 1 << 60
@@ -52,7 +53,8 @@ class PeriodicOutbox(Outbox):
     `_whole` are the periods among the messages that are over, with their starts; `_period` has begun at `_start`. The
     first `_seen` messages were looked at. `_usual`: the limit of
     the batch as any outbox has it, unless another was set in place of `_set`. `_kept`: dropped handles that messages
-    use which are held back. `_newest`: no id that was sent is above it.
+    use which are held back. `_newest`: no id that was sent is above it. `_unheard`: messages that left since a period
+    was found or sent, or a signature was new.
     """
 
     __slots__ = (
@@ -67,6 +69,7 @@ class PeriodicOutbox(Outbox):
         "_set",
         "_signatures",
         "_start",
+        "_unheard",
         "_usual",
         "_whole",
         "ops_in_runs",
@@ -83,6 +86,7 @@ class PeriodicOutbox(Outbox):
         self._due: list[tuple[Period, Results]] = []  # to be linked
         self._kept: set[int] = set()
         self._newest = 0
+        self._unheard = 0
         self._sending = False
         self._usual = self._set = 0
         self._period: Period | None = None
@@ -157,7 +161,9 @@ class PeriodicOutbox(Outbox):
         while at < len(tokens):
             period = self._period
             if period is None:
-                self._period, self._start = self.periods.begun(tokens[at : at + 1]), first + at
+                at = self.periods.next_start(tokens, at)
+                if at < len(tokens):
+                    self._period, self._start = self.periods.begun(tokens[at : at + 1]), first + at
                 at += 1
                 continue
             done = first + at - self._start
@@ -250,7 +256,7 @@ class PeriodicOutbox(Outbox):
     def _rewritten(self, batch: list[list[Any]]) -> list[list[Any]]:
         whole, self._whole = self._whole, []
         dropped = self._kept | self._dropped()
-        if any(message[0] in SIGNED for message in batch):
+        if not SIGNED.isdisjoint(map(KIND, batch)):
             self._note_signatures(batch)
         ready = self._replaced(batch, whole, dropped) if whole else batch
         if not whole:
@@ -327,7 +333,7 @@ class PeriodicOutbox(Outbox):
 
     def _count(self, period: Period) -> None:
         self.periods.use(period)
-        period.missed = 0
+        period.missed = self._unheard = 0
         self.runs += 1
         self.ops_in_runs += len(period)
 
@@ -375,16 +381,24 @@ class PeriodicOutbox(Outbox):
     # -- finding periods -------------------------------------------------------------------------------------------
 
     def _learn(self, messages: Sequence[Message]) -> None:
-        """Add to the history what leaves one by one; note the periods that are found by that."""
-        calls: Sequence[Any] = messages
+        """Add to the history what leaves one by one; note the periods that are found by that. Not all the time: if
+        nothing was found for long, and no call was new, it looks at every fourth stretch of calls."""
+        self._unheard += len(messages)
+        if self._unheard > LISTENS:
+            if self._unheard > 4 * LISTENS:
+                self._unheard = 0
+            self._history.clear()
+            return
         tokens = tokens_of(messages)
         if BREAK in tokens:
-            calls, tokens = self._history.with_single_breaks(messages, tokens)
-        for distance, stretches in self._history.add(calls, tokens):
-            if not self._add_repeated(stretches):
-                self._history.vain.add(distance)
+            messages, tokens = self._history.calls_in(messages, tokens)
+        for distance, stretches in self._history.add(tokens, map(INPUTS, messages), map(OUTPUTS, messages)):
+            if self._add_repeated(stretches):
+                self._unheard = 0
+            else:
+                self._history.give_up(distance)
 
-    def _add_repeated(self, stretches: Sequence[Sequence[Message]]) -> int:
+    def _add_repeated(self, stretches: Sequence[Stretch]) -> int:
         """Make periods of forms that come twice among the stretches of two rounds; how many."""
         forms = Counter([form_of(stretch, self._signatures) for stretch in stretches])
         new = [form for form, count in forms.items() if count > 1 and self._is_new(form)]
@@ -435,6 +449,7 @@ class PeriodicOutbox(Outbox):
             if message[0] == ATOMIC:
                 self._note_signatures(message[1])
             elif message[0] == SIGNATURE:
+                self._unheard = 0
                 former = self._signatures.get(message[1])
                 self._signatures[message[1]] = message
                 if former is not None and former is not message:

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ...interpreter.wire.locations import LINES
 from ...interpreter.wire.messages import Message
-from .stream import LOCATION, signature_in, token_of, values_in
+from .history import Stretch
+from .stream import LOCATION, flat, signature_in, values_in
 
 Signatures: TypeAlias = Mapping[int, Message]  # SIGNATURE messages by number
 Get: TypeAlias = Callable[[Sequence[Any]], tuple[Any, ...]]
@@ -39,19 +40,20 @@ class Form(NamedTuple):
             operand, result = operand + inputs, result + outputs
 
 
-def form_of(calls: Sequence[Message], signatures: Signatures) -> Form:
+def form_of(stretch: Stretch, signatures: Signatures) -> Form:
     """The form of calls that were sent."""
-    values = values_in(calls)
-    tokens, counts = tuple(map(token_of, calls)), tuple([(len(call[2]), len(call[3])) for call in calls])
+    values = flat(stretch.operands, stretch.results)
+    counts = zip(map(len, stretch.operands), map(len, stretch.results), strict=True)
+    form = Form(tuple(stretch.tokens), tuple(counts), ())
     firsts = [NUMBER] * len(values)
     known: dict[int, int] = {}
-    for number, operands, results in Form(tokens, counts, ()).places():
+    for number, operands, results in form.places():
         for place, meta in zip(operands, signatures[number][METAS], strict=True):
             if type(meta) is not str:
                 firsts[place] = known.setdefault(values[place], place)
         for place in results:
             firsts[place] = known.setdefault(values[place], place)
-    return Form(tokens, counts, tuple(firsts))
+    return form._replace(first=tuple(firsts))
 
 
 class Places(NamedTuple):

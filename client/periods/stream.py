@@ -12,6 +12,7 @@ from ...interpreter.wire.messages import CALL, CHAIN, Message
 from ...interpreter.wire.roles import own_ids
 
 BREAK: Final = -1  # the number of whatever is no call: periods end there
+KIND: Final = itemgetter(0)
 INPUTS: Final = itemgetter(2)
 OUTPUTS: Final = itemgetter(3)
 LOCATION: Final = itemgetter(5)
@@ -23,12 +24,6 @@ def tokens_of(messages: Iterable[Message]) -> list[int]:
     A call that was made ready to be sent, and could not be, has its releases already: it is taken for no call.
     """
     return [m[1] << LINE_BITS | m[5] & LINE if m[0] == CALL and not m[4] else BREAK for m in messages]
-
-
-def token_of(call: Message) -> int:
-    """The number of a call, also of one that was sent, and releases something."""
-    token: int = call[1] << LINE_BITS | call[5] & LINE
-    return token
 
 
 def signature_in(token: int) -> int:
@@ -43,8 +38,12 @@ def line_in(token: int) -> int:
 
 def values_in(calls: Sequence[Message]) -> list[Any]:
     """All operands of the calls, then all results: the *places* of a period are positions in this list."""
-    inputs, outputs = map(INPUTS, calls), map(OUTPUTS, calls)
-    return [*chain.from_iterable(inputs), *chain.from_iterable(outputs)]
+    return flat(map(INPUTS, calls), map(OUTPUTS, calls))
+
+
+def flat(operands: Iterable[Sequence[Any]], results: Iterable[Sequence[int]]) -> list[Any]:
+    """The same for the operands and the results of each call."""
+    return [*chain.from_iterable(operands), *chain.from_iterable(results)]
 
 
 def used_in(messages: Iterable[Message]) -> set[Any]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tensord.client.periods.history import KEPT, LONGEST, SEVERAL, SHORTEST, History
+from tensord.client.periods.history import KEPT, LONGEST, SEVERAL, SHORTEST, History, Rounds
 from tensord.client.periods.stream import BREAK
 
 
@@ -15,9 +15,16 @@ def found_in(stream: Sequence[int], pieces: int = 1) -> list[list[list[int]]]:
     """The stretches of rounds that repeat, the stream added in pieces of that size. Calls are their own numbers."""
     history, found = History(), []
     for start in range(0, len(stream), pieces):
-        part = stream[start : start + pieces]
-        found += [list(map(list, rounds.stretches)) for rounds in history.add(part, part)]
+        for rounds in added(history, stream[start : start + pieces]):
+            assert all([[token] for token in each.tokens] == each.operands == each.results for each in rounds.stretches)
+            found.append([list(stretch.tokens) for stretch in rounds.stretches])
     return found
+
+
+def added(history: History, tokens: Sequence[int]) -> list[Rounds]:
+    """What is found when these calls are added, with their tokens for operands and results."""
+    operands = [[token] for token in tokens]
+    return history.add(tokens, operands, operands)
 
 
 ROUND = list(range(20))
@@ -64,9 +71,9 @@ def test_rounds_that_are_too_long_are_none() -> None:
 def test_looking_in_vain_is_done_rarely() -> None:
     history, looks = History(), 0
     for _ in range(1000):
-        for distance, _ in history.add([1] * 100, [1] * 100):
+        for distance, _ in added(history, [1] * 100):
             looks += 1
-            history.vain.add(distance)
+            history.give_up(distance)
     assert looks < 1000 * 100 / (KEPT / 2)
 
 
@@ -74,9 +81,9 @@ def test_a_repetition_inside_that_is_looked_at_in_vain_hides_no_loop() -> None:
     stream, history = [*range(30), *[50, 51, 52] * 60] * 3, History()
     found = []
     for token in stream:
-        for distance, _ in history.add([token], [token]):
+        for distance, _ in added(history, [token]):
             found.append(distance)
-            history.vain.add(distance)
+            history.give_up(distance)
     assert found == [3, 210]
 
 
@@ -84,8 +91,8 @@ def test_the_history_is_bounded() -> None:
     history, numbers = History(), random.Random(3)
     for _ in range(40):
         part = [numbers.randrange(1 << 40) for _ in range(KEPT // 4)]
-        history.add(part, part)
-    assert len(history._tokens) == len(history._calls) < 2 * KEPT
+        added(history, part)
+    assert len(history._tokens) == len(history._operands) == len(history._results) < 2 * KEPT
     assert len(history._last) <= len(history._tokens)
 
 
@@ -97,7 +104,7 @@ def test_a_loop_is_found_across_the_border_of_what_is_forgotten() -> None:
 
 def test_after_an_interruption_a_round_begins_anew() -> None:
     history = History()
-    assert history.add(ROUND, ROUND) == []
+    assert added(history, ROUND) == []
     history.interrupt()
-    assert history.add(ROUND[:-1], ROUND[:-1]) == []
+    assert added(history, ROUND[:-1]) == []
     assert history._tokens.count(BREAK) == 1
