@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
+from ...interpreter.wire.locations import LINE_BITS
 from ...interpreter.wire.messages import SIGNATURE, Message
 from .stream import BREAK
 
@@ -55,7 +56,18 @@ class History:
     `_vain`: the distances that were given up.
     """
 
-    __slots__ = ("_distance", "_due", "_last", "_matched", "_noted", "_operands", "_results", "_tokens", "_vain")
+    __slots__ = (
+        "_distance",
+        "_due",
+        "_last",
+        "_matched",
+        "_noted",
+        "_operands",
+        "_results",
+        "_span",
+        "_tokens",
+        "_vain",
+    )
 
     def __init__(self) -> None:
         self.clear()
@@ -68,6 +80,7 @@ class History:
         self._last: dict[int, int] = {}  # token -> its newest position
         self._distance = self._matched = self._due = self._noted = 0
         self._vain: set[int] = set()
+        self._span = 0  # around the newest call
 
     def add(
         self, tokens: Sequence[int], operands: Iterable[Sequence[Any]], results: Iterable[Sequence[int]]
@@ -111,15 +124,23 @@ class History:
             self._due = NEVER
 
     def calls_in(self, messages: Sequence[Message], tokens: Sequence[int]) -> tuple[list[Message], list[int]]:
-        """The messages and their tokens without signatures, and with one break where there are several in a row."""
+        """The messages and their tokens without signatures, with breaks where the open spans change, and with one break
+        where there would be several in a row."""
         calls: list[Message] = []
         kept: list[int] = []
         newest = self._tokens[-1] if self._tokens else BREAK
         for message, token in zip(messages, tokens, strict=True):
-            if token != BREAK or (newest != BREAK and message[0] != SIGNATURE):
-                calls.append(NO_CALL if token == BREAK else message)
-                kept.append(token)
-                newest = token
+            called = token != BREAK
+            if not called and (newest == BREAK or message[0] == SIGNATURE):
+                continue
+            if called and message[5] >> LINE_BITS != self._span:
+                self._span = message[5] >> LINE_BITS
+                if newest != BREAK:
+                    calls.append(NO_CALL)
+                    kept.append(BREAK)
+            calls.append(message if called else NO_CALL)
+            kept.append(token)
+            newest = token
         return calls, kept
 
     def interrupt(self) -> None:

@@ -390,7 +390,7 @@ class PeriodicOutbox(Outbox):
             self._history.clear()
             return
         tokens = tokens_of(messages)
-        if BREAK in tokens:
+        if BREAK in tokens or self.locations.spans.used:
             messages, tokens = self._history.calls_in(messages, tokens)
         for distance, stretches in self._history.add(tokens, map(INPUTS, messages), map(OUTPUTS, messages)):
             if self._add_repeated(stretches):
