@@ -112,10 +112,7 @@ class Period:
         values = values_in(calls)
         if self._again(values) != self._first(values):
             return None
-        outside = self.outside(values)
-        if len(set(outside)) < len(outside) or not is_in_one_span(calls):
-            return None
-        return values
+        return values if is_in_one_span(calls) else None
 
 
 def getter(places: Sequence[int]) -> Get:

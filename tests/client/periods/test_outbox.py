@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import tensord as td
 from tensord.client.periods import catalogue
 from tensord.client.session import Session
 from tensord.client.tensor import Tensor
+from tensord.interpreter.wire.messages import CALL, RELEASE, RUN
 
 from ...puppet import eventually
 
@@ -410,6 +412,49 @@ def test_spans_are_those_of_the_calls(auto: Session, inside: bool) -> None:
     assert {tuple(span) for span in spans} >= wanted | ({("round 79", "inner")} if inside else set())
 
 
+def test_calls_in_two_spans_are_no_run(auto: Session) -> None:
+    def once(x: Tensor, w: Tensor, cut: int) -> None:
+        calls = calls_of_step(x, w)
+        with auto.span("first"):
+            found = [each for _, each in zip(range(cut), calls, strict=False)]
+        with auto.span("second"):
+            found += list(calls)
+
+    x, w = ones(auto), ones(auto)
+    for _ in range(200):
+        once(x, w, OPS)
+    auto.sync()
+    before = counts(auto)["runs"]
+    assert before > 2
+    for _ in range(20):
+        once(x, w, 5)
+    auto.sync()
+    assert counts(auto)["runs"] == before
+    assert ("second",) in {tuple(record.span) for record in auto.trace().records}
+
+
+def test_what_is_released_was_defined(auto: Session) -> None:
+    """The inner values of a run are the machine's own."""
+    learn(auto)
+    transport, sent = auto._transport, []
+    send: Callable[[Any], None] = transport.send
+
+    def noting(messages: Any) -> None:
+        sent.extend(messages)
+        send(messages)
+
+    transport.send = noting
+    rounds(auto, 40)
+    auto.sync()
+    transport.send = send
+    runs = [message for message in sent if message[0] == RUN]
+    assert len(runs) > 5
+    inner = set(range(min(run[4][0] for run in runs), auto._outbox.ids))
+    inner -= {id_ for run in runs for id_ in run[4]}
+    inner -= {id_ for message in sent if message[0] == CALL for id_ in message[3]}
+    assert not inner & {id_ for message in sent if message[0] == RELEASE for id_ in message[1]}
+
+
 def test_an_operand_that_is_elsewhere_raises_as_ever_in_a_strict_session(make_session: Callable[..., Session]) -> None:
     texts = []
     for routines in (None, "auto"):
@@ -475,34 +520,28 @@ def test_periods_are_bounded_and_what_is_forgotten_is_released(auto: Session, mo
     assert session.programs == {}
 
 
+@pytest.mark.parametrize("known", [12, 13, 24, 26])
 def test_a_signature_whose_number_is_used_again_is_another_one(
-    make_session: Callable[..., Session], monkeypatch: pytest.MonkeyPatch
+    known: int, make_session: Callable[..., Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tensord.client.signatures.KNOWN", 24)
+    """The same lines with other shapes get the numbers that they had before with others."""
+    monkeypatch.setattr("tensord.client.signatures.KNOWN", known)
     session = make_session(routines="auto")
-    for _ in range(3):
-        assert rounds(session, 60)[0].numpy().tobytes() == reference(60)[0].tobytes()
-        for width in range(5, 20):
-            x = session.asarray(np.ones(width))
-            for _ in range(3):
-                x = x * 2.0 + 1.0
-            assert x.tolist() == [15.0] * width
-    assert counts(session)["runs"] > 0
+    for size in (4, 5, 6, 7, 4, 5):
+        x, w = ones(session, size), ones(session, size)
+        for _ in range(60):
+            x = step(x, w, 0.5)
+        assert x.tolist() == [reference(60)[0][0]] * size
+    assert session.sync() == 0
 
 
 def test_a_program_that_the_machine_refuses_is_not_run(auto: Session) -> None:
     """With no steps left in its quota, the session computes what it always did."""
     session = auto._transport._session
-    session.limits = session.limits._replace(steps=0) if hasattr(session.limits, "_replace") else replaced(session)
+    session.limits = replace(session.limits, steps=0)
     assert rounds(auto, 300)[0].numpy().tobytes() == reference(300)[0].tobytes()
     assert counts(auto)["runs"] == 0
     assert auto.sync() == 0
-
-
-def replaced(session: Any) -> Any:
-    from dataclasses import replace
-
-    return replace(session.limits, steps=0)
 
 
 def test_threads_that_issue_side_by_side_get_their_own_values(auto: Session) -> None:
