@@ -10,6 +10,7 @@ admission or placement left with it tells whoever asked.
     release_finished    completions reported by streams: retire, release successors
     retire_doomed       what will not run, once its own edges are satisfied
     handle_pending      a bounded window of received messages: admit
+    go_on_with_a_run    a bounded window of what a run stands for: admit
     dispatch_ready      reserve memory, bind operands, hand to streams
     flush               one batch per stream
     release_some        a piece of what ended sessions held
@@ -28,7 +29,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import islice
+from itertools import chain, islice
 from operator import length_hint
 from typing import Any
 
@@ -54,6 +55,7 @@ INLINE_WORK = 1_200_000
 # sets it lower, and larger runs are cut into slices.
 RUN_WORK = 1 << 40
 WINDOW = 256  # messages admitted per pass, so that a long pending list does not delay what finished
+LIVE = 4096  # unfinished instructions of a session beyond which a run, which may be a loop, issues no more
 
 
 class Engine:
@@ -89,6 +91,8 @@ class Engine:
         dispatcher = self.scheduler.dispatcher
         self._ready, self._doomed, self.running = dispatcher.ready, dispatcher.doomed, dispatcher.running
         self._leaving = self.directory.leaving
+        # Batches behind a run with control flow, or with much that is unfinished: the run takes turns with all others.
+        self.held: dict[VmSession, deque[tuple[VmSession, Iterator[Sequence[Any]]]]] = {}
         self._opened = 0
         self.fault: Exception | None = None
 
@@ -114,13 +118,14 @@ class Engine:
     def waiting(self) -> Counter[int]:
         """How many received messages are not yet admitted, by the session's id."""
         found: Counter[int] = Counter()
-        for session, rest in list(self.pending):  # another thread may append
+        for session, rest in (*list(self.pending), *chain(*list(self.held.values()))):  # another thread may append
             found[session.id] += length_hint(rest)
         return found
 
     def schedule(self) -> bool:
         """One pass; False if there was nothing to do."""
-        if not (self.finished or self.pending or self._ready or self._doomed or self._leaving or self.running):
+        busy = self.finished or self.pending or self._ready or self._doomed or self._leaving or self.running
+        if not busy and not self.in_run():
             return False
         try:
             self._pass()
@@ -141,6 +146,8 @@ class Engine:
             scheduler.retire_doomed()
         if self.pending:
             self.handle_pending()
+        if self.held:
+            self.go_on_with_a_run()
         if self.running:
             dispatcher.go_on()
         if self._ready or dispatcher.refills:
@@ -156,7 +163,10 @@ class Engine:
         pending, room = self.pending, WINDOW
         while pending and room > 0:
             session, rest = pending[0]
-            if session.in_run():
+            if (run := session.unfolding) is not None:
+                if run.asks or session in self.held or not may_go_on(session):
+                    self.held.setdefault(session, deque()).append(pending.popleft())
+                    continue
                 self.admission.take(session, rest_of_run(session, room))
                 return  # what ended meanwhile has its turn
             size = length_hint(rest)
@@ -165,6 +175,22 @@ class Engine:
             room -= size - left
             if not left and not session.in_run():
                 pending.popleft()
+
+    def go_on_with_a_run(self) -> None:
+        """Admit a window of the next run that may go on. At its end, what it has held back has its place again."""
+        session = next(filter(may_go_on, self.held), None)
+        if session is None:
+            return
+        batches = self.held.pop(session)
+        self.admission.take(session, rest_of_run(session, WINDOW))
+        if session.in_run():
+            self.held[session] = batches
+        else:
+            self.pending.extendleft(reversed(batches))
+
+    def in_run(self) -> bool:
+        """Is there a run to go on with, which may be a loop without end?"""
+        return any(map(may_go_on, self.held))
 
     def take(self, session: VmSession, arrays: Iterable[Sequence[Any]]) -> None:
         """Admit messages now, for a driver that has a queue of its own."""
@@ -199,6 +225,7 @@ class Engine:
         """End a session: cancel it, release every handle. What others hold stays."""
         with self._step():
             self.admission.cancellation.close(session)
+            self.held.pop(session, None)
 
     @contextmanager
     def _step(self) -> Iterator[None]:
@@ -215,3 +242,8 @@ class Engine:
         except Exception as error:
             self.fault = error
             raise
+
+
+def may_go_on(session: VmSession) -> bool:
+    """May a run of the session issue more?"""
+    return not session.waits() and len(session.live) <= LIVE

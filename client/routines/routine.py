@@ -24,7 +24,7 @@ from .evaluation import Evaluation, Misfit
 from .guards import Guards
 from .linked import Linked
 from .results import Results
-from .structure import Arguments, Replacing, is_number
+from .structure import Arguments, Replacing, is_number, short
 
 if TYPE_CHECKING:
     from ...interpreter.programs.program import Program
@@ -56,6 +56,7 @@ class Routine:
         self._eager = eager
         self._entries = Entries()
         self._last: tuple[Look, Guards] | None = None  # of the newest capture
+        self._kinds = 0  # captures, without those that other threads made of the same at the same time
         self._warned = False
 
     @hides
@@ -190,23 +191,26 @@ class Call:
 
     def first_time(self, fixed: frozenset[int] = frozenset()) -> Any:
         """Capture the function, and run what was captured. `fixed`: the numbers whose values the program has."""
-        routine, given = self._routine, self._given
+        routine, given, entries = self._routine, self._given, self._routine._entries
         recorded = self.captured(fixed)
-        self._count(recorded)
+        with entries.lock:
+            routine.captures += 1
         entry = self._linked(recorded)
         result = entry.run(self._tensors, given.numbers)
-        routine._entries.add(self._key, entry, fixed.union(recorded.capture.fixed))
+        with entries.lock:
+            new = bool(fixed) or entries.find(self._key, given.numbers, given.objects) is None
+            entries.add(self._key, entry, fixed.union(recorded.capture.fixed))
+            routine._kinds += new
+            before, routine._last = routine._last, (recorded.look, recorded.guards)
+        if before is not None and routine._kinds > MANY:
+            self._warn(*before, recorded)
         return result
 
-    def _count(self, recorded: Recorded) -> None:
-        """Count the capture; warn if there are many that differ: threads may have captured the same at once."""
+    def _warn(self, look: Look, guards: Guards, recorded: Recorded) -> None:
+        """Warn once, if the last two captures differ: many have been made."""
         routine = self._routine
-        with routine._entries.lock:
-            routine.captures += 1
-            before, routine._last = routine._last, (recorded.look, recorded.guards)
-        if routine.captures <= MANY or routine._warned or before is None:
+        if routine._warned:
             return
-        look, guards = before
         why = differences(look, recorded.look, guards.broken())
         if why:
             routine._warned = True
@@ -234,7 +238,8 @@ class Call:
         session, capture, numbers = self._session, recorded.capture, self._given.numbers
         captured = [kept(session, each) if isinstance(each, Constant) else each for each in capture.captured]
         capture.captured.clear()  # the values of constants are uploaded
-        linked = Linked(session, recorded.program, capture.devices, captured, capture.chains, capture.callbacks)
+        chains, callbacks, name = capture.chains, capture.callbacks, getattr(self._routine, "__qualname__", "")
+        linked = Linked(session, recorded.program, capture.devices, captured, chains, callbacks, name)
         evaluation = Evaluation(recorded.program, recorded.leaves, numbers, capture.ranges)
         objects, guards = self._given.objects, recorded.guards
         return Entry(session, linked, evaluation, recorded.make, guards, numbers, objects)
@@ -322,11 +327,6 @@ def parameter_names(function: Any, given: int) -> list[str]:
     if inspect.ismethod(function):
         names = names[1:]
     return names[:given] + [f"args.{place}" for place in range(len(names[:given]), given)]
-
-
-def short(name: str) -> str:
-    """The name as programs have it."""
-    return "".join(letter if letter.isprintable() else "_" for letter in name[:256])
 
 
 def default_session() -> Session:

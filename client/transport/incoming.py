@@ -21,6 +21,7 @@ from ...interpreter.errors import (
 from ...interpreter.wire.arrays import array_of, dtype_of
 from ...interpreter.wire.codec import decode
 from ...interpreter.wire.frames import (
+    AGAIN,
     ARRAY,
     ARRAYS,
     ERROR,
@@ -65,7 +66,7 @@ class Incoming:
         self.consumed = 0
         self.consumed_bytes = 0
         self.lost: TensordError | None = None
-        self.effects: deque[tuple[int, Any, TensordError | None]] = deque()
+        self.effects: deque[tuple[int, Any, TensordError | None, bool]] = deque()  # True: others may follow
         self.broken: dict[int, TensordError] = {}  # chains that a callback's error has stopped
         self.cancelled = 0  # side effects with lower numbers were cancelled
 
@@ -111,7 +112,7 @@ class Incoming:
                 value, error = None, decode_error(body)
             elif kind == ARRAY:
                 value, mapped = self._array(body, payloads, export)
-            elif kind == ARRAYS:
+            elif kind in (ARRAYS, AGAIN):
                 value = [self._array(one, payloads, 0)[0] if len(one) == 4 else decode_error(one) for one in body]
             elif request in self.parts:
                 value = self.parts.pop(request)
@@ -119,11 +120,11 @@ class Incoming:
             value, error = None, failure
         if export and not mapped:
             self._release(export)
-        self._set(request, value, error)
+        self._set(request, value, error, again=kind == AGAIN)
 
-    def _set(self, request: int, value: Any, error: TensordError | None) -> None:
+    def _set(self, request: int, value: Any, error: TensordError | None, *, again: bool) -> None:
         if request in self._outgoing.effects:
-            self.effects.append((request, value, error))
+            self.effects.append((request, value, error, again))
             return
         reply = self.replies.pop(request, None)
         if reply is not None:
@@ -152,18 +153,22 @@ class Incoming:
     def run_effects(self) -> None:
         """Call back for the side effects that have arrived, in order. One thread at a time."""
         while self.effects:
-            request, arrays, error = self.effects.popleft()
-            effect = self._outgoing.effects.pop(request)
+            request, arrays, error, again = self.effects.popleft()
+            effect = self._outgoing.effects.get(request)
+            if effect is None:
+                continue  # an error has ended it
+            if not again or error is not None:
+                del self._outgoing.effects[request]
             broken = self.broken.get(effect.chain)
             if broken is not None:
                 error = broken
             elif error is None and request < self.cancelled:
                 error = CancelledError("the session was cancelled", op="effect", location=effect.location)
-            elif error is None:
+            elif error is None and (again or not effect.repeats):
                 error = call_back(effect, arrays)
                 if error is not None and request >= self.cancelled:
                     self.broken[effect.chain] = error
-            reply = self.replies.pop(effect.request, None)
+            reply = None if again and error is None else self.replies.pop(effect.request, None)
             if reply is not None:
                 reply.set(None, error)
 

@@ -42,22 +42,30 @@ TINY = 128  # bytes up to which an upload in a group travels in the header: a gr
 
 
 class SideEffect(NamedTuple):
-    """A side effect that was sent: its callback and chain, the request that waits for the chain, the user's line."""
+    """A side effect that was sent: its callback and chain, the request that waits for the chain, the user's line.
+
+    `repeats`: it happens any number of times, and the last answer only says that it is over.
+    """
 
     callback: Callable[..., Any]
     chain: int
     request: int
     location: str | None
+    repeats: bool = False
 
 
 class AtLine:
-    """A callback of a step of a program: its errors name the step's line, if that is known, and not the run's."""
+    """A callback of a step of a program: its errors name the step's line, if that is known, and not the run's.
 
-    __slots__ = ("callback", "line")
+    `repeats`: the step is in a block of control flow.
+    """
 
-    def __init__(self, callback: Callable[..., Any], line: str | None) -> None:
+    __slots__ = ("callback", "line", "repeats")
+
+    def __init__(self, callback: Callable[..., Any], line: str | None, *, repeats: bool = False) -> None:
         self.callback = callback
         self.line = line
+        self.repeats = repeats
 
     def __call__(self, *values: Any) -> Any:
         """Call back."""
@@ -157,9 +165,10 @@ class Outgoing:
     def _keep_callback(self, chain: int, callback: Callable[..., None] | None, request: int, location: int) -> int:
         """Keep a side effect until its values come; the number of the request for them."""
         number, where = self._new_request(), self._locations.get(line_of(location))
+        repeats = isinstance(callback, AtLine) and callback.repeats
         if isinstance(callback, AtLine):
             where, callback = callback.line or where, callback.callback
-        self.effects[number] = SideEffect(callback or nothing, chain, request, where)
+        self.effects[number] = SideEffect(callback or nothing, chain, request, where, repeats)
         return number
 
     def _send(self, messages: list[Message], uploads: list[Any], payloads: list[Any]) -> None:

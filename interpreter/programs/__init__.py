@@ -2,6 +2,7 @@
 
 - `program`: what a program is: steps, values, the variables behind the values; its records and its digest
 - `numbers`: Python numbers as a program has them: parameters, constants, and arithmetic among them
+- `constructs`: steps of control flow, whose blocks are programs: what they are given, and what has to fit
 - `builder`: makes a program step by step, and checks each step as a call is checked; the only way to make one
 - `records`: a program as it travels; and hostile records back to a program
 - `text`: a program as people read it; `parse`: such a text back to a program, through the builder; `tokens`: its lines

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple, TypeAlias
 from ..schema.opdef import find
 from ..types.meta import Shape
 from .passes.facts import is_total, made_by, metas_of, newest_values
-from .program import EFFECT, MOVE, PRINT, Program, Step
+from .program import MOVE, NO_OPS, Program, Step
 
 LEAST: Final = 1 << 20  # bytes that a block reads and writes: fewer lie in the cache also from step to step
 MANY: Final = 16  # tensors of a block: where so many would be too small together, none is looked for
@@ -68,7 +68,7 @@ def find_blocks(program: Program, usable: Usable = lambda _device: True, least: 
 
 def key_of(program: Program, step: Step, usable: Usable, least: int) -> _Key | None:
     """Device and shape of the blocks that the step fits in; None if there are none."""
-    if step.op in (MOVE, PRINT, EFFECT) or not usable(step.device):
+    if step.op in NO_OPS or not usable(step.device):
         return None
     op, meta = find(step.op), step.results[0]
     if not op.elementwise or meta is None or MANY * meta.nbytes < least or not is_total(program, step):
@@ -193,10 +193,10 @@ def roots_of(program: Program) -> list[int]:
     """For each value the first one in whose memory it may lie: that of a view is what it is a view of."""
     roots = list(range(len(program.metas)))
     for step in program.steps:
-        lies = step.op == MOVE or (step.op not in (PRINT, EFFECT) and find(step.op).view is not None)
-        for place, value in enumerate(made_by(step)):
-            if step.into is not None:
-                roots[value] = roots[step.into[place]]
+        lies = step.op == MOVE or (step.op not in NO_OPS and find(step.op).view is not None)
+        for value, target in zip(made_by(step), step.targets, strict=True):
+            if target is not None:
+                roots[value] = roots[target]
             elif lies:
                 roots[value] = roots[step.operands[0]]
     return roots

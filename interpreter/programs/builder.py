@@ -18,8 +18,18 @@ from ..schema.promotion import WIRE_INTEGERS, check_scalar
 from ..schema.targets import check_targets
 from ..types.meta import SCALAR_TYPES, Meta, OperandMeta, Scalar
 from ..wire.forms import shown
-from .numbers import ARITHMETIC, CONSTANT, DRAW, LEAVES, SEED, Number, kinds_of
-from .program import CHARACTERS, EFFECT, MOVE, NO_DEVICE, OTHERS, PRINT, Program, Source, Step
+from .constructs import (
+    DEEPEST,
+    FORMS,
+    check_attributes,
+    check_blocks,
+    check_head,
+    layout_of,
+    results_of,
+    written_values,
+)
+from .numbers import ARITHMETIC, CONSTANT, DRAW, IN_BLOCKS, LEAVES, SEED, Number, kinds_of
+from .program import EFFECT, MOVE, NO_DEVICE, PRINT, Program, Source, Step, weight_of
 
 STEPS = 1 << 14  # of a program
 OPERANDS = 1 << 18  # of all its steps
@@ -30,15 +40,33 @@ TEXT = 1 << 16  # characters of a print's texts
 SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
+class Size:
+    """How large a program is by now, with all of its blocks. `limit`: of steps, numbers, and tensors from outside."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.steps = 0
+        self.operands = 0
+        self.numbers = 0
+        self.sources = 0
+        self.characters = 0  # of the texts of prints
+
+    def weight(self) -> int:
+        """What it counts for in a session's quota of steps."""
+        return weight_of(self.steps, self.numbers + self.sources, self.characters)
+
+
 class Builder:
     """Makes one program. Parameters come first; numbers and captured tensors at any time, since a capture learns of
     them as it goes: `finish` numbers the values anew, so that captured tensors come before the results of steps.
+
+    `block` begins a block, with a builder of its own; `construct` takes programs that such builders have made.
 
     Every method raises MetadataError for what an op does not take, ProtocolError for what no program may have, and
     QuotaError for what is too large.
     """
 
-    def __init__(self, infer: InferCache | None = None, limit: int = STEPS) -> None:
+    def __init__(self, infer: InferCache | None = None, limit: int = STEPS, around: Builder | None = None) -> None:
         self.numbers: list[Number] = []
         self.steps: list[Step] = []
         self.parameters: list[Source] = []
@@ -47,16 +75,20 @@ class Builder:
         self.homes: list[int] = []
         self.variables: list[int] = []
         self.newest: dict[int, int] = {}  # variable -> its newest value
+        self.size: Size = Size(limit) if around is None else around.size
+        self.depth: int = 1 if around is None else around.depth + 1
         self._infer = InferCache() if infer is None else infer
-        self._limit = limit
-        self._operands = 0
-        self._characters = 0  # of the texts of prints
         self._outside: list[int] = []  # the values of captured tensors
 
     def weight(self) -> int:
         """What it counts for in a session's quota of steps."""
-        others = len(self.numbers) + len(self.parameters) + len(self.captures)
-        return len(self.steps) + others // OTHERS + self._characters // CHARACTERS
+        return self.size.weight()
+
+    def block(self) -> Builder:
+        """The builder of a block for a later `construct`."""
+        if self.depth > DEEPEST:
+            raise QuotaError(f"blocks are nested at most {DEEPEST} levels deep")
+        return Builder(self._infer, around=self)
 
     # -- what comes from outside ---------------------------------------------------------------------------------------
 
@@ -68,14 +100,17 @@ class Builder:
             raise ProtocolError(f"{shown(kind)} is no type of a number")
         if type(op) is not str or (op not in LEAVES and op not in ARITHMETIC):
             raise ProtocolError(f"there is no arithmetic {shown(op)} among numbers")
-        if len(self.numbers) >= self._limit:
-            raise QuotaError(f"a program has at most {self._limit} numbers")
+        if self.depth > 1 and op not in IN_BLOCKS:
+            raise ProtocolError(f"the numbers of a block are parameters, constants and draws: there is no {op}")
+        if self.size.numbers >= self.size.limit:
+            raise QuotaError(f"a program has at most {self.size.limit} numbers")
         check_name(name)
         check_value(kind, op, value)
         if op in LEAVES:
             check_leaf(kind, op, operands)
         else:
             self._check_arithmetic(kind, op, operands)
+        self.size.numbers += 1
         self.numbers.append(Number(kind, op, tuple(operands), value, name))
         return len(self.numbers) - 1
 
@@ -104,8 +139,9 @@ class Builder:
     def _source(self, sources: list[Source], meta: Meta, device: int, name: str) -> int:
         check_slot(device, "device")
         check_name(name)
-        if len(self.parameters) + len(self.captures) >= self._limit:
-            raise QuotaError(f"a program has at most {self._limit} tensors from outside")
+        if self.size.sources >= self.size.limit:
+            raise QuotaError(f"a program has at most {self.size.limit} tensors from outside")
+        self.size.sources += 1
         sources.append(Source(meta, device, name))
         return self._new_value(meta, device)
 
@@ -160,7 +196,7 @@ class Builder:
         check_slot(chain, "chain")
         attributes = (("chain", chain), ("parts", tuple(parts)), ("sep", sep))
         self._effect(PRINT, values, attributes, location)
-        self._characters += sum(len(part or "") for part in parts)
+        self.size.characters += sum(len(part or "") for part in parts)
 
     def effect(self, callback: int, values: Sequence[int], chain: int = 0, location: Any = None) -> None:
         """Add a side effect: the client calls its function number `callback` with the values."""
@@ -175,6 +211,46 @@ class Builder:
             self._tensor_meta(value)
         self._step(name, values, attributes, NO_DEVICE, None, (), location)
 
+    def construct(
+        self,
+        op: str,
+        operands: Sequence[int],
+        blocks: Sequence[Program],
+        attributes: Attributes | None = None,
+        location: Any = None,
+    ) -> range:
+        """Add a step of control flow, as `constructs` says; the values of its results, those that it overwrites last.
+
+        `blocks`: made by builders that `block` has given.
+        """
+        if op not in FORMS:
+            raise ProtocolError(f"there is no step {shown(op)} with blocks")
+        frozen = check_attributes(op, dict(attributes or {}))
+        head, _, given = layout_of(op, operands, blocks)
+        if head is not None:
+            check_head(op, self._operand_meta(head))
+        for part, block in zip(given, blocks, strict=True):
+            self._check_given(op, part.values, part.numbers, block)
+        check_blocks(op, blocks)
+        targets = written_values(op, given, blocks)
+        results = results_of(blocks[-1])
+        metas = (*[meta for meta, _ in results], *[self.metas[value] for value in targets])
+        homes = [home for _, home in results]
+        return self._step(op, operands, frozen, NO_DEVICE, targets or None, metas, location, homes, tuple(blocks))
+
+    def _check_given(self, op: str, values: Sequence[int], numbers: Sequence[int], block: Program) -> None:
+        """MetadataError unless a block may be given these values and numbers."""
+        sources = (*block.parameters, *block.captured)
+        for value, source in zip(values, sources, strict=True):
+            meta = self._tensor_meta(value)
+            if meta is not source.meta or self.homes[value] != source.device:
+                found = f"{'?' if meta is None else meta} on d{self.homes[value]}"
+                raise MetadataError(f"{op} gives %{value}, {found}, for {source.meta} on d{source.device}", op=op)
+        for operand, number in zip(numbers, block.number_parameters, strict=True):
+            kind = self._operand_meta(operand) if type(operand) is int and operand < 0 else None
+            if kind is not SCALAR_TYPES[number.kind]:
+                raise MetadataTypeError(f"{op} gives {shown(operand)} for a number, which is {number.kind}", op=op)
+
     def _step(
         self,
         name: str,
@@ -184,17 +260,21 @@ class Builder:
         into: Sequence[int] | None,
         outputs: tuple[Meta | None, ...],
         location: Any,
+        homes: Sequence[int] | None = None,
+        blocks: tuple[Program, ...] = (),
     ) -> range:
-        if len(self.steps) >= self._limit or self._operands + len(operands) > OPERANDS:
-            raise QuotaError(f"a program has at most {self._limit} steps, and {OPERANDS} operands")
-        self._operands += len(operands)
+        size = self.size
+        if size.steps >= size.limit or size.operands + len(operands) > OPERANDS:
+            raise QuotaError(f"a program has at most {size.limit} steps, and {OPERANDS} operands")
+        size.steps += 1
+        size.operands += len(operands)
         targets = None if into is None else tuple(into)
-        first = len(self.metas)
-        self.steps.append(Step(name, tuple(operands), attributes, device, targets, first, outputs, location))
-        for place, meta in enumerate(outputs):
-            target = None if targets is None else targets[place]
-            home = device if target is None else self.homes[target]
-            self._new_value(meta, home, target)
+        first, new = len(self.metas), len(outputs) - len(targets or ())
+        self.steps.append(Step(name, tuple(operands), attributes, device, targets, first, outputs, location, blocks))
+        for place in range(new):
+            self._new_value(outputs[place], device if homes is None else homes[place])
+        for meta, target in zip(outputs[new:], targets or (), strict=True):
+            self._new_value(meta, self.homes[target], target)
         return range(first, len(self.metas))
 
     # -- the end -------------------------------------------------------------------------------------------------------

@@ -21,6 +21,9 @@ CONSTANT: Final = "constant"
 SEED: Final = "seed"  # of the session's random numbers, as of the run
 DRAW: Final = "draw"  # the number of one of the run's random calls, each counted once, in their order
 LEAVES: Final = frozenset((PARAMETER, CONSTANT, SEED, DRAW))
+# In the blocks of control flow all else is computed outside. A draw there is the number of a part of the random call
+# that the construct takes, another one each time that the block runs.
+IN_BLOCKS: Final = frozenset((PARAMETER, CONSTANT, DRAW))
 
 BITS: Final = 4096  # of an integer on the way to a result: a few multiplications would make one of any size
 SAMPLES: Final = {"bool": (True,), "int": (2, -2), "float": (0.5, -0.5), "complex": (1j,)}  # of each type

@@ -13,7 +13,7 @@ from ..types.meta import Meta
 from ..wire.forms import shown
 from .builder import Builder
 from .numbers import CONSTANT, PARAMETER
-from .program import EFFECT, MOVE, PRINT, Program
+from .program import CONSTRUCTS, EFFECT, MOVE, PRINT, Program
 from .text import HEADER, OWN_DEFAULTS, VERSION, meta_text, printable
 from .tokens import CONSTANTS, Line
 
@@ -36,26 +36,47 @@ def parse(text: str) -> Program:
         raise QuotaError(f"the text of a program has at most {SIZE} characters and {LINES} lines")
     reader = Reader()
     for number, line in enumerate(text.split("\n"), 1):
+        reader.place = (number, line)
         try:
             reader.read(line.removesuffix("\r"))
         except TensordError as error:
-            place = f"line {number}: {error.message}\n    {printable(line[:SHOWN])}"
+            at, wrong = reader.place
+            place = f"line {at}: {error.message}\n    {printable(wrong[:SHOWN])}"
             raise type(error)(place, op=error.op) from None
     return reader.finish()
 
 
+class Construct:
+    """A step with blocks, which are being read. `place`: its line; `said`: its results, as the line has them."""
+
+    def __init__(self, line: Line, place: tuple[int, str], said: Sequence[Meta | None]) -> None:
+        self.place = place
+        self.said = said
+        self.op = line.advance()
+        self.operands = line.several(line.operand) if line.kind in ("value", "slot") else []
+        self.attributes = {**OWN_DEFAULTS.get(self.op, {}), **line.attributes()}
+        self.into = tuple(line.several(line.value)) if line.accept("into") else None
+        self.location = line.finish()
+        self.blocks: list[Program] = []
+
+
 class Reader:
-    """Reads one line after the other."""
+    """Reads one line after the other. `place`: number and text of the line that is wrong, if one is."""
 
     def __init__(self) -> None:
+        self.place = (0, "")
         self._program: Program | None = None
-        self._builder = Builder()
+        self._builder = Builder()  # of the program, or of the block that is being read
+        self._around: list[Builder] = []  # those of the programs around that block, the outermost first
+        self._constructs: list[Construct] = []  # those around what is read next
         self._begun = False
         self._kinds: dict[str, Callable[[Line], None]] = {
             "number": self._number,
             "parameter": self._parameter,
             "captured": self._captured,
             "return": self._return,
+            "block": self._block,
+            "end": self._end,
         }
         self._steps: dict[str, Callable[[Line], None]] = {PRINT: self._print, EFFECT: self._effect, MOVE: self._move}
 
@@ -75,6 +96,8 @@ class Reader:
             self._header(line)
             return
         kind = self._kinds.get(line.text) if line.kind == "word" else None
+        if self._between and kind not in (self._block, self._end):
+            raise ProtocolError(f"behind a {self._constructs[-1].op} come its blocks: block, or end")
         if kind is None:
             self._step(line)
             return
@@ -86,6 +109,11 @@ class Reader:
         if self._program is None:
             raise ProtocolError("the text of a program ends with a return" if self._begun else BEGINNING)
         return self._program
+
+    @property
+    def _between(self) -> bool:
+        """Is it behind a step with blocks, and in none of them?"""
+        return len(self._constructs) > len(self._around)
 
     def _header(self, line: Line) -> None:
         if not all(line.accept(word) for word in HEADER.split()):
@@ -99,7 +127,12 @@ class Reader:
     def _return(self, line: Line) -> None:
         values = line.values()
         line.finish()
-        self._program = self._builder.finish(values)
+        program = self._builder.finish(values)
+        if self._around:
+            self._constructs[-1].blocks.append(program)
+            self._builder = self._around.pop()
+        else:
+            self._program = program
 
     # -- from outside --------------------------------------------------------------------------------------------------
 
@@ -143,9 +176,12 @@ class Reader:
             line.need("=")
         if line.kind != "word":
             line.complain("an op")
-        op = line.text
+        op, said = line.text, [meta for _, meta in results]
+        if op in CONSTRUCTS:
+            self._constructs.append(Construct(line, self.place, said))
+            return
         self._steps.get(op, self._op)(line)
-        self._compare(op, first, [meta for _, meta in results])
+        self._compare(op, first, said)
 
     def _op(self, line: Line) -> None:
         op = line.advance()
@@ -176,6 +212,33 @@ class Reader:
         values = line.values()
         callback, chain, location = rest_of(line, EFFECT, "callback", "chain")
         self._builder.effect(callback, values, chain, location)
+
+    def _block(self, line: Line) -> None:
+        """The beginning of a block."""
+        if not self._between:
+            raise ProtocolError("a block comes behind a step of control flow")
+        construct = self._constructs[-1]
+        if line.kind in ("value", "slot"):
+            construct.operands += line.several(line.operand)
+        line.finish()
+        nested = self._builder.block()
+        self._around.append(self._builder)
+        self._builder = nested
+
+    def _end(self, line: Line) -> None:
+        """The end of a step with blocks."""
+        if not self._between:
+            raise ProtocolError("there is no step with blocks to end here; a block ends with its return")
+        line.finish()
+        construct, builder = self._constructs.pop(), self._builder
+        self.place = construct.place
+        first = len(builder.metas)
+        builder.construct(construct.op, construct.operands, construct.blocks, construct.attributes, construct.location)
+        written = builder.steps[-1].into
+        if construct.into != written:
+            shown_values = ", ".join(f"%{value}" for value in written or ())
+            raise ProtocolError(f"{construct.op} writes in place what its blocks write: {shown_values or 'nothing'}")
+        self._compare(construct.op, first, construct.said)
 
     def _compare(self, op: str, first: int, said: Sequence[Meta | None]) -> None:
         """MetadataError unless the text says what the op infers."""

@@ -9,13 +9,17 @@ value can be read no more. Views are values of their own: a write never changes 
 form, and says all the same what the caller's tensors are after it: the newest values of their variables.
 
 *Device slots* (d0, d1, ...) stand for devices; a link says for which. Every value has its home there.
+
+A *construct* is a step of control flow. Its *blocks* are programs of their own, which share nothing with the one around
+but the device slots, the chains and the callbacks; `constructs` says what they are given.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cached_property
+from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 import msgpack
@@ -28,7 +32,14 @@ from .numbers import CONSTANT, DRAW, PARAMETER, Number
 MOVE: Final = "to_device"
 PRINT: Final = "print"
 EFFECT: Final = "effect"
-NO_DEVICE: Final = -1
+COND: Final = "cond"
+CASE: Final = "case"
+WHILE: Final = "while_loop"
+REPEAT: Final = "repeat_loop"
+CONSTRUCTS: Final = frozenset((COND, CASE, WHILE, REPEAT))
+NO_OPS: Final = CONSTRUCTS | {MOVE, PRINT, EFFECT}
+
+NO_DEVICE: Final = -1  # of steps whose results have several homes, or none
 CHARACTERS: Final = 256  # of the texts of prints, that count as a step
 OTHERS: Final = 16  # numbers, parameters and captured tensors that count as a step
 
@@ -42,12 +53,13 @@ class Source(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One step: an op, or a move, a print, an effect.
+    """One step: an op, or a move, a print, an effect, a construct.
 
     `operands`: values and numbers, as the module says. `device`: the slot of the device it runs on. `into`: the values
-    that it overwrites, one for each result, or None for new variables. `first`: its first result's number; `results`
-    are the metas, None for one that data decides. `location`: the line that issued it; what that is, whoever builds
-    the program decides: a text, or a number of a session's. No part of the digest.
+    that it overwrites, by its last results; None for new variables alone. An op overwrites with all of its results.
+    `first`: its first result's number; `results` are the metas, None for one that data decides. `location`: the line
+    that issued it; what that is, whoever builds the program decides: a text, or a number of a session's. No part of the
+    digest. `blocks`: those of a construct.
     """
 
     op: str
@@ -58,6 +70,13 @@ class Step(NamedTuple):
     first: int
     results: tuple[Meta | None, ...]
     location: Any
+    blocks: tuple[Program, ...] = ()
+
+    @property
+    def targets(self) -> tuple[int | None, ...]:
+        """For each result the value that it overwrites."""
+        into = self.into or ()
+        return (*[None] * (len(self.results) - len(into)), *into)
 
 
 class Program:
@@ -66,7 +85,7 @@ class Program:
     `parameters` and `captured` have the values 0, 1, ...; `results` are the values that a run returns as new tensors:
     each made by a step, and the newest of its variable. `metas` and `homes` (device slots) are by value, and so is
     `variables`: the number of the first value of its variable. `devices` counts the slots, `chains` the chains of side
-    effects, and `callbacks` the functions of `effect` steps.
+    effects, and `callbacks` the functions of `effect` steps, `depth` the levels of blocks; blocks are in all of these.
     """
 
     def __init__(
@@ -89,10 +108,13 @@ class Program:
         self.metas = metas
         self.homes = homes
         self.variables = variables
-        self.devices = 1 + max((*homes, *(step.device for step in steps)), default=-1)
-        attributes = [dict(step.attributes) for step in steps if step.op in (PRINT, EFFECT)]
-        self.chains = 1 + max((given["chain"] for given in attributes), default=-1)
-        self.callbacks = 1 + max((given.get("callback", -1) for given in attributes), default=-1)
+        blocks = [block for step in steps for block in step.blocks]
+        slots = (*homes, *(step.device for step in steps), *(block.devices - 1 for block in blocks))
+        self.devices: int = 1 + max(slots, default=-1)
+        effects = [step for step, _ in effects_of(self)]
+        self.chains = 1 + max((dict(step.attributes)["chain"] for step in effects), default=-1)
+        self.callbacks = 1 + max((dict(step.attributes).get("callback", -1) for step in effects), default=-1)
+        self.depth: int = 1 + max((block.depth for block in blocks), default=0)
 
     @cached_property
     def digest(self) -> str:
@@ -148,9 +170,15 @@ class Program:
         return max(self.ranks, default=0)
 
     @cached_property
-    def effects(self) -> int:
-        """How many steps print, or have another effect."""
-        return sum(step.op in (PRINT, EFFECT) for step in self.steps)
+    def effects(self) -> tuple[int, ...]:
+        """How many steps with an effect, those of blocks among them, come before each step; and in the end all."""
+        counts = (step.op in (PRINT, EFFECT) or sum(block.effects[-1] for block in step.blocks) for step in self.steps)
+        return tuple(accumulate(counts, initial=0))
+
+    @cached_property
+    def asks(self) -> bool:
+        """Does a run look at values that the machine has computed?"""
+        return any(step.blocks for step in self.steps)
 
     @cached_property
     def last_use(self) -> tuple[int, ...]:
@@ -167,7 +195,7 @@ class Program:
     @cached_property
     def weight(self) -> int:
         """What it counts for in a session's quota of steps."""
-        return weight_of(self.steps, len(self.numbers) + self.inputs)
+        return weight_of(*sizes_of(self))
 
     @cached_property
     def constants(self) -> dict[int, Scalar]:
@@ -235,23 +263,47 @@ def step_record(step: Step) -> tuple[Any, ...]:
     return (step.op, step.operands, step.attributes, step.device, step.into)
 
 
-def records_of(program: Program) -> Iterator[tuple[Any, ...]]:
-    """All records of a program, those of its steps without their locations."""
+def records_of(program: Program, locate: Callable[[Any], Any] | None = None) -> Iterator[tuple[Any, ...]]:
+    """All records of a program. Those of its steps end with their locations as `locate` has them, if it is given.
+
+    The blocks of a construct come before it, each behind a record of its own.
+    """
     yield from map(number_record, program.numbers)
     for source in program.parameters:
         yield source_record("parameter", source)
     for source in program.captured:
         yield source_record("captured", source)
-    yield from map(step_record, program.steps)
+    for step in program.steps:
+        for block in step.blocks:
+            yield ("block",)
+            yield from records_of(block, locate)
+        yield step_record(step) if locate is None else (*step_record(step), locate(step.location))
     yield ("return", program.results)
 
 
-def weight_of(steps: Sequence[Step], others: int) -> int:
+def effects_of(program: Program, depth: int = 0) -> Iterator[tuple[Step, int]]:
+    """The steps that print, or have another effect, those of blocks in the place of their construct; and how deep in
+    blocks each of them is."""
+    for step in program.steps:
+        if step.op in (PRINT, EFFECT):
+            yield step, depth
+        for block in step.blocks:
+            yield from effects_of(block, depth + 1)
+
+
+def sizes_of(program: Program) -> tuple[int, int, int]:
+    """Steps, other records and characters of prints, those of blocks included."""
+    texts = (dict(step.attributes)["parts"] for step in program.steps if step.op == PRINT)
+    characters = sum(len(part or "") for parts in texts for part in parts)
+    own = (len(program.steps), len(program.numbers) + program.inputs, characters)
+    inside = [sizes_of(block) for step in program.steps for block in step.blocks]
+    return tuple(map(sum, zip(own, *inside, strict=True)))  # type: ignore[return-value]
+
+
+def weight_of(steps: int, others: int, characters: int) -> int:
     """What a program counts for in a quota of steps: its steps, long texts in them, and its other records, which are
     much smaller."""
-    texts = (dict(step.attributes)["parts"] for step in steps if step.op == PRINT)
-    characters = sum(len(part or "") for parts in texts for part in parts)
-    return len(steps) + others // OTHERS + characters // CHARACTERS
+    return steps + others // OTHERS + characters // CHARACTERS
 
 
 def plain_complex(value: Any) -> Any:

@@ -3,7 +3,9 @@
     ["number", kind, op, operands, value, name]
     ["parameter" | "captured", (shape, dtype), device, name]
     [op, operands, attributes, device, into]             the metas of results are inferred again; into is null for
-                                                         new tensors, device is -1 for a print and an effect
+                                                         new tensors, device is -1 for what has none of its own
+    ["block"]                                            the records up to the next "return" are those of a block; all
+                                                         blocks of a step come before it
     ["return", values]
 
 A step's record travels with one more field, its location. The digest of a program is made of the rest (`program`).
@@ -12,18 +14,16 @@ A step's record travels with one more field, its location. The digest of a progr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import MetadataError, ProtocolError, TensordError
+from ..schema.infer import InferCache
 from ..wire.forms import depth_exceeds, shown
 from ..wire.messages import decode_meta
-from .program import EFFECT, MOVE, NO_DEVICE, PRINT, Program, records_of
-
-if TYPE_CHECKING:
-    from .builder import Builder
+from .builder import STEPS, Builder
+from .program import CONSTRUCTS, EFFECT, MOVE, NO_DEVICE, PRINT, Program, records_of
 
 SEQUENCES = (tuple, list)
-NO_STEPS = frozenset(("number", "parameter", "captured", "return"))
 DEEPEST = 8  # levels of an attribute
 LONGEST = 200  # characters of an error
 LOCATIONS = (str, int, type(None))
@@ -33,28 +33,69 @@ ATTRIBUTES = {MOVE: (), PRINT: ("chain", "parts", "sep"), EFFECT: ("callback", "
 
 def wire_records(program: Program, number: Callable[[Any], Any] = lambda text: text) -> Iterator[tuple[Any, ...]]:
     """All records of a program as they travel: those of its steps with their locations, which `number` translates."""
-    locations = (number(step.location) for step in program.steps)
-    for record in records_of(program):
-        yield record if record[0] in NO_STEPS else (*record, next(locations))
+    return records_of(program, number)
 
 
-def add_record(builder: Builder, record: Any) -> Program | None:
-    """Add what a record says, from outside and not to be trusted; the program, if it is the last one.
+class Reader:
+    """Makes a program of its records, one by one. They come from outside and are not to be trusted."""
 
-    ProtocolError for a damaged record; and what the builder raises.
-    """
-    if type(record) not in SEQUENCES or not record or type(record[0]) is not str:
-        raise ProtocolError(f"{shown(record)} is no record of a program")
-    try:
-        return _add(builder, record[0], record[1:])
-    except TensordError:
-        raise
-    except Exception as error:  # whatever an op makes of what it does not expect
-        message = str(error)[:LONGEST]
-        raise ProtocolError(f"the record {shown(record[0])} of a program is damaged: {message}") from None
+    def __init__(self, infer: InferCache | None = None, limit: int = STEPS) -> None:
+        self._builders = [Builder(infer, limit)]  # of the program, of a block in it, of a block in that, and so on
+        self._blocks: list[list[Program]] = [[]]  # for each of them the blocks of the step that comes next
+
+    @property
+    def steps(self) -> int:
+        """How many steps it has by now, in blocks, too."""
+        return self._builders[0].size.steps
+
+    def weight(self) -> int:
+        """What it counts for in a session's quota of steps by now."""
+        return self._builders[0].weight()
+
+    def add(self, record: Any) -> Program | None:
+        """Add what a record says; the program, if it was the last one.
+
+        ProtocolError for a damaged record; and what the builder raises.
+        """
+        if type(record) not in SEQUENCES or not record or type(record[0]) is not str:
+            raise ProtocolError(f"{shown(record)} is no record of a program")
+        try:
+            return self._add(record[0], record[1:])
+        except TensordError:
+            raise
+        except Exception as error:  # whatever an op makes of what it does not expect
+            message = str(error)[:LONGEST]
+            raise ProtocolError(f"the record {shown(record[0])} of a program is damaged: {message}") from None
+
+    def _add(self, what: str, fields: Sequence[Any]) -> Program | None:
+        builder, blocks = self._builders[-1], self._blocks[-1]
+        if what == "block":
+            () = fields
+            self._builders.append(builder.block())
+            self._blocks.append([])
+            return None
+        if what in CONSTRUCTS:
+            operands, attributes, device, into, location = fields
+            add_construct(builder, what, sequence(operands), blocks, (attributes, device, into, location))
+            blocks.clear()
+            return None
+        if blocks:
+            raise ProtocolError(f"blocks come before a step of control flow, not before {shown(what)}")
+        if what != "return":
+            add(builder, what, fields)
+            return None
+        (results,) = fields
+        program = builder.finish(sequence(results))
+        if len(self._builders) == 1:
+            return program
+        self._builders.pop()
+        self._blocks.pop()
+        self._blocks[-1].append(program)
+        return None
 
 
-def _add(builder: Builder, what: str, fields: Sequence[Any]) -> Program | None:
+def add(builder: Builder, what: str, fields: Sequence[Any]) -> None:
+    """Add a number, a tensor from outside, or a step without blocks."""
     if what == "number":
         kind, op, operands, value, name = fields
         builder.number(kind, op, sequence(operands), value, name)
@@ -64,22 +105,16 @@ def _add(builder: Builder, what: str, fields: Sequence[Any]) -> Program | None:
         if meta is None or isinstance(meta, type):
             raise MetadataError(f"a {what} tensor has a shape and a dtype")
         (builder.parameter if what == "parameter" else builder.captured)(meta, device, name)
-    elif what == "return":
-        (results,) = fields
-        return builder.finish(sequence(results))
     else:
         operands, attributes, device, into, location = fields
-        _add_step(builder, what, sequence(operands), attributes, device, into, location)
-    return None
+        add_step(builder, what, sequence(operands), attributes, device, into, location)
 
 
-def _add_step(
+def add_step(
     builder: Builder, op: str, operands: tuple[Any, ...], attributes: Any, device: Any, into: Any, location: Any
 ) -> None:
-    if depth_exceeds(attributes, DEEPEST):
-        raise ProtocolError(f"attributes nested more than {DEEPEST} levels deep")
-    if type(location) not in LOCATIONS:
-        raise TypeError(f"{shown(location)} is no location")
+    """Add an op, a move, a print or an effect."""
+    check_rest(attributes, location)
     given = dict(attributes)
     if op not in ATTRIBUTES:
         builder.op(op, operands, given, device, None if into is None else sequence(into), location)
@@ -93,6 +128,26 @@ def _add_step(
         builder.print(sequence(given["parts"]), operands, given["sep"], given["chain"], location)
     else:
         builder.effect(given["callback"], operands, given["chain"], location)
+
+
+def add_construct(
+    builder: Builder, op: str, operands: tuple[Any, ...], blocks: Sequence[Program], rest: Sequence[Any]
+) -> None:
+    """Add a step with blocks."""
+    attributes, device, into, location = rest
+    check_rest(attributes, location)
+    builder.construct(op, operands, blocks, dict(attributes), location)
+    written = builder.steps[-1].into
+    if device != NO_DEVICE or (into if into is None else sequence(into)) != written:
+        raise ProtocolError(f"{op} has the device {NO_DEVICE}, and writes {shown(written)}, as its blocks do")
+
+
+def check_rest(attributes: Any, location: Any) -> None:
+    """ProtocolError or TypeError unless these look like the attributes and the location of a step."""
+    if depth_exceeds(attributes, DEEPEST):
+        raise ProtocolError(f"attributes nested more than {DEEPEST} levels deep")
+    if type(location) not in LOCATIONS:
+        raise TypeError(f"{shown(location)} is no location")
 
 
 def sequence(values: Any) -> tuple[Any, ...]:

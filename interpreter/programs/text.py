@@ -16,12 +16,14 @@ from typing import Any, Final
 from ..schema.opdef import REGISTRY, REQUIRED
 from ..types.meta import Meta
 from ..wire.limits import Limits
+from .constructs import MAX_ITERATIONS, layout
 from .numbers import CONSTANT, PARAMETER, Number
-from .program import EFFECT, NO_DEVICE, PRINT, Program, Source, Step
+from .program import EFFECT, NO_DEVICE, PRINT, WHILE, Program, Source, Step
 
 VERSION: Final = 1
 HEADER: Final = "tensord program"
 COLUMN: Final = 64  # where locations begin, unless the step is longer
+INDENT: Final = "    "  # of the lines of a block
 LONGEST: Final = Limits().text  # characters of a location
 BARE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")  # a name that needs no quotes
 NAN: Final = 0x7FF8000000000000  # the bits of the usual one
@@ -36,6 +38,11 @@ def text_of(program: Program) -> str:
 def lines_of(program: Program) -> Iterator[str]:
     """The lines of a program's text."""
     yield f"{HEADER} {VERSION}"
+    yield from block_lines(program)
+
+
+def block_lines(program: Program, column: int = COLUMN) -> Iterator[str]:
+    """The lines of a program, or a block, without the first one. Locations begin at the column."""
     for slot, number in enumerate(program.numbers):
         yield number_line(slot, number)
     for value, source in enumerate(program.parameters):
@@ -43,8 +50,20 @@ def lines_of(program: Program) -> Iterator[str]:
     for value, source in enumerate(program.captured, len(program.parameters)):
         yield source_line("captured", value, source)
     for step in program.steps:
-        yield step_line(step)
+        yield step_line(step, column)
+        if step.blocks:
+            yield from lines_of_blocks(step, column)
     yield f"return {values_text(program.results)}".rstrip()
+
+
+def lines_of_blocks(step: Step, column: int) -> Iterator[str]:
+    """The lines of a step's blocks, each behind one that says what it captures and takes as numbers."""
+    _, arguments, given = layout(step)
+    for block, (values, numbers) in zip(step.blocks, given, strict=True):
+        yield f"block {', '.join(operand_texts((*values[len(arguments) :], *numbers)))}".rstrip()
+        for line in block_lines(block, max(column - len(INDENT), 2)):
+            yield INDENT + line
+    yield "end"
 
 
 def number_line(slot: int, number: Number) -> str:
@@ -62,13 +81,13 @@ def source_line(what: str, value: int, source: Source) -> str:
     return f"{what} %{value}{name_text(source.name)}: {meta_text(source.meta)} on d{source.device}"
 
 
-def step_line(step: Step) -> str:
+def step_line(step: Step, column: int = COLUMN) -> str:
     """The line of a step, with its location if that is a text."""
     results = ", ".join(f"%{value}: {meta_text(meta)}" for value, meta in enumerate(step.results, step.first))
     parts = [
         f"{results} =" if results else "",
         step.op,
-        ", ".join(operand_texts(step)),
+        ", ".join(shown_operands(step)),
         attributes_text(shown_attributes(step)),
         "" if step.into is None else f"into {values_text(step.into)}",
         "" if step.device == NO_DEVICE else f"on d{step.device}",
@@ -76,15 +95,24 @@ def step_line(step: Step) -> str:
     line = " ".join(filter(None, parts))
     if type(step.location) is not str or not step.location:
         return line
-    return f"{line.ljust(COLUMN - 2)}  # {printable(step.location[:LONGEST])[:LONGEST]}"
+    return f"{line.ljust(column - 2)}  # {printable(step.location[:LONGEST])[:LONGEST]}"
 
 
-def operand_texts(step: Step) -> Iterator[str]:
-    """Values and numbers; of a print also its texts, in their places."""
-    operands = iter(f"%{operand}" if operand >= 0 else f"${~operand}" for operand in step.operands)
+def shown_operands(step: Step) -> Iterator[str]:
+    """Values and numbers; of a print also its texts, in their places; of a construct those that all blocks take."""
+    operands: Sequence[int] = step.operands
+    if step.blocks:
+        head, arguments, _ = layout(step)
+        operands = arguments if head is None else (head, *arguments)
+    texts = operand_texts(operands)
     if step.op == PRINT:
-        yield from (next(operands) if part is None else quoted(part) for part in dict(step.attributes)["parts"])
-    yield from operands
+        yield from (next(texts) if part is None else quoted(part) for part in dict(step.attributes)["parts"])
+    yield from texts
+
+
+def operand_texts(operands: Sequence[int]) -> Iterator[str]:
+    """Values and numbers."""
+    return iter([f"%{operand}" if operand >= 0 else f"${~operand}" for operand in operands])
 
 
 def shown_attributes(step: Step) -> Iterator[tuple[str, Any]]:
@@ -107,7 +135,11 @@ def defaults(op: str) -> dict[str, str]:
 
 
 # Of the steps that are no ops; `parse` puts them back.
-OWN_DEFAULTS: Final[dict[str, dict[str, Any]]] = {PRINT: {"sep": " ", "chain": 0}, EFFECT: {"chain": 0}}
+OWN_DEFAULTS: Final[dict[str, dict[str, Any]]] = {
+    PRINT: {"sep": " ", "chain": 0},
+    EFFECT: {"chain": 0},
+    WHILE: {MAX_ITERATIONS: None},
+}
 
 
 # -- values ------------------------------------------------------------------------------------------------------------

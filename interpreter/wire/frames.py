@@ -58,7 +58,7 @@ REFUSED = int(FrameKind.REFUSED)
 GOODBYE = int(FrameKind.GOODBYE)
 
 # The kinds of answers in REPLIES.
-VALUE, ERROR, ARRAY, ARRAYS, PART = range(5)
+VALUE, ERROR, ARRAY, ARRAYS, PART, AGAIN = range(6)
 
 
 ERRORS: dict[str, type[TensordError]] = {

@@ -18,11 +18,11 @@ class Limits:
     `nesting`: levels of attributes and metas. `text`: characters of a location or of a name. `window`: unfinished
     messages of a session before its client waits; four times as many close the session. `window_bytes`: the same for
     bytes of unconsumed uploads. `tensors`, `bytes`: live tensors of a session, and bytes of the storages that it made.
-    `signatures`, `locations`: their highest numbers. `location_bytes`: bytes of the locations that a session has sent,
-    and of its spans; beyond it the oldest are forgotten. `operands`: operands of all signatures of a session. `chains`,
-    `names`: chains that a session may make, names that it may publish. `programs`, `steps`: programs and routines of a
-    session, each, and the steps of all of them. `segments`, `mapped`: upload segments of a session, and their
-    bytes. `sessions`: sessions open at a time.
+    `signatures`, `locations`: their highest numbers. `location_bytes`: bytes of the locations that a session has
+    sent, and of its spans; beyond it the oldest are forgotten. `operands`: operands of all signatures of a session.
+    `chains`, `names`: chains that a session may make, names that it may publish. `programs`, `steps`: programs and
+    routines of a session, each, and the steps of all of them. `iterations`: rounds of the loops of one run.
+    `segments`, `mapped`: upload segments of a session, and their bytes. `sessions`: sessions open at a time.
     """
 
     header: int = MIB
@@ -43,6 +43,7 @@ class Limits:
     names: int = 1 << 16
     programs: int = 1024
     steps: int = 1 << 18
+    iterations: int = 1 << 20
     segments: int = 128
     mapped: int = 1 << 62
     sessions: int = 256

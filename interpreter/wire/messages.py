@@ -28,6 +28,7 @@ from .fields import (
     LocationNumber,
     LocationText,
     Metas,
+    Name,
     Names,
     NewId,
     NewIdOrZero,
@@ -145,7 +146,8 @@ class Effect(NamedTuple):
     """Call the user back with values, in the order of the chain.
 
     `callback` exists only in process; where it is None, the request is answered with the values. `tolerant`: where a
-    value has failed, its error takes its place, and the chain goes on.
+    value has failed, its error takes its place, and the chain goes on. `again`: the request stays open, for the effects
+    of a block that may run any number of times.
     """
 
     ids: UsedIds
@@ -154,6 +156,7 @@ class Effect(NamedTuple):
     request: Request
     location: LocationNumber
     tolerant: Flag = False
+    again: Flag = False
 
 
 class Chain(NamedTuple):
@@ -259,13 +262,14 @@ class ProgramPart(NamedTuple):
 
 
 class Link(NamedTuple):
-    """Link a program to a device for each of its slots, and to the tensors that it captures."""
+    """Link a program to a device for each of its slots, and to the tensors that it captures. `name` is for people."""
 
     id: UsedId
     program: UsedId
     devices: Names
     captured: UsedIds
     location: LocationNumber
+    name: Name = ""
 
 
 class Run(NamedTuple):

@@ -372,7 +372,7 @@ def test_an_error_in_a_chain_stops_what_follows_in_it(session, monkeypatch, caus
     else:
         transport, chain = session._transport, session._effects._default
         session.flush()
-        transport.send([[6, (10_000,), chain, lambda _: seen.append("bad"), 0, 0, False]])
+        transport.send([[6, (10_000,), chain, lambda _: seen.append("bad"), 0, 0, False, False]])
     session.effect(lambda _: seen.append("after"), x)
     with pytest.raises(td.TensordError) as caught:
         session.check_chain()

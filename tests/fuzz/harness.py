@@ -16,8 +16,8 @@ import numpy as np
 import zmq
 
 from tensord.interpreter.errors import ProtocolError
-from tensord.interpreter.programs.builder import Builder
-from tensord.interpreter.programs.program import Program
+from tensord.interpreter.programs.program import Program, sizes_of
+from tensord.interpreter.programs.records import Reader
 from tensord.interpreter.wire.codec import Encoder, decode
 from tensord.interpreter.wire.frames import BATCH, HELLO, REFUSED, REPLIES, VERSION, WELCOME, host_identity
 from tensord.interpreter.wire.limits import Limits
@@ -171,6 +171,7 @@ class Harness:
                 front.grant(everybody=True)
                 front.flush()
                 front.unstick()
+                front.go_on()
                 if not (fed or front.fresh or front.busy or front.dirty or self.engine.live):
                     return
         raise AssertionError("the daemon does not come to rest")
@@ -240,8 +241,8 @@ class Harness:
 def steps_of(session: VmSession) -> int:
     """The steps of all programs and routines, counted anew."""
     linked = [routine.program for routine in session.routines.values() if isinstance(routine, Linked)]
-    programs = [one for one in session.programs.values() if isinstance(one, Program | Builder)]
-    return sum(len(one.steps) for one in (*linked, *programs))
+    programs = [one for one in session.programs.values() if isinstance(one, Program | Reader)]
+    return sum(sizes_of(one)[0] if isinstance(one, Program) else one.steps for one in (*linked, *programs))
 
 
 def fail(error: Exception) -> NoReturn:

@@ -27,6 +27,7 @@ from ..model.operand import Binding
 from ..model.session import VmSession
 from ..model.signature import UPLOAD
 from ..model.tensor import Copy, Moved, Tensor
+from ..model.unfolding import Answer
 from ..placement.residency import Residency
 from ..scheduler.lost_devices import refuse_lost
 from ..scheduler.pending_metas import await_metas
@@ -130,20 +131,46 @@ class Accesses:
 
     def copy_out(self, session: VmSession, tensor: Tensor, request: int, location: int) -> None:
         """Answer with a copy."""
-        source = self.readable(tensor)
-        host = self.residency.host
-        if host is not None and not source.copy.device.backend.host and is_worth_keeping(source, host):
-            source = self.residency.bring(tensor, host, session, location)  # kept, so that it moves once
-        if self.inline.fetch(session, source, request, location):
+        source = self.near(session, tensor, location)
+        result = self.inline.fetch(session, source, "fetch", location)
+        if result is not None:
+            session.reply(request, result, None)
             return
-        instruction = self.reading(session, tensor, source, location)
+        instruction = self.reading(session, tensor, source, "fetch", location)
         answer_with_results(instruction, session, request, count_read, bytes_of(tensor))
         self.scheduler.admit(instruction)
 
-    def reading(self, session: VmSession, tensor: Tensor, source: Binding, location: int) -> Instruction:
+    def ask(self, session: VmSession, tensor: Tensor, label: str, location: int) -> Answer:
+        """Read a value for a run of the session, in which that is called `label`."""
+        answer = Answer()
+        source = self.near(session, tensor, location)
+        result = self.inline.fetch(session, source, label, location)
+        if result is not None:
+            answer.set(result)
+            return answer
+        instruction = self.reading(session, tensor, source, label, location)
+
+        def tell(done: Instruction) -> None:
+            count_read(done)
+            if done.error is not None:
+                done.error.heard = True  # by what the run was to make
+            answer.set(done.results, done.error)
+
+        instruction.on_retire = instruction.on_doom = tell
+        self.scheduler.admit(instruction)
+        return answer
+
+    def near(self, session: VmSession, tensor: Tensor, location: int) -> Binding:
+        """The copy of a value that the host reads."""
+        source, host = self.readable(tensor), self.residency.host
+        if host is not None and not source.copy.device.backend.host and is_worth_keeping(source, host):
+            return self.residency.bring(tensor, host, session, location)  # kept, so that it moves once
+        return source
+
+    def reading(self, session: VmSession, tensor: Tensor, source: Binding, label: str, location: int) -> Instruction:
         """An instruction, not admitted yet, whose result is a copy of the value on the host."""
         device = source.copy.device
-        instruction = self.scheduler.new_instruction(session, Opcode.ACCESS, "fetch", device, location)
+        instruction = self.scheduler.new_instruction(session, Opcode.ACCESS, label, device, location)
         instruction.inputs = (source,)
         instruction.reads = (source.copy,)
         await_metas(instruction)
@@ -247,7 +274,7 @@ class Accesses:
 
         Without a function the arrays are the answer: the client calls the function itself.
         """
-        ids, chain, callback, request, location, tolerant = message
+        ids, chain, callback, request, location, tolerant, again = message
         link = session.chains.get(chain)
         try:
             refuse_cancelled(session)
@@ -278,7 +305,7 @@ class Accesses:
 
         instruction.kernel = call
         instruction.on_control = callback is not None
-        answer_with_results(instruction, session, request, nbytes=sum(map(bytes_of, tensors)))
+        answer_with_results(instruction, session, request, nbytes=sum(map(bytes_of, tensors)), again=again)
         self.scheduler.admit(instruction)
 
     def refuse_effect(self, session: VmSession, error: TensordError, chain: int, request: int, location: int) -> None:
@@ -297,7 +324,7 @@ class Accesses:
         An instruction for each value reads it and writes a signal, a copy without data. The side effect writes the
         signals, too. So it waits for the readings (WAW), and their errors do not doom it: errors follow RAW edges.
         """
-        _, _, callback, request, location, _ = message
+        _, _, callback, request, location, _, again = message
         found: list[Any] = [None] * len(tensors)
         signals = tuple(self.look(session, tensor, host, location, found, n) for n, tensor in enumerate(tensors))
         instruction = self.scheduler.new_instruction(session, Opcode.ACCESS, "effect", host, location)
@@ -309,14 +336,14 @@ class Accesses:
         def put(done: Instruction) -> None:  # not as the kernel's result, where an error would be a failure
             done.results = found if callback is None else None
 
-        answer_with_results(instruction, session, request, put, sum(map(bytes_of, tensors)))
+        answer_with_results(instruction, session, request, put, sum(map(bytes_of, tensors)), again)
         self.scheduler.admit(instruction)
 
     def look(
         self, session: VmSession, tensor: Tensor, host: DeviceState, location: int, found: list[Any], n: int
     ) -> Copy:
         """Read a value, or its error, into `found[n]`. Returns the signal that is written when it is there."""
-        instruction = self.reading(session, tensor, self.readable(tensor), location)
+        instruction = self.reading(session, tensor, self.readable(tensor), "fetch", location)
         signal = self.residency.new_copy(host, 0, 1)
         instruction.writes = (signal,)
 

@@ -22,6 +22,7 @@ from ...interpreter.wire.messages import (
     CALL,
     FETCH,
     RELEASE,
+    RUN,
     SYNC,
     WAIT,
     Atomic,
@@ -69,7 +70,9 @@ from .quotas import check_chains, check_fields, check_nesting, check_operands, c
 from .rejection import Rejection, kept, refusal_of
 from .routines import Routines
 
-PLAIN = frozenset((CALL, RELEASE, FETCH, WAIT, SYNC))  # in the client's messages of these kinds, nothing is the user's
+PLAIN = frozenset(
+    (CALL, RELEASE, FETCH, WAIT, SYNC, RUN)
+)  # in the client's messages of these kinds, nothing is the user's
 
 Handler = Callable[[VmSession, Any], None]
 # Answers a question about the machine: (session, what, arguments).
@@ -151,10 +154,14 @@ class Admission:
         check_group(message.messages)
         self.routines.check_group(session, message.messages)
         rest = iter(message.messages)
-        self.take(session, rest)
-        while session.in_run():
-            self.take(session, rest_of_run(session, STEPS))
+        self.routines.in_group = True
+        try:
             self.take(session, rest)
+            while session.in_run():
+                self.take(session, rest_of_run(session, STEPS))
+                self.take(session, rest)
+        finally:
+            self.routines.in_group = False
 
     def restart(self, session: VmSession, message: Restart) -> None:
         """Accept the session's instructions again, unless it was cancelled after the message was sent."""

@@ -23,7 +23,7 @@ from ..memory.mapped import map_copy
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
 from ..model.operand import Binding
-from ..model.session import VmSession
+from ..model.session import Again, VmSession
 from ..model.tensor import Tensor
 from ..placement.residency import Export, Residency
 from ..placement.views import twin
@@ -113,10 +113,11 @@ def answer_with_results(
     request: int,
     before: Callable[[Instruction], None] | None = None,
     nbytes: int = 0,
+    again: bool = False,
 ) -> None:
     """Answer a request with the results of the instruction's kernel, or with the error as soon as it is known.
 
-    `nbytes`: bytes of memory made for the answer.
+    `nbytes`: bytes of memory made for the answer. `again`: the request stays open, unless this is an error.
     """
     session.answering += nbytes
 
@@ -124,7 +125,8 @@ def answer_with_results(
         session.answering -= nbytes
         if before is not None:
             before(done)
-        session.reply(request, None if done.error is not None else done.results, done.error)
+        value = Again(done.results) if again else done.results
+        session.reply(request, None if done.error is not None else value, done.error)
         done.results = None
 
     def refuse(doomed: Instruction) -> None:

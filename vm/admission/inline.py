@@ -337,25 +337,24 @@ class Inline:
         self.scheduler.keep_record(traits, (copy.id, copy.version), started, location, used, meta.nbytes)
         return True
 
-    def fetch(self, session: VmSession, source: Binding, request: int, location: int) -> bool:
-        """Answer a fetch now, if the value is there, on the host, and small."""
+    def fetch(self, session: VmSession, source: Binding, label: str, location: int) -> Any:
+        """A copy of the value now, if it is there, on the host, and small; else None."""
         copy, tensor, _, _ = source
         device = copy.device
         if copy.writer is not None or copy.poison is not None or copy.buffer is None or tensor.meta is None:
-            return False
+            return None
         if not device.backend.host or not device.inline() or tensor.meta.nbytes > INLINE_BYTES:
-            return False
+            return None
         started = self.scheduler.clock()
         try:
             result = device.backend.host_array(tensor.meta)
             device.backend.copy_out(bind(source), result)
         except Exception:
-            return False  # the long way tells what is wrong
-        traits = (session.id, ACCESS, "fetch", device.name, "r", tensor.meta.plain)
+            return None  # the long way tells what is wrong
+        traits = (session.id, ACCESS, label, device.name, "r", tensor.meta.plain)
         used, moved = device.backend.allocated, tensor.meta.nbytes
         self.scheduler.keep_record(traits, (copy.id, copy.version), started, location, used, moved)
-        session.reply(request, result, None)
-        return True
+        return result
 
     def wait(self, session: VmSession, copies: Sequence[Copy], location: int) -> bool:
         """Is a wait for these copies over at once?"""

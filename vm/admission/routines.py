@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import partial
 from itertools import chain, repeat
 from typing import Any
 
@@ -10,16 +11,18 @@ from ...interpreter.errors import CancelledError, ProtocolError, QuotaError, Ten
 from ...interpreter.programs.builder import STEPS
 from ...interpreter.schema.infer import InferCache
 from ...interpreter.schema.opdef import find
-from ...interpreter.types.meta import Meta
-from ...interpreter.wire.messages import RELEASE, Link, ProgramPart, Run
+from ...interpreter.types.meta import Meta, Scalar
+from ...interpreter.wire.messages import Link, ProgramPart, Run
 from ..model.device_state import DeviceState
 from ..model.linked import Linked
 from ..model.plan import Plan
 from ..model.session import VmSession
-from ..model.unfolding import Unfolding
+from ..model.unfolding import Answer, Unfolding
 from ..placement.residency import Residency
-from ..routines.programs import add_part, check_run, drop, link, routine_of, steps_of_runs, written_by
-from ..routines.unfolding import Ids, metas_of, unfold
+from ..routines.control_flow import Results
+from ..routines.ids import Ids
+from ..routines.programs import add_part, check_in_group, check_run, drop, link, routine_of, steps_of_runs, written_by
+from ..routines.unfolding import Unfolder, metas_of
 from ..scheduler.scheduler import Scheduler
 from .accesses import Accesses
 from .lookup import enter, forget_plan, refuse_cancelled, tensor_of
@@ -47,6 +50,7 @@ class Routines:
         self.rejection = rejection
         self.segments = Segments(scheduler, residency)
         self.patience = PATIENCE
+        self.in_group = False  # is a group being admitted, which is done without a pause?
 
     def program(self, session: VmSession, message: ProgramPart) -> None:
         """Add to a program."""
@@ -59,8 +63,8 @@ class Routines:
     def release(self, session: VmSession, id_: int) -> None:
         """Release a program or a routine, if there is one with that id."""
         routine = drop(session, id_)
-        for template in routine.templates if routine is not None else ():
-            if template is not None and template.signature:
+        for template in routine.all_templates() if routine is not None else ():
+            if template.signature:
                 forget_plan(session, template.signature)
 
     def check_group(self, session: VmSession, messages: Sequence[Any]) -> None:
@@ -79,53 +83,55 @@ class Routines:
             routine = routine_of(session, message.routine)
             metas = [tensor_of(session, id_).meta for id_ in message.inputs]
             check_run(routine, message, metas, session.newest)
+            if self.in_group:
+                check_in_group(routine)
         except TensordError as error:
             self.reject(session, message, error)
             return
-        ids = Ids(routine.program, (*message.inputs, *routine.captured), session.newest)
-        if routine.runs >= self.patience and self.run_whole(session, routine, ids, message):
+        newest, outside = session.newest, (*message.inputs, *routine.captured)
+        if routine.runs >= self.patience and self.run_whole(session, routine, outside, message):
             return
-        messages = self.unfold(session, routine, ids, message)
-        session.unfolding = Unfolding(messages, lambda: self.finish(session, routine, ids, message))
+        unfolder = Unfolder(SessionRuns(self, session), message.effects, message.location, newest)
+        ids = Ids(routine.program, outside, newest, unfolder)
+        messages, trace = unfolder.program(routine, ids, message.numbers), self.trace(session, routine, message)
+        finish = partial(self.finish, session, routine, ids, message, trace)
+        session.unfolding = Unfolding(messages, finish, routine.program.asks, trace)
 
-    def run_whole(self, session: VmSession, routine: Linked, ids: Ids, message: Run) -> bool:
+    def trace(self, session: VmSession, routine: Linked, message: Run) -> tuple[int, ...]:
+        """What a trace says of a run while it is admitted op by op."""
+        scheduler = self.scheduler
+        if not scheduler.ring.enabled:
+            return ()
+        known = scheduler.ring.routines.note(session.id, routine)
+        known.tick = known.tick or scheduler.tick + 1
+        return known.number, scheduler.ids + 1, 0, message.location
+
+    def run_whole(self, session: VmSession, routine: Linked, outside: Sequence[int], message: Run) -> bool:
         """Admit the run as one instruction, if its program is a single segment and may run now."""
         if routine.refused:
             return False
         pieces, program = self.segments.pieces(session, routine), routine.program
         if len(pieces) != 1 or len(pieces[0]) == 1:
             return False
+        ids = Ids(program, outside, session.newest)
         ids.name(zip([program.variables[value] for value in program.results], message.outputs, strict=True))
-        if self.segments.admit(session, routine, pieces[0], ids, message.numbers, message.location):
-            return True
-        ids.name(())
-        return False
+        return self.segments.admit(session, routine, pieces[0], ids, message.numbers, message.location)
 
-    def unfold(self, session: VmSession, routine: Linked, ids: Ids, message: Run) -> Iterator[tuple[Any, ...]]:
-        """Admit the segments of a run; the messages of what runs op by op."""
-
-        def sign(linked: Linked, position: int, number: int) -> int:
-            return self.sign(session, linked, position, number)
-
-        effects, numbers, location = iter(message.effects), message.numbers, message.location
-        routine.runs += 1
-        whole = range(len(routine.program.steps))
-        compiled = routine.runs > self.patience and not routine.refused
-        for piece in self.segments.pieces(session, routine) if compiled else (whole,):
-            segment = compiled and len(piece) > 1 and session.cancelled is None
-            if segment and self.segments.admit(session, routine, piece, ids, numbers, location):
-                dying = routine.segments[piece.start].recipe.dying
-                yield (RELEASE, tuple([ids[variable] for variable in dying]))  # none, perhaps: a turn may end here
-            else:
-                yield from unfold(routine, piece, ids, numbers, effects, location, sign)
-
-    def finish(self, session: VmSession, routine: Linked, ids: Ids, message: Run) -> None:
+    def finish(self, session: VmSession, routine: Linked, ids: Ids, message: Run, trace: tuple[int, ...] = ()) -> None:
         """Give the results their own ids."""
+        self.scheduler.note_run(session, trace)
         program = routine.program
-        for value, output in zip(program.results, message.outputs, strict=True):
-            tensor = session.tensors.pop(ids[program.variables[value]], None)
+        self.rename(
+            session, [(ids[program.variables[v]], out) for v, out in zip(program.results, message.outputs, strict=True)]
+        )
+        if program.asks:  # ids beyond those of the results are new again
+            session.newest = message.outputs[-1] if message.outputs else ids.newest + program.inner
+
+    def rename(self, session: VmSession, pairs: Sequence[tuple[int, int]]) -> None:
+        """Give tensors other ids, all at once: (old, new)."""
+        for tensor, new in [(session.tensors.pop(old, None), new) for old, new in pairs]:
             if tensor is not None:  # else the session had no room for one more id, and has heard of it
-                enter(session, output, tensor)
+                enter(session, new, tensor)
 
     def reject(self, session: VmSession, message: Run, error: TensordError) -> None:
         """Refuse a run: its results, and what it would have written, get the error, and so do its side effects."""
@@ -166,3 +172,72 @@ class Routines:
         if plan.immediate or plan.views:
             session.immediate[number] = plan
         return number
+
+
+class SessionRuns:
+    """What the runs of one session ask of the engine: `unfolding.Engine`."""
+
+    def __init__(self, routines: Routines, session: VmSession) -> None:
+        self.routines = routines
+        self.session = session
+        self.iterations = session.limits.iterations
+
+    def pieces(self, routine: Linked) -> Sequence[range]:
+        """The pieces of a program that has run often enough to be compiled; else all of it."""
+        if self.compiles(routine):
+            return self.routines.segments.pieces(self.session, routine)
+        return (range(len(routine.program.steps)),)
+
+    def compiles(self, routine: Linked) -> bool:
+        """May its steps run as segments?"""
+        return routine.runs > self.routines.patience and not routine.refused and self.session.cancelled is None
+
+    def admit(self, routine: Linked, piece: range, ids: Ids, numbers: Sequence[Scalar], location: int) -> bool:
+        """Admit a segment, if it can run as one."""
+        segments = self.routines.segments
+        return self.compiles(routine) and segments.admit(self.session, routine, piece, ids, numbers, location)
+
+    def sign(self, routine: Linked, position: int, number: int) -> int:
+        """Make the signature of an op."""
+        return self.routines.sign(self.session, routine, position, number)
+
+    def ask(self, id_: int, label: str, location: int) -> Answer:
+        """Read a value; the run goes on once it is there."""
+        session, routines = self.session, self.routines
+        try:
+            refuse_cancelled(session)
+            tensor = tensor_of(session, id_)
+            if session.moves:
+                routines.segments.residency.begin_moves(session)
+            answer = routines.accesses.ask(session, tensor, label, location)
+        except TensordError as error:
+            answer = Answer()
+            answer.set(None, error)
+        if session.unfolding is not None:
+            session.unfolding.asked = answer
+        return answer
+
+    def stopped(self) -> TensordError | None:
+        """The cancellation of the session, if it was cancelled."""
+        return self.session.cancelled
+
+    def rename(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """Give tensors other ids."""
+        self.routines.rename(self.session, pairs)
+
+    def fail(self, error: TensordError | None, answer: Answer | None, results: Results, op: str, location: int) -> None:
+        """Poison what a step was to make and to write."""
+        session, routines = self.session, self.routines
+        rejection = routines.rejection
+        if error is None and answer is not None:
+            error = answer.error
+        elif error is not None:
+            error = rejection.rejected(session, error, location, op)
+            if not isinstance(error, CancelledError):
+                routines.scheduler.tell(session, error)
+        if error is None:
+            return
+        for id_, meta, home in results.made:
+            rejection.poison(session, id_, error, meta, routines.scheduler.devices[home])
+        for tensor in filter(None, map(session.tensors.get, results.written)):
+            rejection.poison_existing(session, tensor, error)

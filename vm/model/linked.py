@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from ...interpreter.programs.blocks import Block
+from ...interpreter.programs.blocks import Block as Fused
 from ...interpreter.programs.program import Program
 from ...interpreter.types.meta import Meta
 
@@ -25,17 +25,32 @@ class Template(NamedTuple):
     line: int
 
 
+class Block(NamedTuple):
+    """A block of a step of control flow, linked. `values`, `numbers`: what it is given, by the places among the step's
+    operands; `effects`: how many side effects the step's blocks before it have."""
+
+    routine: Linked
+    values: tuple[int, ...]
+    numbers: tuple[int, ...]
+    effects: int
+
+
 class Linked:
     """A program with a device for each of its slots, and the ids of the tensors that it captures, in one session.
 
-    `templates`: its steps as messages, each made when a run first needs it.
+    `name` is for people. `number`: by which records name it; 0 before the first of them. `templates`: its steps as
+    messages, each made when a run first needs it. `nested`: likewise the blocks of its steps of control flow.
     """
 
     __slots__ = (
+        "__weakref__",
         "blocks",
         "captured",
         "devices",
         "location",
+        "name",
+        "nested",
+        "number",
         "pieces",
         "program",
         "refused",
@@ -44,17 +59,29 @@ class Linked:
         "templates",
     )
 
-    def __init__(self, program: Program, devices: tuple[str, ...], captured: tuple[int, ...], location: int) -> None:
+    def __init__(
+        self, program: Program, devices: tuple[str, ...], captured: tuple[int, ...], location: int, name: str = ""
+    ) -> None:
         self.program = program
         self.devices = devices
         self.captured = captured
         self.location = location
+        self.name = name
+        self.number = 0
         self.templates: list[Template | None] = [None] * len(program.steps)
+        self.nested: dict[int, tuple[Block, ...]] = {}
         self.refused: set[int] = set()  # steps whose op was refused a signature when it was last asked for
         self.runs = 0
         self.pieces: Sequence[range] | None = None  # of its steps; None until they all have signatures
-        self.blocks: Sequence[Block] | None = None  # None until they are looked for
+        self.blocks: Sequence[Fused] | None = None  # None until they are looked for
         self.segments: dict[int, Any] = {}  # first step of a piece -> how it runs as one instruction, if it may
+
+    def all_templates(self) -> Iterator[Template]:
+        """Those that were made, in blocks, too."""
+        yield from (template for template in self.templates if template is not None)
+        for blocks in self.nested.values():
+            for block in blocks:
+                yield from block.routine.all_templates()
 
     @property
     def results(self) -> list[tuple[Meta | None, str]]:

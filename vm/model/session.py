@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from ...interpreter.errors import TensordError
 from ...interpreter.wire.limits import Limits
@@ -13,8 +13,8 @@ from .account import Account
 from .texts import Texts
 
 if TYPE_CHECKING:
-    from ...interpreter.programs.builder import Builder
     from ...interpreter.programs.program import Program
+    from ...interpreter.programs.records import Reader
     from .instruction import Instruction
     from .linked import Linked
     from .plan import Plan
@@ -26,6 +26,12 @@ PRIVATE: Final = 1 << 40  # numbers of signatures that runs make are above; thos
 
 # (request, value, error): the answer to a session's request. Called on the driving thread; must not block.
 ReplySink: TypeAlias = Callable[[int, object, TensordError | None], None]
+
+
+class Again(NamedTuple):
+    """An answer, of a side effect, to a request that stays open for others."""
+
+    values: Any
 
 
 class VmSession:
@@ -45,6 +51,7 @@ class VmSession:
         "cancelled",
         "chains",
         "closed",
+        "detail",
         "errors",
         "generation",
         "id",
@@ -89,6 +96,7 @@ class VmSession:
         self.name = name  # for people
         self.reply = reply
         self.strict = strict
+        self.detail = 0  # of how many runs of a routine one is timed, call by call; 0 for none
         self.trusted = trusted
         self.limits = limits or Limits()
         self.account = Account(self.limits, id_)
@@ -98,7 +106,7 @@ class VmSession:
         self.plans: dict[int, Plan | TensordError] = {}
         self.immediate: dict[int, Plan] = {}  # those of the plans whose ops may run, or take effect, at admission
         self.operands = 0  # of all plans
-        self.programs: dict[int, Builder | Program | TensordError] = {}
+        self.programs: dict[int, Program | Reader | TensordError] = {}
         self.routines: dict[int, Linked | TensordError] = {}
         self.steps = 0  # of all programs and routines
         self.signed = PRIVATE  # the newest number of a signature that a run has made
@@ -123,6 +131,10 @@ class VmSession:
     def in_run(self) -> bool:
         """Is it in the middle of a run that is admitted op by op?"""
         return self.unfolding is not None  # asked here, since type checkers think that an attribute stays what it was
+
+    def waits(self) -> bool:
+        """Is it in the middle of a run that cannot go on before a value is there?"""
+        return self.unfolding is not None and self.unfolding.waits()
 
     def where(self, location: int) -> str | None:
         """The user's line behind a location number; None for one that was never sent."""

@@ -5,27 +5,60 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...interpreter.errors import TensordError
+
 if TYPE_CHECKING:
     from .session import VmSession
 
 
+class Answer:
+    """A value that a run asks for: `value` or `error` once it is `done`."""
+
+    __slots__ = ("done", "error", "value")
+
+    def __init__(self) -> None:
+        self.done = False
+        self.value: Any = None
+        self.error: TensordError | None = None
+
+    def set(self, value: Any, error: TensordError | None = None) -> None:
+        """Here it is."""
+        self.value, self.error, self.done = value, error, True
+
+
 class Unfolding:
-    """The messages of a run that are still to be admitted, before all others of its session; `finish` ends the run."""
+    """The messages of a run that are still to be admitted, before all others of its session; `finish` ends the run.
 
-    __slots__ = ("finish", "messages")
+    `asks`: has it control flow, so that nobody knows how many messages there are? `asked`: what the next message
+    depends on; None for nothing. `run` is what a trace says of it: the routine's number, the first instruction, 0, and
+    where it was called; empty if there is no trace.
+    """
 
-    def __init__(self, messages: Iterator[Sequence[Any]], finish: Callable[[], None]) -> None:
+    __slots__ = ("asked", "asks", "finish", "messages", "run")
+
+    def __init__(
+        self, messages: Iterator[Sequence[Any]], finish: Callable[[], None], asks: bool, run: tuple[int, ...] = ()
+    ) -> None:
         self.messages = messages
         self.finish = finish
+        self.asks = asks
+        self.run = run
+        self.asked: Answer | None = None
+
+    def waits(self) -> bool:
+        """Is the next message not known yet?"""
+        return self.asked is not None and not self.asked.done
 
 
 def rest_of_run(session: VmSession, most: int) -> Iterator[Sequence[Any]]:
     """The next messages of the run that the session is in the middle of, at most so many. To be admitted one by one:
-    the run ends when the message behind its last one is asked for."""
+    the run ends when the message behind its last one is asked for. It may have to wait for a value in between."""
     unfolding = session.unfolding
     if unfolding is None:
         return
     for _ in range(most):
+        if unfolding.asked is not None and unfolding.waits():
+            return
         message = next(unfolding.messages, None)
         if message is None:
             session.unfolding = None

@@ -7,9 +7,9 @@ thread, or, if one of its kernels is large, as a whole on a stream.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import length_hint
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,15 +21,19 @@ from ...interpreter.types.meta import Meta, Scalar
 from ...interpreter.wire.fields import is_line
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
+from ..model.linked import Linked
 from ..model.plan import Plan
 from ..model.session import VmSession
 from ..model.signature import call_text, plain
-from .recipe import Call, Place, Recipe
-from .replay import Replay
+from .recipe import Call, Place, Recipe, ResultsFailed
+from .replay import Replay, own_arena
+from .segments import Piece
+from .stamps import Stamps, timed
 
 # What waits for the next run keeps its arena's pages, also where the pool has let go of them: so it is little.
 IDLE = 2  # replays of a segment
 KEPT = 1 << 20  # bytes of an arena
+STAYING = 1 << 12  # bytes of an operand
 
 RUN = OpDef("run", -1, lambda _metas, _attributes: (), "A segment of a routine.", least=0)
 
@@ -37,13 +41,13 @@ RUN = OpDef("run", -1, lambda _metas, _attributes: (), "A segment of a routine."
 class SegmentPlan(Plan):
     """What the scheduler needs to know of a segment; its runs share it."""
 
-    def __init__(self, program: Program, recipe: Recipe, device: DeviceState, session: int) -> None:
+    def __init__(self, routine: Linked, recipe: Recipe, device: DeviceState, session: int) -> None:
+        program = routine.program
         metas = tuple([known(program, variable) for variable in (*recipe.reads, *recipe.written)])
         outputs = tuple([known(program, variable) for variable in (*recipe.written, *recipe.made)])
-        steps = len(recipe.steps)
         self.op = RUN
         self.session = session
-        self.label = RUN.name
+        self.label = f"{RUN.name} {routine.name}".rstrip()
         self.attributes = ()
         self.metas = metas
         self.count = len(metas)
@@ -62,28 +66,86 @@ class SegmentPlan(Plan):
         self.forward = ()
         self.heirs = 0
         self.layouts = {}
-        text = f"ops={steps}, program={program.digest[:12]}, steps={recipe.steps.start}..{recipe.steps.stop - 1}"
-        self.signature = (tuple(map(plain, metas)), tuple(map(plain, outputs)), text, recipe.work)
-        self.maker = (self.label, self.signature)
+        part = (routine.number, recipe.steps.start, recipe.steps.stop - 1)
+        common = (tuple(map(plain, metas)), tuple(map(plain, outputs)), part_text(program, recipe.steps), recipe.work)
+        self.signature = (*common, part)
+        self.maker = (self.label, common)
         kinds = "r" * len(metas) + "w" * len(outputs)
         self.traits = (session, Opcode.RUN.value, self.label, device.name, kinds, self.signature)
 
 
-class Segment:
-    """A compiled segment of one routine, with replays that wait for a run."""
+def part_text(program: Program, steps: Piece) -> str:
+    """`3f2a9c1b2d3e, steps 0-33 of 34`."""
+    return f"{program.digest[:12]}, steps {steps.start}-{steps.stop - 1} of {len(program.steps)}"
 
-    __slots__ = ("arena_meta", "constants", "idle", "made", "plan", "program", "recipe", "sizes")
+
+class Operand(NamedTuple):
+    """A tensor from outside, or a result.
+
+    `packed`: has it to be packed? `stays`: may it stay bound between runs? It is little, or the routine holds it
+    anyway, since that captures it; it is memory of a pool, or of nobody else, as what clients map is larger.
+    """
+
+    variable: int
+    meta: Meta
+    packed: bool
+    stays: bool
+
+    @classmethod
+    def of(cls, program: Program, variable: int, *, packed: bool) -> Operand:
+        """The operand that is that variable of the program."""
+        meta = known(program, variable)
+        captured = len(program.parameters) <= variable < program.inputs
+        return cls(variable, meta, packed, captured or meta.nbytes <= STAYING)
+
+
+class Segment:
+    """A compiled segment of one routine, with replays that wait for a run.
+
+    `reads`, `written`, `made`: its operands, as those of its recipe. `need`: bytes of arena and results. `idle` replays
+    are bound to an arena in the device's memory, `ready` ones have their own. `detailed`: runs since one was timed.
+    """
+
+    __slots__ = (
+        "arena_meta",
+        "constants",
+        "detailed",
+        "idle",
+        "made",
+        "need",
+        "plan",
+        "program",
+        "reads",
+        "ready",
+        "recipe",
+        "sizes",
+        "written",
+    )
 
     def __init__(self, program: Program, recipe: Recipe, plan: SegmentPlan) -> None:
         self.program = program
         self.recipe = recipe
         self.plan = plan
         self.constants = program.constants
-        self.made = [known(program, variable) for variable in recipe.made]
-        # Of its results, and last of its arena, if it has one.
-        self.sizes = [meta.nbytes for meta in self.made] + [recipe.arena] * (recipe.arena > 0)
+        packed = set(recipe.packed)
+        self.reads = [Operand.of(program, v, packed=slot in packed) for slot, v in enumerate(recipe.reads)]
+        self.written = [Operand.of(program, variable, packed=True) for variable in recipe.written]
+        self.made = [Operand.of(program, variable, packed=True) for variable in recipe.made]
+        self.need = recipe.arena + sum(operand.meta.nbytes for operand in self.made)
+        # Of the blocks that a run at admission takes: its results, and last its arena, if no replay keeps that.
+        self.sizes = [operand.meta.nbytes for operand in self.made] + [recipe.arena] * (recipe.arena > KEPT)
         self.arena_meta = Meta.of((recipe.arena,), "uint8")
         self.idle: list[Replay] = []
+        self.ready: list[Replay] = []
+        self.detailed = 0
+
+    def is_due(self, every: int) -> bool:
+        """Is this run to be timed, of so many?"""
+        self.detailed += 1
+        if self.detailed < every:
+            return False
+        self.detailed = 0
+        return True
 
     def take(self, arena: Any) -> Replay:
         """A replay for a run in that arena, rather one that was there before. Called by any thread."""
@@ -96,17 +158,25 @@ class Segment:
                 return replay
         return Replay(self.recipe, self.constants, arena)
 
-    def give_back(self, replay: Replay) -> None:
-        """The run is over."""
-        replay.forget()
-        if self.recipe.arena <= KEPT and len(self.idle) < IDLE:
-            self.idle.append(replay)
+    def take_own(self) -> Replay:
+        """A replay with an arena of its own, rather one that was there before. Called by the driving thread."""
+        if self.ready:
+            return self.ready.pop()
+        arena = own_arena(self.recipe.arena) if self.recipe.arena else None
+        return Replay(self.recipe, self.constants, arena, own=True)
+
+    def give_back(self, replay: Replay, operands: Iterable[int] | None = None) -> None:
+        """The run is over. `operands`: the slots of those that are to be forgotten; None for all."""
+        replay.forget(range(replay.slots) if operands is None else operands)
+        waiting = self.ready if replay.own else self.idle
+        if self.recipe.arena <= KEPT and len(waiting) < IDLE:
+            waiting.append(replay)
 
 
 class RunInstruction(Instruction):
     """One run of a segment. `origins`: the errors that arose in it."""
 
-    __slots__ = ("careful", "numbers", "origins", "place", "poison", "replay", "segment")
+    __slots__ = ("careful", "numbers", "origins", "place", "poison", "replay", "segment", "stamps")
 
     def __init__(
         self,
@@ -117,7 +187,7 @@ class RunInstruction(Instruction):
         segment: Segment,
         numbers: Sequence[Scalar],
     ) -> None:
-        super().__init__(id_, session, Opcode.RUN, RUN.name, device, location)
+        super().__init__(id_, session, Opcode.RUN, segment.plan.label, device, location)
         self.plan = segment.plan
         self.segment = segment
         self.numbers = numbers
@@ -126,6 +196,7 @@ class RunInstruction(Instruction):
         self.careful = False  # something is poisoned: look before each call
         self.poison: dict[int, TensordError] = {}  # by value
         self.origins: list[TensordError] = []
+        self.stamps: Stamps | None = None  # if its calls are to be timed
 
     # -- on the thread that runs it ------------------------------------------------------------------------------------
 
@@ -207,7 +278,7 @@ class RunInstruction(Instruction):
 
     def run_fast(self, start: int, calls: list[Any]) -> int:
         """Call one kernel after the other, up to the first that fails; how many were called."""
-        rest = iter(calls)
+        rest = iter(calls) if self.stamps is None else timed(calls, self.stamps)
         try:
             for kernel, arguments in rest:
                 kernel(*arguments)
@@ -242,19 +313,24 @@ class RunInstruction(Instruction):
         return poison.get(value)
 
     def note(self, call: Call, error: BaseException) -> None:
-        """A kernel has failed: its result gets the error, with the line and op of the call."""
+        """A kernel has failed, or some of its results: these get the error, with the line and op of the call."""
         self.careful = True
-        line = self.segment.program.steps[call.step].location
-        location = self.author.where(line) if is_line(line) else None
-        found = self.failure(call, error, location)
+        if isinstance(error, ResultsFailed):
+            for result, failure in zip(call.results, error.failures, strict=False):
+                if failure is not None:
+                    self.poison[result] = self.failure(call, failure)
+                    self.origins.append(self.poison[result])
+            return
+        found = self.failure(call, error)
         for result in call.results:
             if result not in self.poison:
                 self.poison[result] = found
         self.origins.append(found)
 
-    def failure(self, call: Call, error: BaseException, location: str | None) -> TensordError:
+    def failure(self, call: Call, error: BaseException) -> TensordError:
         """The error of a call, fit to be kept."""
-        op = call.plan.op
+        op, line = call.plan.op, self.segment.program.steps[call.step].location
+        location = self.author.where(line) if is_line(line) else None
         if isinstance(error, TensordError):
             mine = error.reraisable()
             mine.op, mine.location, mine.instruction = error.op or op.name, error.location or location, self.id

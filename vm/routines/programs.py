@@ -10,9 +10,8 @@ from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
 from ...interpreter.errors import MetadataError, ProtocolError, QuotaError, TensordError
-from ...interpreter.programs.builder import Builder
 from ...interpreter.programs.program import Program
-from ...interpreter.programs.records import add_record
+from ...interpreter.programs.records import Reader
 from ...interpreter.schema.infer import InferCache
 from ...interpreter.schema.promotion import describe
 from ...interpreter.types.meta import Meta
@@ -29,7 +28,7 @@ class Holder(Protocol):
 
     limits: Limits
     newest: int
-    programs: dict[int, Builder | Program | TensordError]
+    programs: dict[int, Reader | Program | TensordError]
     routines: dict[int, Linked | TensordError]
     steps: int
 
@@ -39,33 +38,33 @@ def add_part(session: Holder, message: ProgramPart, infer: InferCache | None) ->
     id_, records = message
     if id_ not in session.programs:
         check_new_id(session, id_, session.programs)
-        session.programs[id_] = Builder(infer)
-    builder = session.programs[id_]
-    if isinstance(builder, TensordError):
+        session.programs[id_] = Reader(infer)
+    reader = session.programs[id_]
+    if isinstance(reader, TensordError):
         return
     try:
         check_count(session, session.programs, "programs")
-        if isinstance(builder, Program):
+        if isinstance(reader, Program):
             raise ProtocolError(f"program {id_} is complete: it takes no more records")
         if len(records) > RECORDS:
             raise ProtocolError(f"{len(records)} records in one message; {RECORDS} are allowed")
-        session.programs[id_] = add_records(session, builder, records)
+        session.programs[id_] = add_records(session, reader, records)
     except TensordError as error:
-        session.steps -= weight_of(builder)
+        session.steps -= weight_of(reader)
         session.programs[id_] = error.reraisable()
 
 
-def add_records(session: Holder, builder: Builder, records: Sequence[Any]) -> Builder | Program:
-    """The builder with these records added, or the program that they end."""
+def add_records(session: Holder, reader: Reader, records: Sequence[Any]) -> Reader | Program:
+    """The reader with these records added, or the program that they end."""
     program = None
     for record in records:
         if program is not None:
             raise ProtocolError("records behind the one that says what the program returns")
-        before = builder.weight()
-        program = add_record(builder, record)
-        session.steps += builder.weight() - before
+        before = reader.weight()
+        program = reader.add(record)
+        session.steps += reader.weight() - before
         check_steps(session)
-    return builder if program is None else program
+    return reader if program is None else program
 
 
 def link(session: Holder, message: Link, devices: Collection[str]) -> None:
@@ -94,7 +93,7 @@ def linked(session: Holder, message: Link, devices: Collection[str]) -> Linked:
             raise MetadataError(f"there is no device {name!r}; there are {', '.join(devices)}")
     check_steps(session, program.weight)
     session.steps += program.weight
-    return Linked(program, tuple(message.devices), tuple(message.captured), message.location)
+    return Linked(program, tuple(message.devices), tuple(message.captured), message.location, message.name)
 
 
 def check_new_id(session: Holder, id_: int, there: Collection[int]) -> None:
@@ -140,7 +139,7 @@ def check_run(routine: Linked, message: Run, metas: Sequence[Meta | None], newes
     """ProtocolError unless a run has what its program takes. `metas`: of the inputs, None for one not known yet."""
     program = routine.program
     given = (len(message.inputs), len(message.numbers), len(message.outputs), len(message.effects))
-    wanted = (len(program.parameters), len(program.numbers), len(program.results), program.effects)
+    wanted = (len(program.parameters), len(program.numbers), len(program.results), program.effects[-1])
     if given != wanted:
         raise ProtocolError(f"{given} inputs, numbers, outputs and effects, but its program has {wanted}")
     for meta, source in zip(metas, program.parameters, strict=True):
@@ -156,10 +155,16 @@ def check_run(routine: Linked, message: Run, metas: Sequence[Meta | None], newes
         newest = id_
 
 
+def check_in_group(routine: Linked) -> None:
+    """MetadataError for a routine with control flow: it waits for values, and a group for nothing."""
+    if routine.program.asks:
+        raise MetadataError("control flow waits for values, which a group does not: run it outside of the group")
+
+
 def drop(session: Holder, id_: int) -> Linked | None:
     """Release a program or a routine, if there is one with that id; the routine. Those of a released program go on."""
     program = session.programs.pop(id_, None)
-    if isinstance(program, Program | Builder):
+    if isinstance(program, Program | Reader):
         session.steps -= weight_of(program)
     routine = session.routines.pop(id_, None)
     if not isinstance(routine, Linked):
@@ -193,13 +198,15 @@ def steps_of_runs(session: Holder, messages: Sequence[Any]) -> int:
     return found
 
 
-def size_of(program: Builder | Program | TensordError | None) -> int:
+def size_of(program: Reader | Program | TensordError | None) -> int:
     """How many steps it has."""
-    return len(program.steps) if isinstance(program, Program | Builder) else 0
+    if isinstance(program, Program):
+        return len(program.steps)
+    return program.steps if isinstance(program, Reader) else 0
 
 
-def weight_of(program: Builder | Program | TensordError) -> int:
+def weight_of(program: Reader | Program | TensordError) -> int:
     """What it counts for in the quota of steps."""
     if isinstance(program, Program):
         return program.weight
-    return program.weight() if isinstance(program, Builder) else 0
+    return program.weight() if isinstance(program, Reader) else 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TypeAlias
 
-from ...interpreter.programs.program import EFFECT, MOVE, PRINT, Program
+from ...interpreter.programs.program import NO_OPS, Program
 from ...interpreter.schema.opdef import find
 
 LONGEST = 512  # steps of a segment: to compile it takes some milliseconds, during which no other session is served
@@ -79,9 +79,9 @@ def split(start: int, stop: int) -> Iterator[Piece]:
 
 
 def may_be_inside(program: Program, position: int) -> bool:
-    """Has the step a kernel, with one result whose shape is known?"""
+    """Has the step a kernel, and results of known shapes, of which it writes no more than one in place?"""
     step = program.steps[position]
-    if step.op in (MOVE, PRINT, EFFECT) or len(step.results) != 1 or None in step.results:
+    if step.op in NO_OPS or None in step.results or len(step.into or (None,)) != 1:
         return False
     if any(operand >= 0 and program.metas[operand] is None for operand in step.operands):
         return False
@@ -92,4 +92,4 @@ def may_be_inside(program: Program, position: int) -> bool:
 def is_view(program: Program, position: int) -> bool:
     """Is the step an op whose result may be a view of its operand?"""
     step = program.steps[position]
-    return step.op not in (MOVE, PRINT, EFFECT) and step.into is None and find(step.op).view is not None
+    return step.op not in NO_OPS and step.into is None and find(step.op).view is not None

@@ -1,59 +1,132 @@
 """Unfolding: a run as the messages of its ops, one by one, as a client would have sent them.
 
 It says what a run means, for both engines; and it is what a run falls back to that cannot be admitted as planned. Inner
-values get the ids between the newest one of the session and the run's outputs. A value dies with the step that uses it
-last, as if the client had dropped its handle there. Results get their own ids at the end, since ids have to rise.
+values get ids between the newest one of the session and the run's outputs; a run with control flow, which may need any
+number of them, has ids beyond those until its end. A value dies with the step that uses it last, as if the client had
+dropped its handle there. Results get their own ids at the end, since ids have to rise.
+
+`control_flow` unfolds the steps with blocks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
 
-from ...interpreter.programs.program import EFFECT, MOVE, PRINT, Program
+from ...interpreter.errors import TensordError
+from ...interpreter.programs.program import MOVE, NO_OPS, PRINT, Program
 from ...interpreter.types.meta import Meta, OperandMeta, Scalar
 from ...interpreter.wire.fields import is_line
 from ...interpreter.wire.locations import LINE
-from ...interpreter.wire.messages import CALL, RELEASE, TO_DEVICE
-from ...interpreter.wire.messages import EFFECT as SIDE_EFFECT
+from ...interpreter.wire.messages import CALL, EFFECT, RELEASE, TO_DEVICE, Message
 from ..model.linked import Linked, Template
+from ..model.unfolding import Answer
+from .control_flow import Construct, Results
+from .ids import Ids
 
 RIDERS = 64  # operands that a call has bits for
 
-# Makes the signature of an op, that step of the program, under this number, or a new one if it is 0; returns its
-# number. Where it is refused, the step is among `refused`, and is asked for again by the next run.
-Sign = Callable[[Linked, int, int], int]
+
+class Engine(Protocol):
+    """What an engine does for the runs of one session."""
+
+    iterations: int
+
+    def pieces(self, routine: Linked) -> Sequence[range]:
+        """The steps of a program in order: those that may run as one instruction together."""
+        ...
+
+    def admit(self, routine: Linked, piece: range, ids: Ids, numbers: Sequence[Scalar], location: int) -> bool:
+        """Admit steps as one instruction; False, and nothing is changed, if they have to run one by one."""
+        ...
+
+    def sign(self, routine: Linked, position: int, number: int) -> int:
+        """Make the signature of an op, that step of the program, under this number, or a new one if it is 0; its
+        number. Where it is refused, the step is among `refused`, and is asked for again by the next run."""
+        ...
+
+    def ask(self, id_: int, label: str, location: int) -> Answer:
+        """Read a value of the session, once it is there. The run goes on then."""
+        ...
+
+    def stopped(self) -> TensordError | None:
+        """Why the session's loops end before their next round; None if they go on."""
+        ...
+
+    def rename(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """Give tensors other ids, all at once: (old, new)."""
+        ...
+
+    def fail(self, error: TensordError | None, answer: Answer | None, results: Results, op: str, location: int) -> None:
+        """Poison what a step was to make and to write, with an error of its own, or what an answer has failed with."""
+        ...
 
 
-def unfold(
-    routine: Linked,
-    steps: range,
-    ids: Ids,
-    numbers: Sequence[Scalar],
-    effects: Iterator[Sequence[Any]],
-    location: int,
-    sign: Sign,
-) -> Iterator[tuple[Any, ...]]:
-    """The messages of these steps of a run. `ids`: of each variable, by the number of its first value."""
-    program, templates, span = routine.program, routine.templates, location & ~LINE
-    if program.constants:
-        numbers = [program.constants.get(slot, value) for slot, value in enumerate(numbers)]
-    for position in steps:
-        step, template = program.steps[position], templates[position]
-        if template is None or position in routine.refused:
-            template = templates[position] = template_of(routine, position, sign)
-        signature, operands, outputs, released, behind, line = template
-        where = line | span
-        given = tuple([ids[operand] if operand >= 0 else numbers[~operand] for operand in operands])
-        if signature:
-            yield (CALL, signature, given, tuple([ids[variable] for variable in outputs]), released, where)
-        elif step.op == MOVE:
-            yield (TO_DEVICE, given[0], ids[outputs[0]], routine.devices[step.device], where)
-        else:
-            chain, callback, request = next(effects)
-            yield (SIDE_EFFECT, given, chain, callback, request, where, step.op == PRINT)
-        if behind:
-            yield (RELEASE, tuple([ids[variable] for variable in behind]))
+class Unfolder:
+    """One run, while it is unfolded. `effects`: chain, callback and request of each side effect; `newest`: the highest
+    id that it has used."""
+
+    def __init__(self, engine: Engine, effects: Sequence[Sequence[Any]], location: int, newest: int) -> None:
+        self.engine = engine
+        self.effects = effects
+        self.location = location
+        self.newest = newest
+        self.depth = 0  # of blocks
+        self.drawn = 0  # the number of the block that runs, for its random draws
+        self.iterations = 0
+
+    def new_id(self) -> int:
+        """An id that nothing has."""
+        self.newest += 1
+        return self.newest
+
+    def program(self, routine: Linked, ids: Ids, numbers: Sequence[Scalar], effects: int = 0) -> Iterator[Message]:
+        """The messages of a program's steps, and admission where steps are one instruction. `numbers`: all of them, but
+        for constants; `effects`: the place of its first side effect."""
+        engine = self.engine
+        routine.runs += 1
+        for piece in engine.pieces(routine):
+            if len(piece) > 1 and engine.admit(routine, piece, ids, numbers, self.location):
+                dying = routine.segments[piece.start].recipe.dying
+                yield (RELEASE, tuple([ids[variable] for variable in dying]))  # none, perhaps: a turn may end here
+            else:
+                yield from self.steps(routine, piece, ids, numbers, effects)
+
+    def steps(
+        self, routine: Linked, steps: range, ids: Ids, numbers: Sequence[Scalar], effects: int
+    ) -> Iterator[Message]:
+        """The messages of these steps."""
+        program, templates, span = routine.program, routine.templates, self.location & ~LINE
+        if program.constants:
+            numbers = [program.constants.get(slot, value) for slot, value in enumerate(numbers)]
+        for position in steps:
+            step, template = program.steps[position], templates[position]
+            if template is None or position in routine.refused:
+                template = templates[position] = template_of(routine, position, self.engine)
+            signature, operands, outputs, released, behind, line = template
+            where = line | span
+            given = tuple([ids[operand] if operand >= 0 else numbers[~operand] for operand in operands])
+            if signature:
+                yield (CALL, signature, given, tuple([ids[variable] for variable in outputs]), released, where)
+            elif step.op == MOVE:
+                yield (TO_DEVICE, given[0], ids[outputs[0]], routine.devices[step.device], where)
+            elif step.blocks:
+                place = effects + program.effects[position]
+                construct = Construct(self, routine, position, given, place, where)
+                yield from construct.unfold(ids, outputs)
+            else:
+                yield self.effect(given, self.effects[effects + program.effects[position]], where, step.op == PRINT)
+            if behind:
+                yield (RELEASE, tuple([ids[variable] for variable in behind]))
+
+    def effect(self, given: Sequence[Any], effect: Sequence[Any], where: int, tolerant: bool) -> Message:
+        """The message of a side effect. That of a block may come any number of times: the request stays open where the
+        client calls back itself, and else is for the end alone."""
+        chain, callback, request = effect
+        again = self.depth > 0
+        if again and callback is not None:
+            request = 0
+        return (EFFECT, given, chain, callback, request, where, tolerant, again)
 
 
 def metas_of(program: Program, position: int) -> tuple[tuple[OperandMeta | None, ...], tuple[Meta | None, ...] | None]:
@@ -63,36 +136,14 @@ def metas_of(program: Program, position: int) -> tuple[tuple[OperandMeta | None,
     return operands, None if step.into is None else tuple([metas[value] for value in step.into])
 
 
-class Ids:
-    """The id of each variable of a run, by the number of its first value: of what comes from outside, then new ones."""
-
-    __slots__ = ("_newest", "_outside", "_ranks", "_results")
-
-    def __init__(self, program: Program, outside: Sequence[int], newest: int) -> None:
-        self._outside = outside
-        self._newest = newest
-        self._ranks = program.ranks
-        self._results: dict[int, int] = {}
-
-    def name(self, results: Iterable[tuple[int, int]]) -> None:
-        """Give these variables these ids, those of the run's results."""
-        self._results = dict(results)
-
-    def __getitem__(self, variable: int) -> int:
-        if self._results and variable in self._results:
-            return self._results[variable]
-        rank = self._ranks[variable]
-        return self._outside[variable] if rank == 0 else self._newest + rank
-
-
-def template_of(routine: Linked, position: int, sign: Sign) -> Template:
+def template_of(routine: Linked, position: int, engine: Engine) -> Template:
     """A step as a message to be."""
     program = routine.program
     step, variables = program.steps[position], program.variables
     operands = tuple([operand if operand < 0 else variables[operand] for operand in step.operands])
     made = range(step.first, step.first + len(step.results))
     outputs = tuple([variables[value] for value in made])
-    is_op = step.op not in (MOVE, PRINT, EFFECT)
+    is_op = step.op not in NO_OPS
     places = (*operands, *outputs) if is_op else ()
     released, behind = 0, []
     for variable in program.last_uses[position]:
@@ -103,5 +154,5 @@ def template_of(routine: Linked, position: int, sign: Sign) -> Template:
             behind.append(variable)
     line = step.location if is_line(step.location) else 0  # whatever a client says there
     old = routine.templates[position]
-    number = sign(routine, position, 0 if old is None else old.signature) if is_op else 0
+    number = engine.sign(routine, position, 0 if old is None else old.signature) if is_op else 0
     return Template(number, operands, outputs, released, tuple(behind), line)

@@ -28,7 +28,7 @@ class Effects:
 
     def effect(self, session: SerialSession, message: Effect) -> None:
         """Call the callback, unless an operand or an earlier side effect of the chain failed."""
-        ids, chain, callback, request, location, tolerant = message
+        ids, chain, callback, request, location, tolerant, _ = message
         try:
             refuse_cancelled(session)
             link = session.chains.get(chain)

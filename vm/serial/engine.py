@@ -125,7 +125,7 @@ class SerialEngine:
             Unpublish: names.unpublish,
             ToDevice: self.to_device,
             Restart: lambda session, message: self.restart(session, message.generation),
-            Atomic: lambda session, message: self.receive(session, message.messages),
+            Atomic: self.atomic,
             ListNames: names.list_names,
             Query: lambda session, message: session.reply(message.request, None, None),
             ProgramPart: lambda session, message: add_part(session, message, None),
@@ -156,6 +156,14 @@ class SerialEngine:
                     self.handlers[type(message)](session, message)
                 except Exception as error:  # must not affect the rest of the batch or other sessions
                     self.refuse(session, array, error)
+
+    def atomic(self, session: SerialSession, message: Atomic) -> None:
+        """Execute the messages of a group."""
+        self.routines.in_group = True
+        try:
+            self.receive(session, message.messages)
+        finally:
+            self.routines.in_group = False
 
     def refuse(self, session: SerialSession, array: Any, failure: Exception) -> None:
         """Poison the outputs of a message whose execution raised, or deny it.
@@ -318,7 +326,7 @@ class SerialEngine:
             metas, home = what.outputs, what.device
         error = self.rejected(session, error, location, what if isinstance(what, str) else what.op.name)
         for id_, meta in itertools.zip_longest(outputs, metas[: len(outputs)]):
-            self.poison(session, id_, error, meta, home)
+            self.poison(session, id_, (error,), meta, home)
 
     def rejected(self, session: SerialSession, error: TensordError, location: int, label: str) -> TensordError:
         """The error of a refused message, which is told: it counts as an instruction of its own."""
@@ -331,18 +339,16 @@ class SerialEngine:
             self.tell(session, error)
         return error
 
-    def poison(
-        self, session: SerialSession, id_: int, error: TensordError, meta: Meta | None, home: str | None
-    ) -> None:
+    def poison(self, session: SerialSession, id_: int, errors: Errors, meta: Meta | None, home: str | None) -> None:
         """Poison an output of a refused message; define it if it is new."""
         tensor = session.tensors.get(id_)
         if tensor is None and id_ > session.newest:
-            made = SerialTensor(Value(None, (error,)), meta, home or next(iter(self.devices)))
+            made = SerialTensor(Value(None, errors), meta, home or next(iter(self.devices)))
             made.meta_pending = meta is None
-            made.meta_errors = (error,) if meta is None else ()
+            made.meta_errors = errors if meta is None else ()
             define(session, id_, made)
-        elif tensor is not None and (tensor.holders == 1 or not isinstance(error, CancelledError)):
-            tensor.value = Value(None, (error, *tensor.meta_errors))
+        elif tensor is not None and (tensor.holders == 1 or not any(type(one) is CancelledError for one in errors)):
+            tensor.value = Value(None, (*errors, *tensor.meta_errors))
 
     def to_device(self, session: SerialSession, message: ToDevice) -> None:
         """Define the same value under another id."""

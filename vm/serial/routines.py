@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 
 from ...interpreter.errors import TensordError
 from ...interpreter.schema.opdef import find
-from ...interpreter.types.meta import Meta
+from ...interpreter.types.meta import Meta, Scalar
 from ...interpreter.wire.messages import Run
 from ..model.linked import Linked
-from ..routines.programs import check_run, drop, routine_of, written_by
-from ..routines.unfolding import Ids, metas_of, unfold
+from ..model.unfolding import Answer
+from ..routines.control_flow import Results
+from ..routines.ids import Ids
+from ..routines.programs import check_in_group, check_run, drop, routine_of, written_by
+from ..routines.unfolding import Unfolder, metas_of
 from .effects import Effects
-from .values import SerialSession, Signature, define, refuse_cancelled, tensor_of
+from .values import Errors, SerialSession, Signature, define, denial, refuse_cancelled, tensor_of
 
 if TYPE_CHECKING:
     from .engine import SerialEngine
@@ -26,13 +29,13 @@ class Routines:
     def __init__(self, engine: SerialEngine, effects: Effects) -> None:
         self.engine = engine
         self.effects = effects
+        self.in_group = False  # is a group being executed?
 
     def release(self, session: SerialSession, id_: int) -> None:
         """Release a program or a routine, if there is one with that id."""
         routine = drop(session, id_)
-        for template in routine.templates if routine is not None else ():
-            if template is not None:
-                session.signatures.pop(template.signature, None)
+        for template in routine.all_templates() if routine is not None else ():
+            session.signatures.pop(template.signature, None)
 
     def run(self, session: SerialSession, message: Run) -> None:
         """Execute the ops of a routine, one by one."""
@@ -41,22 +44,19 @@ class Routines:
             routine = routine_of(session, message.routine)
             metas = [tensor_of(session, id_).meta for id_ in message.inputs]
             check_run(routine, message, metas, session.newest)
+            if self.in_group:
+                check_in_group(routine)
         except TensordError as error:
             self.reject(session, message, error)
             return
-        program = routine.program
-        ids = Ids(program, (*message.inputs, *routine.captured), session.newest)
-
-        def sign(linked: Linked, position: int, number: int) -> int:
-            return self.sign(session, linked, position, number)
-
-        whole = range(len(program.steps))
-        steps = unfold(routine, whole, ids, message.numbers, iter(message.effects), message.location, sign)
-        self.engine.receive(session, steps)
-        for value, output in zip(program.results, message.outputs, strict=True):
-            tensor = session.tensors.pop(ids[program.variables[value]], None)
-            if tensor is not None:
-                define(session, output, tensor)
+        program, newest = routine.program, session.newest
+        unfolder = Unfolder(SessionRuns(self, session), message.effects, message.location, newest)
+        ids = Ids(program, (*message.inputs, *routine.captured), newest, unfolder)
+        self.engine.receive(session, unfolder.program(routine, ids, message.numbers))
+        outputs = zip(program.results, message.outputs, strict=True)
+        rename(session, [(ids[program.variables[value]], output) for value, output in outputs])
+        if program.asks:  # ids beyond those of the results are new again
+            session.newest = message.outputs[-1] if message.outputs else newest + program.inner
 
     def reject(self, session: SerialSession, message: Run, error: TensordError) -> None:
         """Refuse a run: its results, what it would have written and its side effects get the error."""
@@ -67,10 +67,10 @@ class Routines:
         if isinstance(routine, Linked):
             results, written = routine.results, written_by(routine, message)
         for id_, (meta, home) in zip(message.outputs, chain(results, repeat((None, None))), strict=False):
-            engine.poison(session, id_, error, meta, home)
+            engine.poison(session, id_, (error,), meta, home)
         for id_ in written:
             if id_ in session.tensors:
-                engine.poison(session, id_, error, None, None)
+                engine.poison(session, id_, (error,), None, None)
         for number, _, request in message.effects:
             self.effects.refuse(session, error, number, request, message.location)
 
@@ -87,3 +87,74 @@ class Routines:
         except TensordError as error:
             session.signatures[number] = error.reraisable()
         return number
+
+
+class SessionRuns:
+    """What the runs of one session ask of the engine: `unfolding.Engine`."""
+
+    def __init__(self, routines: Routines, session: SerialSession) -> None:
+        self.routines = routines
+        self.session = session
+        self.iterations = session.limits.iterations
+
+    def pieces(self, routine: Linked) -> Sequence[range]:
+        """All steps of a program."""
+        return (range(len(routine.program.steps)),)
+
+    def admit(self, routine: Linked, piece: range, ids: Ids, numbers: Sequence[Scalar], location: int) -> bool:
+        """False: nothing runs but ops."""
+        del routine, piece, ids, numbers, location
+        return False
+
+    def sign(self, routine: Linked, position: int, number: int) -> int:
+        """Make the signature of an op."""
+        return self.routines.sign(self.session, routine, position, number)
+
+    def ask(self, id_: int, label: str, location: int) -> Answer:
+        """The value."""
+        answer, session = SerialAnswer(), self.session
+        try:
+            refuse_cancelled(session)
+            value = tensor_of(session, id_).value
+        except TensordError as error:
+            value = denial(session, error, location, label)
+        answer.errors = value.errors
+        answer.set(value.array, value.first if value.array is None else None)
+        return answer
+
+    def stopped(self) -> TensordError | None:
+        """The cancellation of the session, if it was cancelled."""
+        return self.session.cancelled
+
+    def rename(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """Give tensors other ids."""
+        rename(self.session, pairs)
+
+    def fail(self, error: TensordError | None, answer: Answer | None, results: Results, op: str, location: int) -> None:
+        """Poison what a step was to make and to write."""
+        engine, session = self.routines.engine, self.session
+        if error is not None:
+            errors: Errors = (engine.rejected(session, error, location, op),)
+        else:
+            errors = answer.errors if isinstance(answer, SerialAnswer) else ()
+        for id_, meta, home in results.made:
+            engine.poison(session, id_, errors, meta, home)
+        for id_ in results.written:
+            engine.poison(session, id_, errors, None, None)
+
+
+class SerialAnswer(Answer):
+    """An answer with all errors that it has."""
+
+    __slots__ = ("errors",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.errors: Errors = ()
+
+
+def rename(session: SerialSession, pairs: Sequence[tuple[int, int]]) -> None:
+    """Give tensors other ids, all at once: (old, new)."""
+    for tensor, new in [(session.tensors.pop(old, None), new) for old, new in pairs]:
+        if tensor is not None:
+            define(session, new, tensor)

@@ -16,8 +16,8 @@ from ...interpreter.errors import (
     text_of,
     without_frames,
 )
-from ...interpreter.programs.builder import Builder
 from ...interpreter.programs.program import Program
+from ...interpreter.programs.records import Reader
 from ...interpreter.schema.infer import infer_once
 from ...interpreter.schema.opdef import FrozenAttributes, OpDef, OutputMetas
 from ...interpreter.schema.promotion import check_scalars
@@ -110,7 +110,7 @@ class SerialSession:
         self.errors = 0
         self.synced = 0  # as many of them were known to the latest sync
         self.limits = Limits()
-        self.programs: dict[int, Builder | Program | TensordError] = {}
+        self.programs: dict[int, Program | Reader | TensordError] = {}
         self.routines: dict[int, Linked | TensordError] = {}
         self.steps = 0  # of all programs and routines
         self.signed = PRIVATE  # the newest number of a signature that a run has made

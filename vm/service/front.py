@@ -57,6 +57,7 @@ class Front:
         self.dirty: dict[Peer, None] = {}  # peers with something to send to
         self.owing: deque[Peer] = deque()  # peers that have sent much since they were last granted credit
         self.stuck: dict[Peer, bool] = {}  # peers that do not read; True: taken out of `fresh` and `busy` for that
+        self.asking: dict[Peer, None] = {}  # peers whose runs wait for a value; taken out of `fresh` and `busy`
         self.freed: deque[tuple[weakref.ref[Any], int]] = deque()  # (peer, upload segment); appended by any thread
         # Of credit, that a peer is told of at a time. A client that waits for credit wakes up each time it is told.
         self.step, self.step_bytes = max(limits.window // 2, 1), max(limits.window_bytes // 8, 1)
@@ -251,6 +252,9 @@ class Front:
             if not peer.may_go_on():
                 self.stuck[peer] = True  # `unstick` puts the peer back once it reads its answers
                 continue
+            if peer.waits:
+                self.asking[peer] = None  # `go_on` puts the peer back
+                continue
             if not (peer.inbox or peer.unfolding):
                 self.unpack(peer)
             if peer.inbox or peer.unfolding:
@@ -260,6 +264,13 @@ class Front:
             return True
         return False
 
+    def go_on(self) -> None:
+        """Feed peers again whose runs have the values that they have asked for."""
+        for peer in [peer for peer in self.asking if not peer.waits]:
+            del self.asking[peer]
+            if peer.has_more:
+                self.busy.append(peer)
+
     def admit(self, peer: Peer) -> None:
         """Admit messages from the inbox until the quantum is over."""
         session, scheduler = session_of(peer), self.engine.scheduler
@@ -267,7 +278,7 @@ class Front:
         scheduler.stamp(started)
         until = started + QUANTUM_NS
         self.engine.take(session, self.quantum(peer, session, until))
-        while session.in_run() and scheduler.latest <= until:  # a run has just begun
+        while session.in_run() and not session.waits() and scheduler.latest <= until:  # a run has just begun
             self.engine.take(session, self.quantum(peer, session, until))
 
     def quantum(self, peer: Peer, session: VmSession, until: int) -> Iterator[Sequence[Any]]:
@@ -284,6 +295,8 @@ class Front:
                 yield inbox.popleft()
             else:
                 message = next(run, None)
+                if message is None and session.in_run():
+                    return  # it waits for a value
                 if message is None:
                     run = None
                     continue
@@ -320,6 +333,7 @@ class Front:
         """Drop everything that is kept for a connection that has ended."""
         self.dirty.pop(peer, None)
         self.stuck.pop(peer, None)
+        self.asking.pop(peer, None)
         with suppress(ValueError):
             self.owing.remove(peer)
         peer.inbox.clear()

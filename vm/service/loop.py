@@ -146,6 +146,8 @@ class Loop:
         while going and not (engine.directory.leaving or engine.running):  # which take one piece per turn
             going = engine.schedule()
         engine.flush()
+        if front.asking:
+            front.go_on()
         if front.owing:
             front.grant(everybody=retired or not (front.fresh or front.busy))
         if front.dirty or front.freed:

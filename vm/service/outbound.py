@@ -19,6 +19,7 @@ from ...interpreter.errors import MetadataError, TensordError
 from ...interpreter.wire.arrays import name_of, strides_of
 from ...interpreter.wire.codec import Encoder
 from ...interpreter.wire.frames import (
+    AGAIN,
     ARRAY,
     ARRAYS,
     ERROR,
@@ -29,6 +30,7 @@ from ...interpreter.wire.frames import (
     encode_error,
 )
 from ...interpreter.wire.segments import place_of
+from ..model.session import Again
 from .listener import NOW
 from .peer import Answer, Peer, State
 
@@ -125,6 +127,8 @@ def encode_answer(peer: Peer, answer: Answer, payloads: list[Any]) -> list[Any]:
         return [request, ERROR, encode_error(error)]
     if isinstance(value, np.ndarray):
         return [request, ARRAY, encode_array(peer, value, payloads)]
+    if type(value) is Again:
+        return [request, AGAIN, [encode_one(peer, one, payloads) for one in value.values]]
     if type(value) is list and value and all(isinstance(one, np.ndarray | TensordError) for one in value):
         return [request, ARRAYS, [encode_one(peer, one, payloads) for one in value]]
     return [request, VALUE, value]

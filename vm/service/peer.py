@@ -187,6 +187,11 @@ class Peer:
         return self.session is not None and self.session.in_run()
 
     @property
+    def waits(self) -> bool:
+        """Is its session in the middle of a run that cannot go on before a value is there?"""
+        return self.session is not None and self.session.waits()
+
+    @property
     def has_more(self) -> bool:
         """Has it messages that are not admitted yet?"""
         return bool(self.inbox or self.packed) or self.unfolding

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from ...schema.opdef import find
 from ...types.meta import SCALAR_TYPES, OperandMeta
 from ..numbers import CONSTANT, DRAW, SEED
-from ..program import EFFECT, MOVE, PRINT, Program, Step
+from ..program import MOVE, NO_OPS, Program, Step
 
 
 def made_by(step: Step) -> range:
@@ -23,9 +23,9 @@ def metas_of(program: Program, step: Step) -> tuple[OperandMeta | None, ...]:
 
 def is_total(program: Program, step: Step) -> bool:
     """Is the step without effect, and does it raise on no data?"""
-    if step.op in (PRINT, EFFECT):
-        return False
-    return step.op == MOVE or find(step.op).never_raises(metas_of(program, step), dict(step.attributes))
+    if step.op in NO_OPS:
+        return step.op == MOVE
+    return find(step.op).never_raises(metas_of(program, step), dict(step.attributes))
 
 
 def may_refuse_numbers(program: Program, step: Step) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ..builder import STEPS, Builder
 from ..numbers import Number
-from ..program import EFFECT, MOVE, PRINT, Program, Step
+from ..program import CONSTRUCTS, EFFECT, MOVE, PRINT, Program, Step
 from .facts import made_by, origin
 
 
@@ -53,6 +53,8 @@ def added(builder: Builder, step: Step, operands: tuple[int, ...], into: tuple[i
         builder.print(attributes["parts"], operands, attributes["sep"], attributes["chain"], step.location)
     elif step.op == EFFECT:
         builder.effect(attributes["callback"], operands, attributes["chain"], step.location)
+    elif step.op in CONSTRUCTS:
+        return builder.construct(step.op, operands, step.blocks, attributes, step.location)
     else:
         return builder.op(step.op, operands, attributes, step.device, into, step.location)
     return range(0)

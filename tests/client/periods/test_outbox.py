@@ -83,6 +83,7 @@ def learn(session: Session) -> None:
 
 @anywhere
 def test_a_loop_is_sent_as_runs_with_the_values_of_its_calls(auto: Session) -> None:
+    learn(auto)
     found = [each.numpy() for each in rounds(auto, 300)]
     assert [each.tobytes() for each in found] == [each.tobytes() for each in reference(300)]
     assert counts(auto)["ops"] > 100 * OPS
@@ -331,6 +332,8 @@ def test_an_error_inside_names_the_line_of_its_call_and_spares_the_others(make_s
         session = make_session(routines=routines)
         matrices = [session.asarray(np.eye(2) * (-1 if number == 150 else 1)) for number in range(200)]
         for number, matrix in enumerate(matrices):
+            if number == 100:
+                session.sync()  # the machine has taken the program by then
             result = roots(matrix) + roots(matrix)
             if number == 150:
                 failed = result
@@ -340,7 +343,7 @@ def test_an_error_inside_names_the_line_of_its_call_and_spares_the_others(make_s
         texts.append((caught.value.op, str(caught.value.location), str(caught.value)))
         assert session.sync() >= 1
         if routines:
-            assert counts(session)["runs"] > 100
+            assert counts(session)["runs"] > 80
     assert texts[0] == texts[1]
     assert "cholesky" in texts[0][2]
     assert "in roots" in texts[0][1]

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from tensord.interpreter.errors import TensordError
-from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.programs.parse import parse
 from tensord.interpreter.programs.program import Program
-from tensord.interpreter.programs.records import add_record, wire_records
+from tensord.interpreter.programs.records import Reader, wire_records
 
 SNIPPETS: Final = (
     *(
@@ -35,6 +34,9 @@ SNIPPETS: Final = (
         "effect",
         "to_device",
         "into",
+        "block",
+        "end",
+        "cond",
         "on",
         "=",
         ":",
@@ -145,8 +147,8 @@ def mangled_records(records: list[Any], rnd: random.Random) -> list[Any]:
 
 def built(records: Iterable[Any]) -> Program | None:
     """The program of these records; None if they end before it is there."""
-    builder = Builder()
-    return next((found for record in records if (found := add_record(builder, record))), None)
+    reader = Reader()
+    return next((found for record in records if (found := reader.add(record))), None)
 
 
 def check_text(text: str) -> None:

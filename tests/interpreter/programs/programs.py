@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 
 from tensord.interpreter.errors import MetadataError
 from tensord.interpreter.programs.builder import Builder
+from tensord.interpreter.programs.constructs import FORMS
 from tensord.interpreter.programs.numbers import ARITHMETIC, kinds_of
-from tensord.interpreter.programs.program import Program
+from tensord.interpreter.programs.program import Program, Source
 from tensord.interpreter.schema.infer import InferCache
 from tensord.interpreter.types.meta import Meta
 
@@ -131,14 +132,14 @@ INFER: Final = InferCache()
 class Writer:
     """Draws the steps of one program."""
 
-    def __init__(self, rnd: random.Random) -> None:
+    def __init__(self, rnd: random.Random, builder: Builder | None = None) -> None:
         self.rnd = rnd
-        self.builder = Builder(INFER)
+        self.builder = builder or Builder(INFER)
         self.made: list[int] = []  # values of steps
         self.kinds: list[Callable[[], object]] = [
             *[self.unary, self.binary, self.binary, self.with_number, self.with_attributes, self.with_attributes],
             *[self.with_attributes, self.in_place, self.in_place, self.set_item, self.get_item, self.random, self.move],
-            *[self.dynamic, self.select, self.number, self.print, self.effect, self.capture],
+            *[self.dynamic, self.select, self.number, self.print, self.effect, self.capture, self.construct],
         ]
 
     def program(self, steps: int) -> Program:
@@ -148,12 +149,16 @@ class Writer:
         for _ in range(self.rnd.randrange(1, 4)):
             self.builder.parameter(self.meta(), self.device(), self.pick(NAMES))
         self.capture()
-        for _ in range(steps):
+        self.steps(steps)
+        return self.builder.finish(self.results())
+
+    def steps(self, count: int) -> None:
+        """About so many steps."""
+        for _ in range(count):
             try:
                 self.pick(self.kinds)()
             except MetadataError:
                 continue
-        return self.builder.finish(self.results())
 
     def results(self) -> list[int]:
         """Some values that a program may return."""
@@ -204,7 +209,8 @@ class Writer:
     def number(self) -> int:
         """A number of any sort; its slot."""
         slots = len(self.builder.numbers)
-        sort = self.pick(("parameter", "constant", "seed", "draw", "arithmetic", "arithmetic"))
+        sorts = ("parameter", "constant", "draw", "seed", "arithmetic", "arithmetic")
+        sort = self.pick(sorts[: 6 if self.builder.depth == 1 else 3])
         if sort == "constant":
             value = self.constant()
             return self.builder.number(type(value).__name__, sort, value=value)
@@ -263,7 +269,8 @@ class Writer:
 
     def random(self) -> None:
         name = self.pick(sorted(RANDOM))
-        seed, draw = self.builder.number("int", "seed"), self.builder.number("int", "draw")
+        seed = self.builder.number("int", "seed" if self.builder.depth == 1 else "parameter")
+        draw = self.builder.number("int", "draw")
         self.op(name, [~seed, ~draw], self.attributes(RANDOM[name]))
 
     def dynamic(self) -> None:
@@ -284,6 +291,51 @@ class Writer:
     def capture(self) -> None:
         """A captured tensor, as a capture meets it: in the middle."""
         self.builder.captured(self.meta(), self.device(), self.pick(NAMES))
+
+    def construct(self) -> None:
+        """A step of control flow, whose blocks return what they take, some of it written in place before."""
+        builder, op = self.builder, self.pick(sorted(FORMS))
+        if builder.depth > 2:
+            return
+        arguments = [value for value in self.values(self.rnd.randrange(3)) if builder.metas[value] is not None]
+        head = self.head(op)
+        operands = [*head, *arguments]
+        blocks = []
+        for number in range(FORMS[op].fewest):
+            blocks.append(block := self.block(arguments, op == "while_loop" and number == 0))
+            operands += [self.fitting(source) for source in block.captured]
+            operands += [~builder.number(number.kind, "parameter") for number in block.number_parameters]
+        attributes = {"max_iterations": self.pick((None, 0, 7))} if op == "while_loop" else {}
+        self.made += builder.construct(op, operands, blocks, attributes, self.pick(LOCATIONS))
+
+    def head(self, op: str) -> list[int]:
+        """What a construct decides by."""
+        if not FORMS[op].head:
+            return []
+        if op == "repeat_loop" and self.rnd.randrange(2):
+            return [~self.builder.number("int", "parameter")]
+        name = "any" if op == "cond" else "count_nonzero"
+        return [*self.builder.op(name, self.values(1), {}, self.device())]
+
+    def fitting(self, source: Source) -> int:
+        """A value for what a block captures."""
+        return self.builder.captured(source.meta, source.device)
+
+    def block(self, arguments: Sequence[int], test: bool) -> Program:
+        """A block that takes these values; the test of a loop, perhaps."""
+        around, writer = self.builder, Writer(self.rnd, self.builder.block())
+        for value in arguments:
+            meta = around.metas[value]
+            assert meta is not None
+            writer.builder.parameter(meta, around.homes[value], self.pick(NAMES))
+        writer.capture()
+        writer.steps(self.rnd.randrange(4))
+        newest = writer.builder.newest
+        if test:
+            results = [*writer.builder.op("any", [newest[len(arguments)]], {}, self.device())]
+        else:
+            results = [writer.builder.move(newest[n], around.homes[value]) for n, value in enumerate(arguments)]
+        return writer.builder.finish(results)
 
 
 def random_program(rnd: random.Random, steps: int = 24) -> Program:

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tensord.interpreter.errors import MetadataError, ProtocolError, QuotaError, TensordError
-from tensord.interpreter.programs.builder import Builder
-from tensord.interpreter.programs.records import add_record, wire_records
+from tensord.interpreter.programs.records import Reader, wire_records
 from tensord.interpreter.wire.codec import Encoder, decode
 
 from .mangling import built, check_records, mangled_records
@@ -180,11 +179,11 @@ def test_attributes_are_nested_a_few_levels_deep():
 
 
 def test_what_is_too_large_is_refused():
-    builder = Builder(INFER, limit=2)
-    add_record(builder, BEGIN[0])
-    add_record(builder, BEGIN[0])
+    reader = Reader(INFER, limit=2)
+    reader.add(BEGIN[0])
+    reader.add(BEGIN[0])
     with pytest.raises(QuotaError):
-        add_record(builder, BEGIN[0])
+        reader.add(BEGIN[0])
 
 
 @pytest.mark.parametrize("location", [None, "train.py:3 in f", "", 0, 2**40])

@@ -82,11 +82,18 @@ def test_a_text_is_read_back_as_the_same_program(program):
         assert getattr(again, field) == getattr(program, field)
 
 
+def count_of_lines(program):
+    own = len(program.numbers) + program.inputs + len(program.steps) + 1
+    return own + sum(
+        bool(step.blocks) + sum(1 + count_of_lines(block) for block in step.blocks) for step in program.steps
+    )
+
+
 @given(PROGRAMS)
 def test_a_text_has_a_printable_line_for_each_part(program):
     lines = str(program).split("\n")
     assert all(line.isprintable() for line in lines)
-    assert len(lines) == 2 + len(program.numbers) + program.inputs + len(program.steps)
+    assert len(lines) == 1 + count_of_lines(program)
 
 
 def test_the_program_of_nothing_has_a_text():

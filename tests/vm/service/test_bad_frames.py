@@ -486,7 +486,7 @@ NO_MESSAGES = {
     "a call with a huge release": [CALL, 1, [], [1], 2**64 - 1, 0],
     "a call for a negative id": [CALL, 1, [], [-5], 0, 0],
     "a call for an id that is NaN": [CALL, 1, [], [float("nan")], 0, 0],
-    "an effect in no chain": [EFFECT, [], 404, None, 0, 0, False],
+    "an effect in no chain": [EFFECT, [], 404, None, 0, 0, False, False],
     "a move of nothing": [TO_DEVICE, 404, 40, "cpu:0", 0],
     "publishing nothing": [PUBLISH, ["x"], [404], 0],
     "publishing too little": [PUBLISH, ["x", "y"], [404], 0],

@@ -332,7 +332,9 @@ def test_a_damaged_message_is_refused_and_nothing_else(client: RawClient) -> Non
 def test_effects_are_answered_in_the_order_of_their_chain(client: RawClient) -> None:
     first, second = client.upload([1.0]), client.upload([2.0])
     client.batch(
-        [CHAIN, 900], [EFFECT, [first, second], 900, None, 11, 0, False], [EFFECT, [second], 900, None, 12, 0, False]
+        [CHAIN, 900],
+        [EFFECT, [first, second], 900, None, 11, 0, False, False],
+        [EFFECT, [second], 900, None, 12, 0, False, False],
     )
     one, two = client.answer(11), client.answer(12)
     assert [array.tolist() for array in one] == [[1.0], [2.0]]
@@ -342,7 +344,9 @@ def test_effects_are_answered_in_the_order_of_their_chain(client: RawClient) -> 
 
 def test_an_effect_behind_one_that_failed_is_not_carried_out(client: RawClient) -> None:
     id_ = client.upload([1.0])
-    client.batch([CHAIN, 900], [EFFECT, [404], 900, None, 11, 0, False], [EFFECT, [id_], 900, None, 12, 0, False])
+    client.batch(
+        [CHAIN, 900], [EFFECT, [404], 900, None, 11, 0, False, False], [EFFECT, [id_], 900, None, 12, 0, False, False]
+    )
     for request in (11, 12):
         with pytest.raises(Failed, match="tensor 404"):
             client.answer(request)

@@ -1,0 +1,214 @@
+"""Unfolding of control flow: which blocks run is found out by asking for values, one after the other.
+
+The run waits for each of them, and with it its session, and nobody else. What a test or a count fails with is the error
+of what the step was to make and to write; so are an index without a block, and a loop that reaches its bound.
+
+A block's random draws are parts of the one random call that its outermost step takes: the number of the block among
+those that have run there, and the draw's place in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from ...interpreter.errors import KernelError, KernelIndexError, MetadataError, TensordError
+from ...interpreter.programs.constructs import FORMS, MAX_ITERATIONS, layout_of, results_of
+from ...interpreter.programs.numbers import DRAW, PARAMETER
+from ...interpreter.programs.program import CASE, WHILE, Step
+from ...interpreter.types.meta import Meta, Scalar
+from ...interpreter.wire.messages import EFFECT, RELEASE, TO_DEVICE, Message
+from ..model.linked import Block, Linked
+from ..model.unfolding import Answer
+from .ids import Ids
+
+if TYPE_CHECKING:
+    from .unfolding import Unfolder
+
+PAUSE: Final[Message] = (RELEASE, ())  # a message that does nothing: a turn may end here
+PLACES: Final = 16  # bits of a draw's number that say its place in its block
+
+# Yields messages, and returns ids of new tensors.
+Unfolded: TypeAlias = Generator[Message, None, list[int]]
+
+
+class Failed(Exception):  # noqa: N818 - it is caught in this module, and no error
+    """A step has no results: for an error of its own, or one that an answer brought."""
+
+    def __init__(self, error: TensordError | None, answer: Answer | None = None) -> None:
+        super().__init__()
+        self.error = error
+        self.answer = answer
+
+
+class Results:
+    """What a step makes: ids, metas and homes of new tensors; and the ids of those that it writes."""
+
+    __slots__ = ("made", "written")
+
+    def __init__(self, made: Sequence[tuple[int, Meta | None, str]], written: Sequence[int]) -> None:
+        self.made = made
+        self.written = written
+
+
+class Construct:
+    """A step with blocks in one run, from its first message to its last one.
+
+    `given`: ids and numbers, in the places of its operands; `effects`: the place of its first side effect.
+    """
+
+    def __init__(
+        self, run: Unfolder, routine: Linked, position: int, given: Sequence[Any], effects: int, where: int
+    ) -> None:
+        step = self.step = routine.program.steps[position]
+        places = layout_of(step.op, range(len(step.operands)), step.blocks)
+        if position not in routine.nested:
+            routine.nested[position] = linked_blocks(routine, step)
+        self.run = run
+        self.routine = routine
+        self.blocks = routine.nested[position]
+        self.head = places.head
+        self.arguments = [given[place] for place in places.arguments]
+        self.given = given
+        self.effects = effects
+        self.where = where
+
+    def unfold(self, ids: Ids, variables: Sequence[int]) -> Generator[Message]:
+        """All messages; the results are these variables. New ones have no ids before the end, since ids rise."""
+        run, results = self.run, results_of(self.step.blocks[-1])
+        if not run.depth:
+            run.drawn = 0
+        run.depth += 1
+        try:
+            found = yield from self.loop() if FORMS[self.step.op].loops else self.choice()
+            run.engine.rename([(id_, ids[variable]) for id_, variable in zip(found, variables, strict=False)])
+        except Failed as failed:
+            homes = [(meta, self.routine.devices[home]) for meta, home in results]
+            made = [(ids[variable], *each) for variable, each in zip(variables, homes, strict=False)]
+            written = [ids[variable] for variable in variables[len(made) :]]
+            run.engine.fail(failed.error, failed.answer, Results(made, written), self.step.op, self.where)
+        finally:
+            run.depth -= 1
+        if not run.depth:
+            yield from self.end_effects()
+
+    def end_effects(self) -> Generator[Message]:
+        """Answer the requests of side effects, which were open as long as their blocks might run again."""
+        count = sum(block.routine.program.effects[-1] for block in self.blocks)
+        for chain, _, request in self.run.effects[self.effects : self.effects + count]:
+            if request:
+                yield (EFFECT, (), chain, None, request, self.where, False, False)
+
+    def choice(self) -> Unfolded:
+        """Run the block that a truth value or an index stands for."""
+        value, count = (yield from self.decision()), len(self.blocks)
+        index = int(value) if self.step.op == CASE else int(not value)
+        if not 0 <= index < count:
+            raise Failed(KernelIndexError(f"{CASE}: there is no block {index}; there are {count}, from 0"))
+        return (yield from self.block(self.blocks[index], self.arguments))
+
+    def loop(self) -> Unfolded:
+        """Run the body, until its test or its count ends that."""
+        body, count = self.blocks[-1], (yield from self.decision())
+        state: list[int] = []
+        for argument, source in zip(self.arguments, body.routine.program.parameters, strict=True):
+            state.append(self.run.new_id())
+            yield (TO_DEVICE, argument, state[-1], self.routine.devices[source.device], self.where)
+        try:
+            rounds = 0
+            while (yield from self.goes_on(state, rounds, count)):
+                rounds += 1
+                before, state = state, (yield from self.block(body, state))
+                yield (RELEASE, tuple(before))
+        except Failed:
+            yield (RELEASE, tuple(state))
+            raise
+        return state
+
+    def goes_on(self, state: Sequence[int], rounds: int, count: Any) -> Generator[Message, None, bool]:
+        """Does the body run once more, after so many times? `count`: how often it is to run; None for a test."""
+        run, most = self.run, dict(self.step.attributes).get(MAX_ITERATIONS)
+        if (error := run.engine.stopped()) is not None:
+            raise Failed(error)
+        if self.step.op == WHILE:
+            program = self.step.blocks[0]
+            (test,) = yield from self.block(self.blocks[0], state)
+            answer = yield from self.asked(test)
+            yield (RELEASE, (test,))
+            value = value_of(answer, program.metas[program.results[0]])
+        else:
+            value = rounds < int(count)
+        if not value:
+            return False
+        if most is not None and rounds >= most:
+            raise Failed(KernelError(f"{WHILE}: its test is still true after max_iterations={most} rounds"))
+        run.iterations += 1
+        if run.iterations > run.engine.iterations:
+            message = f"{self.step.op}: a run has at most {run.engine.iterations} rounds of loops (quota iterations)"
+            raise Failed(KernelError(message))
+        return True
+
+    def block(self, block: Block, inputs: Sequence[int]) -> Unfolded:
+        """Run a block on these tensors, and what else it is given; the ids of its results."""
+        run, routine, program = self.run, block.routine, block.routine.program
+        run.drawn += 1
+        captured = [self.given[place] for place in block.values[len(inputs) :]]
+        ids = Ids(program, (*inputs, *captured), run.newest, run)
+        numbers = self.numbers(block)
+        yield from run.program(routine, ids, numbers, self.effects + block.effects)
+        yield PAUSE
+        return [ids[program.variables[value]] for value in program.results]
+
+    def numbers(self, block: Block) -> list[Scalar]:
+        """The numbers of a block, but for its constants."""
+        given = iter([self.given[place] for place in block.numbers])
+        found: list[Scalar] = []
+        draws = 0
+        for number in block.routine.program.numbers:
+            if number.op == DRAW:
+                found.append(self.run.drawn << PLACES | draws)
+                draws += 1
+            else:
+                found.append(next(given) if number.op == PARAMETER else 0)
+        return found
+
+    # -- asking ----------------------------------------------------------------------------------------------------
+
+    def decision(self) -> Generator[Message, None, Any]:
+        """The value that the step decides by; None if it has a test."""
+        if self.head is None:
+            return None
+        given, operand = self.given[self.head], self.step.operands[self.head]
+        if operand < 0:
+            return given
+        return value_of((yield from self.asked(given)), self.routine.program.metas[operand])
+
+    def asked(self, id_: int) -> Generator[Message, None, Answer]:
+        """The answer, once it is there."""
+        answer = self.run.engine.ask(id_, self.step.op, self.where)
+        while not answer.done:
+            yield PAUSE
+        return answer
+
+
+def value_of(answer: Answer, meta: Meta | None) -> Any:
+    """What was asked for; Failed if it is an error, or has another meta, which was not known when the run began."""
+    if answer.error is not None:
+        raise Failed(None, answer)
+    value = answer.value
+    if meta is None or (value.shape, value.dtype) != (meta.shape, meta.dtype):
+        found = f"{value.dtype.name}[{', '.join(map(str, value.shape))}]"
+        raise Failed(MetadataError(f"the program decides by {meta}; this value is {found}"))
+    return value
+
+
+def linked_blocks(routine: Linked, step: Step) -> tuple[Block, ...]:
+    """A step's blocks, linked to the devices of the routine."""
+    found: list[Block] = []
+    effects = 0
+    for block, given in zip(step.blocks, layout_of(step.op, range(len(step.operands)), step.blocks).given, strict=True):
+        name = f"{routine.name}/{step.op}[{len(found)}]"
+        linked = Linked(block, routine.devices, (), routine.location, name)
+        found.append(Block(linked, given.values, given.numbers, effects))
+        effects += block.effects[-1]
+    return tuple(found)
