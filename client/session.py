@@ -60,8 +60,8 @@ ALL: Final = 10_000  # rows of an answer, at the most
 class Session(ControlFlow):
     """A connection to a virtual machine; a context manager. Made by `tensord.connect`."""
 
-    def __init__(self, transport: Transport, frames: int | None = None) -> None:
-        self._outbox = outbox = Outbox(transport, frames)
+    def __init__(self, transport: Transport, frames: int | None = None, kind: type[Outbox] = Outbox) -> None:
+        self._outbox = outbox = kind(transport, frames)
         self._release = outbox.release  # takes a tensor's id: all that a dying handle does
         self._calls = calls.Calls(outbox)
         self._answers = Answers(outbox)
@@ -345,10 +345,12 @@ class Session(ControlFlow):
     def stats(self) -> dict[str, Any]:
         """Counters: instructions, memory, transfers per device and kind, errors, hung kernels. Waits for no result.
 
-        `contexts` has what each open context of this session holds, the oldest first.
+        `contexts` has what each open context of this session holds, the oldest first; with `routines="auto"`, `periods`
+        has what was recognised and sent as runs.
         """
         found: dict[str, Any] = as_lists(self._query("stats"))
-        return found | {"contexts": [context.stats() for context in list(self._opened)]}
+        contexts = [context.stats() for context in list(self._opened)]
+        return found | {"contexts": contexts} | self._outbox.stats()
 
     @property
     def closed(self) -> bool:
