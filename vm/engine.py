@@ -125,7 +125,7 @@ class Engine:
     def schedule(self) -> bool:
         """One pass; False if there was nothing to do."""
         busy = self.finished or self.pending or self._ready or self._doomed or self._leaving or self.running
-        if not busy and not any(map(may_go_on, self.held)):
+        if not busy and not self.in_run():
             return False
         try:
             self._pass()
@@ -187,6 +187,10 @@ class Engine:
             self.held[session] = batches
         else:
             self.pending.extendleft(reversed(batches))
+
+    def in_run(self) -> bool:
+        """Is there a run to go on with, which may be a loop without end?"""
+        return any(map(may_go_on, self.held))
 
     def take(self, session: VmSession, arrays: Iterable[Sequence[Any]]) -> None:
         """Admit messages now, for a driver that has a queue of its own."""

@@ -66,11 +66,12 @@ def link(
     devices: Sequence[str] = ("cpu:0",),
     *,
     keeps: bool = False,
+    name: str = "",
 ) -> int:
     """The id of a routine; the program is released, as a client does."""
     program_id, routine = client.new(), client.new()
     parts = parts_of(program_id, program)
-    client.send(*parts, Link(routine, program_id, tuple(devices)[: program.devices], tuple(captured), LINE))
+    client.send(*parts, Link(routine, program_id, tuple(devices)[: program.devices], tuple(captured), LINE, name))
     if not keeps:
         client.send(Release((program_id,)))
     return routine

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import chain, repeat
 from typing import Any
 
@@ -92,9 +93,18 @@ class Routines:
         ids = Ids(routine.program, (*message.inputs, *routine.captured), newest, unfolder)
         if routine.runs >= self.patience and self.run_whole(session, routine, ids, message):
             return
-        messages = unfolder.program(routine, ids, message.numbers)
-        asks = routine.program.asks
-        session.unfolding = Unfolding(messages, lambda: self.finish(session, routine, ids, message), asks)
+        messages, trace = unfolder.program(routine, ids, message.numbers), self.trace(session, routine, message)
+        finish = partial(self.finish, session, routine, ids, message, trace)
+        session.unfolding = Unfolding(messages, finish, routine.program.asks, trace)
+
+    def trace(self, session: VmSession, routine: Linked, message: Run) -> tuple[int, ...]:
+        """What a trace says of a run while it is admitted op by op."""
+        scheduler = self.scheduler
+        if not scheduler.ring.enabled:
+            return ()
+        known = scheduler.ring.routines.note(session.id, routine)
+        known.tick = known.tick or scheduler.tick + 1
+        return known.number, scheduler.ids + 1, 0, message.location
 
     def run_whole(self, session: VmSession, routine: Linked, ids: Ids, message: Run) -> bool:
         """Admit the run as one instruction, if its program is a single segment and may run now."""
@@ -109,8 +119,9 @@ class Routines:
         ids.name(())
         return False
 
-    def finish(self, session: VmSession, routine: Linked, ids: Ids, message: Run) -> None:
+    def finish(self, session: VmSession, routine: Linked, ids: Ids, message: Run, trace: tuple[int, ...] = ()) -> None:
         """Give the results their own ids."""
+        self.scheduler.note_run(session, trace)
         program = routine.program
         self.rename(
             session, [(ids[program.variables[v]], out) for v, out in zip(program.results, message.outputs, strict=True)]

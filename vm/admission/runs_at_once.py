@@ -22,6 +22,7 @@ from ..model.tensor import Copy, Tensor
 from ..placement.residency import Residency
 from ..routines.ids import Ids
 from ..routines.instruction import RunInstruction, Segment
+from ..routines.stamps import Stamps, timed
 from ..scheduler.scheduler import Scheduler
 from .inline import bind_operand
 
@@ -42,6 +43,7 @@ class RunsAtOnce:
         ids: Ids,
         numbers: Sequence[Scalar],
         location: int,
+        stamps: Stamps | None = None,
     ) -> bool:
         """Run a segment on these tensors; False, and nothing is changed, if it cannot run at once."""
         recipe, plan = segment.recipe, segment.plan
@@ -76,7 +78,7 @@ class RunsAtOnce:
         place = 0
         try:
             for place, (_, calls) in enumerate(replay.slices):  # noqa: B007 - where it failed
-                rest = iter(calls)
+                rest = iter(calls) if stamps is None else timed(calls, stamps)
                 for kernel, arguments in rest:
                     kernel(*arguments)
         except BaseException as error:
@@ -90,6 +92,8 @@ class RunsAtOnce:
                 used = backend.allocated
                 entry = (number, plan.traits, tuple(traced), tick, scheduler.now, started, finished, location, used)
                 scheduler.ring.append(entry)
+                if stamps is not None:
+                    scheduler.ring.keep_stamps(number, stamps.times)
         if recipe.arena:
             backend.free(buffers[-1])
         return True

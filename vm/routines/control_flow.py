@@ -73,21 +73,20 @@ class Construct:
         self.effects = effects
         self.where = where
 
-    def unfold(self, outputs: Sequence[int]) -> Generator[Message]:
-        """All messages; the results get these ids."""
+    def unfold(self, ids: Ids, variables: Sequence[int]) -> Generator[Message]:
+        """All messages; the results are these variables. New ones have no ids before the end, since ids rise."""
         run, results = self.run, results_of(self.step.blocks[-1])
         if not run.depth:
             run.drawn = 0
         run.depth += 1
         try:
             found = yield from self.loop() if FORMS[self.step.op].loops else self.choice()
-            run.engine.rename(list(zip(found, outputs, strict=False)))
+            run.engine.rename([(id_, ids[variable]) for id_, variable in zip(found, variables, strict=False)])
         except Failed as failed:
-            devices = self.routine.devices
-            made = [(run.new_id(), meta, devices[home]) for meta, home in results]  # new: blocks have used later ids
-            ends = Results(made, outputs[len(made) :])
-            run.engine.fail(failed.error, failed.answer, ends, self.step.op, self.where)
-            run.engine.rename([(id_, output) for (id_, _, _), output in zip(made, outputs, strict=False)])
+            homes = [(meta, self.routine.devices[home]) for meta, home in results]
+            made = [(ids[variable], *each) for variable, each in zip(variables, homes, strict=False)]
+            written = [ids[variable] for variable in variables[len(made) :]]
+            run.engine.fail(failed.error, failed.answer, Results(made, written), self.step.op, self.where)
         finally:
             run.depth -= 1
         if not run.depth:
@@ -208,6 +207,8 @@ def linked_blocks(routine: Linked, step: Step) -> tuple[Block, ...]:
     found: list[Block] = []
     effects = 0
     for block, given in zip(step.blocks, layout_of(step.op, range(len(step.operands)), step.blocks).given, strict=True):
-        found.append(Block(Linked(block, routine.devices, (), routine.location), given.values, given.numbers, effects))
+        name = f"{routine.name}/{step.op}[{len(found)}]"
+        linked = Linked(block, routine.devices, (), routine.location, name)
+        found.append(Block(linked, given.values, given.numbers, effects))
         effects += block.effects[-1]
     return tuple(found)

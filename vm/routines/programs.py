@@ -93,7 +93,7 @@ def linked(session: Holder, message: Link, devices: Collection[str]) -> Linked:
             raise MetadataError(f"there is no device {name!r}; there are {', '.join(devices)}")
     check_steps(session, program.weight)
     session.steps += program.weight
-    return Linked(program, tuple(message.devices), tuple(message.captured), message.location)
+    return Linked(program, tuple(message.devices), tuple(message.captured), message.location, message.name)
 
 
 def check_new_id(session: Holder, id_: int, there: Collection[int]) -> None:

@@ -113,7 +113,7 @@ class Unfolder:
             elif step.blocks:
                 place = effects + program.effects[position]
                 construct = Construct(self, routine, position, given, place, where)
-                yield from construct.unfold([ids[variable] for variable in outputs])
+                yield from construct.unfold(ids, outputs)
             else:
                 yield self.effect(given, self.effects[effects + program.effects[position]], where, step.op == PRINT)
             if behind:
