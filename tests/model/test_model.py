@@ -99,7 +99,7 @@ def test_the_programs_have_control_flow_of_every_sort() -> None:
                     "bounds": any(("max_iterations", 2) in step.attributes for step in routine.program.steps),
                     "failures": any((flow.session + 1, line) in program.failing for line in lines_of(routine.program)),
                     "little memory": world.tight > 0,
-                    "compiled": world.patience == 0,
+                    "compiled": world.patience < 1000,
                 }
             )
         found["cancelled"] += any(step.kind == "cancel" for step in program.steps)
