@@ -113,7 +113,9 @@ class Machine:
         self.sessions: list[VmSession] = [self.open(n) for n in range(world.sessions)]
         # Where sessions share tensors, or memory is just enough: what one sends behind a run that waits has its place
         # before what others send then.
-        self.in_order = world.tight > 0 or any(step.kind in {"PUBLISH", "LOOKUP"} for step in program.steps)
+        kinds = {step.kind for step in program.steps}
+        self.shares = not kinds.isdisjoint({"PUBLISH", "LOOKUP"})
+        self.in_order = "FLOW" in kinds and (self.shares or world.tight > 0)
         self.engine.admission.routines.patience = world.patience
 
     def make_cuda(self, name: str, world: World, memory: int, lacks: frozenset[str], steering: Steering) -> ModelCuda:
@@ -201,13 +203,12 @@ class Machine:
 
         What others hold is written as far as the run has come: then it has to come to its end.
         """
-        while self.engine.pending:
-            self.engine.schedule()
-        if session.shares:
-            self.settle([session])
+        self.settle([session] if self.shares else [])
 
     def settle(self, sessions: Iterable[VmSession]) -> None:
-        """Go on until these sessions are not in the middle of runs that wait for values."""
+        """Go on until everything is admitted, but for what waits behind runs of other sessions than these."""
+        while self.engine.pending:
+            self.engine.schedule()
         for session in sessions:
             while session in self.engine.held and self.act():
                 pass
