@@ -207,11 +207,12 @@ class Machine:
 
     def settle(self, sessions: Iterable[VmSession]) -> None:
         """Go on until everything is admitted, but for what waits behind runs of other sessions than these."""
-        while self.engine.pending:
-            self.engine.schedule()
-        for session in sessions:
-            while session in self.engine.held and self.act():
-                pass
+        awaited, engine = set(sessions), self.engine
+        while engine.pending or not awaited.isdisjoint(engine.held):
+            if engine.pending:
+                engine.schedule()
+            elif not self.act():
+                break
 
     # -- programs --------------------------------------------------------------------------------------------------
 
