@@ -2,6 +2,7 @@
 
 - `tidy`: collect garbage, so that this does not happen while others are measured
 - `ops N`: N ops over 100 tensors, until they have run; says when they began and ended (time.perf_counter)
+- `steps N`: the same of N captured training steps
 - `flood`: ops as fast as they are taken, until it is told something else
 - `choke`: the same, and large values that come back; whoever stops the process meanwhile makes it a stalled one
 - `spin`: nothing with the daemon, but a core kept busy
@@ -13,14 +14,17 @@ import gc
 import os
 import sys
 import time
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 import tensord as td
+from examples.train_digits import Network, initial_parameters, load, minibatches
 
 from .partner import is_told, listen, say
 from .small_ops import LENGTH, spread
+from .training import RATE
 
 TENSORS = 100
 CHUNK = 1_000  # ops between two looks at the leader
@@ -46,6 +50,24 @@ class Client:
         spread(operands, count)
         self.session.sync()
         say(f"{start} {time.perf_counter()}")
+
+    def steps(self, count: int) -> None:
+        step, batch = self.captured_step
+        start = time.perf_counter()
+        for _ in range(count):
+            step(*batch, RATE)
+        self.session.sync()
+        say(f"{start} {time.perf_counter()}")
+
+    @cached_property
+    def captured_step(self) -> tuple[Any, list[Any]]:
+        """A routine that is compiled, and its operands."""
+        batch = [self.session.asarray(each) for each in next(minibatches(load(), np.random.default_rng(0)))]
+        step = self.session.routine(Network(self.session, "cpu:0", initial_parameters(np.random.default_rng(0))).step)
+        for _ in range(3):
+            step(*batch, RATE)
+        self.session.sync()
+        return step, batch
 
     def flood(self) -> None:
         self.go_on(lambda: spread(list(self.operands), CHUNK))

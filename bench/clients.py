@@ -37,12 +37,12 @@ def measure(settings: Settings) -> list[Row]:
     return [total, fair]
 
 
-def race(clients: list[Partner], count: int) -> list[tuple[float, float]]:
-    """When each began and ended `count` ops; a line in each pipe sets them off."""
+def race(clients: list[Partner], count: int, what: str = "ops") -> list[tuple[float, float]]:
+    """When each began and ended `count` ops, or captured training steps; a line in each pipe sets them off."""
     for client in clients:
         client.ask("tidy")
     for client in clients:
-        client.tell(f"ops {count}")
+        client.tell(f"{what} {count}")
     times = [tuple(map(float, client.hear().split())) for client in clients]
     return [(start, end) for start, end in times]
 

@@ -44,11 +44,12 @@ class Settings:
         """`full`, or `quick` where only working is the question."""
         return quick if self.quick else full
 
-    def connect(self) -> td.Session:
-        """A session on the machine that is measured, with cpu:0: the daemon, or one in this process."""
+    def connect(self, **options: int) -> td.Session:
+        """A session on the machine that is measured, with cpu:0: the daemon, or one in this process, whose device has
+        these options."""
         if self.through_daemon:
             return td.connect(self.server.address)
-        return td.connect("local", devices=["cpu:0"])
+        return td.connect("local", devices=[{"name": "cpu:0", **options}])
 
     @property
     def server(self) -> OwnDaemon:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from examples import transformer_block
 from examples.train_digits import Network, initial_parameters, load, minibatches
 
 from .elementwise import polynomial
 from .measure import Row, Settings, clocked, compare, median
+from .runs import measure_runs
 from .training import RATE, numpy_step
 
 LENGTH = 16
@@ -68,26 +72,25 @@ def measure_replay(settings: Settings) -> list[Row]:
     return rows
 
 
-def measure_training(settings: Settings) -> list[Row]:
-    """Milliseconds per captured training step of the digits network, the minibatches uploaded before."""
-    steps = settings.size(200, 10)
+def measure_training(settings: Settings, threads: int = 1) -> Row:
+    """Milliseconds per captured training step of the digits network, the minibatches uploaded before.
+
+    `threads`: of BLAS, NumPy's and that of a machine in this process.
+    """
+    steps = settings.size(200, 10 // threads**2)
     batches = list(minibatches(load(), np.random.default_rng(0)))
 
     def baseline() -> float:
         layers = initial_parameters(np.random.default_rng(0))
         chosen = itertools.islice(itertools.cycle(batches), steps)
-        with threadpool_limits(limits=1):
+        with threadpool_limits(limits=threads):
             return clocked(lambda: [numpy_step(layers, *batch, RATE) for batch in chosen], per=steps)
 
     if settings.baseline_only:
         runs = compare(settings, None, baseline, "ms")
     else:
-        with settings.connect() as session:
-            uploaded = [(session.asarray(images), session.asarray(labels)) for images, labels in batches]
-            network = Network(session, "cpu:0", initial_parameters(np.random.default_rng(0)))
-            step = session.routine(network.step)
-            for _ in range(WARM):
-                step(*uploaded[0], RATE)
+        with settings.connect(blas_threads=threads) as session:
+            step, uploaded = captured_step(session, batches)
 
             def ours() -> float:
                 chosen = itertools.islice(itertools.cycle(uploaded), steps)
@@ -101,14 +104,31 @@ def measure_training(settings: Settings) -> list[Row]:
 
             runs = compare(settings, ours, baseline, "ms")
     medians = median(runs, "ours"), median(runs, "baseline")
+    if threads > 1:
+        return Row("with two BLAS threads", "ms", *medians, 1.05, 0.9, "ratio", "NumPy with two", runs=runs)
     limits = settings.limits(embedded=(1.0, 0.87), daemon=(1.05, 0.9))
-    return [Row("captured training step", "ms", *medians, *limits, "ratio", "NumPy", runs=runs)]
+    return Row("captured training step", "ms", *medians, *limits, "ratio", "NumPy", runs=runs)
 
 
-def measure_block(settings: Settings) -> list[Row]:
-    """`((x*2+1)*x-3)*x` on 10 million float32 as a routine, on one thread, against the same op by op."""
+def captured_step(session: Any, batches: Sequence[Any]) -> tuple[Any, list[Any]]:
+    """The training step as a routine that is compiled, and the minibatches on the machine."""
+    uploaded = [(session.asarray(images), session.asarray(labels)) for images, labels in batches]
+    network = Network(session, "cpu:0", initial_parameters(np.random.default_rng(0)))
+    step = session.routine(network.step)
+    for _ in range(WARM):
+        step(*uploaded[0], RATE)
+    session.sync()
+    return step, uploaded
+
+
+def measure_block(settings: Settings, workers: int) -> Row:
+    """`((x*2+1)*x-3)*x` on 10 million float32 as a routine, on that many threads, against the same op by op.
+
+    Op by op, four of the five results are written over what dies with the op. In the note: against NumPy with five
+    arrays that were used before, which is what the limits of one thread were set for.
+    """
     array = np.linspace(-1, 1, settings.size(10_000_000, 300_000), dtype=np.float32)
-    with settings.connect() as session:
+    with settings.connect(workers=workers) as session:
         x = session.asarray(array)
         routine = session.routine(polynomial)
         for _ in range(WARM):
@@ -116,8 +136,62 @@ def measure_block(settings: Settings) -> list[Row]:
         runs = compare(
             settings, lambda: clocked(lambda: routine(x).wait()), lambda: clocked(lambda: polynomial(x).wait()), "ms"
         )
-    medians = median(runs, "ours"), median(runs, "baseline")
-    return [Row("captured elementwise", "ms", *medians, 0.33, 0.27, "ratio", "op by op", runs=runs)]
+    apart = [np.zeros_like(array) for _ in range(5)]
+    runs["apart"] = compare(settings, None, lambda: clocked(lambda: polynomial_apart(array, apart)), "ms")["baseline"]
+    ours, apart_ms = median(runs, "ours"), median(runs, "apart")
+    note = f"{(ours or 0) / (apart_ms or 1):.2f} of NumPy with an array for each of the five results"
+    many = settings.through_daemon or workers > 1
+    name, limits = ("captured elementwise, threads", (0.25, 0.17)) if many else ("captured elementwise", (0.33, 0.27))
+    return Row(name, "ms", ours, median(runs, "baseline"), *limits, "ratio", "op by op", note, runs)
+
+
+def polynomial_apart(x: Any, results: Sequence[Any]) -> None:
+    """The polynomial, each step into memory of its own that was used before."""
+    a, b, c, d, e = results
+    np.multiply(x, 2, a)
+    np.add(a, 1, b)
+    np.multiply(b, x, c)
+    np.subtract(c, 3, d)
+    np.multiply(d, x, e)
+
+
+def measure_transformer(settings: Settings) -> Row:
+    """A transformer block, forward and backward, of 32 tokens of width 64, against the same op by op.
+
+    In the note: with a batch of four, where kernels take most of the time.
+    """
+    rows = []
+    for batch in (1, 4):
+        with settings.connect(blas_threads=1) as session:
+            function, arguments = transformer_step(session, batch)
+            routine = session.routine(function)
+            for _ in range(WARM):
+                routine(*arguments)
+            times = settings.size(20, 1)
+            ours, by_op = (repeated(session, called, arguments, times) for called in (routine, function))
+            rows.append(compare(settings, ours, by_op, "ms"))
+    one, four = [(median(runs, "ours") or 0, median(runs, "baseline") or 1) for runs in rows]
+    note = f"with a batch of four {four[0]:.2f} of {four[1]:.2f} ms, {four[0] / four[1]:.2f}"
+    return Row("captured transformer block", "ms", *one, 0.7, 0.5, "ratio", "op by op", note, rows[0])
+
+
+def transformer_step(session: Any, batch: int) -> tuple[Any, tuple[Any, ...]]:
+    """Forward and backward pass of the example's block, and its operands."""
+    rng = np.random.default_rng(0)
+    parameters = {name: session.asarray(array) for name, array in transformer_block.parameters(64, rng).items()}
+    x, dy = (session.asarray(rng.standard_normal((batch, 32, 64), dtype=np.float32)) for _ in range(2))
+    return partial(transformer_block.both_ways, session, 4), (parameters, x, dy)
+
+
+def repeated(session: Any, called: Any, arguments: Sequence[Any], times: int) -> Callable[[], float]:
+    """Seconds of a call, of so many until all of them have run."""
+
+    def work() -> None:
+        for _ in range(times):
+            called(*arguments)
+        session.sync()
+
+    return lambda: clocked(work, per=times)
 
 
 def measure_capture(settings: Settings) -> list[Row]:
@@ -149,6 +223,14 @@ def measure_capture(settings: Settings) -> list[Row]:
 
 
 def measure(settings: Settings) -> list[Row]:
-    """All of them; without the runtime, those that have a baseline in NumPy."""
-    rows = [*measure_replay(settings), *measure_training(settings)]
-    return rows if settings.baseline_only else [*rows, *measure_block(settings), *measure_capture(settings)]
+    """All of them; without the runtime, those that have a baseline in NumPy.
+
+    The daemon has one BLAS thread, and the workers of its configuration.
+    """
+    rows = [*measure_replay(settings), measure_training(settings)]
+    if not settings.through_daemon:
+        rows.append(measure_training(settings, threads=2))
+    if settings.baseline_only:
+        return rows
+    rows += [measure_block(settings, workers) for workers in ((2,) if settings.through_daemon else (1, 2))]
+    return [*rows, measure_transformer(settings), *measure_capture(settings), *measure_runs(settings)]

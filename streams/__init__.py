@@ -6,6 +6,7 @@
 - of a cuda device: `cuda_stream` and `cuda_launcher`: its threads; `cuda_marks`: its events; `pinned`: host memory;
   `cuda_staging`: copies of pageable memory; `cuda_scratch`: what CuPy's kernels take for temporaries
 - `worker`: an in-order queue with a thread; `events`: how one stream waits for another
+- `crew`: threads that help with large kernels
 - `blocks`: runs of pointwise ops on NumPy arrays, piece by piece; `block_layout`: where their temporaries lie
 - `pool`: memory that is reused; `shared`: blocks that other processes may map
 - `faults`: fault injection; `blas`: the limit of BLAS threads

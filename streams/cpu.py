@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..interpreter.schema.opdef import Array
 from .blas import BLAS
+from .crew import Crew
 from .device import Device
 from .faults import Fault
 from .host import GIB, HostDevice, Memory, physical_memory
@@ -55,6 +56,8 @@ class CpuDevice(HostDevice):
         compute = [self._stream(StreamKind.COMPUTE, i, sink) for i in range(options.workers)]
         copies = self._stream(StreamKind.P2P, 0, sink)
         self._set_streams(compute, dict.fromkeys((StreamKind.H2D, StreamKind.D2H, StreamKind.P2P), copies))
+        if options.workers > 1:
+            self.crew = Crew(name, options.workers - 1, compute)
         self._asked_blas = options.blas_threads
         if self._asked_blas:
             BLAS.ask(self._asked_blas)

@@ -18,6 +18,7 @@ from ..interpreter import ops as _ops  # noqa: F401 - fills the registry
 from ..interpreter.compilation import mypyc_attr
 from ..interpreter.schema.opdef import Array, ArrayModule, lacking
 from ..interpreter.types.meta import Meta
+from .crew import Crew
 from .stream import Stream, StreamKind
 
 
@@ -52,6 +53,7 @@ class Device(ABC):
         self.host = False  # True: its arrays are host memory, so that the host can reach them without a transfer
         self.shared = False  # True: other processes can map its larger blocks
         self.per_element: Mapping[str, int] = {}  # op -> bytes of temporaries for an element of the largest tensor
+        self.crew: Crew | None = None  # threads that help with large kernels
         self.pins = False  # True: large copies are faster from and to what `host_array` gives
 
     @property

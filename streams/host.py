@@ -15,6 +15,7 @@ from ..interpreter.compilation import mypyc_attr
 from ..interpreter.schema.opdef import Array
 from ..interpreter.types.meta import Meta
 from ..interpreter.wire.segments import Segment
+from .crew import Crew
 from .device import Buffer
 from .faults import Fault, Faults
 from .pool import PooledBuffer, PooledDevice
@@ -110,9 +111,12 @@ class HostDevice(PooledDevice):
 
     def close(self, timeout: float) -> bool:
         deadline = monotonic() + timeout
-        for stream in self._streams:
-            stream.begin_close()
-        ended = [stream.end_close(deadline) for stream in self._streams]
+        closing: list[WorkerStream | Crew] = [*self._streams]
+        if self.crew is not None:
+            closing.append(self.crew)
+        for each in closing:
+            each.begin_close()
+        ended = [each.end_close(deadline) for each in closing]
         self.pool.trim(0)
         return all(ended)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..schema.attributes import axis_attribute, check_axes, check_int
-from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
+from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, BoundKernel, OpDef, OutputMetas, define
 from ..schema.promotion import DType, broadcast_shapes, promote
 from ..schema.scratch import scratch, total
 from ..types.axes import normal_axes, normal_axis, tensors
@@ -38,10 +38,15 @@ def stack_work(shape: Shape) -> int:
     return _EACH * math.prod(shape[:-2]) if len(shape) > 2 else 0
 
 
+def in_parts(size: int, inner: int) -> bool:
+    """Is a product of so many elements, sums of so many each, computed in parts?"""
+    return size <= _KEPT and inner > _PART // max(size, 1)
+
+
 def multiply_matrices(xp: ArrayModule, left: Array, right: Array, out: Array) -> None:
     """out = left @ right; the sums in parts where they would hold the interpreter lock."""
     step, inner = _PART // max(out.size, 1), left.shape[-1]
-    if xp is not np or out.size > _KEPT or inner <= step:
+    if xp is not np or not in_parts(out.size, inner):
         xp.matmul(left, right, out=out)
         return
     total = np.zeros(out.shape, np.float32 if out.dtype == np.float16 else out.dtype)
@@ -75,6 +80,16 @@ def infer_matmul(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> Out
 def matmul_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
     """The array module's own product."""
     multiply_matrices(xp, inputs[0], inputs[1], outputs[0])
+
+
+def matmul_direct(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> BoundKernel | None:
+    """NumPy's own product, where nothing is cast and the sums need no parts."""
+    left, right, out = metas[0], metas[1], outputs[0]
+    if not (isinstance(left, Meta) and isinstance(right, Meta)) or out is None or out.size == 0:
+        return None
+    if left.dtype != out.dtype or right.dtype != out.dtype or in_parts(out.size, left.shape[-1]):
+        return None
+    return np.matmul
 
 
 def matmul_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
@@ -263,6 +278,7 @@ define(
         summary="Matrix product with NumPy's rules for 1-d and batched operands.",
         operands=_OPERANDS,
         kernel=matmul_kernel,
+        direct=matmul_direct,
         total=True,
         scratch=matmul_scratch,
         work=matmul_work,

@@ -12,7 +12,20 @@ from typing import Any
 import numpy as np
 
 from ..schema.attributes import AXIS, DTYPE_OR_NONE, KEEPDIMS, check_float, check_int, optional
-from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, Infer, Kernel, OpDef, OutputMetas, Scratch, define
+from ..schema.opdef import (
+    Array,
+    ArrayModule,
+    Attribute,
+    Attributes,
+    BoundKernel,
+    Direct,
+    Infer,
+    Kernel,
+    OpDef,
+    OutputMetas,
+    Scratch,
+    define,
+)
 from ..schema.promotion import DType
 from ..schema.scratch import in_working, scratch
 from ..types.axes import normal_axes, reduced_shape, tensor
@@ -116,6 +129,16 @@ def _with_numpy_name(name: str, *, dtype: bool = False) -> Kernel:
     return kernel
 
 
+def sum_direct(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> BoundKernel | None:
+    """The reduction that NumPy's function calls in the end."""
+    out = outputs[0]
+    if out is None or out.size == 0 or not isinstance(metas[0], Meta):
+        return None
+    axis, keepdims, dtype = attributes["axis"], attributes["keepdims"], out.dtype
+    reduce: Any = np.add.reduce
+    return lambda x, result: reduce(x, axis, dtype, result, keepdims)
+
+
 def count_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
     """Over all axes without a temporary; over some as a sum, since CuPy's function has no `keepdims`.
 
@@ -171,7 +194,13 @@ def std_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array],
 
 
 def _define_reduction(
-    name: str, infer: Infer, kernel: Kernel, *extra: Attribute, axis: Attribute = AXIS, scratch: Scratch | None = None
+    name: str,
+    infer: Infer,
+    kernel: Kernel,
+    *extra: Attribute,
+    axis: Attribute = AXIS,
+    scratch: Scratch | None = None,
+    direct: Direct | None = None,
 ) -> None:
     define(
         OpDef(
@@ -183,14 +212,15 @@ def _define_reduction(
             dtypes=(ANY,),
             attributes=(axis, *extra, KEEPDIMS),
             kernel=kernel,
+            direct=direct,
             total=True,
             scratch=scratch,
         )
     )
 
 
-for _name in ("sum", "prod"):
-    _define_reduction(_name, infer_sum, _with_numpy_name(_name, dtype=True), DTYPE_OR_NONE)
+_define_reduction("sum", infer_sum, _with_numpy_name("sum", dtype=True), DTYPE_OR_NONE, direct=sum_direct)
+_define_reduction("prod", infer_sum, _with_numpy_name("prod", dtype=True), DTYPE_OR_NONE)
 for _name in ("max", "min"):
     _define_reduction(_name, infer_max, _with_numpy_name(_name))
 for _name in ("argmax", "argmin"):

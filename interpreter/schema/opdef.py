@@ -60,6 +60,8 @@ ScalarCheck: TypeAlias = Callable[[int, tuple[OperandMeta, ...], Attributes], No
 Most: TypeAlias = Callable[[tuple[OperandMeta, ...]], int]
 # The bytes that a kernel takes at its peak besides its operands and results: (operand metas, output metas, attributes).
 Scratch: TypeAlias = Callable[[tuple[OperandMeta, ...], OutputMetas, Attributes], int]
+# A kernel for NumPy's arrays of these metas alone, or None: (operand metas, output metas, attributes).
+Direct: TypeAlias = Callable[[tuple[OperandMeta, ...], OutputMetas, Attributes], BoundKernel | None]
 # A property that an op has for some operands: (operand metas, attributes).
 Property: TypeAlias = Callable[[tuple[OperandMeta, ...], Attributes], bool]
 # How an op is made of others: (call, inputs, attributes) -> outputs, where call(name, inputs, attributes) -> outputs.
@@ -101,7 +103,9 @@ class OpDef:
     the memory that the kernel's temporaries take, where that may be more than `UNNOTICED` bytes. `pointwise`: each
     element of its one result depends on the operands' elements at its place alone, so that the kernel may be called on
     pieces of them; or for which operands that is so. `total`: the kernel raises on no data of operands that it takes,
-    or of which; so a call whose result nobody needs may be left out.
+    or of which; so a call whose result nobody needs may be left out. `direct`: what does the same as the kernel with
+    fewer calls in between, for some operands on the host: most ops are small, and a call of Python's costs as much as a
+    hundred elements.
     """
 
     name: str
@@ -126,6 +130,7 @@ class OpDef:
     view: View | None = None
     work: Work | None = None
     scratch: Scratch | None = None
+    direct: Direct | None = None
     compose: Compose | None = None
     scalars: ScalarCheck | None = None
     needs: tuple[str, ...] = ()

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ROUTINES = (
-    "captured chain",
-    "with numbers and views",
-    "captured training step",
-    "captured elementwise",
+CAPTURED = ("captured chain", "with numbers and views", "captured training step")
+BLOCKS = (
+    "captured elementwise, threads",
+    "captured transformer block",
     "capture and first run",
+    "peak of a step's insides",
+    "1,000,000 runs",
 )
 ROWS = [
     "chain",
@@ -26,7 +27,10 @@ ROWS = [
     "one op, p99",
     "1,000,000 ops",
     "training step",
-    *ROUTINES,
+    *CAPTURED,
+    "with two BLAS threads",
+    "captured elementwise",
+    *BLOCKS,
     "elementwise",
     "sim overlap",
     "tracing",
@@ -48,7 +52,9 @@ DAEMON_ROWS = [
     "p99 beside a flood",
     "p99 beside a stall",
     "training step",
-    *ROUTINES,
+    *CAPTURED,
+    *BLOCKS,
+    "8 clients, captured steps",
     "tiny calls, fetched",
 ]
 

@@ -50,7 +50,7 @@ def increment() -> Program:
 
 def line_of(location: Any) -> Any:
     """The location of a step as it travels: a program's text names numbers of lines."""
-    return int(location) if isinstance(location, str) and location.isdigit() else location
+    return int(location) if isinstance(location, str) and location.isdecimal() else location
 
 
 def parts_of(id_: int, program: Program, size: int = 64) -> list[ProgramPart]:

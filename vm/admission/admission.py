@@ -22,6 +22,7 @@ from ...interpreter.wire.messages import (
     CALL,
     FETCH,
     RELEASE,
+    RUN,
     SYNC,
     WAIT,
     Atomic,
@@ -69,7 +70,9 @@ from .quotas import check_chains, check_fields, check_nesting, check_operands, c
 from .rejection import Rejection, kept, refusal_of
 from .routines import Routines
 
-PLAIN = frozenset((CALL, RELEASE, FETCH, WAIT, SYNC))  # in the client's messages of these kinds, nothing is the user's
+PLAIN = frozenset(
+    (CALL, RELEASE, FETCH, WAIT, SYNC, RUN)
+)  # in the client's messages of these kinds, nothing is the user's
 
 Handler = Callable[[VmSession, Any], None]
 # Answers a question about the machine: (session, what, arguments).

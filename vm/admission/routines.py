@@ -88,11 +88,11 @@ class Routines:
         except TensordError as error:
             self.reject(session, message, error)
             return
-        newest = session.newest
-        unfolder = Unfolder(SessionRuns(self, session), message.effects, message.location, newest)
-        ids = Ids(routine.program, (*message.inputs, *routine.captured), newest, unfolder)
-        if routine.runs >= self.patience and self.run_whole(session, routine, ids, message):
+        newest, outside = session.newest, (*message.inputs, *routine.captured)
+        if routine.runs >= self.patience and self.run_whole(session, routine, outside, message):
             return
+        unfolder = Unfolder(SessionRuns(self, session), message.effects, message.location, newest)
+        ids = Ids(routine.program, outside, newest, unfolder)
         messages, trace = unfolder.program(routine, ids, message.numbers), self.trace(session, routine, message)
         finish = partial(self.finish, session, routine, ids, message, trace)
         session.unfolding = Unfolding(messages, finish, routine.program.asks, trace)
@@ -106,18 +106,16 @@ class Routines:
         known.tick = known.tick or scheduler.tick + 1
         return known.number, scheduler.ids + 1, 0, message.location
 
-    def run_whole(self, session: VmSession, routine: Linked, ids: Ids, message: Run) -> bool:
+    def run_whole(self, session: VmSession, routine: Linked, outside: Sequence[int], message: Run) -> bool:
         """Admit the run as one instruction, if its program is a single segment and may run now."""
         if routine.refused:
             return False
         pieces, program = self.segments.pieces(session, routine), routine.program
         if len(pieces) != 1 or len(pieces[0]) == 1:
             return False
+        ids = Ids(program, outside, session.newest)
         ids.name(zip([program.variables[value] for value in program.results], message.outputs, strict=True))
-        if self.segments.admit(session, routine, pieces[0], ids, message.numbers, message.location):
-            return True
-        ids.name(())
-        return False
+        return self.segments.admit(session, routine, pieces[0], ids, message.numbers, message.location)
 
     def finish(self, session: VmSession, routine: Linked, ids: Ids, message: Run, trace: tuple[int, ...] = ()) -> None:
         """Give the results their own ids."""

@@ -18,10 +18,10 @@ from ..memory.release import release
 from ..memory.replicas import touch
 from ..model.instruction import Status
 from ..model.session import VmSession
-from ..model.tensor import Copy, Tensor
+from ..model.tensor import Copy, Storage
 from ..placement.residency import Residency
 from ..routines.ids import Ids
-from ..routines.instruction import RunInstruction, Segment
+from ..routines.instruction import KEPT, RunInstruction, Segment
 from ..routines.stamps import Stamps, timed
 from ..scheduler.scheduler import Scheduler
 from .inline import bind_operand
@@ -39,40 +39,36 @@ class RunsAtOnce:
         self,
         session: VmSession,
         segment: Segment,
-        tensors: Sequence[Tensor],
         ids: Ids,
         numbers: Sequence[Scalar],
         location: int,
         stamps: Stamps | None = None,
     ) -> bool:
-        """Run a segment on these tensors; False, and nothing is changed, if it cannot run at once."""
-        recipe, plan = segment.recipe, segment.plan
-        device = plan.device
-        if recipe.work > self.limit or recipe.largest > device.inline_work or not plan.stream.inline:
+        """Run a segment; False, and nothing is changed, if it cannot run at once."""
+        plan, recipe, scheduler = segment.plan, segment.recipe, self.scheduler
+        if recipe.work > self.limit or not plan.stream.inline or not has_room(session, segment):
             return False
-        if recipe.scratch or device.unreserved:
-            return False
-        copies = free_copies(segment, tensors)
-        if copies is None:
+        operands = Operands()
+        if not operands.find(session, segment, ids):
             return False
         buffers = self.allocate(segment)
         if buffers is None:
             return False
-        backend, scheduler = device.backend, self.scheduler
-        arrays = [bound(copy, tensor) for copy, tensor in zip(copies, tensors, strict=True)]
-        traced = [part for copy in copies for part in (copy.id, copy.version)]
-        for copy, tensor in zip(copies[len(recipe.reads) :], tensors[len(recipe.reads) :], strict=True):
-            copy.version = tensor.storage.version = tensor.storage.version + 1
-        written = copies[len(recipe.reads) :] + self.define(session, segment, buffers, ids, location)
-        traced += [part for copy in written for part in (copy.id, copy.version)]
-        made = zip(buffers, segment.made, strict=False)
-        arrays += [backend.bind(buffer, meta) for buffer, meta in made]
-        arena = backend.bind(buffers[-1], segment.arena_meta) if recipe.arena else None
+        backend, own = plan.device.backend, recipe.arena <= KEPT
+        arrays, copies, traced = operands.arrays, operands.copies, operands.traced
+        written = operands.written
+        for copy, storage in zip(written, operands.storages, strict=True):
+            copy.version = storage.version = storage.version + 1
+        written += self.define(session, segment, buffers, ids, location)
+        for buffer, (_, meta, _, stays) in zip(buffers, segment.made, strict=False):
+            if not stays:
+                operands.passing.append(len(arrays))
+            arrays.append(buffer.array if buffer.meta is meta else backend.bind(buffer, meta))
+        replay = segment.take_own() if own else segment.take(backend.bind(buffers[-1], segment.arena_meta))
+        replay.patch(arrays, numbers)
         scheduler.ids = number = scheduler.ids + 1
         scheduler.tick = tick = scheduler.tick + 2
         scheduler.retired += 1
-        replay = segment.take(arena)
-        replay.patch(arrays, numbers)
         started = scheduler.clock()
         rest: Any = ()
         place = 0
@@ -82,24 +78,26 @@ class RunsAtOnce:
                 for kernel, arguments in rest:
                     kernel(*arguments)
         except BaseException as error:
-            instruction = RunInstruction(number, session, device, location, segment, numbers)
+            instruction = RunInstruction(number, session, plan.device, location, segment, numbers)
             instruction.replay = replay
             self.go_on(instruction, copies, written, place, length_hint(rest), error, started)
         else:
             scheduler.latest = finished = scheduler.clock()
-            segment.give_back(replay)
+            segment.give_back(replay, operands.passing)
             if scheduler.ring.enabled:
-                used = backend.allocated
+                for copy in written:
+                    traced += (copy.id, copy.version)
+                used = backend.allocated + (recipe.arena if own else 0)
                 entry = (number, plan.traits, tuple(traced), tick, scheduler.now, started, finished, location, used)
                 scheduler.ring.append(entry)
                 if stamps is not None:
                     scheduler.ring.keep_stamps(number, stamps.times)
-        if recipe.arena:
+        if not own:
             backend.free(buffers[-1])
         return True
 
     def allocate(self, segment: Segment) -> list[Any] | None:
-        """Memory for the results, and last for the arena; None if not all of it is free."""
+        """Memory for the results, and last for an arena that no replay keeps; None if not all of it is free."""
         backend = segment.plan.device.backend
         found: list[Any] = []
         for nbytes in segment.sizes:
@@ -115,20 +113,13 @@ class RunsAtOnce:
         self, session: VmSession, segment: Segment, buffers: Sequence[Any], ids: Ids, location: int
     ) -> list[Copy]:
         """The results, in that memory; their copies."""
-        plan, recipe, residency = segment.plan, segment.recipe, self.residency
+        plan, residency = segment.plan, self.residency
+        device, account, maker = plan.device, session.account, plan.maker
         found = []
-        for place, variable in enumerate(recipe.made):
-            residency.copies += 1
+        for buffer, (variable, meta, _, _) in zip(buffers, segment.made, strict=False):
+            residency.copies = number = residency.copies + 1
             id_ = ids[variable]
-            session.tensors[id_], copy = make_tensor(
-                segment.made[place],
-                plan.device,
-                buffers[place],
-                residency.copies,
-                session.account,
-                plan.maker,
-                location,
-            )
+            session.tensors[id_], copy = make_tensor(meta, device, buffer, number, account, maker, location)
             session.newest = max(session.newest, id_)
             found.append(copy)
         return found
@@ -164,36 +155,89 @@ class RunsAtOnce:
             scheduler.tell(instruction.author, found)
 
 
-def free_copies(segment: Segment, tensors: Sequence[Tensor]) -> list[Copy] | None:
-    """The operands' copies, if each is there, healthy and finished, and nothing else uses those to be written."""
-    device, first = segment.plan.device, len(segment.recipe.reads)
-    found = []
-    for index, tensor in enumerate(tensors):
-        storage = tensor.storage
-        copy = storage.copies.get(device)
-        if copy is None or copy.writer is not None or copy.poison is not None or copy.buffer is None:
-            return None
-        if index >= first and (
-            storage.sharers != 1
-            or len(storage.copies) != 1
-            or storage.views
-            or tensor.strides is not None
-            or copy.exposed
-            or copy.uses
-            or copy.readers
-        ):
-            return None
-        found.append(copy)
-    if device.replicas:
-        for copy in found:
-            touch(copy)
-    return found
+class Operands:
+    """The operands of a run from outside.
+
+    `arrays`: by slot; `copies`: those that it reads, and last those that it writes, which are in `written`, too, and
+    their storages in `storages`; `traced`: what the trace keeps; `passing`: the slots of those that do not stay bound.
+    """
+
+    __slots__ = ("arrays", "copies", "passing", "storages", "traced", "written")
+
+    def __init__(self) -> None:
+        self.arrays: list[Any] = []
+        self.copies: list[Copy] = []
+        self.written: list[Copy] = []
+        self.storages: list[Storage] = []
+        self.traced: list[int] = []
+        self.passing: list[int] = []
+
+    def find(self, session: VmSession, segment: Segment, ids: Ids) -> bool:
+        """Find them; False if one is not there, healthy and finished, or if others use what is to be written."""
+        device, tensors, outside = segment.plan.device, session.tensors, ids.outside
+        arrays, copies, traced = self.arrays, self.copies, self.traced
+        inputs = len(outside)
+        for variable, meta, packed, stays in segment.reads:
+            tensor = tensors.get(outside[variable] if variable < inputs else ids[variable])
+            if tensor is None or tensor.meta is not meta:
+                return False
+            storage, strides = tensor.storage, tensor.strides
+            copy = storage.copies.get(device)
+            if copy is None or copy.writer is not None or copy.poison is not None or (packed and strides is not None):
+                return False
+            buffer: Any = copy.buffer
+            if buffer is None:
+                return False
+            if not stays or strides is not None:
+                self.passing.append(len(arrays))
+            plain = buffer.meta is meta and strides is None
+            arrays.append(buffer.array if plain else bind_operand(device, buffer, tensor, meta))
+            copies.append(copy)
+            traced += (copy.id, copy.version)
+        if segment.written and not self.find_written(session, segment, ids):
+            return False
+        if device.replicas:
+            for copy in copies:
+                touch(copy)
+        return True
+
+    def find_written(self, session: VmSession, segment: Segment, ids: Ids) -> bool:
+        """Find what is to be written: nobody else has it, and it has one name alone."""
+        device = segment.plan.device
+        seen = set(self.copies)
+        for variable, meta, _, stays in segment.written:
+            tensor = session.tensors.get(ids[variable])
+            if tensor is None or tensor.meta is not meta or tensor.strides is not None:
+                return False
+            storage = tensor.storage
+            copy = storage.copies.get(device)
+            if copy is None or copy.writer is not None or copy.poison is not None or copy.buffer is None:
+                return False
+            if storage.sharers != 1 or len(storage.copies) != 1 or storage.views or storage.account is None:
+                return False
+            if copy.exposed or copy.uses or copy.readers or copy in seen:
+                return False
+            buffer: Any = copy.buffer
+            if not stays:
+                self.passing.append(len(self.arrays))
+            self.arrays.append(buffer.array if buffer.meta is meta else bind_operand(device, buffer, tensor, meta))
+            self.copies.append(copy)
+            self.written.append(copy)
+            self.traced += (copy.id, copy.version)
+            self.storages.append(storage)
+            seen.add(copy)
+        return True
 
 
-def bound(copy: Copy, tensor: Tensor) -> Any:
-    """The array of an operand."""
-    buffer: Any = copy.buffer
-    meta = tensor.meta
-    if buffer.meta is meta and tensor.strides is None:
-        return buffer.array
-    return bind_operand(copy.device, buffer, tensor, meta)
+def has_room(session: VmSession, segment: Segment) -> bool:
+    """Do results and arena fit at once, and in the session's quotas, and is each kernel small?"""
+    plan, account, need = segment.plan, session.account, segment.need
+    device, recipe = plan.device, segment.recipe
+    backend = device.backend
+    if recipe.largest > device.inline_work or recipe.scratch or device.unreserved:
+        return False
+    if device.lost is not None or backend.lost is not None:
+        return False
+    if account.bytes + need > account.limit or len(session.tensors) + len(segment.made) > account.tensors:
+        return False
+    return max(device.planned, backend.allocated) + need <= backend.limit

@@ -98,6 +98,11 @@ class Segments:
         segment = self.segment(session, routine, piece)
         if segment is None:
             return False
+        every, stamps = session.detail or self.details.every, None
+        if every and segment.is_due(every):
+            stamps = Stamps(self.scheduler.clock)
+        if self.at_once.run(session, segment, ids, numbers, location, stamps):
+            return True
         program, recipe, device = routine.program, segment.recipe, segment.plan.device
         reads = [session.tensors.get(ids[variable]) for variable in recipe.reads]
         written = [session.tensors.get(ids[variable]) for variable in recipe.written]
@@ -109,11 +114,7 @@ class Segments:
             return False
         if any(has_failed(tensor) for tensor in tensors[len(reads) :]):
             return False
-        every, stamps = session.detail or self.details.every, None
-        if every and segment.is_due(every):
-            stamps = Stamps(self.scheduler.clock)
-        if not self.at_once.run(session, segment, tensors, ids, numbers, location, stamps):
-            self.issue(session, segment, tensors, ids, numbers, location, stamps)
+        self.issue(session, segment, tensors, ids, numbers, location, stamps)
         return True
 
     def has_room(self, session: VmSession, device: DeviceState, segment: Segment, written: Sequence[Tensor]) -> bool:

@@ -163,6 +163,8 @@ def bound_kernel(
         return kernel, 0
     per_element = backend.per_element.get(op.name, 0)
     scratch = op.temporaries(known, outputs, given, aliased=aliased, per_element=per_element)
+    if op.direct is not None and backend.xp is np and not aliased:
+        kernel = op.direct(known, outputs, given) or kernel
     if scratch and backend.xp is np and op.works_in_pieces(known, given):
         return in_pieces(kernel, length_of_pieces(scratch, largest((*known, *outputs)))), 0
     return kernel, scratch

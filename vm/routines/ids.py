@@ -15,10 +15,10 @@ class Ids:
     """The id of each variable of a program, by the number of its first value: of what comes from outside, then new
     ones, behind the `newest`, or as they are asked for, if blocks of the program need ids in between."""
 
-    __slots__ = ("_found", "_outside", "_ranks", "_results", "_run", "newest")
+    __slots__ = ("_found", "_ranks", "_results", "_run", "newest", "outside")
 
     def __init__(self, program: Program, outside: Sequence[int], newest: int, run: Unfolder | None = None) -> None:
-        self._outside = outside
+        self.outside = outside  # of parameters and captured tensors, in their order
         self.newest = newest  # when the run began
         self._ranks = program.ranks
         self._results: dict[int, int] = {}
@@ -36,7 +36,7 @@ class Ids:
             return self._results[variable]
         rank = self._ranks[variable]
         if rank == 0:
-            return self._outside[variable]
+            return self.outside[variable]
         if self._run is None:
             return self.newest + rank
         id_ = self._found.get(rank)

@@ -7,9 +7,9 @@ thread, or, if one of its kernels is large, as a whole on a stream.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import length_hint
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,14 +25,15 @@ from ..model.linked import Linked
 from ..model.plan import Plan
 from ..model.session import VmSession
 from ..model.signature import call_text, plain
-from .recipe import Call, Place, Recipe
-from .replay import Replay
+from .recipe import Call, Place, Recipe, ResultsFailed
+from .replay import Replay, own_arena
 from .segments import Piece
 from .stamps import Stamps, timed
 
 # What waits for the next run keeps its arena's pages, also where the pool has let go of them: so it is little.
 IDLE = 2  # replays of a segment
 KEPT = 1 << 20  # bytes of an arena
+STAYING = 1 << 12  # bytes of an operand
 
 RUN = OpDef("run", -1, lambda _metas, _attributes: (), "A segment of a routine.", least=0)
 
@@ -78,21 +79,64 @@ def part_text(program: Program, steps: Piece) -> str:
     return f"{program.digest[:12]}, steps {steps.start}-{steps.stop - 1} of {len(program.steps)}"
 
 
-class Segment:
-    """A compiled segment of one routine, with replays that wait for a run. `detailed`: runs since one was timed."""
+class Operand(NamedTuple):
+    """A tensor from outside, or a result.
 
-    __slots__ = ("arena_meta", "constants", "detailed", "idle", "made", "plan", "program", "recipe", "sizes")
+    `packed`: has it to be packed? `stays`: may it stay bound between runs? It is little, or the routine holds it
+    anyway, since that captures it; it is memory of a pool, or of nobody else, as what clients map is larger.
+    """
+
+    variable: int
+    meta: Meta
+    packed: bool
+    stays: bool
+
+    @classmethod
+    def of(cls, program: Program, variable: int, *, packed: bool) -> Operand:
+        """The operand that is that variable of the program."""
+        meta = known(program, variable)
+        captured = len(program.parameters) <= variable < program.inputs
+        return cls(variable, meta, packed, captured or meta.nbytes <= STAYING)
+
+
+class Segment:
+    """A compiled segment of one routine, with replays that wait for a run.
+
+    `reads`, `written`, `made`: its operands, as those of its recipe. `need`: bytes of arena and results. `idle` replays
+    are bound to an arena in the device's memory, `ready` ones have their own. `detailed`: runs since one was timed.
+    """
+
+    __slots__ = (
+        "arena_meta",
+        "constants",
+        "detailed",
+        "idle",
+        "made",
+        "need",
+        "plan",
+        "program",
+        "reads",
+        "ready",
+        "recipe",
+        "sizes",
+        "written",
+    )
 
     def __init__(self, program: Program, recipe: Recipe, plan: SegmentPlan) -> None:
         self.program = program
         self.recipe = recipe
         self.plan = plan
         self.constants = program.constants
-        self.made = [known(program, variable) for variable in recipe.made]
-        # Of its results, and last of its arena, if it has one.
-        self.sizes = [meta.nbytes for meta in self.made] + [recipe.arena] * (recipe.arena > 0)
+        packed = set(recipe.packed)
+        self.reads = [Operand.of(program, v, packed=slot in packed) for slot, v in enumerate(recipe.reads)]
+        self.written = [Operand.of(program, variable, packed=True) for variable in recipe.written]
+        self.made = [Operand.of(program, variable, packed=True) for variable in recipe.made]
+        self.need = recipe.arena + sum(operand.meta.nbytes for operand in self.made)
+        # Of the blocks that a run at admission takes: its results, and last its arena, if no replay keeps that.
+        self.sizes = [operand.meta.nbytes for operand in self.made] + [recipe.arena] * (recipe.arena > KEPT)
         self.arena_meta = Meta.of((recipe.arena,), "uint8")
         self.idle: list[Replay] = []
+        self.ready: list[Replay] = []
         self.detailed = 0
 
     def is_due(self, every: int) -> bool:
@@ -114,11 +158,19 @@ class Segment:
                 return replay
         return Replay(self.recipe, self.constants, arena)
 
-    def give_back(self, replay: Replay) -> None:
-        """The run is over."""
-        replay.forget()
-        if self.recipe.arena <= KEPT and len(self.idle) < IDLE:
-            self.idle.append(replay)
+    def take_own(self) -> Replay:
+        """A replay with an arena of its own, rather one that was there before. Called by the driving thread."""
+        if self.ready:
+            return self.ready.pop()
+        arena = own_arena(self.recipe.arena) if self.recipe.arena else None
+        return Replay(self.recipe, self.constants, arena, own=True)
+
+    def give_back(self, replay: Replay, operands: Iterable[int] | None = None) -> None:
+        """The run is over. `operands`: the slots of those that are to be forgotten; None for all."""
+        replay.forget(range(replay.slots) if operands is None else operands)
+        waiting = self.ready if replay.own else self.idle
+        if self.recipe.arena <= KEPT and len(waiting) < IDLE:
+            waiting.append(replay)
 
 
 class RunInstruction(Instruction):
@@ -261,19 +313,24 @@ class RunInstruction(Instruction):
         return poison.get(value)
 
     def note(self, call: Call, error: BaseException) -> None:
-        """A kernel has failed: its result gets the error, with the line and op of the call."""
+        """A kernel has failed, or some of its results: these get the error, with the line and op of the call."""
         self.careful = True
-        line = self.segment.program.steps[call.step].location
-        location = self.author.where(line) if is_line(line) else None
-        found = self.failure(call, error, location)
+        if isinstance(error, ResultsFailed):
+            for result, failure in zip(call.results, error.failures, strict=False):
+                if failure is not None:
+                    self.poison[result] = self.failure(call, failure)
+                    self.origins.append(self.poison[result])
+            return
+        found = self.failure(call, error)
         for result in call.results:
             if result not in self.poison:
                 self.poison[result] = found
         self.origins.append(found)
 
-    def failure(self, call: Call, error: BaseException, location: str | None) -> TensordError:
+    def failure(self, call: Call, error: BaseException) -> TensordError:
         """The error of a call, fit to be kept."""
-        op = call.plan.op
+        op, line = call.plan.op, self.segment.program.steps[call.step].location
+        location = self.author.where(line) if is_line(line) else None
         if isinstance(error, TensordError):
             mine = error.reraisable()
             mine.op, mine.location, mine.instruction = error.op or op.name, error.location or location, self.id

@@ -10,20 +10,24 @@ The kernels are those of the ops' plans, so a segment computes the same bits.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, TypeVar
 
 from ...interpreter.programs.blocks import Block
+from ...interpreter.programs.passes.facts import made_by
 from ...interpreter.programs.program import Program
 from ...interpreter.schema.opdef import UNNOTICED, BoundKernel
 from ...interpreter.types.meta import Meta
 from ...streams.blocks import BlockKernel
+from ...streams.crew import Crew, InParts
 from ..model.plan import Plan
+from .arena import Arena
+from .liveness import dependences, last_uses, outside_of, overwritten_by
 from .segments import Piece, is_view
 
-ALIGNMENT: Final = 64
 ARENA: Final = -1  # as a slot
-NEVER: Final = 1 << 60
+SHARED: Final = 1 << 22  # work of a block from which on threads share it: some 500 us
+PARTS: Final = 2  # of such a block for each thread, so that a slow one holds the others up for less
 
 
 class Place(NamedTuple):
@@ -52,6 +56,9 @@ class Call(NamedTuple):
     reads: tuple[tuple[int, ...], ...]
     results: tuple[int, ...]
     work: int
+
+
+PlaceOrNumber = TypeVar("PlaceOrNumber", Place, Place | int)
 
 
 class Recipe(NamedTuple):
@@ -118,14 +125,16 @@ class Compiler:
         """The recipe, or None."""
         calls: list[Call] = []
         for position, plan in zip(self.steps, self.plans, strict=True):
-            self.arena.free_until(position - 1)
+            self.arena.now = position
             block = self.blocks_at.get(position)
             found = self.block(block, plan) if block is not None else self.step(position, plan)
             if found is None:
                 return None
             calls += found
+        self.arena.plan()
         variables = self.program.variables
-        finals = {variables[step.first]: step.first for step in self.program.steps[self.steps.start : self.steps.stop]}
+        inside = self.program.steps[self.steps.start : self.steps.stop]
+        finals = {variables[value]: value for step in inside for value in made_by(step)}
         return Recipe(
             self.steps,
             self.reads,
@@ -134,9 +143,9 @@ class Compiler:
             tuple(self.entering[variable] for variable in (*self.reads, *self.written)),
             tuple(finals[variable] for variable in (*self.written, *self.made)),
             tuple(sorted(self.packed)),
-            tuple(calls),
+            tuple([call._replace(arguments=tuple(map(self.planned, call.arguments))) for call in calls]),
             self.bases,
-            self.places,
+            {value: self.planned(place) for value, place in self.places.items()},
             tuple(self.blocks_at.values()),
             self.dying(),
             self.arena.size,
@@ -146,7 +155,7 @@ class Compiler:
         )
 
     def step(self, position: int, plan: Plan) -> list[Call] | None:
-        """Lay out the result of a step; its calls, none for a view. None if that is not possible."""
+        """Lay out the results of a step; its calls, none for a view. None if that is not possible."""
         step = self.program.steps[position]
         if position in self.runs_at:  # with a later step
             return []
@@ -155,8 +164,10 @@ class Compiler:
         reads = tuple([operand for operand in step.operands if operand >= 0])
         inputs = [operand if operand < 0 else self.place(operand) for operand in step.operands]
         if step.into is None:
-            place = self.new_place(step.first, position, plan, reads)
-            return [Call(position, plan, plan.kernel, (*inputs, place), (reads,), (step.first,), plan.work)]
+            made = tuple(made_by(step))
+            places = [self.new_place(value, position, plan, reads) for value in made]
+            kernel = plan.kernel if len(made) == 1 else reporting(plan.kernel)
+            return [Call(position, plan, kernel, (*inputs, *places), (reads,) * len(made), made, plan.work)]
         target = step.into[0]
         old = self.place(target)
         if target not in self.bases and not self.is_shared(target, position):
@@ -186,12 +197,18 @@ class Compiler:
                 return None
             self.enter(value, old)
             places.append(old)
-        kernel = BlockKernel(self.program, block)
         work = sum(self.plans[n - self.steps.start].work for n in block.steps)
+        kernel = self.kernel(BlockKernel(self.program, block), work, plan.device.backend.crew)
         if kernel.scratch > UNNOTICED:
             self.scratch = max(self.scratch, kernel.scratch)
         reads = dependences(self.program, block)
         return [Call(position, plan, kernel, (*inputs, *places), reads, block.outputs, work)]
+
+    def kernel(self, block: BlockKernel, work: int, crew: Crew | None) -> BlockKernel | InParts:
+        """The kernel of a block, in parts if it is large and there are threads for them."""
+        if crew is None or work < SHARED:
+            return block
+        return InParts(block.split(PARTS * (crew.size + 1)), crew)
 
     def dying(self) -> tuple[int, ...]:
         """The variables from outside that die in the segment."""
@@ -199,6 +216,12 @@ class Compiler:
         return tuple(variable for variable in (*self.reads, *self.written) if variable in dead)
 
     # -- places --------------------------------------------------------------------------------------------------------
+
+    def planned(self, place: PlaceOrNumber) -> PlaceOrNumber:
+        """A place with its offset in the arena, where that has had an address."""
+        if isinstance(place, int) or place.slot != ARENA:
+            return place
+        return place._replace(offset=self.arena.offset_of(place.offset))
 
     def place(self, value: int) -> Place:
         """Where a value lies; one from outside in its operand."""
@@ -218,7 +241,7 @@ class Compiler:
     def enter(self, value: int, place: Place) -> None:
         """Put a value in its place."""
         self.places[value] = place
-        block = self.arena.block_of(place.offset) if place.slot == ARENA else 0
+        block = self.arena.part_of(place.offset).address if place.slot == ARENA else 0
         self.blocks.setdefault((place.slot, block), []).append(value)
         if place.slot == ARENA:
             self.arena.keep(block, self.uses.get(value, -1))
@@ -283,119 +306,33 @@ class Compiler:
     def is_shared(self, value: int, position: int) -> bool:
         """Is there another value in the same memory that this step or a later one uses?"""
         place = self.places[value]
-        block = self.arena.block_of(place.offset) if place.slot == ARENA else 0
+        block = self.arena.part_of(place.offset).address if place.slot == ARENA else 0
         return any(
             other != value and self.uses.get(other, -1) >= position for other in self.blocks[(place.slot, block)]
         )
 
 
-class Arena:
-    """Offsets in one block of memory, by liveness: first fit."""
-
-    def __init__(self) -> None:
-        self.size = 0
-        self.taken: list[list[int]] = []  # [offset, end, last step that uses it], by offset
-
-    def allocate(self, nbytes: int) -> int:
-        """The offset of so many bytes."""
-        size = max(-(-nbytes // ALIGNMENT) * ALIGNMENT, ALIGNMENT)
-        offset = 0
-        for index, (start, end, _) in enumerate(self.taken):
-            if start - offset >= size:
-                self.taken.insert(index, [offset, offset + size, -1])
-                return offset
-            offset = end
-        self.taken.append([offset, offset + size, -1])
-        self.size = max(self.size, offset + size)
-        return offset
-
-    def block_of(self, offset: int) -> int:
-        """The offset of the block that an offset lies in."""
-        return next(start for start, end, _ in self.taken if start <= offset < end)
-
-    def keep(self, block: int, last: int) -> None:
-        """A value in the block is used until that step."""
-        for entry in self.taken:
-            if entry[0] == block:
-                entry[2] = max(entry[2], last)
-
-    def free_until(self, position: int) -> None:
-        """Free the blocks that no step behind that position uses."""
-        self.taken = [entry for entry in self.taken if entry[2] > position]
-
-
-def last_uses(program: Program, steps: Piece, runs_at: Mapping[int, int]) -> dict[int, int]:
-    """For each value the last step of the segment that uses it; NEVER if it is used beyond.
-
-    `runs_at`: the steps that run with a later one, with that one.
-    """
-    uses: dict[int, int] = {}
-    for position in steps:
-        step, place = program.steps[position], runs_at.get(position, position)
-        uses.setdefault(step.first, place)
-        for operand in (*step.operands, *(step.into or ())):
-            if operand >= 0:
-                uses[operand] = max(uses.get(operand, -1), place)
-    for value in uses:
-        if program.last_use[value] >= steps.stop:
-            uses[value] = NEVER
-    return uses
-
-
-def outside_of(
-    program: Program, steps: Piece
-) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], dict[int, int]]:
-    """The variables from outside that a segment only reads, those that it writes, and new ones that live beyond it.
-
-    And for each of the first two sorts the value that it has at first.
-    """
-    variables = program.variables
-    inner: dict[int, int] = {}  # variable -> its newest value
-    entering: dict[int, int] = {}
-    written: dict[int, None] = {}
-    for position in steps:
-        step = program.steps[position]
-        for value in (*step.operands, *(step.into or ())):
-            if value >= 0 and variables[value] not in inner:
-                entering.setdefault(variables[value], value)
-        if step.into is None:
-            inner[step.first] = step.first
-            continue
-        variable = variables[step.first]
-        if variable in inner:
-            inner[variable] = step.first
-        else:
-            written[variable] = None
-    order = {variables[value]: place for place, value in enumerate(program.results)}
-    beyond = [variable for variable, value in inner.items() if program.last_use[value] >= steps.stop]
-    made = sorted(beyond, key=lambda variable: (order.get(variable, -1), variable))
-    return tuple(variable for variable in entering if variable not in written), tuple(written), tuple(made), entering
-
-
-def overwritten_by(program: Program, block: Block, value: int) -> int | None:
-    """The value from outside of a block, or needed outside, over which one of its outputs is written; None for a new
-    variable."""
-    makers = {program.steps[n].first: program.steps[n] for n in block.steps}
-    while (into := makers[value].into) is not None:
-        value = into[0]
-        if value not in block.virtual:
-            return value
-    return None
-
-
-def dependences(program: Program, block: Block) -> tuple[tuple[int, ...], ...]:
-    """For each output of a block the values from outside that it depends on, in the order in which steps read them."""
-    needs: dict[int, dict[int, None]] = {}
-    for position in block.steps:
-        step = program.steps[position]
-        mine: dict[int, None] = {}
-        for operand in step.operands:
-            if operand >= 0:
-                mine.update(needs.get(operand, {operand: None}))
-        needs[step.first] = mine
-    return tuple(tuple(needs[value]) for value in block.outputs)
-
-
 def fill(old: Any, new: Any) -> None:
     """Give a variable memory of its own, before a part of it is written."""
     new[...] = old
+
+
+class ResultsFailed(Exception):  # noqa: N818 - some of them, named after what happened
+    """Some results of a kernel failed alone. `failures`: for each result its error, or None."""
+
+    def __init__(self, failures: Sequence[BaseException | None]) -> None:
+        super().__init__()
+        self.failures = failures
+
+
+def reporting(kernel: BoundKernel) -> BoundKernel:
+    """A kernel with several results, which raises ResultsFailed where it would return errors in their places."""
+
+    def run(*arrays: Any) -> None:
+        found = kernel(*arrays)
+        if type(found) is list or type(found) is tuple:
+            failures = [each if isinstance(each, BaseException) else None for each in found]
+            if any(each is not None for each in failures):
+                raise ResultsFailed(failures)
+
+    return run

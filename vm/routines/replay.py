@@ -2,18 +2,20 @@
 
 The arguments of a call are bound once: the arena's values as arrays, constants as arrays without dimensions. A run puts
 its operands, views of them, and its numbers in their places, and calls one kernel after the other. A replay serves one
-run at a time.
+run at a time. Operands that are the same ones as in the run before are in their places already, if they were not
+forgotten.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from ...interpreter.types.meta import Scalar
 from ..model.number import Number, number_of
+from .arena import ALIGNMENT
 from .recipe import ARENA, Call, Place, Recipe
 
 SLICE: Final = 600_000  # work, in element operations, that is done without a pause: some 100 us
@@ -27,11 +29,13 @@ Spots: TypeAlias = list[tuple[Arguments, int]]
 class Replay:
     """A segment's calls, bound to an arena.
 
-    `slices` are the calls in pieces of bounded work, each with the place of its first call.
+    `slices` are the calls in pieces of bounded work, each with the place of its first call. `own`: the arena is the
+    replay's own memory, and not a device's.
     """
 
-    def __init__(self, recipe: Recipe, constants: dict[int, Scalar], arena: Any) -> None:
+    def __init__(self, recipe: Recipe, constants: dict[int, Scalar], arena: Any, *, own: bool = False) -> None:
         self.arena = arena
+        self.own = own
         self.slots = len(recipe.reads) + len(recipe.written) + len(recipe.made)
         self._last: list[Any] = [None] * self.slots
         self._spots: list[Spots] = [[] for _ in range(self.slots)]
@@ -74,28 +78,36 @@ class Replay:
 
     def patch(self, operands: Sequence[Any], numbers: Sequence[Scalar]) -> None:
         """Put a run's operands and numbers in their places; None for an operand that is poisoned."""
-        self.place(operands)
+        last = self._last
+        for slot, array in enumerate(operands):
+            if array is not last[slot]:
+                self._put(slot, array)
         for slot, holders in self._numbers.items():
             value = numbers[slot]
             for holder, arguments, index in holders:
                 arguments[index] = value if holder is None else holder.of(value)
 
-    def place(self, operands: Sequence[Any]) -> None:
-        """Put operands, and views of them, in their places."""
-        last = self._last
-        for slot, array in enumerate(operands):
-            if array is not last[slot]:
-                last[slot] = array
-                for arguments, index in self._spots[slot]:
-                    arguments[index] = array
-                for place, spots in self._views[slot]:
-                    view = None if array is None else laid_over(array, place)
-                    for arguments, index in spots:
-                        arguments[index] = view
+    def _put(self, slot: int, array: Any) -> None:
+        """Put an operand, and views of it, in their places."""
+        self._last[slot] = array
+        for arguments, index in self._spots[slot]:
+            arguments[index] = array
+        for place, spots in self._views[slot]:
+            view = None if array is None else laid_over(array, place)
+            for arguments, index in spots:
+                arguments[index] = view
 
-    def forget(self) -> None:
-        """Drop a run's operands, whose memory may be others' from now on."""
-        self.place([None] * self.slots)
+    def forget(self, slots: Iterable[int]) -> None:
+        """Drop a run's operands in these slots, whose memory may be others' from now on."""
+        for slot in slots:
+            self._put(slot, None)
+
+
+def own_arena(nbytes: int) -> Any:
+    """An arena that is no device's memory, aligned as the values in it are."""
+    memory = np.empty(nbytes + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start : start + nbytes]
 
 
 def sliced(calls: list[Any], works: Sequence[int]) -> list[tuple[int, list[Any]]]:

@@ -79,9 +79,9 @@ def split(start: int, stop: int) -> Iterator[Piece]:
 
 
 def may_be_inside(program: Program, position: int) -> bool:
-    """Has the step a kernel, with one result whose shape is known?"""
+    """Has the step a kernel, and results of known shapes, of which it writes no more than one in place?"""
     step = program.steps[position]
-    if step.op in NO_OPS or len(step.results) != 1 or None in step.results:
+    if step.op in NO_OPS or None in step.results or len(step.into or (None,)) != 1:
         return False
     if any(operand >= 0 and program.metas[operand] is None for operand in step.operands):
         return False

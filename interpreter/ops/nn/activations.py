@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...schema.opdef import Attribute, Attributes, Compose, Kernel, OpDef, OutputMetas, Work, define
+import numpy as np
+
+from ...schema.opdef import (
+    Attribute,
+    Attributes,
+    BoundKernel,
+    Compose,
+    Direct,
+    Kernel,
+    OpDef,
+    OutputMetas,
+    Work,
+    define,
+)
 from ...schema.scratch import scratch
 from ...types import kinds
 from ...types.axes import tensor
@@ -46,6 +59,14 @@ def gelu_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: 
     return slow_work(metas, outputs, attributes) * (_SERIES if attributes["approximate"] == "none" else 1)
 
 
+def relu_direct(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> BoundKernel | None:
+    """The larger of x and an array that is 0."""
+    if outputs[0] is None or outputs[0].size == 0:
+        return None
+    zero = np.zeros((), tensor(metas).dtype)
+    return lambda x, out: np.maximum(x, zero, out=out)
+
+
 # --- the table
 
 
@@ -57,6 +78,7 @@ def _activation(
     dtypes: kinds.DTypes = kinds.REAL_FLOATING,
     work: Work | None = slow_work,
     compose: Compose | None = None,
+    direct: Direct | None = None,
     temporaries: int = 0,
 ) -> None:
     define(
@@ -75,6 +97,7 @@ def _activation(
             scratch=scratch(working=temporaries) if temporaries else None,
             work=work,
             compose=compose,
+            direct=direct,
         )
     )
 
@@ -114,6 +137,7 @@ _activation(
     dtypes=kinds.REAL,
     work=None,
     compose=compose.compose_relu,
+    direct=relu_direct,
 )
 _activation("sigmoid", kernels.sigmoid_kernel, "1 / (1 + exp(-x)).", compose=compose.compose_sigmoid)
 _activation("silu", kernels.silu_kernel, "x * sigmoid(x).", compose=compose.compose_silu, temporaries=2)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+import tensord as td
 from tensord.interpreter.errors import KernelError, ProtocolError, QuotaError, TensordError
 from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.schema.opdef import REGISTRY
 from tensord.interpreter.types.meta import Meta
 from tensord.interpreter.wire.messages import Release, Run
-from tensord.vm.routines.instruction import IDLE, KEPT, Segment
+from tensord.vm.routines.arena import ALIGNMENT
+from tensord.vm.routines.instruction import IDLE, KEPT, STAYING, Segment
+from tensord.vm.routines.recipe import SHARED
+from tests.model.ops import failing_ops
 
 from ..bare_engine import Bare, Client
 from ..programs import LINE, ONE, chain_of, increment, link, run, run_message
@@ -126,6 +131,97 @@ class TestMemory:
         assert record.used == before + ONE.nbytes + segments_of(client, routine)[0].recipe.arena
 
 
+class TestAtOnce:
+    """Runs of small segments, which are carried out where they are admitted."""
+
+    @pytest.fixture(autouse=True)
+    def run_at_once(self, bare: Bare) -> None:
+        bare.engine.admission.routines.segments.at_once.limit = 1 << 30
+        bare.engine.devices["cpu:0"].inline_work = 1 << 30
+
+    def test_runs_use_one_replay_whatever_becomes_of_the_pools_memory(self, bare: Bare) -> None:
+        client, program = bare.client(), chain_of(3)
+        x = client.upload([1.0])
+        routine = warm(client, program, (x,))
+        client.send(Release(run(client, routine, program, (x,))))
+        (replay,) = segments_of(client, routine)[0].ready
+        for value in (2.0, 3.0):
+            x = client.upload([value])  # takes what was freed last
+            (result,) = run(client, routine, program, (x,))
+            assert client.fetch(result) == [-value]
+            assert segments_of(client, routine)[0].ready == [replay]
+        assert replay.arena.ctypes.data % ALIGNMENT == 0
+        assert len(replay.arena) == segments_of(client, routine)[0].recipe.arena
+
+    def test_an_arena_counts_while_the_run_needs_it(self, bare: Bare) -> None:
+        client, program = bare.client(), chain_of(3)
+        x = client.upload([1.0])
+        routine = warm(client, program, (x,))
+        before = bare.device.allocated
+        run(client, routine, program, (x,))
+        assert bare.device.allocated == before + ONE.nbytes
+        (record,) = [each for each in bare.engine.ring.records(lambda *_: PLACE) if each.opcode == "RunRoutine"]
+        assert record.used == before + ONE.nbytes + segments_of(client, routine)[0].recipe.arena
+
+    def test_a_run_waits_where_its_arena_does_not_fit(self, bare: Bare) -> None:
+        client, program = bare.client(), chain_of(3)
+        x = client.upload([1.0])
+        routine = warm(client, program, (x,))
+        bare.device.limit = bare.device.allocated + 2 * ONE.nbytes
+        (result,) = run(client, routine, program, (x,))
+        assert client.fetch(result) == [-1.0]
+        assert not [each for each in bare.engine.ring.records(lambda *_: PLACE) if each.opcode == "RunRoutine"]
+
+    def test_large_operands_stay_in_their_places_only_if_the_routine_captures_them(self, bare: Bare) -> None:
+        builder, meta = Builder(), Meta.of((STAYING // 8 + 1,), "float64")
+        x, w = builder.parameter(meta), builder.captured(meta)
+        (y,) = builder.op("add", (x, w), location=LINE)
+        (y,) = builder.op("negative", (y,), location=LINE)
+        program = builder.finish([y])
+        client = bare.client()
+        client.send(client.upload_message(np.ones(meta.shape)), client.upload_message(np.ones(meta.shape)))
+        x, w = client.ids - 1, client.ids
+        routine = link(client, program, (w,))
+        for _ in range(3):
+            client.send(Release(run(client, routine, program, (x,))))
+        (segment,) = segments_of(client, routine)
+        (replay,) = segment.ready
+        assert [array is not None for array in replay._last] == [False, True, False]
+
+    def test_what_is_written_has_one_name_and_nobody_else(self, bare: Bare) -> None:
+        builder = Builder()
+        x, y = builder.parameter(ONE), builder.parameter(ONE)
+        (x,) = builder.op("add", (x, y), into=(x,), location=LINE)
+        builder.op("add", (y, x), into=(y,), location=LINE)
+        program = builder.finish([])
+        client = bare.client()
+        x, y = client.upload([1.0]), client.upload([2.0])
+        routine = warm(client, program, (x, y))
+        assert [client.fetch(x), client.fetch(y)] == [[3.0], [5.0]]
+        kept = client.to_device(x)
+        for inputs in ((x, y), (y, x), (x, x)):
+            run(client, routine, program, inputs)
+        assert [client.fetch(x), client.fetch(y), client.fetch(kept)] == [[116.0], [21.0], [3.0]]
+
+
+class TestThreads:
+    @pytest.mark.parametrize("workers", [1, 2])
+    def test_threads_share_a_large_block_as_far_as_the_device_has_some(self, workers: int) -> None:
+        def polynomial(x: Any) -> Any:
+            return ((x * 2 + 1) * x - 3) * x
+
+        helpers = []
+        with td.connect("local", devices=[{"name": "cpu:0", "workers": workers}]) as session:
+            x = session.asarray(np.linspace(-1, 1, SHARED // 4, dtype=np.float32))
+            routine = session.routine(polynomial)
+            expected = polynomial(x).numpy()
+            for _ in range(3):
+                np.testing.assert_array_equal(routine(x).numpy().view("u4"), expected.view("u4"))
+            helpers = [each for each in threading.enumerate() if each.name.startswith("tensord cpu:0/crew")]
+        assert len(helpers) == workers - 1
+        assert not any(each.is_alive() for each in helpers)
+
+
 class Place:
     line, span = "", ()
 
@@ -150,6 +246,26 @@ class TestErrors:
         np.testing.assert_array_equal(client.fetch(result), np.full((64, 64), -2.0))
         with pytest.raises(KernelError, match="inv"):
             client.fetch(failed)
+
+    @pytest.mark.parametrize("at_once", [0, 1 << 20])
+    def test_a_result_that_fails_alone_spares_the_others_of_its_op(self, bare: Bare, at_once: int) -> None:
+        bare.engine.admission.routines.segments.at_once.limit = at_once
+        with failing_ops():
+            builder = Builder()
+            healthy, failed = builder.op("model_split", (builder.parameter(ONE),), location=LINE)
+            found = [builder.op("negative", (value,), location=LINE)[0] for value in (healthy, failed)]
+            program = builder.finish([*found, healthy])
+            client = bare.client()
+            x = client.upload([2.0])
+            routine = link(client, program)
+            for _ in range(2):
+                negated, lost, whole = run(client, routine, program, (x,))
+                assert [client.fetch(negated), client.fetch(whole)] == [[-2.0], [2.0]]
+                with pytest.raises(KernelError, match="the second result failed") as info:
+                    client.fetch(lost)
+                assert (info.value.op, info.value.location) == ("model_split", "user.py:1")
+            assert segments_of(client, routine)
+        assert [str(error).count("second") for error in bare.errors] == [1, 1]
 
 
 class TestRefusals:

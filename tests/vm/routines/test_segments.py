@@ -11,7 +11,7 @@ import pytest
 from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.types.meta import Meta
-from tensord.vm.routines.recipe import ALIGNMENT, Arena
+from tensord.vm.routines.arena import ALIGNMENT, Arena
 from tensord.vm.routines.segments import LARGEST, LONGEST, Piece, pieces_of
 
 SMALL = Meta.of((4, 4), "float64")
@@ -37,6 +37,13 @@ class TestPieces:
 
     def test_a_step_by_itself_is_no_segment(self) -> None:
         assert cut(built("negative", ("abs", 1), "square")) == [range(1), range(1, 2), range(2, 3)]
+
+    def test_an_op_with_several_results_belongs_to_its_segment(self) -> None:
+        builder = Builder()
+        x = builder.parameter(SMALL)
+        q, r = builder.op("qr", [x])
+        (y,) = builder.op("matmul", [q, r])
+        assert cut(builder.finish([y])) == [range(2)]
 
     def test_another_device_begins_another_segment(self) -> None:
         assert cut(built("negative", "abs", ("square", 1), ("abs", 1))) == [range(2), range(2, 4)]
@@ -81,26 +88,43 @@ class TestArena:
     def test_bytes_serve_again_once_nobody_uses_them(self) -> None:
         arena = Arena()
         first, second = arena.allocate(100), arena.allocate(1)
-        assert (first, second) == (0, 2 * ALIGNMENT)
         arena.keep(first, 3)
         arena.keep(second, 9)
-        arena.free_until(2)
-        assert arena.allocate(64) == 3 * ALIGNMENT
-        arena.free_until(3)
-        assert [arena.allocate(64), arena.allocate(64)] == [0, ALIGNMENT]
+        arena.now = 3
+        third = arena.allocate(128)
+        arena.now = 4
+        fourth, fifth = arena.allocate(64), arena.allocate(64)
+        arena.plan()
+        offsets = [arena.offset_of(address) for address in (first, second, third, fourth, fifth)]
+        assert sorted(offsets[:3]) == [0, 2 * ALIGNMENT, 4 * ALIGNMENT]
+        assert arena.size == 5 * ALIGNMENT
+        assert arena.offset_of(first + 8) == offsets[0] + 8
+        assert max(offsets) == offsets[1]
 
-    def test_blocks_never_overlap_and_are_aligned(self) -> None:
+    def test_a_small_part_leaves_no_hole_too_small_for_a_large_one(self) -> None:
+        arena = Arena()
+        for step, (nbytes, last) in enumerate([(640, 1), (640, 5), (64, 5), (640, 5)]):
+            arena.now = step
+            arena.keep(arena.allocate(nbytes), last)
+        arena.plan()
+        assert arena.size == 2 * 640 + 64  # 3 * 640, if each were put into the first hole that takes it
+
+    def test_parts_that_live_at_a_time_never_overlap_and_are_aligned(self) -> None:
         rng = np.random.default_rng(0)
         arena = Arena()
-        taken: dict[int, tuple[int, int]] = {}
-        for step in range(500):
-            arena.free_until(step - 1)
-            taken = {offset: (end, last) for offset, (end, last) in taken.items() if last > step - 1}
-            size = int(rng.integers(0, 1000))
-            offset = arena.allocate(size)
+        lives = []
+        for step in range(300):
+            arena.now = step
+            size, last = int(rng.integers(0, 1000)), step + int(rng.integers(0, 20))
+            address = arena.allocate(size)
+            arena.keep(address, last)
+            lives.append((address, max(size, 1), step, last))
+        arena.plan()
+        places = [(arena.offset_of(address), size, first, last) for address, size, first, last in lives]
+        for place, (offset, size, _, last) in enumerate(places):
             assert offset % ALIGNMENT == 0
-            end, last = offset + max(size, 1), step + int(rng.integers(0, 20))
-            assert all(end <= other or offset >= until for other, (until, _) in taken.items())
-            assert end <= arena.size
-            arena.keep(offset, last)
-            taken[offset] = (end, last)
+            assert offset + size <= arena.size
+            for other, more, begun, _ in places[place + 1 :]:
+                assert begun > last or other >= offset + size or other + more <= offset
+        most = max(sum(n for _, n, first, last in places if first <= step <= last) for step in range(300))
+        assert arena.size < 1.3 * most

@@ -14,7 +14,8 @@ from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.types.meta import Meta
 from tensord.vm.routines import inside
-from tensord.vm.routines.recipe import Arena, Compiler, Place
+from tensord.vm.routines.arena import Arena
+from tensord.vm.routines.recipe import Compiler, Place
 from tensord.vm.tracing.analysis import routine_parts
 from tensord.vm.tracing.analysis.inside_check import check_segment
 from tensord.vm.tracing.inside import ARENA, SegmentRecord
@@ -41,8 +42,8 @@ def test_random_programs_are_compiled_to_what_they_say(seed, blocks):
 
 def frees_early(monkeypatch: Any) -> None:
     """A value's bytes serve others from the step on that uses it last."""
-    free = Arena.free_until
-    monkeypatch.setattr(Arena, "free_until", lambda self, position: free(self, position + 1))
+    keep = Arena.keep
+    monkeypatch.setattr(Arena, "keep", lambda self, address, last: keep(self, address, last - 1))
 
 
 def forgets_uses_of_views(monkeypatch: Any) -> None:
@@ -150,14 +151,13 @@ def runs_blocks_early(monkeypatch: Any) -> None:
 
 def counts_too_little(monkeypatch: Any) -> None:
     """The arena has half of its bytes."""
-    allocate = Arena.allocate
+    plan = Arena.plan
 
-    def small(self: Any, nbytes: int) -> int:
-        offset = allocate(self, nbytes)
-        self.size = offset + nbytes // 2
-        return offset
+    def small(self: Any) -> None:
+        plan(self)
+        self.size //= 2
 
-    monkeypatch.setattr(Arena, "allocate", small)
+    monkeypatch.setattr(Arena, "plan", small)
 
 
 def loses_dependences(monkeypatch: Any) -> None:
