@@ -4,19 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..interpreter.errors import MetadataError, MetadataKeyError, MetadataTypeError
+from ..interpreter.types.meta import Meta
 from ..interpreter.wire.messages import Convention, ListNames, Lookup, Publish, Unpublish, encode_message
 from ..interpreter.wire.names import check_names
+from .checks import own
 from .locations import located
 from .outbox.outbox import Outbox
 from .reading import expose
+from .tensor import Tensor
 
 if TYPE_CHECKING:
-    from .routines.publishing import Publishable
+    from .session import Session
 
 PAUSE: Final = 0.02  # seconds until names that nobody has published are asked for again
+ROUTINE: Final = "routine"  # what an answer about one begins with
+
+
+class Publishable(NamedTuple):
+    """What stands for a tensor or a routine in a message: its id; of a routine, how it is called, if it has a
+    convention. `exposed`: the tensors to which others may write from then on."""
+
+    id: int
+    exposed: tuple[Tensor, ...]
+    convention: Any = None
 
 
 class Names:
@@ -40,7 +53,8 @@ class Names:
                 expose(tensor)
         conventions = {each.id: each.convention for each in given.values() if each.convention is not None}
         with outbox.lock:
-            outbox.messages += [encode_message(Convention(*each)) for each in conventions.items()]
+            for routine, convention in conventions.items():
+                outbox.messages.append(encode_message(Convention(routine, convention)))
         outbox.tell(lambda request: Publish(names, ids, request))
 
     def lookup(self, given: Sequence[str], *, snapshot: bool, wait: float) -> tuple[list[Any], list[int], list[Any]]:
@@ -92,3 +106,36 @@ def listed_names(names: Any) -> tuple[str, ...]:
         if not isinstance(name, str):
             raise located(MetadataTypeError(f"a name is a string, not {type(name).__name__}"))
     return tuple(map(str.__str__, names))
+
+
+def publishable(session: Session, value: Any) -> Publishable:
+    """A tensor, or a routine, as something to publish. Raises at the user's line what keeps it from being that."""
+    if isinstance(value, Tensor):
+        return Publishable(own(session, value)._id, (value,))
+    from .routines.publishing import publishable_routine
+
+    return publishable_routine(session, value)
+
+
+def looked_up(session: Session, heads: Sequence[Any], ids: Sequence[int], records: Sequence[Any]) -> list[Any]:
+    """What the machine tells of names, as tensors and routines of this session, in their order."""
+    new, rest = iter(ids), iter(records)
+    plain = [[head] if head[0] != ROUTINE else head[2] for head in heads]
+    tensors = [[shared(session, next(new), *each) for each in some] for some in plain]  # all, before anything can fail
+    found: list[Any] = []
+    for head, some in zip(heads, tensors, strict=True):
+        if head[0] != ROUTINE:
+            found += some
+        else:
+            from .routines.publishing import made  # late: few sessions need all that is behind routines
+
+            _, devices, _, convention = head
+            found.append(made(session, devices, some, convention, rest))
+    return found
+
+
+def shared(session: Session, id_: int, meta: Any, home: str) -> Tensor:
+    """A handle to a tensor that other sessions may write to."""
+    tensor = Tensor(session, id_, None if meta is None else Meta.of(*meta), home)
+    expose(tensor)
+    return tensor

@@ -34,7 +34,7 @@ from .contexts import Context, Contexts
 from .effects import Effects
 from .handlers import Handler, Invocation
 from .locations import located
-from .names import Names
+from .names import Names, looked_up, publishable
 from .outbox.outbox import Outbox
 from .printing import Printing
 from .random import Random, RandomState
@@ -245,8 +245,6 @@ class Session(ControlFlow):
         A name keeps its tensor alive, and the tensors that its routine captures. A routine is `routine.link(...)`, what
         `session.link` gives, or a routine that was captured once. MetadataError for one that calls back (`effect`).
         """
-        from .routines.publishing import publishable
-
         given: Any = {name: value} if isinstance(name, str) else name
         if not (isinstance(given, Mapping) and all(isinstance(key, str) for key in given)):
             raise located(MetadataError("publish: takes a name and a tensor or routine, or a dict of these by name"))
@@ -259,8 +257,6 @@ class Session(ControlFlow):
         named tensors do not change them. Nothing is copied before such a write. MetadataKeyError if nothing is
         published under a name, and nobody does that within `wait` seconds.
         """
-        from .routines.publishing import looked_up
-
         given = (name,) if isinstance(name, str) else name
         found = looked_up(self, *self._names.lookup(given, snapshot=bool(snapshot), wait=wait))
         return found[0] if isinstance(name, str) else dict(zip(given, found, strict=True))

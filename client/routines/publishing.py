@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ...interpreter.errors import MetadataError, MetadataTypeError, ProtocolError, TensordError
 from ...interpreter.programs.convention import decode, encode
 from ...interpreter.programs.program import EFFECT, Program, effects_of
 from ...interpreter.programs.records import Reader
-from ...interpreter.types.meta import Meta
 from ..checks import own
 from ..contexts import hand
 from ..locations import located
-from ..reading import expose
+from ..names import Publishable
 from ..tensor import Tensor
 from .linked import Linked
 from .linked_routine import LinkedRoutine, portable
@@ -23,22 +22,9 @@ from .routine import BoundRoutine, Routine
 if TYPE_CHECKING:
     from ..session import Session
 
-ROUTINE: Final = "routine"  # what an answer about one begins with
 
-
-class Publishable(NamedTuple):
-    """What stands for a tensor or a routine in a message: its id; of a routine, how it is called, if it has a
-    convention. `exposed`: the tensors to which others may write from then on."""
-
-    id: int
-    exposed: tuple[Tensor, ...]
-    convention: Any = None
-
-
-def publishable(session: Session, value: Any) -> Publishable:
-    """A tensor, or a routine, as something to publish. Raises at the user's line what keeps it from being that."""
-    if isinstance(value, Tensor):
-        return Publishable(own(session, value)._id, (value,))
+def publishable_routine(session: Session, value: Any) -> Publishable:
+    """A routine as something to publish. Raises at the user's line what keeps it from being that."""
     if isinstance(value, Routine | BoundRoutine):
         value = only_capture(session, value)
     if not isinstance(value, LinkedRoutine | LinkedProgram):
@@ -85,30 +71,6 @@ def only_capture(session: Session, routine: Routine | BoundRoutine) -> LinkedRou
 
 
 # -- looked up ---------------------------------------------------------------------------------------------------------
-
-
-def looked_up(
-    session: Session, heads: Sequence[Any], ids: Sequence[int], records: Sequence[Any]
-) -> list[Tensor | LinkedRoutine | LinkedProgram]:
-    """What the machine tells of names, as tensors and routines of this session, in their order."""
-    new, rest = iter(ids), iter(records)
-    plain = [[head] if head[0] != ROUTINE else head[2] for head in heads]
-    tensors = [[shared(session, next(new), *each) for each in some] for some in plain]  # all, before anything can fail
-    found: list[Any] = []
-    for head, some in zip(heads, tensors, strict=True):
-        if head[0] != ROUTINE:
-            found += some
-        else:
-            _, devices, _, convention = head
-            found.append(made(session, devices, some, convention, rest))
-    return found
-
-
-def shared(session: Session, id_: int, meta: Any, home: str) -> Tensor:
-    """A handle to a tensor that other sessions may write to."""
-    tensor = Tensor(session, id_, None if meta is None else Meta.of(*meta), home)
-    expose(tensor)
-    return tensor
 
 
 def made(

@@ -327,6 +327,31 @@ def test_a_look_up_that_waits_ends_with_its_session(pair):
     assert failed
 
 
+@anywhere
+def test_what_others_may_write_is_never_remembered(pair):
+    """A small tensor that is read piece by piece is fetched once, unless others write to it."""
+    trainer, server = pair
+    w = trainer.asarray([1.0, 2.0])
+
+    @trainer.routine
+    def bump():
+        nonlocal w
+        w += 1
+        return w
+
+    trainer.publish("bump", bump.link())
+    found = server.lookup("bump")
+    theirs = found()
+    server.sync()
+    assert [[each[n].item() for n in (0, 1, 0)] for each in (w, theirs)] == [[2.0, 3.0, 2.0]] * 2
+    found()
+    server.sync()
+    assert [w[n].item() for n in (0, 1)] == [3.0, 4.0]
+    w += 1
+    trainer.sync()
+    assert [theirs[n].item() for n in (0, 1)] == [4.0, 5.0]
+
+
 def test_values_of_the_function_are_constants_of_the_routine(pair):
     trainer, server = pair
 

@@ -135,6 +135,19 @@ def test_a_program_that_was_cut_before_its_ops_were_known_is_nobody_elses(bare: 
         assert compiler.count == patience
 
 
+def test_recipes_of_a_program_that_was_cut_otherwise_are_not_taken(bare: Bare) -> None:
+    client, program = bare.client(), chain_of(6)
+    x, routine = client.upload([1.0]), linked(client, program)
+    for _ in range(2):
+        value_of_run(client, routine, program, x)
+    segments, found = bare.engine.admission.routines.segments, client.session.routines[routine]
+    assert isinstance(found, Linked)
+    found.pieces = [range(4), range(4, 6)]
+    recipe = segments.recipe(client.session, found, range(4))
+    assert recipe is not None
+    assert recipe.steps == range(4)
+
+
 class TestTheTable:
     def test_forgets_what_was_used_least_recently(self) -> None:
         table, programs = CompiledPrograms(kept=10), [chain_of(n) for n in (4, 5, 3)]
