@@ -38,6 +38,14 @@ def test_random_programs_are_compiled_to_what_they_say(seed, blocks):
     assert wrong(random_local(seed), blocks=blocks) == []
 
 
+def test_a_view_of_a_value_without_dimensions_is_that_value():
+    builder = Builder()
+    builder.parameter(Meta.of((), "float64"))
+    (flipped,) = builder.op("flip", [0])
+    (made,) = builder.op("max", [flipped])
+    assert wrong(builder.finish([*builder.op("negative", [made])])) == []
+
+
 # -- mistakes of the compiler ------------------------------------------------------------------------------------------
 
 
