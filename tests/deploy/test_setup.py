@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import runpy
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -83,3 +84,23 @@ def test_the_record_has_the_digest_of_each_source(load):
     digest = hashlib.sha256((ROOT / "vm" / "engine.py").read_bytes()).hexdigest()
     assert record["modules"]["tensord.vm.engine"] == digest
     assert record["compiler"].startswith("mypyc ")
+
+
+def later_classes(path: Path) -> Iterator[str]:
+    """The named tuples of a module with a field whose type is a class that comes later in it."""
+    classes = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef)]
+    for number, made in enumerate(classes):
+        later = {other.name for other in classes[number:]}
+        types = [field.annotation for field in made.body if isinstance(field, ast.AnnAssign)]
+        named = {node.id for each in types for node in ast.walk(each) if isinstance(node, ast.Name)}
+        if "NamedTuple" in {ast.unparse(base) for base in made.bases} and named & later:
+            yield f"{path.name}: {made.name} names {', '.join(sorted(named & later))}"
+
+
+def test_no_named_tuple_names_a_class_behind_it(tmp_path):
+    """Compiled code looks at the types of a named tuple's fields when it makes that: one that is not there yet ends the
+    process."""
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text("class A(NamedTuple):\n    b: tuple[B, ...]\n\nclass B: ...\n\nclass C(NamedTuple):\n    b: B\n")
+    assert list(later_classes(wrong)) == ["wrong.py: A names B"]
+    assert [found for path in (ROOT / "vm").glob("*/*.py") for found in later_classes(path)] == []

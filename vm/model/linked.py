@@ -25,16 +25,6 @@ class Template(NamedTuple):
     line: int
 
 
-class Block(NamedTuple):
-    """A block of a step of control flow, linked. `values`, `numbers`: what it is given, by the places among the step's
-    operands; `effects`: how many side effects the step's blocks before it have."""
-
-    routine: Linked
-    values: tuple[int, ...]
-    numbers: tuple[int, ...]
-    effects: int
-
-
 class Linked:
     """A program with a device for each of its slots, and the ids of the tensors that it captures, in one session.
 
@@ -95,3 +85,13 @@ class Linked:
         """Meta and home of each result of a run."""
         program = self.program
         return [(program.metas[value], self.devices[program.homes[value]]) for value in program.results]
+
+
+class Block(NamedTuple):
+    """A block of a step of control flow, linked. `values`, `numbers`: what it is given, by the places among the step's
+    operands; `effects`: how many side effects the step's blocks before it have. Compiled code needs `Linked` first."""
+
+    routine: Linked
+    values: tuple[int, ...]
+    numbers: tuple[int, ...]
+    effects: int
