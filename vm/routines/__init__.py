@@ -1,7 +1,7 @@
 """Routines: programs that run as one message. Below admission, which takes the messages.
 
 - `segments`: cutting a program into segments and single steps; `recipe`: compiling a segment: its memory, its calls;
-  `arena`: offsets in its memory; `liveness`: who uses its values, and until when
+  `arena`: offsets in its memory; `layouts`: views; `liveness`: who uses its values, and until when
 - `replay`: a segment's calls, bound to memory; `instruction`: RunRoutine, which runs a segment
 - `programs`: programs and routines of a session, from its messages, with what may be refused
 - `unfolding`: a run as the messages of its ops, one by one: what every run may fall back to, and what it has to equal
