@@ -28,8 +28,35 @@ def connect(
     engine: str | None = None,
     frames: int | None = None,
     name: str | None = None,
+    detail: int = 0,
 ) -> Session:
     """See `tensord.connect`."""
+    if type(detail) is not int or detail < 0:
+        raise MetadataError(f"detail= is how many runs one of is timed, 0 for none, not {shown(detail)}")
+    session = connect_anywhere(
+        address, devices=devices, tracing=tracing, strict=strict, keys=keys, engine=engine, frames=frames, name=name
+    )
+    if detail:
+        try:
+            session._query("detail", detail)
+        except BaseException:
+            session.close()
+            raise
+    return session
+
+
+def connect_anywhere(
+    address: str | None,
+    *,
+    devices: Sequence[str | Mapping[str, object]] | None,
+    tracing: bool,
+    strict: bool,
+    keys: str | os.PathLike[str] | None,
+    engine: str | None,
+    frames: int | None,
+    name: str | None,
+) -> Session:
+    """A session on a daemon, or on a machine in this process."""
     if address is not None and type(address) is not str:
         raise MetadataError(f"an address is a string, not {type(address).__name__}")
     if engine is not None:

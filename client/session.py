@@ -40,6 +40,7 @@ from .outbox.outbox import Outbox
 from .printing import Printing
 from .random import Random, RandomState
 from .reading import expose
+from .routines.control_flow import ControlFlow, Flows
 from .routines.current import capture_of, refuse_captured
 from .spans import Span
 from .tensor import Tensor
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
 Kind = TypeVar("Kind")
 
 
-class Session:
+class Session(ControlFlow):
     """A connection to a virtual machine; a context manager. Made by `tensord.connect`."""
 
     def __init__(self, transport: Transport, frames: int | None = None) -> None:
@@ -72,6 +73,7 @@ class Session:
         self._contexts = Contexts(outbox)
         self._opened, self._innermost = self._contexts.opened, self._contexts.innermost  # for each new handle
         self._random_state = RandomState()
+        self._flows = Flows(self)
         self._namespace: Callable[[], Namespace | None] = no_namespace  # a weak reference: the namespace refers to us
         weakref.finalize(self, transport.abandon).atexit = False
 
@@ -171,16 +173,17 @@ class Session:
         *,
         devices: Mapping[str, str] | None = None,
         tensors: Mapping[str, Tensor] | None = None,
+        name: str = "",
     ) -> Any:
         """Make a function of a program: `f = s.link(program, devices={"d0": "sim:0"}, tensors={"w": w}); (y,) = f(x)`.
 
         `devices`: for the program's device slots, by default the session's devices in their order. `tensors`: what the
-        program captures, by name; what is missing is looked up in the contexts around. Of several programs, a list of
-        functions. MetadataError for what does not fit.
+        program captures, by name; what is missing is looked up in the contexts around; `name`: what records show.
+        Of several programs, a list of functions. MetadataError for what does not fit.
         """
         from .routines.linking import link
 
-        return link(self, programs, devices, tensors)
+        return link(self, programs, devices, tensors, name)
 
     @overload
     def routine(self, function: Callable[..., Any], *, eager: bool = False) -> Routine: ...

@@ -35,6 +35,19 @@ for _ in range(200):
     x = x * w
 session.sync()
 """
+STEP = """
+w, x = s.asarray(np.ones((256, 256))), s.asarray(np.ones((256, 256)))
+
+@s.routine
+def step(w, x):
+    y = x @ w
+    w -= 0.1 * y
+    return (y * y).sum()
+
+for _ in range(3):
+    step(w, x)
+s.sync()
+"""
 TOOLS = {
     "tensord": f'exec {sys.executable} -m tensord.client.cli "$@"',
     "python": f'exec {sys.executable} "$@"',
@@ -71,8 +84,12 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small trace in a file."""
+    """A small trace in a file; and one of a routine, whose third run is #11."""
     path = tmp_path_factory.mktemp("saved") / "run.trace"
+    with td.connect("local", devices=["cpu:0"], detail=1) as session:
+        kept = {"s": session, "np": np}
+        exec(compile(STEP, "train.py", "exec"), kept)  # noqa: S102 - our own program
+        session.trace().save(path.with_name("step.trace"))
     with td.connect("local", devices=["cpu:0", "sim:0"]) as session:
         x = session.asarray(np.ones((256, 256), np.float32), device="sim:0")
         session.publish("weights", x)
@@ -86,6 +103,7 @@ def folder(tmp_path: Path, saved: Path, monkeypatch: pytest.MonkeyPatch) -> None
     """The working directory and home of a sample, with the files that samples name. No daemon runs there."""
     for name in ("run.trace", "before.trace", "after.trace", "hang.trace"):
         shutil.copy(saved, tmp_path / name)
+    shutil.copy(saved.with_name("step.trace"), tmp_path)
     (tmp_path / "program.py").write_text(PROGRAM)
     (tmp_path / "examples").mkdir()
     shutil.copy(ROOT / "examples/power.txt", tmp_path / "examples")

@@ -10,6 +10,7 @@ admission or placement left with it tells whoever asked.
     release_finished    completions reported by streams: retire, release successors
     retire_doomed       what will not run, once its own edges are satisfied
     handle_pending      a bounded window of received messages: admit
+    go_on_with_a_run    a bounded window of what a run stands for: admit
     dispatch_ready      reserve memory, bind operands, hand to streams
     flush               one batch per stream
     release_some        a piece of what ended sessions held
@@ -90,7 +91,7 @@ class Engine:
         dispatcher = self.scheduler.dispatcher
         self._ready, self._doomed, self.running = dispatcher.ready, dispatcher.doomed, dispatcher.running
         self._leaving = self.directory.leaving
-        # Messages of sessions in the middle of a run that waits for a value, or for the end of what it has issued.
+        # Batches behind a run with control flow, or with much that is unfinished: the run takes turns with all others.
         self.held: dict[VmSession, deque[tuple[VmSession, Iterator[Sequence[Any]]]]] = {}
         self._opened = 0
         self.fault: Exception | None = None
@@ -124,7 +125,7 @@ class Engine:
     def schedule(self) -> bool:
         """One pass; False if there was nothing to do."""
         busy = self.finished or self.pending or self._ready or self._doomed or self._leaving or self.running
-        if not busy and not (self.held and self.readmit()):
+        if not busy and not self.in_run():
             return False
         try:
             self._pass()
@@ -145,6 +146,8 @@ class Engine:
             scheduler.retire_doomed()
         if self.pending:
             self.handle_pending()
+        if self.held:
+            self.go_on_with_a_run()
         if self.running:
             dispatcher.go_on()
         if self._ready or dispatcher.refills:
@@ -154,16 +157,14 @@ class Engine:
         if self._leaving:
             scheduler.stamp(scheduler.clock())  # kernels may have run in this pass
             self.admission.cancellation.release_some()
-        if self.held:
-            self.readmit()
 
     def handle_pending(self) -> None:
         """Admit a window of messages."""
         pending, room = self.pending, WINDOW
         while pending and room > 0:
             session, rest = pending[0]
-            if session.in_run():
-                if session in self.held or not may_go_on(session):
+            if (run := session.unfolding) is not None:
+                if run.asks or session in self.held or not may_go_on(session):
                     self.held.setdefault(session, deque()).append(pending.popleft())
                     continue
                 self.admission.take(session, rest_of_run(session, room))
@@ -175,12 +176,21 @@ class Engine:
             if not left and not session.in_run():
                 pending.popleft()
 
-    def readmit(self) -> bool:
-        """Put what runs have held back in its place again, if they may go on; False if none may."""
-        ready = [session for session in self.held if may_go_on(session)]
-        for session in ready:
-            self.pending.extendleft(reversed(self.held.pop(session)))
-        return bool(ready)
+    def go_on_with_a_run(self) -> None:
+        """Admit a window of the next run that may go on. At its end, what it has held back has its place again."""
+        session = next(filter(may_go_on, self.held), None)
+        if session is None:
+            return
+        batches = self.held.pop(session)
+        self.admission.take(session, rest_of_run(session, WINDOW))
+        if session.in_run():
+            self.held[session] = batches
+        else:
+            self.pending.extendleft(reversed(batches))
+
+    def in_run(self) -> bool:
+        """Is there a run to go on with, which may be a loop without end?"""
+        return any(map(may_go_on, self.held))
 
     def take(self, session: VmSession, arrays: Iterable[Sequence[Any]]) -> None:
         """Admit messages now, for a driver that has a queue of its own."""

@@ -45,6 +45,7 @@ from .reporting.questions import whole
 from .runtime import HANG_AFTER, Runtime, answering
 
 IDLE_FLUSH = 0.01  # seconds after which a background flush sends a session's unsent messages
+PIECE = 0.005  # seconds for which a thread that submits something carries on a run
 WINDOW = 8192  # unfinished instructions that a session may have
 WINDOW_BYTES = 1 << 30  # bytes of unconsumed uploads that a session may have
 
@@ -180,8 +181,9 @@ class VirtualMachine(Runtime):
     # -- driving ---------------------------------------------------------------------------------------------------
 
     def drive(self) -> None:
-        """Run the engine until it cannot go on without a completion."""
+        """Run the engine until it cannot go on without a completion. A long run is left to the background thread."""
         engine, waiting, cancellations = self.engine, self.waiting, self.cancellations
+        until = 0.0
         while self.fault is None:
             with self.lock, np.errstate(all="ignore"):
                 try:
@@ -190,10 +192,17 @@ class VirtualMachine(Runtime):
                             self.take_cancellations()
                         if not engine.schedule():
                             break
+                        if engine.held and engine.in_run():
+                            until = until or time.monotonic() + PIECE
+                            if time.monotonic() > until:
+                                break
                 except Exception as error:
                     raise self.end_broken(error) from error
                 if waiting.followers or waiting.leader is not None:
                     waiting.wake()
+            if until and time.monotonic() > until:
+                self.background.ring()
+                return
             if not (engine.finished or self.cancellations):
                 return
 
@@ -257,7 +266,7 @@ class VirtualMachine(Runtime):
         """Do the chores, drive if needed, send idle messages, watch for hangs. Returns whether there were messages."""
         while self.chores:
             self.chores.popleft()()
-        if self.engine.finished:
+        if self.engine.finished or self.engine.in_run():
             self.drive()
         found = [hook() for hook in list(self.hooks.values())]  # a list, since every hook has to be called
         if time.monotonic() - self._watched_at >= self.watch_period:

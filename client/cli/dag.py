@@ -15,7 +15,7 @@ from . import options
 from .output import output as output_option
 from .output import write
 from .selection import selects
-from .source import load, source
+from .source import NOTHING_INSIDE, load, source
 
 if TYPE_CHECKING:
     from ...vm.tracing.analysis.filter import Filter
@@ -51,7 +51,8 @@ _AMOUNT: Final = click.IntRange(min=0)
     default=None,
     help="Draw parts as one node each, chains unless --fold-by is given; by default where there are many nodes.",
 )
-@click.option("--fold-by", type=click.Choice(("chain", "line", "span")), help="Draw each of these as one node.")
+@click.option("--fold-by", type=click.Choice(("chain", "run", "line", "span")), help="Draw each of these as one node.")
+@click.option("--inside", is_flag=True, help="Draw the steps inside of runs of routines, and where their values lie.")
 @click.option("--no-legend", is_flag=True, help="Do not explain the arrows in the picture.")
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 def dag(
@@ -71,6 +72,7 @@ def dag(
     releases: bool,
     fold: bool | None,
     fold_by: str | None,
+    inside: bool,
     no_legend: bool,
     as_json: bool,
 ) -> None:
@@ -93,8 +95,20 @@ def dag(
         ids=ids, around=around, upstream=upstream, downstream=downstream,
         depth=depth, first=first, last=last, releases=releases,
     )  # fmt: skip
+    if inside:
+        graph = _opened(trace, graph)
     node = fold_by or {None: "", True: "chain", False: "instruction"}[fold]
     _write(graph, wanted, output, node, legend=not no_legend)
+
+
+def _opened(trace: Trace, graph: Graph) -> Graph:
+    """The graph with the steps of runs; a hint if there are none."""
+    from ...vm.tracing.analysis.inside_steps import Opener
+
+    opened = graph.opened(Opener(trace))
+    if not opened.inner:
+        click.echo(NOTHING_INSIDE, err=True)
+    return opened
 
 
 def _chosen_part(trace: Trace, chooses: Filter, named: set[int]) -> Graph:

@@ -26,6 +26,7 @@ from .source import load
 if TYPE_CHECKING:
     from ...vm.tracing.analysis.parts import Picture
     from ...vm.tracing.analysis.recording import Recording
+    from ...vm.tracing.inside import RunRecord
 
 _PAUSE = 0.05  # seconds between two polls while little happens
 _PROGRESS = 0.2  # seconds between two progress lines
@@ -67,8 +68,15 @@ class Seconds(click.ParamType[float]):
 @click.option("-o", "--output", type=options.FILE, required=True, help="The file to write.")
 @options.address
 @click.option("--for", "length", type=Seconds(), help="Stop after this time, such as 10s or 2min.")
+@click.option(
+    "--detail",
+    type=click.IntRange(min=1),
+    is_flag=False,
+    flag_value=1,
+    help="Time each call inside of a routine's runs, of every Nth run: --detail=10.",
+)
 @options.as_json
-def record(output: Path, address: str | None, length: float | None, *, as_json: bool) -> None:
+def record(output: Path, address: str | None, length: float | None, detail: int | None, *, as_json: bool) -> None:
     """Record what the daemon does, until Ctrl-C.
 
     Or until the given time is over. The file is complete however the recording ends.
@@ -79,6 +87,8 @@ def record(output: Path, address: str | None, length: float | None, *, as_json: 
         raise ProtocolError(f"{output} is no regular file; record into one, or use `tensord trace dump`")
     with connected(address) as session, _stop_signals() as stop:
         recorder = Recorder(session, output, show=not as_json and sys.stderr.isatty())
+        if detail is not None:
+            session._query("detail", detail, True)
         recorder.run(stop, length)
     _report(output, recorder.file.records, recorder.lost, output.stat().st_size, as_json=as_json)
 
@@ -131,7 +141,7 @@ class Recorder:
 
         self.session = session
         self.show = show
-        first = self.ask(_NEVER, live=False)
+        first = self.ask(_NEVER, live=False, routines=0)
         if not first.enabled:
             raise ProtocolError("this daemon keeps no trace; start it with tracing on")
         self.tick, self.retired = first.tick, first.retired
@@ -140,15 +150,18 @@ class Recorder:
         self.before = first.retired
         self.base_tick = 0
         self.memory = Memory()
+        self.routines = {routine.number: routine for routine in first.routines}
+        self.runs: list[RunRecord] = []
         self.lost = 0
         self.shown = 0.0
         self.file: Recording = Recording(output, first.devices)
 
-    def ask(self, since: int, *, live: bool) -> Picture:
-        """The records of instructions that finished since that tick, and with `live` of the live ones."""
+    def ask(self, since: int, *, live: bool, routines: int | None = None) -> Picture:
+        """The records of instructions that finished since that tick, and with `live` of the live ones; and what is new
+        of routines since that tick, or since another one."""
         from ...vm.tracing.analysis.parts import read_parts
 
-        return read_parts([self.session._query("trace", since, live)])
+        return read_parts([self.session._query("trace", since, live, since if routines is None else routines)])
 
     def run(self, stop: Stop, length: float | None) -> None:
         """Record until asked to stop, or for `length` seconds. TensordError if it ends early; the file is complete."""
@@ -179,6 +192,8 @@ class Recorder:
             self.base_tick = min((r.erased for r in picture.records if r.erased), default=picture.tick)
         self.tick, self.retired, self.taken = picture.tick, picture.retired, picture.taken
         self.memory = picture.memory
+        self.routines |= {routine.number: routine for routine in picture.routines}
+        self.runs += picture.runs
         self.file.add(picture.records)
         return finished
 
@@ -186,7 +201,13 @@ class Recorder:
         """Complete the file; instructions that finished before the recording began are no losses."""
         self.progress_end()
         self.file.finish(
-            dropped=self.lost, before=self.before, base_tick=self.base_tick, taken=self.taken, memory=self.memory
+            dropped=self.lost,
+            before=self.before,
+            base_tick=self.base_tick,
+            taken=self.taken,
+            memory=self.memory,
+            routines=self.routines.values(),
+            runs=self.runs,
         )
 
     def ended_early(self, error: Exception) -> TensordError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -12,6 +12,8 @@ from .options import FILE
 
 if TYPE_CHECKING:
     from ...vm.tracing.analysis.trace import Trace
+
+NOTHING_INSIDE: Final = "tensord: nothing to open: no record here is a run of a routine as one instruction"
 
 source = click.argument("file", type=FILE, required=False, help="A saved trace; without it, the running daemon's.")
 

@@ -31,7 +31,9 @@ COMMANDS: Final = {
     "diff": Listed("stats", "Compare two traces, per op and line: what got slower, what was called more often."),
     "memory": Listed("memory", "Show each device's peak of memory, and which ops and lines had made what stood in it."),
     "dag": Listed("dag", "Draw the logical DAG."),
-    "verify": Listed("trace", "Recompute every edge and report each mismatch."),
+    "verify": Listed(
+        "trace", "Recompute every edge, compare compiled routines with their programs: report mismatches."
+    ),
     "timeline": Listed("trace", "Write a timeline that https://ui.perfetto.dev or chrome://tracing opens."),
     "why": Listed(
         "trace",
@@ -54,13 +56,17 @@ trace: Final = Commands(
 @options.address
 @options.as_json
 def verify(file: Path | None, address: str | None, *, as_json: bool) -> None:
-    """Recompute every edge and report each mismatch. Exits with 1 if there is one.
+    """Recompute every edge, compare compiled routines with their programs, and report each mismatch.
+
+    Exits with 1 if there is one.
 
     Example: tensord trace verify run.trace
     """
+    from ...vm.tracing.analysis.verify import compared
+
     trace = load(file, address, as_json=as_json)
     problems = trace.verify()
-    counts = counts_of(trace)
+    counts = counts_of(trace) | {"segments": compared(trace)}
     if as_json:
         found = [
             {
@@ -133,6 +139,8 @@ def _show_problems(counts: dict[str, int], problems: list[Problem]) -> None:
         f"{plural(counts['records'], 'record')}{lost}, {plural(counts['edges'], 'edge')} waited or elided, "
         f"{plural(counts['met'], 'dependence')} met at admission"
     )
+    if counts["segments"]:
+        click.echo(f"{plural(counts['segments'], 'segment')} of routines compared with their programs")
     if problems:
         shown = problems[:_PROBLEMS_SHOWN]
         caption = f"{len(shown)} of {len(problems)}; --json lists all"

@@ -2,6 +2,7 @@
 
 - `current`: which capture a thread is in, and what is refused there; all that the rest of the client knows of captures
 - `capture`: records what a function does; `symbolic`: the tensors that the function gets; `numbers`: its numbers
+- `control_flow`: cond, case, while_loop, repeat; `blocks`: their functions, captured within the capture around
 - `structure`: arguments and results, nested; `results`: from a run's results to what the function returned
 - `guards`: Python state outside of the arguments that a capture depends on
 - `routine`: looks a call's program up, or captures it; `entries`: what a routine has captured; `evaluation`: its

@@ -4,6 +4,8 @@ Tensors that were there before, and are no arguments, become *captured* tensors 
 the arguments become its parameters, all others constants. A write in place writes the variable behind the tensor: the
 caller's, a captured one, or one that the function has made. Values that are uploaded inside are copied now, and
 uploaded once when the capture has succeeded; each run takes a copy of its own, since the function may write to it.
+
+The functions of control flow are captured within that, as blocks (`blocks`).
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from .symbolic import SymbolicTensor
 if TYPE_CHECKING:
     from ..handlers import Invocation
     from ..session import Session
+    from .blocks import Block, Draws
 
 
 class Constant(NamedTuple):
@@ -86,7 +89,11 @@ class Capture:
     `fixed`: the positions of numbers whose values were asked for -> the line that has asked.
     """
 
+    around: Capture | None = None  # of a block
+    draws: Draws | None = None  # of a block
+
     def __init__(self, session: Session, names: Mapping[int, str]) -> None:
+        self.root = self  # the one that is no block
         self.session = session
         self.outbox = session._outbox
         self.over = False
@@ -138,6 +145,13 @@ class Capture:
     def callbacks(self) -> list[Callable[..., None]]:
         """The function of each slot."""
         return [each.value for each in self._callbacks]
+
+    def is_within(self, other: Capture | None) -> bool:
+        """Is it that capture, or a block in it?"""
+        found: Capture | None = self
+        while found is not None and found is not other:
+            found = found.around
+        return found is not None
 
     def is_parameter(self, tensor: SymbolicTensor) -> bool:
         """Does it stand for an argument?"""
@@ -192,11 +206,14 @@ class Capture:
         """Copy the values for an upload, and record that each run takes a copy of the tensor."""
         meta, array = copied(plain(values), dtype, lambda meta: np.empty(meta.shape, meta.dtype))
         with LOCATED:
-            slot = self._slot(home)
-            value = self._builder.captured(meta, slot)
-            self.captured.append(Constant(array, home))
-            moved = self._builder.move(value, slot, user_line())
+            variable = self._keep(Constant(array, home), meta)
+            moved = self._builder.move(self._builder.newest[variable], self._slot(home), user_line())
         return self._symbol(moved, meta, home)
+
+    def _keep(self, constant: Constant, meta: Meta) -> int:
+        """The variable of a tensor with these values, which each run has."""
+        self.captured.append(constant)
+        return self._builder.captured(meta, self._slot(constant.home))
 
     def print(self, parts: Sequence[str | None], tensors: Sequence[Tensor], sep: str, chain: int | None) -> None:
         """Record a print."""
@@ -215,6 +232,20 @@ class Capture:
             number = limited(self._callbacks, Identity(callback), "functions of side effects")
             self._builder.effect(number, values, limited(self._chains, known, "chains"), user_line())
 
+    def construct(
+        self, op: str, head: Any, arguments: Sequence[Tensor], blocks: Sequence[Block], attributes: Any
+    ) -> list[Tensor]:
+        """Record a step of control flow; its results. `head`: what it decides by, None if it has a test."""
+        operands = [] if head is None else [self._operand(head)]
+        operands += [self._value(tensor) for tensor in arguments]
+        for block in blocks:
+            operands += [*block.values, *block.numbers]
+        programs = [block.program for block in blocks]
+        made = self._builder.construct(op, operands, programs, dict(attributes), user_line())
+        metas, homes, devices = self._builder.metas, self._builder.homes, self.devices
+        new = made[: len(programs[-1].results)]
+        return [self._symbol(value, metas[value], devices[homes[value]]) for value in new]
+
     # -- numbers ---------------------------------------------------------------------------------------------------
 
     def arithmetic(self, op: str, operands: Sequence[Any], value: Any) -> SymbolicNumber | None:
@@ -227,7 +258,7 @@ class Capture:
         behind = (each._leaves for each in operands if type(each) is SymbolicNumber)
         return SymbolicNumber(self, slot, value, frozenset().union(*behind))
 
-    def draw(self) -> tuple[SymbolicNumber, SymbolicNumber]:
+    def draw(self) -> tuple[SymbolicNumber, ...]:
         """The session's seed, and the number of one of its random calls, as of the run."""
         with LOCATED:
             if self._seed is None:
@@ -255,9 +286,9 @@ class Capture:
                 try:
                     check_scalar(op, plain_number(value._value), metas, attributes)
                 except MetadataError:  # the function may go on, and do something else for other values
-                    self.fix(value._leaves)
+                    self.root.fix(value._leaves)
                     raise
-                self.ranges.append(Range(value._slot, op, metas, attributes))
+                self.root.ranges.append(Range(value._slot, op, metas, attributes))
 
     # -- operands --------------------------------------------------------------------------------------------------
 
@@ -266,18 +297,23 @@ class Capture:
             return self._value(value)
         if type(value) is SymbolicNumber:
             value._check()
-            return ~value._slot
+            return ~self._slot_of(value)
         return ~self._constant(value)
+
+    def _slot_of(self, number: SymbolicNumber) -> int:
+        return number._slot
 
     def _value(self, tensor: Tensor) -> int:
         """The newest value of the variable behind a tensor."""
         if type(tensor) is SymbolicTensor:
             tensor._check()
-            return self._builder.newest[tensor._variable]
+        return self._builder.newest[self._variable(tensor)]
+
+    def _variable(self, tensor: Tensor) -> int:
+        if type(tensor) is SymbolicTensor:
+            return tensor._variable
         variable = self._variables.get(id(tensor))
-        if variable is None:
-            variable = self._capture(tensor)
-        return self._builder.newest[variable]
+        return self._capture(tensor) if variable is None else variable
 
     def _capture(self, tensor: Tensor) -> int:
         name = self._names.get(id(tensor), "")

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from ...interpreter.errors import MetadataError
 from ...interpreter.programs.program import PRINT, Program, Step, effects_of
 from ...interpreter.programs.records import wire_records
 from ...interpreter.types.meta import Scalar
+from ...interpreter.wire.locations import NAME
 from ...interpreter.wire.messages import RUN, Link, ProgramPart, encode_message
+from ..locations import located
 from ..outbox.callbacks import refusing
 from ..printing import line_of
 from ..reading import forget
@@ -27,7 +30,8 @@ RECORDS: Final = 64  # of a program, in one message
 class Linked:
     """A program with a device for each of its slots, and the tensors that it captures, which it keeps alive.
 
-    `chains` and `callbacks` are those of its side effects, by slot. Dropping it releases the routine.
+    `chains` and `callbacks` are those of its side effects, by slot; `name` is what records show. Dropping it releases
+    the routine.
     """
 
     def __init__(
@@ -38,7 +42,9 @@ class Linked:
         captured: Sequence[Tensor] = (),
         chains: Sequence[int] = (),
         callbacks: Sequence[Callable[..., None]] = (),
+        name: str = "",
     ) -> None:
+        self.name = shown_name(name)
         self.program = program
         self.devices = tuple(devices)
         self.captured = tuple(captured)
@@ -50,6 +56,7 @@ class Linked:
             (step.op, *self._effect(step, chains, callbacks, depth > 0)) for step, depth in effects_of(program)
         )
         self._room = program.inner
+        self._asks = program.asks
         self._heavy = work_of(program) > session._outbox.transport.inline_work
         self._id = self._link(session)
 
@@ -65,7 +72,7 @@ class Linked:
                 id_ = outbox.new_id()
                 ids = tuple([tensor._id for tensor in self.captured])
                 outbox.captured.update(ids)
-                outbox.messages.append(encode_message(Link(id_, program_id, self.devices, ids, location)))
+                outbox.messages.append(encode_message(Link(id_, program_id, self.devices, ids, location, self.name)))
             finally:  # a full group takes a part of a program, and no more
                 outbox.release(program_id)
         outbox.appended()
@@ -103,6 +110,9 @@ class Linked:
         """
         session = self._session
         outbox = session._outbox
+        if self._asks and outbox.is_inside():
+            message = "control flow waits for values, which an atomic block does not: take it outside of the block"
+            raise located(MetadataError(message))
         if self._heavy:
             outbox.make_way()
         prints: list[Reply] = []
@@ -140,6 +150,12 @@ class Linked:
     def __del__(self) -> None:
         if self.__dict__.get("_id", 0) > 0:
             self._session._release(self._id)
+
+
+def shown_name(name: str) -> str:
+    """A name as records show it: its end, if it is long, without the functions around."""
+    found = name.replace("<locals>.", "")
+    return "".join(letter if letter.isprintable() else "_" for letter in found[-NAME:])
 
 
 def work_of(program: Program) -> int:

@@ -30,10 +30,17 @@ class LinkedProgram:
     `n` and its slot. Returns a tuple of tensors, at once.
     """
 
-    def __init__(self, session: Session, program: Program, devices: Sequence[str], captured: Sequence[Tensor]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        program: Program,
+        devices: Sequence[str],
+        captured: Sequence[Tensor],
+        name: str = "",
+    ) -> None:
         self.program = program
         self._session = session
-        self._linked = Linked(session, program, devices, captured)
+        self._linked = Linked(session, program, devices, captured, name=name)
         numbers = [(slot, number) for slot, number in enumerate(program.numbers) if number.op == PARAMETER]
         self._names = {number.name or f"n{slot}": SCALAR_TYPES[number.kind] for slot, number in numbers}
         self._ints = list(int_operands(program, {slot: slot for slot in range(len(program.numbers))}))
@@ -75,7 +82,8 @@ class LinkedProgram:
         return self._linked.report()
 
     def __repr__(self) -> str:
-        return f"<tensord.LinkedProgram {self.program.digest[:12]} on {', '.join(self._linked.devices)}>"
+        name = f"{self._linked.name} " if self._linked.name else ""
+        return f"<tensord.LinkedProgram {name}{self.program.digest[:12]} on {', '.join(self._linked.devices)}>"
 
 
 make_public(LinkedProgram)
@@ -102,29 +110,30 @@ def link(
     programs: Program | Iterable[Program],
     devices: Mapping[str, str] | None,
     tensors: Mapping[str, Tensor] | None,
+    name: str = "",
 ) -> Any:
     """One linked program, or a list of them."""
     if isinstance(programs, Program):
-        return link_one(session, programs, devices or {}, tensors or {})
+        return link_one(session, programs, devices or {}, tensors or {}, name)
     if not isinstance(programs, list | tuple) or not all(isinstance(each, Program) for each in programs):
         raise located(MetadataTypeError("link: takes a program, or a list of them; td.Program.parse(text) makes one"))
-    return [link_one(session, each, devices or {}, tensors or {}) for each in programs]
+    return [link_one(session, each, devices or {}, tensors or {}, name) for each in programs]
 
 
 def link_one(
-    session: Session, program: Program, devices: Mapping[str, str], tensors: Mapping[str, Tensor]
+    session: Session, program: Program, devices: Mapping[str, str], tensors: Mapping[str, Tensor], name: str = ""
 ) -> LinkedProgram:
     """Link a program: slots without a device get those of the session, in their order; tensors that are not given are
     looked up in the contexts around."""
     homes = [chosen_device(session, slot, devices) for slot in range(program.devices)]
-    for name in devices:
-        if name not in {f"d{slot}" for slot in range(program.devices)}:
-            raise located(MetadataError(f"link: the program has no device slot {name!r}; it has {program.devices}"))
+    for slot in devices:
+        if slot not in {f"d{number}" for number in range(program.devices)}:
+            raise located(MetadataError(f"link: the program has no device slot {slot!r}; it has {program.devices}"))
     captured = [captured_tensor(session, source.name, tensors) for source in program.captured]
     for tensor, source in zip(captured, program.captured, strict=True):
         if tensor._meta is not source.meta:
             raise located(MetadataError(f"link: {source.name} is {source.meta}, not {tensor._meta}"))
-    return LinkedProgram(session, program, homes, captured)
+    return LinkedProgram(session, program, homes, captured, name)
 
 
 def chosen_device(session: Session, slot: int, devices: Mapping[str, str]) -> str:

@@ -60,7 +60,7 @@ class SymbolicNumber:
 
     def _check(self) -> None:
         """Raise CaptureError unless this thread is in the number's capture."""
-        if CURRENT.capture is not self._capture:
+        if CURRENT.capture is None or not CURRENT.capture.is_within(self._capture):
             over = "that is over" if self._capture.over else "that another thread is in"
             raise located(CaptureError(f"the number belongs to a capture {over}: a routine returns what it computes"))
 

@@ -24,7 +24,7 @@ from .evaluation import Evaluation, Misfit
 from .guards import Guards
 from .linked import Linked
 from .results import Results
-from .structure import Arguments, Replacing, is_number
+from .structure import Arguments, Replacing, is_number, short
 
 if TYPE_CHECKING:
     from ...interpreter.programs.program import Program
@@ -238,7 +238,8 @@ class Call:
         session, capture, numbers = self._session, recorded.capture, self._given.numbers
         captured = [kept(session, each) if isinstance(each, Constant) else each for each in capture.captured]
         capture.captured.clear()  # the values of constants are uploaded
-        linked = Linked(session, recorded.program, capture.devices, captured, capture.chains, capture.callbacks)
+        chains, callbacks, name = capture.chains, capture.callbacks, getattr(self._routine, "__qualname__", "")
+        linked = Linked(session, recorded.program, capture.devices, captured, chains, callbacks, name)
         evaluation = Evaluation(recorded.program, recorded.leaves, numbers, capture.ranges)
         objects, guards = self._given.objects, recorded.guards
         return Entry(session, linked, evaluation, recorded.make, guards, numbers, objects)
@@ -326,11 +327,6 @@ def parameter_names(function: Any, given: int) -> list[str]:
     if inspect.ismethod(function):
         names = names[1:]
     return names[:given] + [f"args.{place}" for place in range(len(names[:given]), given)]
-
-
-def short(name: str) -> str:
-    """The name as programs have it."""
-    return "".join(letter if letter.isprintable() else "_" for letter in name[:256])
 
 
 def default_session() -> Session:

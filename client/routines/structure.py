@@ -149,6 +149,11 @@ def joined(path: str, name: Any) -> str:
     return f"{path}.{name}" if path else str(name)
 
 
+def short(name: str) -> str:
+    """The name as programs have it."""
+    return "".join(letter if letter.isprintable() else "_" for letter in name[:256])
+
+
 class Replacing:
     """A copy of a structure, for which `leaf` is asked for each member that is no container, with its name.
 

@@ -33,7 +33,7 @@ else:
 
 _READ: Final = "return the tensor and read it outside, or print it in its place (session.print)"
 _NUMBER: Final = "use the tensor itself as an operand, or pass the number as an argument"
-_CHOICE: Final = "choose elementwise (xp.where), or by shapes and numbers, which are known"
+_CHOICE: Final = "choose elementwise (xp.where), or let the machine choose (session.cond, while_loop)"
 _WAIT: Final = "wait outside, for what the routine returns"
 _TEXT: Final = "session.print writes it at each run"
 
@@ -72,7 +72,7 @@ class SymbolicTensor(Base):
         """Raise CaptureError unless this thread is in the capture that the tensor belongs to."""
         if self._capture is None:
             raise located(CaptureError("the tensor belongs to a capture that is over: a routine returns what it makes"))
-        if CURRENT.capture is not self._capture:
+        if CURRENT.capture is None or not CURRENT.capture.is_within(self._capture):
             raise located(CaptureError("the tensor belongs to a capture that another thread is in"))
 
     def _refusal(self, what: str, instead: str) -> CaptureError:

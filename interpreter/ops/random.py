@@ -1,9 +1,10 @@
 """Random tensors: counter-based (Philox), so that a result depends on its stream, shape and dtype, and on nothing else.
 
-A stream has a name, one or two Python ints in [0, 2**64): a seed, or a seed and the number of a call. In the second
-case they are Philox's key and the third of the four words of its counter: streams of different calls lie 2**128 blocks
-apart, more than any program draws. A seed alone is hashed to the key, by NumPy's SeedSequence, so that it names none
-of those. One release of NumPy always makes the same numbers of a stream; another release may not.
+A stream has a name, up to three Python ints in [0, 2**64): a seed, the number of a call, the number of a part of it,
+for the draws of control flow, which is one call. With a call they are Philox's key and the third and fourth of the
+four words of its counter: streams of different calls lie 2**128 blocks apart, more than any program draws. A seed
+alone is hashed to the key, by NumPy's SeedSequence, so that it names none of those. One release of NumPy always makes
+the same numbers of a stream; another release may not.
 
 Numbers are always drawn on the host, so that all devices agree bit for bit, and moved if the array module is not NumPy.
 Source: Salmon et al., Parallel random numbers: as easy as 1, 2, 3 (SC 2011).
@@ -46,7 +47,7 @@ SEEDS: Final = range(2**64)
 # One past the largest integer of any dtype. No integer on the wire is that large, so it travels as a string.
 END: Final = "2**64"
 
-_STREAM: Final = ("seed", "call")
+_STREAM: Final = ("seed", "call", "part")
 _BLOCK = 1 << 16  # elements drawn at a time where NumPy cannot draw in place; decides the numbers
 
 
@@ -54,9 +55,9 @@ _BLOCK = 1 << 16  # elements drawn at a time where NumPy cannot draw in place; d
 
 
 def check_seed(value: int, _metas: tuple[OperandMeta, ...], _attributes: Attributes) -> None:
-    """ValueError unless a seed, or the number of a call, is an unsigned 64-bit integer."""
+    """ValueError unless a seed, or the number of a call or a part, is an unsigned 64-bit integer."""
     if type(value) is not int or value not in SEEDS:  # for other types a range compares its numbers one by one
-        raise ValueError(f"a seed is in [0, 2**64), like the number of a call; not {value}")
+        raise ValueError(f"a seed is in [0, 2**64), like the numbers of calls; not {value}")
 
 
 def _check_stream(metas: Sequence[OperandMeta]) -> None:
@@ -69,8 +70,9 @@ def generator(stream: Sequence[int]) -> np.random.Generator:
     """The generator of a stream's numbers, from the first on; ValueError if its name is not of 64-bit integers."""
     for value in stream:
         check_seed(value, (), {})
-    seed, *calls = stream
-    return np.random.Generator(np.random.Philox(key=seed, counter=calls[0] << 128) if calls else np.random.Philox(seed))
+    seed, *words = stream
+    counter = sum(word << shift for word, shift in zip(words, (128, 192), strict=False))
+    return np.random.Generator(np.random.Philox(key=seed, counter=counter) if words else np.random.Philox(seed))
 
 
 # --- infer
@@ -312,7 +314,7 @@ _define_random(
     "uniform",
     infer_uniform,
     uniform_kernel,
-    "Uniform in [low, high), from a seed: (seed, [call]).",
+    "Uniform in [low, high), from a seed: (seed, [call, [part]]).",
     SHAPE,
     Attribute("dtype", of_dtypes(kinds.REAL_FLOATING), "float64"),
     Attribute("low", check_float, 0.0),
@@ -322,7 +324,7 @@ _define_random(
     "normal",
     infer_normal,
     normal_kernel,
-    "Normally distributed, from a seed: (seed, [call]). Complex numbers have independent parts of half the variance.",
+    "Normally distributed, from a seed: (seed, [call, [part]]). Parts of complex numbers have half the variance each.",
     SHAPE,
     Attribute("dtype", of_dtypes(kinds.FLOATING), "float64"),
     Attribute("mean", check_float, 0.0),
@@ -332,7 +334,7 @@ _define_random(
     "integers",
     infer_integers,
     integers_kernel,
-    "Integers in [low, high), each as likely, from a seed: (seed, [call]).",
+    "Integers in [low, high), each as likely, from a seed: (seed, [call, [part]]).",
     Attribute("low", check_bound),
     Attribute("high", check_bound),
     SHAPE,
@@ -342,7 +344,7 @@ _define_random(
     "bernoulli",
     infer_bernoulli,
     bernoulli_kernel,
-    "True with probability p, from a seed: (seed, [call]).",
+    "True with probability p, from a seed: (seed, [call, [part]]).",
     SHAPE,
     Attribute("p", check_float, 0.5),
 )
@@ -350,7 +352,7 @@ _define_random(
     "permutation",
     infer_permutation,
     permutation_kernel,
-    "The integers in [0, n) in random order, from a seed: (seed, [call]).",
+    "The integers in [0, n) in random order, from a seed: (seed, [call, [part]]).",
     Attribute("n", check_int),
     work=permutation_work,
 )
@@ -360,7 +362,7 @@ define(
         inputs=VARIADIC,
         least=2,
         infer=infer_permute,
-        summary="The rows of x, along its first axis, in the order of a permutation: (x, seed, [call]).",
+        summary="The rows of x, along its first axis, in the order of a permutation: (x, seed, [call, [part]]).",
         operands=("x", *_STREAM),
         dtypes=(kinds.ANY, kinds.SCALAR),
         kernel=permute_kernel,

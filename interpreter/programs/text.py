@@ -41,8 +41,8 @@ def lines_of(program: Program) -> Iterator[str]:
     yield from block_lines(program)
 
 
-def block_lines(program: Program) -> Iterator[str]:
-    """The lines of a program, or a block, without the first one."""
+def block_lines(program: Program, column: int = COLUMN) -> Iterator[str]:
+    """The lines of a program, or a block, without the first one. Locations begin at the column."""
     for slot, number in enumerate(program.numbers):
         yield number_line(slot, number)
     for value, source in enumerate(program.parameters):
@@ -50,18 +50,18 @@ def block_lines(program: Program) -> Iterator[str]:
     for value, source in enumerate(program.captured, len(program.parameters)):
         yield source_line("captured", value, source)
     for step in program.steps:
-        yield step_line(step)
+        yield step_line(step, column)
         if step.blocks:
-            yield from lines_of_blocks(step)
+            yield from lines_of_blocks(step, column)
     yield f"return {values_text(program.results)}".rstrip()
 
 
-def lines_of_blocks(step: Step) -> Iterator[str]:
+def lines_of_blocks(step: Step, column: int) -> Iterator[str]:
     """The lines of a step's blocks, each behind one that says what it captures and takes as numbers."""
     _, arguments, given = layout(step)
     for block, (values, numbers) in zip(step.blocks, given, strict=True):
         yield f"block {', '.join(operand_texts((*values[len(arguments) :], *numbers)))}".rstrip()
-        for line in block_lines(block):
+        for line in block_lines(block, max(column - len(INDENT), 2)):
             yield INDENT + line
     yield "end"
 
@@ -81,7 +81,7 @@ def source_line(what: str, value: int, source: Source) -> str:
     return f"{what} %{value}{name_text(source.name)}: {meta_text(source.meta)} on d{source.device}"
 
 
-def step_line(step: Step) -> str:
+def step_line(step: Step, column: int = COLUMN) -> str:
     """The line of a step, with its location if that is a text."""
     results = ", ".join(f"%{value}: {meta_text(meta)}" for value, meta in enumerate(step.results, step.first))
     parts = [
@@ -95,7 +95,7 @@ def step_line(step: Step) -> str:
     line = " ".join(filter(None, parts))
     if type(step.location) is not str or not step.location:
         return line
-    return f"{line.ljust(COLUMN - 2)}  # {printable(step.location[:LONGEST])[:LONGEST]}"
+    return f"{line.ljust(column - 2)}  # {printable(step.location[:LONGEST])[:LONGEST]}"
 
 
 def shown_operands(step: Step) -> Iterator[str]:

@@ -166,6 +166,11 @@ def is_path(value: Any) -> bool:
     return is_texts(value) and len(value) <= DEPTH and all(len(name) <= NAME for name in value)
 
 
+def is_name(value: Any) -> bool:
+    """A name for people, not too long."""
+    return is_text(value) and len(value) <= NAME
+
+
 # -- types of fields ---------------------------------------------------------------------------------------------------
 
 Request: TypeAlias = Annotated[int, integer(0, Role.REQUEST)]
@@ -190,6 +195,7 @@ Operands: TypeAlias = Annotated[Sequence[Any], Field(is_operands, Role.USED)]
 Text: TypeAlias = Annotated[str, Field(is_text)]
 LocationText: TypeAlias = Annotated[str, Field(is_text, limit=Limit("text", "location"))]
 SpanPath: TypeAlias = Annotated[Sequence[str], Field(is_path)]
+Name: TypeAlias = Annotated[str, Field(is_name)]
 Names: TypeAlias = Annotated[Sequence[str], Field(is_texts)]
 Flag: TypeAlias = Annotated[bool, Field(is_flag)]
 Shape: TypeAlias = Annotated[Sequence[int], Field(is_shape)]

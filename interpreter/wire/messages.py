@@ -28,6 +28,7 @@ from .fields import (
     LocationNumber,
     LocationText,
     Metas,
+    Name,
     Names,
     NewId,
     NewIdOrZero,
@@ -261,13 +262,14 @@ class ProgramPart(NamedTuple):
 
 
 class Link(NamedTuple):
-    """Link a program to a device for each of its slots, and to the tensors that it captures."""
+    """Link a program to a device for each of its slots, and to the tensors that it captures. `name` is for people."""
 
     id: UsedId
     program: UsedId
     devices: Names
     captured: UsedIds
     location: LocationNumber
+    name: Name = ""
 
 
 class Run(NamedTuple):

@@ -19,6 +19,7 @@ from tensord.client.array_api.hints import Absent
 from tensord.client.handlers import Invocation
 from tensord.client.methods import Methods
 from tensord.client.operators import BINARY, COMPARISONS, UNARY
+from tensord.client.routines.control_flow import ControlFlow
 from tensord.client.session import Session
 from tensord.client.tensor import Tensor
 from tensord.interpreter.errors import TensordError
@@ -118,6 +119,10 @@ SESSION = {
     "call": "'add', [x, 1.0]",
     "execute": "add",
     "link": "7",
+    "cond": "one, operator.neg, operator.pos, x",
+    "case": "one, [operator.neg, operator.pos], x",
+    "while_loop": "partial(operator.lt, 5), operator.neg, one, max_iterations=3",
+    "repeat": "2, operator.neg, x",
 }
 SESSION_QUIET = {  # they say nothing about lines
     "flush": "",
@@ -285,7 +290,7 @@ def missing(found: list[Entry]) -> set[str]:
     """Public names of sessions and tensors without an entry."""
     there = {
         name
-        for kind in (Session, Tensor, Methods)
+        for kind in (Session, ControlFlow, Tensor, Methods)
         for name, value in vars(kind).items()
         if (name.startswith("__") or not name.startswith("_")) and not isinstance(value, Absent)
     }

@@ -214,3 +214,23 @@ def test_what_a_session_issues_first_leaves_by_itself(make_session):
     y = x + x
     eventually(lambda: not session._outbox.messages)
     del x, y
+
+
+class TestDetail:
+    def test_it_times_the_calls_inside_of_each_nth_run_of_a_routine(self, make_session):
+        session = make_session("local", detail=2)
+        routine = session.routine(lambda x: (x + 1) * 2)
+        x = session.asarray([1.0])
+        for _ in range(5):
+            routine(x)
+        session.sync()
+        assert [len(record.stamps) for record in session.trace().records if record.part] == [0, 4, 0, 4]
+
+    @pytest.mark.parametrize("detail", [-1, True, "2", None, 1.5])
+    def test_it_is_a_number(self, detail):
+        with pytest.raises(td.MetadataError, match="detail= is how many runs one of is timed"):
+            td.connect("local", detail=detail)
+
+    def test_without_a_trace_there_is_none(self):
+        with pytest.raises(td.ProtocolError, match="this machine keeps none"):
+            td.connect("local", tracing=False, detail=1)

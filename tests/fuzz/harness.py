@@ -171,6 +171,7 @@ class Harness:
                 front.grant(everybody=True)
                 front.flush()
                 front.unstick()
+                front.go_on()
                 if not (fed or front.fresh or front.busy or front.dirty or self.engine.live):
                     return
         raise AssertionError("the daemon does not come to rest")

@@ -517,7 +517,7 @@ def random_world(rng: random.Random, devices: Devices = SIMS) -> World:
         tight=tight,
         faults=random_faults(rng) if rng.random() < 0.2 and devices is SIMS else (),
         devices=devices,
-        patience=rng.choice((0, 0, 1, 1000)),
+        patience=rng.choice((1, 1, 1, 1000)),
     )
 
 

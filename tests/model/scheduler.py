@@ -24,6 +24,8 @@ from tensord.vm.engine import Engine
 from tensord.vm.model.session import VmSession
 from tensord.vm.model.unfolding import rest_of_run
 from tensord.vm.reporting.invariants import violations
+from tensord.vm.reporting.live_trace import routine_entries
+from tensord.vm.tracing.analysis.routine_parts import RoutineParts
 from tensord.vm.tracing.analysis.trace import Trace
 from tensord.vm.tracing.flat import Place
 
@@ -260,8 +262,15 @@ class Machine:
             return Place() if found is None else Place(found.where(location) or "", found.span(location))
 
         records = engine.ring.records(where) + engine.ring.live_records(engine.live.values(), where)
+        routines = RoutineParts()
+        for known in engine.ring.routines.known.values():
+            for entry in filter(None, routine_entries(known, where)):
+                routines.add(*entry)
         return Trace(
-            records, devices=tuple(engine.devices), dropped=engine.scheduler.retired - len(engine.ring.entries)
+            records,
+            devices=tuple(engine.devices),
+            dropped=engine.scheduler.retired - len(engine.ring.entries),
+            routines=routines.routines(),
         )
 
 

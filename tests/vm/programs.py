@@ -48,9 +48,14 @@ def increment() -> Program:
     return builder.finish([])
 
 
+def line_of(location: Any) -> Any:
+    """The location of a step as it travels: a program's text names numbers of lines."""
+    return int(location) if isinstance(location, str) and location.isdecimal() else location
+
+
 def parts_of(id_: int, program: Program, size: int = 64) -> list[ProgramPart]:
     """The messages that bring a program, so many records in each."""
-    records = list(wire_records(program))
+    records = list(wire_records(program, line_of))
     return [ProgramPart(id_, tuple(records[start : start + size])) for start in range(0, len(records), size)]
 
 
@@ -61,11 +66,12 @@ def link(
     devices: Sequence[str] = ("cpu:0",),
     *,
     keeps: bool = False,
+    name: str = "",
 ) -> int:
     """The id of a routine; the program is released, as a client does."""
     program_id, routine = client.new(), client.new()
     parts = parts_of(program_id, program)
-    client.send(*parts, Link(routine, program_id, tuple(devices)[: program.devices], tuple(captured), LINE))
+    client.send(*parts, Link(routine, program_id, tuple(devices)[: program.devices], tuple(captured), LINE, name))
     if not keeps:
         client.send(Release((program_id,)))
     return routine

@@ -95,7 +95,10 @@ class Cancellation:
         self.release_some()
         session.chains.clear()
         session.refused_chains.clear()
-        session.unfolding = None
+        if session.unfolding is not None:
+            self.scheduler.note_run(session, session.unfolding.run)
+            session.unfolding = None
+        self.scheduler.ring.details.forget(session)
         self.directory.sessions.pop(session.id, None)
         session.closed = True
         for device in self.scheduler.devices.values():

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import chain, repeat
 from typing import Any
 
-from ...interpreter.errors import CancelledError, MetadataError, ProtocolError, QuotaError, TensordError
+from ...interpreter.errors import CancelledError, ProtocolError, QuotaError, TensordError
 from ...interpreter.programs.builder import STEPS
 from ...interpreter.schema.infer import InferCache
 from ...interpreter.schema.opdef import find
@@ -20,7 +21,7 @@ from ..model.unfolding import Answer, Unfolding
 from ..placement.residency import Residency
 from ..routines.control_flow import Results
 from ..routines.ids import Ids
-from ..routines.programs import add_part, check_run, drop, link, routine_of, steps_of_runs, written_by
+from ..routines.programs import add_part, check_in_group, check_run, drop, link, routine_of, steps_of_runs, written_by
 from ..routines.unfolding import Unfolder, metas_of
 from ..scheduler.scheduler import Scheduler
 from .accesses import Accesses
@@ -82,10 +83,8 @@ class Routines:
             routine = routine_of(session, message.routine)
             metas = [tensor_of(session, id_).meta for id_ in message.inputs]
             check_run(routine, message, metas, session.newest)
-            if self.in_group and routine.program.asks:
-                raise MetadataError(
-                    "control flow waits for values, which a group does not: run it outside of the group"
-                )
+            if self.in_group:
+                check_in_group(routine)
         except TensordError as error:
             self.reject(session, message, error)
             return
@@ -94,8 +93,18 @@ class Routines:
             return
         unfolder = Unfolder(SessionRuns(self, session), message.effects, message.location, newest)
         ids = Ids(routine.program, outside, newest, unfolder)
-        messages = unfolder.program(routine, ids, message.numbers)
-        session.unfolding = Unfolding(messages, lambda: self.finish(session, routine, ids, message))
+        messages, trace = unfolder.program(routine, ids, message.numbers), self.trace(session, routine, message)
+        finish = partial(self.finish, session, routine, ids, message, trace)
+        session.unfolding = Unfolding(messages, finish, routine.program.asks, trace)
+
+    def trace(self, session: VmSession, routine: Linked, message: Run) -> tuple[int, ...]:
+        """What a trace says of a run while it is admitted op by op."""
+        scheduler = self.scheduler
+        if not scheduler.ring.enabled:
+            return ()
+        known = scheduler.ring.routines.note(session.id, routine)
+        known.tick = known.tick or scheduler.tick + 1
+        return known.number, scheduler.ids + 1, 0, message.location
 
     def run_whole(self, session: VmSession, routine: Linked, outside: Sequence[int], message: Run) -> bool:
         """Admit the run as one instruction, if its program is a single segment and may run now."""
@@ -108,8 +117,9 @@ class Routines:
         ids.name(zip([program.variables[value] for value in program.results], message.outputs, strict=True))
         return self.segments.admit(session, routine, pieces[0], ids, message.numbers, message.location)
 
-    def finish(self, session: VmSession, routine: Linked, ids: Ids, message: Run) -> None:
+    def finish(self, session: VmSession, routine: Linked, ids: Ids, message: Run, trace: tuple[int, ...] = ()) -> None:
         """Give the results their own ids."""
+        self.scheduler.note_run(session, trace)
         program = routine.program
         self.rename(
             session, [(ids[program.variables[v]], out) for v, out in zip(program.results, message.outputs, strict=True)]
@@ -207,6 +217,10 @@ class SessionRuns:
             session.unfolding.asked = answer
         return answer
 
+    def stopped(self) -> TensordError | None:
+        """The cancellation of the session, if it was cancelled."""
+        return self.session.cancelled
+
     def rename(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Give tensors other ids."""
         self.routines.rename(self.session, pairs)
@@ -219,7 +233,8 @@ class SessionRuns:
             error = answer.error
         elif error is not None:
             error = rejection.rejected(session, error, location, op)
-            routines.scheduler.tell(session, error)
+            if not isinstance(error, CancelledError):
+                routines.scheduler.tell(session, error)
         if error is None:
             return
         for id_, meta, home in results.made:

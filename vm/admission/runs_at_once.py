@@ -22,6 +22,7 @@ from ..model.tensor import Copy, Storage
 from ..placement.residency import Residency
 from ..routines.ids import Ids
 from ..routines.instruction import KEPT, RunInstruction, Segment
+from ..routines.stamps import Stamps, timed
 from ..scheduler.scheduler import Scheduler
 from .inline import bind_operand
 
@@ -34,7 +35,15 @@ class RunsAtOnce:
         self.residency = residency
         self.limit = 0  # of the work of a run, set by the engine
 
-    def run(self, session: VmSession, segment: Segment, ids: Ids, numbers: Sequence[Scalar], location: int) -> bool:
+    def run(
+        self,
+        session: VmSession,
+        segment: Segment,
+        ids: Ids,
+        numbers: Sequence[Scalar],
+        location: int,
+        stamps: Stamps | None = None,
+    ) -> bool:
         """Run a segment; False, and nothing is changed, if it cannot run at once."""
         plan, recipe, scheduler = segment.plan, segment.recipe, self.scheduler
         if recipe.work > self.limit or not plan.stream.inline or not has_room(session, segment):
@@ -65,7 +74,7 @@ class RunsAtOnce:
         place = 0
         try:
             for place, (_, calls) in enumerate(replay.slices):  # noqa: B007 - where it failed
-                rest = iter(calls)
+                rest = iter(calls) if stamps is None else timed(calls, stamps)
                 for kernel, arguments in rest:
                     kernel(*arguments)
         except BaseException as error:
@@ -81,6 +90,8 @@ class RunsAtOnce:
                 used = backend.allocated + (recipe.arena if own else 0)
                 entry = (number, plan.traits, tuple(traced), tick, scheduler.now, started, finished, location, used)
                 scheduler.ring.append(entry)
+                if stamps is not None:
+                    scheduler.ring.keep_stamps(number, stamps.times)
         if not own:
             backend.free(buffers[-1])
         return True

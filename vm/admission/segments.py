@@ -11,6 +11,7 @@ from ...interpreter.programs.program import Program
 from ...interpreter.types.meta import Meta, Scalar
 from ..model.account import check_bytes
 from ..model.device_state import DeviceState
+from ..model.instruction import Instruction
 from ..model.linked import Linked
 from ..model.operand import Binding
 from ..model.plan import Plan
@@ -19,9 +20,11 @@ from ..model.tensor import Tensor
 from ..placement.residency import Residency
 from ..placement.views import share
 from ..routines.ids import Ids
+from ..routines.inside import segment_record
 from ..routines.instruction import RunInstruction, Segment, SegmentPlan
 from ..routines.recipe import Recipe, compile_segment
 from ..routines.segments import Piece, pieces_of
+from ..routines.stamps import Stamps
 from ..scheduler.scheduler import Scheduler
 from .lookup import define, enter, note_maker
 from .quotas import check_results, check_targets, check_tensors
@@ -35,6 +38,7 @@ class Segments:
         self.scheduler = scheduler
         self.residency = residency
         self.at_once = RunsAtOnce(scheduler, residency)
+        self.details = scheduler.ring.details
         self.compile: Callable[[Program, Piece, Sequence[Plan], Sequence[Block]], Recipe | None] = compile_segment
         self.find_blocks: Callable[[Program], list[Block]] = find_blocks
 
@@ -60,10 +64,18 @@ class Segments:
             blocks = self.blocks(routine)
             recipe = None if None in plans else self.compile(routine.program, piece, known, blocks)
             if recipe is not None and plans[0] is not None:
-                plan = SegmentPlan(routine.program, recipe, plans[0].device, session.id)
+                self.note(session, routine, recipe)
+                plan = SegmentPlan(routine, recipe, plans[0].device, session.id)
                 found = Segment(routine.program, recipe, plan)
             routine.segments[piece.start] = found
         return found
+
+    def note(self, session: VmSession, routine: Linked, recipe: Recipe) -> None:
+        """Tell the trace what has been compiled."""
+        ring = self.scheduler.ring
+        if ring.enabled:
+            segment = segment_record(routine.program, recipe)
+            ring.routines.compiled(session.id, routine, segment, self.scheduler.tick + 1)
 
     def blocks(self, routine: Linked) -> Sequence[Block]:
         """The blocks of a routine's program."""
@@ -87,7 +99,10 @@ class Segments:
         segment = self.segment(session, routine, piece)
         if segment is None:
             return False
-        if self.at_once.run(session, segment, ids, numbers, location):
+        every, stamps = session.detail or self.details.every, None
+        if every and segment.is_due(every):
+            stamps = Stamps(self.scheduler.clock)
+        if self.at_once.run(session, segment, ids, numbers, location, stamps):
             self.share_views(session, segment, ids)
             return True
         program, recipe, device = routine.program, segment.recipe, segment.plan.device
@@ -101,7 +116,7 @@ class Segments:
             return False
         if any(has_failed(tensor) for tensor in tensors[len(reads) :]):
             return False
-        self.issue(session, segment, tensors, ids, numbers, location)
+        self.issue(session, segment, tensors, ids, numbers, location, stamps)
         self.share_views(session, segment, ids)
         return True
 
@@ -142,8 +157,9 @@ class Segments:
         ids: Ids,
         numbers: Sequence[Scalar],
         location: int,
+        stamps: Stamps | None = None,
     ) -> None:
-        """Make and admit the instruction."""
+        """Make and admit the instruction. `stamps`: for the times of its calls."""
         residency, scheduler, recipe, plan = self.residency, self.scheduler, segment.recipe, segment.plan
         device, count = plan.device, len(recipe.reads)
         reads = [residency.operand(tensor, device, session, location) for tensor in tensors[:count]]
@@ -152,6 +168,8 @@ class Segments:
         scheduler.ids += 1
         instruction = RunInstruction(scheduler.ids, session, device, location, segment, numbers)
         instruction.received = scheduler.now
+        if stamps is not None:
+            instruction.stamps, instruction.on_retire = stamps, self.keep_stamps
         for variable in recipe.made:
             tensor, copy = residency.new_tensor(segment.program.metas[variable], device)
             define(session, ids[variable], tensor)
@@ -170,6 +188,13 @@ class Segments:
             residency.unshare(arena)
         if residency.orphans:
             residency.drop_orphans()
+
+    def keep_stamps(self, instruction: Instruction) -> None:
+        """The run has ended: keep the times of its calls, if it has made all of them."""
+        if isinstance(instruction, RunInstruction) and instruction.stamps is not None:
+            times = instruction.stamps.times
+            if len(times) == 2 * len(instruction.segment.recipe.calls):
+                self.scheduler.ring.keep_stamps(instruction.id, times)
 
 
 def fitting(recipe: Recipe, found: Sequence[Tensor | None], metas: Sequence[Any]) -> list[Tensor] | None:

@@ -38,16 +38,19 @@ class Block(NamedTuple):
 class Linked:
     """A program with a device for each of its slots, and the ids of the tensors that it captures, in one session.
 
-    `templates`: its steps as messages, each made when a run first needs it. `nested`: likewise the blocks of its steps
-    of control flow.
+    `name` is for people. `number`: by which records name it; 0 before the first of them. `templates`: its steps as
+    messages, each made when a run first needs it. `nested`: likewise the blocks of its steps of control flow.
     """
 
     __slots__ = (
+        "__weakref__",
         "blocks",
         "captured",
         "devices",
         "location",
+        "name",
         "nested",
+        "number",
         "pieces",
         "program",
         "refused",
@@ -56,11 +59,15 @@ class Linked:
         "templates",
     )
 
-    def __init__(self, program: Program, devices: tuple[str, ...], captured: tuple[int, ...], location: int) -> None:
+    def __init__(
+        self, program: Program, devices: tuple[str, ...], captured: tuple[int, ...], location: int, name: str = ""
+    ) -> None:
         self.program = program
         self.devices = devices
         self.captured = captured
         self.location = location
+        self.name = name
+        self.number = 0
         self.templates: list[Template | None] = [None] * len(program.steps)
         self.nested: dict[int, tuple[Block, ...]] = {}
         self.refused: set[int] = set()  # steps whose op was refused a signature when it was last asked for

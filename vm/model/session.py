@@ -51,6 +51,7 @@ class VmSession:
         "cancelled",
         "chains",
         "closed",
+        "detail",
         "errors",
         "generation",
         "id",
@@ -95,6 +96,7 @@ class VmSession:
         self.name = name  # for people
         self.reply = reply
         self.strict = strict
+        self.detail = 0  # of how many runs of a routine one is timed, call by call; 0 for none
         self.trusted = trusted
         self.limits = limits or Limits()
         self.account = Account(self.limits, id_)

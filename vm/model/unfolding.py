@@ -29,14 +29,20 @@ class Answer:
 class Unfolding:
     """The messages of a run that are still to be admitted, before all others of its session; `finish` ends the run.
 
-    `asked`: what the next message depends on; None for nothing.
+    `asks`: has it control flow, so that nobody knows how many messages there are? `asked`: what the next message
+    depends on; None for nothing. `run` is what a trace says of it: the routine's number, the first instruction, 0, and
+    where it was called; empty if there is no trace.
     """
 
-    __slots__ = ("asked", "finish", "messages")
+    __slots__ = ("asked", "asks", "finish", "messages", "run")
 
-    def __init__(self, messages: Iterator[Sequence[Any]], finish: Callable[[], None]) -> None:
+    def __init__(
+        self, messages: Iterator[Sequence[Any]], finish: Callable[[], None], asks: bool, run: tuple[int, ...] = ()
+    ) -> None:
         self.messages = messages
         self.finish = finish
+        self.asks = asks
+        self.run = run
         self.asked: Answer | None = None
 
     def waits(self) -> bool:

@@ -4,7 +4,7 @@ A daemon may have a hundred thousand live instructions while other sessions wait
 long: live instructions are listed, then flattened slice by slice. Those that retire meanwhile are in the ring, whose
 list is copied last. So the snapshot is consistent as of that moment, `taken`, except that it lacks instructions that
 were admitted after the listing and are still live; no instruction in the snapshot waits for one of those. With the live
-instructions go the copies that have memory (`holdings`).
+instructions go the copies that have memory (`holdings`). Behind the records come the routines that they speak of.
 
 A slice is a list of entries; see `parts` for what they are and how they become records again.
 """
@@ -12,9 +12,14 @@ A slice is a list of entries; see `parts` for what they are and how they become 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from copy import copy
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from ...interpreter.programs.program import Program, Step
+from ...interpreter.programs.text import lines_of
+from ...interpreter.wire.fields import is_line
 from ...interpreter.wire.locations import line_of
 from ..tracing.flat import ERASED, SHORT, SIGNATURE, TRAIT, Where
 from ..tracing.record import Holding
@@ -23,19 +28,24 @@ from . import holdings
 
 if TYPE_CHECKING:
     from ..engine import Engine
+    from ..tracing.known_routines import Known
 
 SLICE = 256  # entries, or edges of the same weight
+CHUNK = 64  # lines of a program, or calls of a segment, in one entry
 EDGES = 1024  # flat fields of edges in one entry; further edges follow in entries of their own
 _WEIGHT = 32  # fields of edges that weigh as much as one entry
 
 Entry = Any  # a tuple of plain values, or the head, a dict
 
 
-def trace_parts(engine: Engine, where: Where, since: int = 0, *, live: bool = True) -> Iterator[list[Entry]]:
-    """The snapshot in slices. `since`: only records erased after that tick; `live`: include live instructions."""
+def trace_parts(
+    engine: Engine, where: Where, since: int = 0, *, live: bool = True, routines: int = 0
+) -> Iterator[list[Entry]]:
+    """The snapshot in slices. `since`: only records erased after that tick; `live`: include live instructions;
+    `routines`: only those of which there are news after that tick."""
     part: list[Entry] = []
     weight = 0
-    for entry in _entries(engine, where, since, live=live):
+    for entry in _entries(engine, where, since, live=live, routines=routines):
         if entry is not None:
             part.append(entry)
             weight += 1 + (len(entry[-1]) // _WEIGHT if len(entry) == 2 else 0)
@@ -46,7 +56,7 @@ def trace_parts(engine: Engine, where: Where, since: int = 0, *, live: bool = Tr
         yield part
 
 
-def _entries(engine: Engine, where: Where, since: int, *, live: bool) -> Iterator[Entry]:
+def _entries(engine: Engine, where: Where, since: int, *, live: bool, routines: int) -> Iterator[Entry]:
     """The entries; None where a slice must end although it is not full."""
     texts = _Texts(where)
     for instruction in list(engine.live.values()) if live else ():
@@ -59,9 +69,62 @@ def _entries(engine: Engine, where: Where, since: int, *, live: bool) -> Iterato
     finished = _later(engine.ring.entries, since)
     yield _head(engine, since)
     for entry in finished:
+        stamps = engine.ring.stamps.get(entry[0])
         yield from texts.with_texts(entry)
+        if stamps is not None:
+            yield (entry[0], stamps)
     for one in held:
         yield tuple(one)
+    yield from _runs(engine, texts, since)
+    for known in engine.ring.routines.since(routines):
+        yield from routine_entries(known, where)
+
+
+def _runs(engine: Engine, texts: _Texts, since: int) -> Iterator[Entry]:
+    """The runs that were several instructions, and those that are being admitted."""
+    for _, session, *run in engine.ring.routines.runs_since(since):
+        yield from texts.place(session, run[-1])
+        yield ("run", session, 0, tuple(run))
+    for one in list(engine.directory.sessions.values()):
+        if one.unfolding is not None and one.unfolding.run:
+            yield from texts.place(one.id, one.unfolding.run[-1])
+            yield ("run", one.id, 0, one.unfolding.run)
+
+
+def routine_entries(known: Known, where: Where) -> Iterator[Entry]:
+    """A routine: its head, the lines of its program, its segments and their calls."""
+    number = known.number
+    yield ("routine", number, 0, (known.session, known.name, known.digest, known.devices))
+    lines = lines_of(located(known.program, lambda location: where(known.session, location).line))
+    for chunk in batched(lines, CHUNK):
+        yield ("lines", number, 0, chunk)
+        yield None
+    for segment in list(known.segments.values()):
+        *head, calls = segment
+        yield ("segment", number, segment.first, tuple(head))
+        for chunk in batched(calls, CHUNK):
+            yield ("calls", number, segment.first, chunk)
+            yield None
+
+
+def located(program: Program, line: Callable[[int], str]) -> Program:
+    """The program with the lines in place of their numbers, whatever a client says there; and so its blocks."""
+
+    def step_at_line(step: Step) -> Step:
+        where = line(step.location) if is_line(step.location) else ""
+        blocks = tuple([located(block, line) for block in step.blocks])
+        return step._replace(location=where, blocks=blocks)
+
+    found = copy(program)
+    found.steps = tuple([step_at_line(step) for step in program.steps])
+    return found
+
+
+def batched(items: Iterable[Any], size: int) -> Iterator[tuple[Any, ...]]:
+    """The items, so many at a time."""
+    rest = iter(items)
+    while chunk := tuple(islice(rest, size)):
+        yield chunk
 
 
 def _head(engine: Engine, since: int) -> dict[str, Any]:
@@ -102,7 +165,7 @@ class _Texts:
     def with_texts(self, entry: tuple[Any, ...]) -> Iterator[Entry]:
         """The entry, preceded by its line, the names of its spans and its signature if these were not sent before."""
         short = len(entry) in SHORT
-        yield from self._place(*((entry[1][0], entry[7]) if short else (entry[15], entry[16])))
+        yield from self.place(*((entry[1][0], entry[7]) if short else (entry[15], entry[16])))
         signature = entry[1][TRAIT] if short else entry[SIGNATURE]
         number = self._signatures.get(signature)
         if number is None:
@@ -113,7 +176,8 @@ class _Texts:
         else:
             yield from _in_pieces((*entry[:SIGNATURE], number, *entry[SIGNATURE + 1 :]))
 
-    def _place(self, session: int, location: int) -> Iterator[Entry]:
+    def place(self, session: int, location: int) -> Iterator[Entry]:
+        """The line and the names of the spans of a location, if these were not sent before."""
         line = line_of(location)
         for field, part in enumerate((line, location - line)):
             if part and (session, part) not in self._places:

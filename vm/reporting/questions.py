@@ -2,7 +2,8 @@
 
 Asked on the driving thread, so every answer costs little at once. What may be long (a trace, a list of tensors) is an
 iterator of slices: whoever has others to serve takes one slice at a time, whoever has not takes them all (`whole`).
-An answer is made of what is there; it changes nothing and waits for nothing.
+An answer is made of what is there; it changes nothing, and waits for nothing. `detail` alone says what shall be
+recorded.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ...interpreter.errors import TensordError
+from ...interpreter.errors import ProtocolError, TensordError
 from ...interpreter.version import version
 from ..tracing.flat import Where
 from .answering import (
@@ -88,8 +89,17 @@ def _state(_engine: Engine, session: VmSession, _about: About, id_: object) -> d
     return state_row(tensor_asked(session, natural("id", id_)))
 
 
-def _trace(engine: Engine, _session: VmSession, about: About, since: object = 0, live: object = True) -> Any:
-    return trace_parts(engine, about.where, natural("since", since), live=bool(live))
+def _trace(
+    engine: Engine,
+    _session: VmSession,
+    about: About,
+    since: object = 0,
+    live: object = True,
+    routines: object = None,
+) -> Any:
+    after = natural("since", since)
+    known_after = after if routines is None else natural("routines", routines)
+    return trace_parts(engine, about.where, after, live=bool(live), routines=known_after)
 
 
 def _status(engine: Engine, _session: VmSession, about: About) -> dict[str, Any]:
@@ -188,6 +198,18 @@ def _routine(_engine: Engine, session: VmSession, _about: About, id_: object) ->
     return routine_row(session, natural("id", id_))
 
 
+def _detail(engine: Engine, session: VmSession, _about: About, every: object, everywhere: object = False) -> int:
+    """Have one of so many runs timed call by call, of this session or of all as long as it lives; 0: none."""
+    found = natural("every", every)
+    if not engine.ring.enabled:
+        raise ProtocolError("detail is a part of the trace, and this machine keeps none: start it with tracing on")
+    if everywhere:
+        engine.ring.details.ask(session, found)
+    else:
+        session.detail = found
+    return found
+
+
 # -- plain values ------------------------------------------------------------------------------------------------------
 
 
@@ -210,4 +232,5 @@ _ANSWERS: dict[str, Callable[..., Any]] = {
     "names": _names,
     "invariants": _invariants,
     "routine": _routine,
+    "detail": _detail,
 }

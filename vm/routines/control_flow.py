@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from ...interpreter.errors import KernelError, KernelIndexError, TensordError
+from ...interpreter.errors import KernelError, KernelIndexError, MetadataError, TensordError
 from ...interpreter.programs.constructs import FORMS, MAX_ITERATIONS, layout_of, results_of
 from ...interpreter.programs.numbers import DRAW, PARAMETER
 from ...interpreter.programs.program import CASE, WHILE, Step
@@ -73,20 +73,20 @@ class Construct:
         self.effects = effects
         self.where = where
 
-    def unfold(self, outputs: Sequence[int]) -> Generator[Message]:
-        """All messages; the results get these ids."""
+    def unfold(self, ids: Ids, variables: Sequence[int]) -> Generator[Message]:
+        """All messages; the results are these variables. New ones have no ids before the end, since ids rise."""
         run, results = self.run, results_of(self.step.blocks[-1])
         if not run.depth:
             run.drawn = 0
         run.depth += 1
         try:
             found = yield from self.loop() if FORMS[self.step.op].loops else self.choice()
-            run.engine.rename(list(zip(found, outputs, strict=False)))
+            run.engine.rename([(id_, ids[variable]) for id_, variable in zip(found, variables, strict=False)])
         except Failed as failed:
-            devices = self.routine.devices
-            made = [(id_, meta, devices[home]) for id_, (meta, home) in zip(outputs, results, strict=False)]
-            ends = Results(made, outputs[len(made) :])
-            run.engine.fail(failed.error, failed.answer, ends, self.step.op, self.where)
+            homes = [(meta, self.routine.devices[home]) for meta, home in results]
+            made = [(ids[variable], *each) for variable, each in zip(variables, homes, strict=False)]
+            written = [ids[variable] for variable in variables[len(made) :]]
+            run.engine.fail(failed.error, failed.answer, Results(made, written), self.step.op, self.where)
         finally:
             run.depth -= 1
         if not run.depth:
@@ -128,11 +128,14 @@ class Construct:
     def goes_on(self, state: Sequence[int], rounds: int, count: Any) -> Generator[Message, None, bool]:
         """Does the body run once more, after so many times? `count`: how often it is to run; None for a test."""
         run, most = self.run, dict(self.step.attributes).get(MAX_ITERATIONS)
+        if (error := run.engine.stopped()) is not None:
+            raise Failed(error)
         if self.step.op == WHILE:
+            program = self.step.blocks[0]
             (test,) = yield from self.block(self.blocks[0], state)
             answer = yield from self.asked(test)
             yield (RELEASE, (test,))
-            value = value_of(answer)
+            value = value_of(answer, program.metas[program.results[0]])
         else:
             value = rounds < int(count)
         if not value:
@@ -175,10 +178,10 @@ class Construct:
         """The value that the step decides by; None if it has a test."""
         if self.head is None:
             return None
-        given = self.given[self.head]
-        if self.step.operands[self.head] < 0:
+        given, operand = self.given[self.head], self.step.operands[self.head]
+        if operand < 0:
             return given
-        return value_of((yield from self.asked(given)))
+        return value_of((yield from self.asked(given)), self.routine.program.metas[operand])
 
     def asked(self, id_: int) -> Generator[Message, None, Answer]:
         """The answer, once it is there."""
@@ -188,11 +191,15 @@ class Construct:
         return answer
 
 
-def value_of(answer: Answer) -> Any:
-    """What was asked for; Failed if it is an error."""
+def value_of(answer: Answer, meta: Meta | None) -> Any:
+    """What was asked for; Failed if it is an error, or has another meta, which was not known when the run began."""
     if answer.error is not None:
         raise Failed(None, answer)
-    return answer.value
+    value = answer.value
+    if meta is None or (value.shape, value.dtype) != (meta.shape, meta.dtype):
+        found = f"{value.dtype.name}[{', '.join(map(str, value.shape))}]"
+        raise Failed(MetadataError(f"the program decides by {meta}; this value is {found}"))
+    return value
 
 
 def linked_blocks(routine: Linked, step: Step) -> tuple[Block, ...]:
@@ -200,6 +207,8 @@ def linked_blocks(routine: Linked, step: Step) -> tuple[Block, ...]:
     found: list[Block] = []
     effects = 0
     for block, given in zip(step.blocks, layout_of(step.op, range(len(step.operands)), step.blocks).given, strict=True):
-        found.append(Block(Linked(block, routine.devices, (), routine.location), given.values, given.numbers, effects))
+        name = f"{routine.name}/{step.op}[{len(found)}]"
+        linked = Linked(block, routine.devices, (), routine.location, name)
+        found.append(Block(linked, given.values, given.numbers, effects))
         effects += block.effects[-1]
     return tuple(found)

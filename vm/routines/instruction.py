@@ -21,11 +21,14 @@ from ...interpreter.types.meta import Meta, Scalar
 from ...interpreter.wire.fields import is_line
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
+from ..model.linked import Linked
 from ..model.plan import Plan
 from ..model.session import VmSession
 from ..model.signature import call_text, plain
 from .recipe import Call, Place, Recipe, ResultsFailed
 from .replay import Replay, own_arena
+from .segments import Piece
+from .stamps import Stamps, timed
 
 # What waits for the next run keeps its arena's pages, also where the pool has let go of them: so it is little.
 IDLE = 2  # replays of a segment
@@ -38,13 +41,13 @@ RUN = OpDef("run", -1, lambda _metas, _attributes: (), "A segment of a routine."
 class SegmentPlan(Plan):
     """What the scheduler needs to know of a segment; its runs share it."""
 
-    def __init__(self, program: Program, recipe: Recipe, device: DeviceState, session: int) -> None:
+    def __init__(self, routine: Linked, recipe: Recipe, device: DeviceState, session: int) -> None:
+        program = routine.program
         metas = tuple([known(program, variable) for variable in (*recipe.reads, *recipe.written)])
         outputs = tuple([known(program, variable) for variable in (*recipe.written, *recipe.made)])
-        steps = len(recipe.steps)
         self.op = RUN
         self.session = session
-        self.label = RUN.name
+        self.label = f"{RUN.name} {routine.name}".rstrip()
         self.attributes = ()
         self.metas = metas
         self.count = len(metas)
@@ -63,11 +66,17 @@ class SegmentPlan(Plan):
         self.forward = ()
         self.heirs = 0
         self.layouts = {}
-        text = f"ops={steps}, program={program.digest[:12]}, steps={recipe.steps.start}..{recipe.steps.stop - 1}"
-        self.signature = (tuple(map(plain, metas)), tuple(map(plain, outputs)), text, recipe.work)
-        self.maker = (self.label, self.signature)
+        part = (routine.number, recipe.steps.start, recipe.steps.stop - 1)
+        common = (tuple(map(plain, metas)), tuple(map(plain, outputs)), part_text(program, recipe.steps), recipe.work)
+        self.signature = (*common, part)
+        self.maker = (self.label, common)
         kinds = "r" * len(metas) + "w" * len(outputs)
         self.traits = (session, Opcode.RUN.value, self.label, device.name, kinds, self.signature)
+
+
+def part_text(program: Program, steps: Piece) -> str:
+    """`3f2a9c1b2d3e, steps 0-33 of 34`."""
+    return f"{program.digest[:12]}, steps {steps.start}-{steps.stop - 1} of {len(program.steps)}"
 
 
 class Operand(NamedTuple):
@@ -95,11 +104,13 @@ class Segment:
 
     `reads`, `written`, `made`: its operands, as those of its recipe. `need`: bytes of arena and results; `more`: ids of
     results and views. `idle` replays are bound to an arena in the device's memory, `ready` ones have their own.
+    `detailed`: runs since one was timed.
     """
 
     __slots__ = (
         "arena_meta",
         "constants",
+        "detailed",
         "idle",
         "made",
         "more",
@@ -129,6 +140,15 @@ class Segment:
         self.arena_meta = Meta.of((recipe.arena,), "uint8")
         self.idle: list[Replay] = []
         self.ready: list[Replay] = []
+        self.detailed = 0
+
+    def is_due(self, every: int) -> bool:
+        """Is this run to be timed, of so many?"""
+        self.detailed += 1
+        if self.detailed < every:
+            return False
+        self.detailed = 0
+        return True
 
     def take(self, arena: Any) -> Replay:
         """A replay for a run in that arena, rather one that was there before. Called by any thread."""
@@ -159,7 +179,7 @@ class Segment:
 class RunInstruction(Instruction):
     """One run of a segment. `origins`: the errors that arose in it."""
 
-    __slots__ = ("careful", "numbers", "origins", "place", "poison", "replay", "segment")
+    __slots__ = ("careful", "numbers", "origins", "place", "poison", "replay", "segment", "stamps")
 
     def __init__(
         self,
@@ -170,7 +190,7 @@ class RunInstruction(Instruction):
         segment: Segment,
         numbers: Sequence[Scalar],
     ) -> None:
-        super().__init__(id_, session, Opcode.RUN, RUN.name, device, location)
+        super().__init__(id_, session, Opcode.RUN, segment.plan.label, device, location)
         self.plan = segment.plan
         self.segment = segment
         self.numbers = numbers
@@ -179,6 +199,7 @@ class RunInstruction(Instruction):
         self.careful = False  # something is poisoned: look before each call
         self.poison: dict[int, TensordError] = {}  # by value
         self.origins: list[TensordError] = []
+        self.stamps: Stamps | None = None  # if its calls are to be timed
 
     # -- on the thread that runs it ------------------------------------------------------------------------------------
 
@@ -260,7 +281,7 @@ class RunInstruction(Instruction):
 
     def run_fast(self, start: int, calls: list[Any]) -> int:
         """Call one kernel after the other, up to the first that fails; how many were called."""
-        rest = iter(calls)
+        rest = iter(calls) if self.stamps is None else timed(calls, self.stamps)
         try:
             for kernel, arguments in rest:
                 kernel(*arguments)

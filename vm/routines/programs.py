@@ -93,7 +93,7 @@ def linked(session: Holder, message: Link, devices: Collection[str]) -> Linked:
             raise MetadataError(f"there is no device {name!r}; there are {', '.join(devices)}")
     check_steps(session, program.weight)
     session.steps += program.weight
-    return Linked(program, tuple(message.devices), tuple(message.captured), message.location)
+    return Linked(program, tuple(message.devices), tuple(message.captured), message.location, message.name)
 
 
 def check_new_id(session: Holder, id_: int, there: Collection[int]) -> None:
@@ -153,6 +153,12 @@ def check_run(routine: Linked, message: Run, metas: Sequence[Meta | None], newes
         if id_ <= newest:
             raise ProtocolError(f"the output {id_} is not new, or leaves no room for the run's inner values")
         newest = id_
+
+
+def check_in_group(routine: Linked) -> None:
+    """MetadataError for a routine with control flow: it waits for values, and a group for nothing."""
+    if routine.program.asks:
+        raise MetadataError("control flow waits for values, which a group does not: run it outside of the group")
 
 
 def drop(session: Holder, id_: int) -> Linked | None:

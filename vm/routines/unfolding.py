@@ -49,6 +49,10 @@ class Engine(Protocol):
         """Read a value of the session, once it is there. The run goes on then."""
         ...
 
+    def stopped(self) -> TensordError | None:
+        """Why the session's loops end before their next round; None if they go on."""
+        ...
+
     def rename(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Give tensors other ids, all at once: (old, new)."""
         ...
@@ -109,7 +113,7 @@ class Unfolder:
             elif step.blocks:
                 place = effects + program.effects[position]
                 construct = Construct(self, routine, position, given, place, where)
-                yield from construct.unfold([ids[variable] for variable in outputs])
+                yield from construct.unfold(ids, outputs)
             else:
                 yield self.effect(given, self.effects[effects + program.effects[position]], where, step.op == PRINT)
             if behind:

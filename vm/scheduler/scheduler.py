@@ -15,7 +15,7 @@ Source: OneFlow's VirtualMachineEngine.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ...interpreter.errors import TensordError
@@ -106,6 +106,11 @@ class Scheduler:
         instruction = Instruction(self.ids, session, opcode, label, device, location)
         instruction.received = self.now
         return instruction
+
+    def note_run(self, session: VmSession, run: Sequence[int]) -> None:
+        """A run has been admitted op by op, or as far as it goes: the trace shall know. See `Unfolding`."""
+        if run:
+            self.ring.routines.ran(session.id, run, self.ids, self.tick + 1)
 
     def admit(self, instruction: Instruction) -> None:
         """Consume its operands, build its edges, account for its memory; ready if no edge is unsatisfied."""

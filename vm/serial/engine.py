@@ -125,7 +125,7 @@ class SerialEngine:
             Unpublish: names.unpublish,
             ToDevice: self.to_device,
             Restart: lambda session, message: self.restart(session, message.generation),
-            Atomic: lambda session, message: self.receive(session, message.messages),
+            Atomic: self.atomic,
             ListNames: names.list_names,
             Query: lambda session, message: session.reply(message.request, None, None),
             ProgramPart: lambda session, message: add_part(session, message, None),
@@ -156,6 +156,14 @@ class SerialEngine:
                     self.handlers[type(message)](session, message)
                 except Exception as error:  # must not affect the rest of the batch or other sessions
                     self.refuse(session, array, error)
+
+    def atomic(self, session: SerialSession, message: Atomic) -> None:
+        """Execute the messages of a group."""
+        self.routines.in_group = True
+        try:
+            self.receive(session, message.messages)
+        finally:
+            self.routines.in_group = False
 
     def refuse(self, session: SerialSession, array: Any, failure: Exception) -> None:
         """Poison the outputs of a message whose execution raised, or deny it.

@@ -61,6 +61,11 @@ def _trace(_engine: SerialEngine, _session: SerialSession, _about: About, *_: ob
     )
 
 
+def _detail(_engine: SerialEngine, _session: SerialSession, _about: About, every: object, _all: object = False) -> int:
+    """Checked, and means nothing: there is no trace."""
+    return natural("every", every)
+
+
 def _stats(engine: SerialEngine, session: SerialSession, about: About) -> dict[str, Any]:
     held = memory_by_device(engine)
     return {
@@ -273,4 +278,5 @@ _ANSWERS: dict[str, Callable[..., Any]] = {
     "tensors": _tensors,
     "devices": _devices,
     "names": _names,
+    "detail": _detail,
 }

@@ -14,7 +14,7 @@ from ..model.linked import Linked
 from ..model.unfolding import Answer
 from ..routines.control_flow import Results
 from ..routines.ids import Ids
-from ..routines.programs import check_run, drop, routine_of, written_by
+from ..routines.programs import check_in_group, check_run, drop, routine_of, written_by
 from ..routines.unfolding import Unfolder, metas_of
 from .effects import Effects
 from .values import Errors, SerialSession, Signature, define, denial, refuse_cancelled, tensor_of
@@ -29,6 +29,7 @@ class Routines:
     def __init__(self, engine: SerialEngine, effects: Effects) -> None:
         self.engine = engine
         self.effects = effects
+        self.in_group = False  # is a group being executed?
 
     def release(self, session: SerialSession, id_: int) -> None:
         """Release a program or a routine, if there is one with that id."""
@@ -43,6 +44,8 @@ class Routines:
             routine = routine_of(session, message.routine)
             metas = [tensor_of(session, id_).meta for id_ in message.inputs]
             check_run(routine, message, metas, session.newest)
+            if self.in_group:
+                check_in_group(routine)
         except TensordError as error:
             self.reject(session, message, error)
             return
@@ -118,6 +121,10 @@ class SessionRuns:
         answer.errors = value.errors
         answer.set(value.array, value.first if value.array is None else None)
         return answer
+
+    def stopped(self) -> TensordError | None:
+        """The cancellation of the session, if it was cancelled."""
+        return self.session.cancelled
 
     def rename(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Give tensors other ids."""

@@ -278,7 +278,7 @@ class Front:
         scheduler.stamp(started)
         until = started + QUANTUM_NS
         self.engine.take(session, self.quantum(peer, session, until))
-        while session.in_run() and scheduler.latest <= until:  # a run has just begun
+        while session.in_run() and not session.waits() and scheduler.latest <= until:  # a run has just begun
             self.engine.take(session, self.quantum(peer, session, until))
 
     def quantum(self, peer: Peer, session: VmSession, until: int) -> Iterator[Sequence[Any]]:
@@ -295,6 +295,8 @@ class Front:
                 yield inbox.popleft()
             else:
                 message = next(run, None)
+                if message is None and session.in_run():
+                    return  # it waits for a value
                 if message is None:
                     run = None
                     continue

@@ -4,15 +4,18 @@ There are two forms. The long form has the fields of `Record`, with flat operand
 its session, and metas, attributes and work as a signature (`model.signature`). The short form is for an instruction
 that ran at admission and never had an edge; it has one field more if the instruction moved bytes.
 
-A signature is shared by all entries of a plan. An instruction that has no plan, and the same meta for everything that
+A signature is shared by all entries of a plan. That of a segment says fifth what it is a part of: the number of its
+routine, and its steps. An instruction that has no plan, and the same meta for everything that
 it reads and writes, has that meta in its place.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from .inside import PartRecord
 from .record import EdgeRecord, Kind, MetaRecord, OperandRecord, Record
 
 LONG = 21  # fields of the long form
@@ -38,16 +41,20 @@ class Place(NamedTuple):
 Where: TypeAlias = Callable[[int, int], Place]  # (session, location number)
 
 
-def inflate(entry: Sequence[Any], where: Where) -> Record:
-    """A flat entry as a record."""
-    if len(entry) in SHORT:
-        return inflate_immediate(entry, where)
+def inflate(entry: Sequence[Any], where: Where, stamps: bytes = b"") -> Record:
+    """A flat entry as a record. `stamps`: of its calls, packed."""
+    record = inflate_immediate(entry, where) if len(entry) in SHORT else inflate_long(entry, where)
+    return record._replace(stamps=tuple(array("q", stamps))) if stamps else record
+
+
+def inflate_long(entry: Sequence[Any], where: Where) -> Record:
+    """The record of a long entry."""
     id_, session, opcode, op, status, device, stream, kinds, copies, versions, edges, admitted, erased, times, *rest = (
         entry
     )
     nbytes, author, location, error, signature, used, held = rest
     received, ready, dispatched, started, finished = times
-    inputs, outputs, attributes, work = described(signature, kinds)
+    inputs, outputs, attributes, work, part = described(signature, kinds)
     place = where(author, location)
     return Record(
         id_,
@@ -76,6 +83,7 @@ def inflate(entry: Sequence[Any], where: Where) -> Record:
         work,
         used,
         HELD[held],
+        part,
     )
 
 
@@ -85,7 +93,7 @@ def inflate_immediate(entry: Sequence[Any], where: Where) -> Record:
     session, opcode, op, device, kinds, signature = traits
     ids, versions = copies[::2], copies[1::2]
     place = where(session, location)
-    inputs, outputs, attributes, work = described(signature, kinds)
+    inputs, outputs, attributes, work, part = described(signature, kinds)
     return Record(
         id_,
         session,
@@ -112,6 +120,7 @@ def inflate_immediate(entry: Sequence[Any], where: Where) -> Record:
         attributes,
         work,
         used,
+        part=part,
     )
 
 
@@ -121,13 +130,14 @@ def operands(kinds: str, copies: Sequence[int], versions: Sequence[int]) -> tupl
     return tuple(OperandRecord(c, KINDS[k], v) for k, c, v in zip(kinds, copies, padded, strict=True))
 
 
-def described(signature: Sequence[Any], kinds: str) -> tuple[Metas, Metas, str, int]:
-    """Inputs, outputs, attributes and work of a record."""
+def described(signature: Sequence[Any], kinds: str) -> tuple[Metas, Metas, str, int, PartRecord | None]:
+    """Inputs, outputs, attributes and work of a record, and what it is of a run."""
     if len(signature) == 2:  # one meta, of all that is read and written
         meta = meta_record(signature)
-        return (meta,) * ("r" in kinds), (meta,) * ("w" in kinds), "", 0
-    inputs, outputs, attributes, work = signature
-    return tuple(map(meta_record, inputs)), tuple(map(meta_record, outputs)), str(attributes), int(work)
+        return (meta,) * ("r" in kinds), (meta,) * ("w" in kinds), "", 0, None
+    inputs, outputs, attributes, work, *rest = signature
+    part = PartRecord(*map(int, rest[0])) if rest else None
+    return tuple(map(meta_record, inputs)), tuple(map(meta_record, outputs)), str(attributes), int(work), part
 
 
 def meta_record(plain: Sequence[Any]) -> MetaRecord:

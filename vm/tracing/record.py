@@ -12,6 +12,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
+from .inside import PartRecord
+
 
 class Kind(StrEnum):
     """Operand kinds."""
@@ -77,6 +79,8 @@ class Record(NamedTuple):
     work: int = 0  # the scheduler's estimate, in element operations; 0 if unknown
     used: int = 0  # bytes of its device's memory in use once its results had theirs; 0 if unknown
     held: str = ""  # "memory", "fairness" or both, if it was ready and had to wait for that
+    part: PartRecord | None = None  # what a RunRoutine is of its routine
+    stamps: tuple[int, ...] = ()  # when each of its calls started and ended, if that was asked for
 
 
 class Holding(NamedTuple):

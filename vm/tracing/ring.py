@@ -9,35 +9,55 @@ short form of one that ran at admission and never had an edge.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable
+from array import array
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..model.instruction import Instruction
 from ..model.operand import Binding
 from ..model.signature import NOTHING, PlainMeta, Signature, plain
+from .details import Details
 from .flat import Where, inflate
+from .known_routines import KnownRoutines
 from .record import Record
 
 CAPACITY = 1 << 14
+STAMPS = 1 << 18  # of the calls inside of runs: times that are kept
 
 
 class Ring:
-    """The last `CAPACITY` finished instructions."""
+    """The last `CAPACITY` finished instructions, and what they say of routines.
+
+    `stamps`: by instruction, when the calls inside started and ended, as 64-bit integers.
+    """
 
     def __init__(self, *, enabled: bool = True, capacity: int = CAPACITY) -> None:
         self.enabled = enabled
         self.entries: deque[tuple[Any, ...]] = deque(maxlen=capacity)
         self.append = self.entries.append
+        self.routines = KnownRoutines(capacity)
+        self.details = Details()
+        self.stamps: OrderedDict[int, bytes] = OrderedDict()
+        self._stamped = 0  # bytes of them
 
     def add(self, instruction: Instruction, erased: int) -> None:
         """Keep a retired instruction."""
         if self.enabled:
             self.append(flatten(instruction, erased))
 
+    def keep_stamps(self, instruction: int, stamps: Sequence[int]) -> None:
+        """Keep the times of an instruction's calls, and drop the oldest ones beyond the bound."""
+        if self.enabled:
+            self.stamps[instruction] = packed = array("q", stamps).tobytes()
+            self._stamped += len(packed)
+            while self._stamped > 8 * STAMPS:
+                self._stamped -= len(self.stamps.popitem(last=False)[1])
+
     def records(self, where: Where) -> list[Record]:
         """Every entry as a record, oldest first; `where` resolves (session, location number)."""
-        return sorted((inflate(entry, where) for entry in list(self.entries)), key=lambda record: record.admitted)
+        found = [inflate(entry, where, self.stamps.get(entry[0], b"")) for entry in list(self.entries)]
+        return sorted(found, key=lambda record: record.admitted)
 
     def live_records(self, live: Iterable[Instruction], where: Where) -> list[Record]:
         """Unfinished instructions as records."""
@@ -66,11 +86,19 @@ def flatten(i: Instruction, erased: int) -> tuple[Any, ...]:
         max(i.bytes_moved, 0),
         i.author.id,
         i.location,
-        "" if i.error is None else f"{type(i.error).__name__}: {i.error.message}",
+        "" if i.error is None and i.failures is None else error_text(i),
         plan.signature if plan is not None and not plan.open else bound_signature(i),
         i.used,
         i.held,
     )
+
+
+def error_text(i: Instruction) -> str:
+    """`Type: message`, of an instruction that has failed; of one that did so in part, the first of its errors."""
+    if i.error is not None:
+        return f"{type(i.error).__name__}: {i.error.message}"
+    own = i.own_failures()
+    return f"in part: {type(own[0]).__name__}: {own[0].message}" if own else ""
 
 
 def stream_name(i: Instruction) -> str:

@@ -110,7 +110,7 @@ class TestOne:
         assert "attributes    shape  has to be given" in lines
         assert "dtype  'float64' by default" in lines
         assert "high   1.0 by default" in lines
-        assert "operands      seed, [call]  Python scalar" in lines
+        assert "operands      seed, [call], [part]  Python scalar" in lines
 
     def test_what_is_special_is_told(self, run, made):
         assert "of a shape that the data decide" in run("ops", "nonzero")[1]

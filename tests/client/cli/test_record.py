@@ -213,3 +213,32 @@ class TestRecord:
         code, _, err = run("trace", "record", "-o", "x", "--for", text)
         assert code == 1
         assert "is no duration" in err
+
+
+@pytest.mark.usefixtures("work")
+class TestRoutines:
+    def test_a_recording_has_the_programs_of_routines_that_ran_before_and_the_times_it_asks_for(
+        self, run, watched, work, address, tmp_path
+    ):
+        path = tmp_path / "x.trace"
+        before, during = watched.routine(lambda x: (x + 1) * 2), watched.routine(lambda x: (x - 1) * 3)
+        x = watched.keep[0]
+        for _ in range(3):
+            before(x)
+        watched.sync()
+        work.after = lambda: [each(x) for each in (before, during, during, during)] and watched.sync()
+        code, _, err = run("trace", "record", "-o", path, "--address", address, "--detail=2", "--for", "1min")
+        assert (code, err) == (0, "")
+        trace = Trace.load(path)
+        parts = [record for record in trace.records if record.part]
+        digests = {trace.routines[record.part.routine].digest for record in parts if record.part}
+        assert digests == {each.program(x).digest for each in (before, during)}
+        assert sorted(len(record.stamps) for record in parts) == [0, 0, 4]
+        assert any(trace.run_of(record) for record in trace.records if not record.part)
+        assert trace.verify() == []
+        newest = trace.records[-1].id
+        for _ in range(4):
+            before(x)
+        watched.sync()
+        later = [record for record in watched.trace().records if record.part and record.id > newest]
+        assert [len(record.stamps) for record in later] == [0] * 4  # the recording is over

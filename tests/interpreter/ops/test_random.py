@@ -262,9 +262,9 @@ def test_seeds_and_calls_are_ints(infer, wrong):
 
 @pytest.mark.parametrize(
     ("name", "metas", "attributes"),
-    [("normal", (int, int, int), {"shape": 2}), ("permute", (X,), {}), ("permute", (X, int, int, int), {})],
+    [("normal", (int,) * 4, {"shape": 2}), ("permute", (X,), {}), ("permute", (X, int, int, int, int), {})],
 )
-def test_a_stream_has_one_or_two_names(infer, name, metas, attributes):
+def test_a_stream_has_up_to_three_names(infer, name, metas, attributes):
     with pytest.raises(MetadataError, match=r"takes \d to \d operands"):
         infer(name, *metas, **attributes)
 

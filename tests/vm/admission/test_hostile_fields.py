@@ -88,6 +88,7 @@ FITTING: dict[Any, tuple[str, ...]] = {
     fields.Operands: ("[]",),
     fields.Text: ("x",),
     fields.LocationText: ("x",),
+    fields.Name: ("x",),
     fields.Names: ("[]",),
     fields.Flag: (),
     fields.Shape: ("[]",),

@@ -1,19 +1,21 @@
 """Trace files: one line of JSON per record, so that they can be cut, searched and read with ordinary tools.
 
-    line 1      {"format": "tensord-trace", "version": 4, "fields": [...], "devices": [...], "records": N, "dropped": D,
+    line 1      {"format": "tensord-trace", "version": 5, "fields": [...], "devices": [...], "records": N, "dropped": D,
                  "before": B, "base_tick": T, "taken": ns}
     N lines     the named fields of `Record`, as an array; operands, edges and metas as arrays of such arrays
     then        {"used": {device: bytes}, "holdings": [...]}, the memory in use when the trace was taken
+    then        {"runs": [...], "routines": R}
+    R lines     the fields of `RoutineRecord`, as arrays of arrays
     last line   {"records": N, "sha256": "..."}, the checksum of every byte above this line
 
 No byte of a file is trusted: `load` either returns records whose every field has its type and range, or raises
 ProtocolError with the file, the line and a remedy. `load` does not check whether the records are consistent; `verify`
 does. So a loaded file may have two instructions with the same id.
 
-Files are written by `recording`. Older versions can be read. Up to version 3 records have the fields up to `error`,
-those lost and those from before a recording are counted together, and nothing is said of memory. Up to version 2 a wait
-over some tensors is a Barrier as well. Version 1 lacks `taken`, the time of recording in the clock of the records,
-which is read as 0.
+Files are written by `recording`. Older versions can be read. Up to version 4 nothing is said of routines. Up to version
+3 records have the fields up to `error`, those lost and those from before a recording are counted together, and nothing
+is said of memory. Up to version 2 a wait over some tensors is a Barrier as well. Version 1 lacks `taken`, the time of
+recording in the clock of the records, which is read as 0.
 """
 
 from __future__ import annotations
@@ -28,11 +30,14 @@ from ....interpreter.errors import ProtocolError
 from ....interpreter.opcodes import Opcode
 from ...model.reason import Reason
 from ..flat import HELD
+from ..inside import PartRecord, RoutineRecord, RunRecord
 from ..record import EdgeRecord, Holding, Kind, MetaRecord, OperandRecord, Record
+from . import routine_parts
 from .trace import Memory, Trace
 
 FORMAT = "tensord-trace"
-VERSION = 4
+VERSION = 5
+_WITHOUT_ROUTINES = 4
 _WITHOUT_FIELDS = 3  # the highest version whose header does not name the fields
 _WITHOUT_WAIT = 2  # the highest version that calls a wait over some tensors a Barrier
 _WITHOUT_TAKEN = 1
@@ -92,6 +97,17 @@ def memory_line(memory: Memory) -> object:
     return {"used": used, "holdings": [[_plain(field) for field in one] for one in memory.holdings]}
 
 
+def routine_lines(runs: Iterable[RunRecord], routines: Iterable[RoutineRecord]) -> bytes:
+    """The lines below that. A routine whose line would be too long to be read goes without its program."""
+    lines = []
+    for routine in routines:
+        line = encode([_plain(field) for field in routine])
+        if len(line) >= _LONGEST_LINE:
+            line = encode([_plain(field) for field in routine._replace(text="", segments=())])
+        lines.append(line)
+    return encode({"runs": [[_plain(part) for part in run] for run in runs], "routines": len(lines)}) + b"".join(lines)
+
+
 def footer(records: int, sha256: str) -> object:
     """The last line."""
     return {"records": records, "sha256": sha256}
@@ -125,6 +141,8 @@ class _Reader:
         record = _reader_of(head)
         records = [self._parse(record) for _ in range(head.records)]
         memory = self._parse(_memory) if head.version > _WITHOUT_FIELDS else Memory()
+        runs, count = self._parse(_runs) if head.version > _WITHOUT_ROUTINES else ((), 0)
+        routines = [self._parse(_routine) for _ in range(count)]
         expected = self._digest.hexdigest()
         footer_count, checksum = self._parse(_footer)
         if footer_count != head.records:
@@ -141,6 +159,8 @@ class _Reader:
             base_tick=head.base_tick,
             taken=head.taken,
             memory=memory,
+            routines=routines,
+            runs=runs,
         )
 
     def _parse(self, validate: Callable[[object], _T]) -> _T:
@@ -208,6 +228,24 @@ def _holding(value: object) -> Holding:
     )
 
 
+def _runs(value: object) -> tuple[tuple[RunRecord, ...], int]:
+    if not isinstance(value, dict):
+        raise _Malformed("expected the runs of routines, an object")
+    runs = tuple(_formed("run", routine_parts.run, one) for one in _array("runs", value.get("runs")))
+    return runs, _integer("routines", value.get("routines"))
+
+
+def _routine(value: object) -> RoutineRecord:
+    return _formed("routine", routine_parts.routine, value)
+
+
+def _formed(name: str, form: Callable[[Any], _T], value: object) -> _T:
+    try:
+        return form(value)
+    except (TypeError, ValueError) as error:
+        raise _Malformed(f"a {name} has another form ({error})") from None
+
+
 def _footer(value: object) -> tuple[int, str]:
     if not isinstance(value, dict):
         raise _Malformed("expected the last line, an object with the count and the checksum")
@@ -266,6 +304,14 @@ def _meta(value: object) -> MetaRecord:
     return MetaRecord(known, _text("dtype", dtype))
 
 
+def _part(name: str, value: object) -> PartRecord | None:
+    return None if value is None else PartRecord(*(_integer(name, one) for one in _array(name, value, 3)))
+
+
+def _stamps(name: str, value: object) -> tuple[int, ...]:
+    return tuple(_integer(name, one) for one in _array(name, value))
+
+
 def _held(name: str, value: object) -> str:
     return _one_of(name, value, set(HELD))
 
@@ -314,4 +360,13 @@ _FIELDS: dict[str, Callable[[str, object], object]] = {
     if name in {"opcode", "op", "status", "device", "stream", "location", "error", "attributes"}
     else _integer
     for name in Record._fields
-} | {"operands": _operands, "edges": _edges, "span": _names, "inputs": _metas, "outputs": _metas, "held": _held}
+} | {
+    "operands": _operands,
+    "edges": _edges,
+    "span": _names,
+    "inputs": _metas,
+    "outputs": _metas,
+    "held": _held,
+    "part": _part,
+    "stamps": _stamps,
+}

@@ -14,11 +14,16 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ..record import Record
 from .filter import ran
 from .graph import Dependence, Graph
 from .text import duration, label, name
+from .volume import of
+
+if TYPE_CHECKING:
+    from .inside_steps import Inner
 
 SHORTEST = 3  # shorter rows of instructions are shown as they are
 _OPS_SHOWN = 4
@@ -30,6 +35,7 @@ class Node:
 
     records: tuple[Record, ...]
     part: str = ""
+    inner: Inner | None = None  # of a step inside of a run
 
     @property
     def id(self) -> int:
@@ -41,6 +47,8 @@ class Node:
 
     def label(self, until: int) -> list[str]:
         """Lines for people."""
+        if self.inner is not None and not self.part:
+            return inner_label(self.first, self.inner)
         if not self.part:
             return label(self.first, until)
         counts = Counter(record.op or record.opcode for record in self.records).most_common()
@@ -65,7 +73,18 @@ class Picture:
 
 def unfolded(graph: Graph) -> Picture:
     """A node for each instruction."""
-    return Picture(tuple(Node((record,)) for record in graph.nodes), graph.edges, graph.until)
+    return Picture(tuple(single(graph, record) for record in graph.nodes), graph.edges, graph.until)
+
+
+def single(graph: Graph, record: Record) -> Node:
+    """A node for one instruction, or one step."""
+    return Node((record,), inner=graph.inner.get(record.id))
+
+
+def inner_label(record: Record, inner: Inner) -> list[str]:
+    """Lines for a step inside of a run: its name, what it is of, where its value lies and how long it took."""
+    took = duration(ran(record)) if ran(record) else ""
+    return list(filter(None, (name(record), of(record), "  ".join(filter(None, (inner.memory, took))))))
 
 
 def fold(graph: Graph) -> Picture:
@@ -77,7 +96,7 @@ def fold(graph: Graph) -> Picture:
     for record in graph.nodes:
         if record.id not in ahead:
             chain = tuple(records[id_] for id_ in _chain(record.id, following))
-            nodes += [_folded_chain(chain)] if len(chain) >= SHORTEST else [Node((one,)) for one in chain]
+            nodes += [_folded_chain(chain)] if len(chain) >= SHORTEST else [single(graph, one) for one in chain]
     return _picture(graph, nodes)
 
 
@@ -89,6 +108,22 @@ def by_line(graph: Graph) -> Picture:
 def by_span(graph: Graph) -> Picture:
     """A node for what each span holds but its inner spans do, and for what each line has issued outside of spans."""
     return _grouped(graph, lambda record: record.span or (record.location, record.device), _span)
+
+
+def by_run(graph: Graph) -> Picture:
+    """A node for each run of a routine, and for each other instruction."""
+    runs: dict[str, list[Record]] = defaultdict(list)
+    nodes = []
+    for record in graph.nodes:
+        title = graph.runs.get(record.id, "")
+        if title:
+            runs[title].append(record)
+        else:
+            nodes.append(single(graph, record))
+    nodes += [
+        Node(tuple(records), title) if len(records) > 1 else single(graph, *records) for title, records in runs.items()
+    ]
+    return _picture(graph, nodes)
 
 
 def _grouped(graph: Graph, key: Callable[[Record], Hashable], name_of: Callable[[Record], str]) -> Picture:

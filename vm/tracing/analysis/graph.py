@@ -8,16 +8,21 @@ access, and every edge carries a mark with its outcome.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from ....interpreter.errors import ProtocolError
 from ....interpreter.opcodes import traits_of
+from ...model.reason import Reason
 from ..record import Record
 from .dependences import AccessLists
 from .text import plural
 from .trace import Trace
+
+if TYPE_CHECKING:
+    from .inside_steps import Inner, Opened, Opener
 
 
 class Mark(StrEnum):
@@ -43,11 +48,14 @@ class Dependence:
 @dataclass(frozen=True, slots=True, repr=False)
 class Graph:
     """Nodes in the order of admission, edges in the order of their targets. Both ends of every edge are nodes.
-    Instructions that still run are shown as running until `until`."""
+    Instructions that still run are shown as running until `until`. `runs`: the names of the runs that nodes are of;
+    `inner`: what is known of nodes that are steps inside of runs."""
 
     nodes: tuple[Record, ...]
     edges: tuple[Dependence, ...]
     until: int = 0
+    runs: Mapping[int, str] = field(default_factory=dict)
+    inner: Mapping[int, Inner] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"<graph: {plural(len(self.nodes), 'node')}, {plural(len(self.edges), 'edge')}>"
@@ -56,7 +64,21 @@ class Graph:
         """The nodes with these ids, and the edges among them."""
         nodes = tuple(node for node in self.nodes if node.id in keep)
         edges = tuple(edge for edge in self.edges if edge.source in keep and edge.target in keep)
-        return Graph(nodes, edges, self.until)
+        return Graph(nodes, edges, self.until, self.runs, self.inner)
+
+    def opened(self, opener: Opener) -> Graph:
+        """The graph with the steps of runs in their place."""
+        found = {node.id: inside for node in self.nodes if (inside := opener.opened(node)) is not None}
+        nodes: list[Record] = []
+        edges = [_between_steps(edge, found) for edge in self.edges]
+        runs, inner = dict(self.runs), dict(self.inner)
+        for node in self.nodes:
+            steps = found[node.id].steps if node.id in found else ()
+            nodes += [step for step, _ in steps] or [node]
+            for step, known in steps:
+                runs[step.id], inner[step.id] = runs.get(node.id, ""), known
+                edges += [Dependence(edge.source, step.id, edge.reason, 0, Mark.ELIDED) for edge in step.edges]
+        return Graph(tuple(nodes), tuple(edges), self.until, runs, inner)
 
     def select(
         self,
@@ -124,7 +146,20 @@ def build(trace: Trace) -> Graph:
             if mark is Mark.MISSING and record.admitted <= trace.base_tick:
                 continue  # a recording's gap: the lost records would explain it
             edges.append(Dependence(source, record.id, reason, copy, mark))
-    return Graph(trace.records, tuple(edges), trace.until)
+    runs = {record.id: trace.run_name(run) for record in trace.records if (run := trace.run_of(record)) is not None}
+    return Graph(trace.records, tuple(edges), trace.until, runs)
+
+
+def _between_steps(edge: Dependence, opened: Mapping[int, Opened]) -> Dependence:
+    """The edge, with the steps that it is about in the place of their runs."""
+    source, target = edge.source, edge.target
+    if source in opened:
+        wanted = (edge.copy, edge.reason != Reason.WAR)
+        source = opened[source].lasts.get(wanted, opened[source].steps[-1][0].id)
+    if target in opened:
+        wanted = (edge.copy, edge.reason != Reason.RAW)
+        target = opened[target].firsts.get(wanted, opened[target].steps[0][0].id)
+    return Dependence(source, target, edge.reason, edge.copy, edge.mark)
 
 
 def met(trace: Trace, record: Record) -> Iterator[Dependence]:

@@ -13,10 +13,11 @@ from collections.abc import Iterable, Iterator
 
 from ....interpreter.opcodes import traits_of
 from ..record import Record
+from .filter import ran
 from .fold import Node, Picture, unfolded
 from .graph import Dependence, Graph, Mark
-from .plain import as_dict
-from .text import printable
+from .plain import as_dict, inner_dict
+from .text import duration, name, printable
 
 # Light fills that black text can be read on, one per device in turn.
 FILLS = ("#cfe2f3", "#d9ead3", "#fff2cc", "#f4cccc", "#d9d2e9", "#fce5cd", "#d0e0e3", "#ead1dc")
@@ -57,6 +58,7 @@ LEGEND = (
     "dotted: met, the source was done before the admission",
     "red: missing, see tensord trace verify",
 )
+BLOCK_TITLE = ("one block, piece by piece",)
 # An arrow for several dependences is drawn like the most important of them.
 _WEIGHT = (Mark.MET, Mark.ELIDED, Mark.WAITED, Mark.MISSING)
 _MERMAID_PLAIN = frozenset(" _.,:/()+-=")
@@ -78,7 +80,7 @@ def _picture(graph: Graph | Picture) -> Picture:
 
 def to_json(graph: Graph) -> str:
     """Nodes and edges with every field, for programs; parallel edges are not joined. Times are in nanoseconds."""
-    nodes = [_node(record) for record in graph.nodes]
+    nodes = [_node(record, graph) for record in graph.nodes]
     edges = [
         {"source": edge.source, "target": edge.target, "reason": edge.reason, "copy": edge.copy, "mark": edge.mark}
         for edge in graph.edges
@@ -86,10 +88,10 @@ def to_json(graph: Graph) -> str:
     return json.dumps({"nodes": nodes, "edges": edges}, indent=1) + "\n"
 
 
-def _node(record: Record) -> dict[str, object]:
+def _node(record: Record, graph: Graph) -> dict[str, object]:
     fields = as_dict(record)
     del fields["edges"]  # the graph's edges say more
-    return fields
+    return fields | {"run": graph.runs.get(record.id, ""), "inside": inner_dict(graph.inner.get(record.id))}
 
 
 def _dot(picture: Picture, *, legend: bool) -> Iterator[str]:
@@ -100,10 +102,20 @@ def _dot(picture: Picture, *, legend: bool) -> Iterator[str]:
     for number, (device, nodes) in enumerate(_by_device(picture)):
         yield f"  subgraph cluster_{number} {{"
         yield f"    label={_dot_quoted([device])};"
-        for node in nodes:
-            shape = _DOT_SHAPES.get(traits_of(node.first.opcode).category, "box")
-            look = f'shape={shape} fillcolor="{_fill(number)}" tooltip={_dot_quoted([node.tooltip()])}'
-            yield f"    n{node.id} [label={_dot_quoted(node.label(picture.until))} {look}];"
+        for run, title, inside in boxes(nodes):
+            if run:
+                yield f"    subgraph cluster_run{run} {{ bgcolor=white; label={_dot_quoted([title])};"
+            for block, several in inside:
+                if block:
+                    yield f"      subgraph cluster_run{run}_{block} {{ style=dashed; label={_dot_quoted(BLOCK_TITLE)};"
+                for node in several:
+                    shape = _DOT_SHAPES.get(traits_of(node.first.opcode).category, "box")
+                    look = f'shape={shape} fillcolor="{_fill(number)}" tooltip={_dot_quoted([node.tooltip()])}'
+                    yield f"    n{node.id} [label={_dot_quoted(node.label(picture.until))} {look}];"
+                if block:
+                    yield "      }"
+            if run:
+                yield "    }"
         yield "  }"
     for source, target, reasons, mark in arrows(picture.edges):
         yield f"  n{source} -> n{target} [label={_dot_quoted([reasons])} {_DOT_STYLES[mark]}];"
@@ -118,9 +130,19 @@ def _mermaid(picture: Picture, *, legend: bool) -> Iterator[str]:
     for number, (device, nodes) in enumerate(_by_device(picture)):
         yield f"  classDef device{number} fill:{_fill(number)},stroke:#666666,color:#000000"
         yield f"  subgraph d{number}[{_mermaid_quoted([device])}]"
-        for node in nodes:
-            left, right = _MERMAID_SHAPES.get(traits_of(node.first.opcode).category, ("[", "]"))
-            yield f"    n{node.id}{left}{_mermaid_quoted(node.label(picture.until))}{right}:::device{number}"
+        for run, title, inside in boxes(nodes):
+            if run:
+                yield f"    subgraph r{run}[{_mermaid_quoted([title])}]"
+            for block, several in inside:
+                if block:
+                    yield f"      subgraph r{run}b{block}[{_mermaid_quoted(BLOCK_TITLE)}]"
+                for node in several:
+                    left, right = _MERMAID_SHAPES.get(traits_of(node.first.opcode).category, ("[", "]"))
+                    yield f"    n{node.id}{left}{_mermaid_quoted(node.label(picture.until))}{right}:::device{number}"
+                if block:
+                    yield "      end"
+            if run:
+                yield "    end"
         yield "  end"
     styled: dict[Mark, list[int]] = {}
     for number, (source, target, reasons, mark) in enumerate(arrows(picture.edges)):
@@ -139,6 +161,24 @@ def _by_device(picture: Picture) -> Iterable[tuple[str, list[Node]]]:
     for node in picture.nodes:
         devices.setdefault(node.first.device, []).append(node)
     return sorted(devices.items())
+
+
+def boxes(nodes: Iterable[Node]) -> list[tuple[int, str, list[tuple[int, list[Node]]]]]:
+    """Nodes by the run that they are inside of, its id and title, and there by the block; 0 for none of either."""
+    runs: dict[int, dict[int, list[Node]]] = {}
+    titles = {0: ""}
+    for node in nodes:
+        inner = None if node.part else node.inner
+        run = 0 if inner is None else inner.run.id
+        if inner is not None:
+            titles[run] = "  ".join(filter(None, (name(inner.run), inner.run.attributes, took(inner.run))))
+        runs.setdefault(run, {}).setdefault(0 if inner is None else inner.block, []).append(node)
+    return [(run, titles[run], list(blocks.items())) for run, blocks in runs.items()]
+
+
+def took(record: Record) -> str:
+    """How long an instruction ran."""
+    return duration(ran(record)) if ran(record) else ""
 
 
 def arrows(edges: Iterable[Dependence]) -> Iterator[tuple[int, int, str, Mark]]:

@@ -2,9 +2,10 @@
 
 The kind of an entry follows from its length: the long or the short form of a record (see `flat`), a line
 (session, number, text), the names of spans (session, number, names) with a number above those of lines, a signature,
-which has the number of its place among the signatures, more edges of the instruction before (id, flat edges), or a
-`Holding`. The head is a dict. An instruction that retired while the picture was handed out may have two entries; the
-one with its end counts.
+which has the number of its place among the signatures, more edges of the instruction before (id, flat edges) or the
+times of its calls (id, bytes), what is known of a routine or of a run (see `routine_parts`), or a `Holding`. The head
+is a dict. An instruction that retired while the picture was handed out may have two entries; the one with its end
+counts.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from typing import Any, NamedTuple
 from ....interpreter.errors import ProtocolError
 from ....interpreter.wire.locations import line_of
 from ..flat import LONG, SHORT, SIGNATURE, TRAIT, Place, inflate
+from ..inside import RoutineRecord, RunRecord
 from ..record import Holding, Record
+from .routine_parts import TAGGED, RoutineParts
 from .trace import Memory, Trace
 
 _EDGES = 10  # the place of the edges in the long form
@@ -36,6 +39,8 @@ class Picture(NamedTuple):
     enabled: bool
     used: dict[str, int]
     holdings: tuple[Holding, ...]
+    routines: tuple[RoutineRecord, ...] = ()
+    runs: tuple[RunRecord, ...] = ()
 
     @property
     def finished(self) -> int:
@@ -45,7 +50,15 @@ class Picture(NamedTuple):
     def trace(self) -> Trace:
         """The picture as a trace; records that the ring had lost before the oldest one count as dropped."""
         dropped = max(0, self.retired - self.finished) if self.enabled else 0
-        return Trace(self.records, devices=self.devices, dropped=dropped, taken=self.taken, memory=self.memory)
+        return Trace(
+            self.records,
+            devices=self.devices,
+            dropped=dropped,
+            taken=self.taken,
+            memory=self.memory,
+            routines=self.routines,
+            runs=self.runs,
+        )
 
     @property
     def memory(self) -> Memory:
@@ -72,6 +85,8 @@ def _read(parts: Iterable[Sequence[Any]]) -> Picture:
     holdings: list[Holding] = []
     entries: dict[int, Sequence[Any]] = {}
     more: dict[int, list[Any]] = {}
+    stamps: dict[int, bytes] = {}
+    routines = RoutineParts()
     for entry in (entry for part in parts for entry in part):
         if isinstance(entry, Mapping):
             head = entry
@@ -81,8 +96,12 @@ def _read(parts: Iterable[Sequence[Any]]) -> Picture:
             spans[entry[0], entry[1]] = tuple(map(str, entry[2]))
         elif len(entry) == 1:
             signatures.append(entry[0])
+        elif len(entry) == 2 and isinstance(entry[1], bytes):
+            stamps[entry[0]] = entry[1]
         elif len(entry) == 2:
             more[entry[0]].extend(entry[1])
+        elif len(entry) == TAGGED:
+            routines.add(*entry)
         elif len(entry) == len(Holding._fields):
             holdings.append(_holding(*entry))
         elif len(entry) in SHORT or len(entry) == LONG:
@@ -96,12 +115,13 @@ def _read(parts: Iterable[Sequence[Any]]) -> Picture:
         return Place(lines.get((session, line), ""), spans.get((session, location - line), ()))
 
     whole = {id_: _with_signature(_whole(entry, more[id_]), signatures) for id_, entry in entries.items()}
-    records = [inflate(entry, where) for entry in whole.values()]
+    records = [inflate(entry, where, stamps.get(id_, b"")) for id_, entry in whole.items()]
     devices = tuple(str(device) for device in head["devices"])
     taken, tick, since, retired, capacity = (int(head[name]) for name in _COUNTS)
     used = {str(device): int(nbytes) for device, nbytes in head["used"].items()}
     enabled = bool(head["enabled"])
-    return Picture(records, devices, taken, tick, since, retired, capacity, enabled, used, tuple(holdings))
+    known, runs = routines.routines(), routines.runs(where)
+    return Picture(records, devices, taken, tick, since, retired, capacity, enabled, used, tuple(holdings), known, runs)
 
 
 def _with_signature(entry: Sequence[Any], signatures: Sequence[Any]) -> Sequence[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from .fold import Picture, by_line, by_span, fold, unfolded
+from .fold import Picture, by_line, by_run, by_span, fold, unfolded
 from .graph import Graph
 from .graph_export import to_dot, to_mermaid
 from .page import to_html
@@ -16,6 +16,7 @@ CROWDED: Final = 500  # nodes; a picture of more is unreadable, so that parts ar
 FOLDS: Final[Mapping[str, Callable[[Graph], Picture]]] = {
     "instruction": unfolded,
     "chain": fold,
+    "run": by_run,
     "line": by_line,
     "span": by_span,
 }

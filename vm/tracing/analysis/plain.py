@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..record import Record
 from .filter import ran
 from .volume import of, operations, touched
+
+if TYPE_CHECKING:
+    from .inside_steps import Inner
 
 
 def as_dict(record: Record) -> dict[str, object]:
@@ -13,9 +18,15 @@ def as_dict(record: Record) -> dict[str, object]:
     fields: dict[str, object] = record._asdict()
     for name in ("operands", "edges", "inputs", "outputs"):
         fields[name] = [part._asdict() for part in getattr(record, name)]
+    fields["part"] = None if record.part is None else record.part._asdict()
     return fields | {
         "of": of(record),
         "touched": touched(record),
         "operations": operations(record),
         "ran": ran(record),
     }
+
+
+def inner_dict(inner: Inner | None) -> dict[str, object] | None:
+    """Of which run a step is, which one, where its value lies, and the number of its block; None for no step."""
+    return None if inner is None else inner._asdict() | {"run": inner.run.id}

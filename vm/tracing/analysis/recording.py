@@ -17,8 +17,9 @@ from types import TracebackType
 from typing import Self
 
 from ....interpreter.whole_file import named, partial_of
+from ..inside import RoutineRecord, RunRecord
 from ..record import Record
-from .file import encode, footer, header, memory_line, plain
+from .file import encode, footer, header, memory_line, plain, routine_lines
 from .trace import Memory, Trace
 
 _ROOM = 128  # bytes for the counts in the first line
@@ -91,29 +92,35 @@ class Recording:
         base_tick: int = 0,
         taken: int = 0,
         memory: Memory = Memory(),  # noqa: B008 - immutable
+        routines: Iterable[RoutineRecord] = (),
+        runs: Iterable[RunRecord] = (),
     ) -> None:
         """Complete the file and give it its name. If that is impossible, raises OSError and leaves no file."""
+        # Where there is no room, the holdings go first, then what is said of routines.
+        tails = [encode(memory_line(memory)) + routine_lines(runs, routines)]
+        tails.append(encode(memory_line(Memory(memory.used))) + routine_lines(runs, routines))
+        tails.append(encode(memory_line(Memory(memory.used))) + routine_lines((), ()))
         try:
-            while not self._complete(dropped, (before, base_tick, taken), memory):
-                memory = Memory(memory.used)  # where there is no room, the holdings go first
+            while not self._complete(dropped, (before, base_tick, taken), tails):
+                pass
             self._file.close()
             self._partial.replace(self.path)
         except OSError as error:
             self.abandon()
             raise self._named(error) from None
 
-    def _complete(self, dropped: int, times: tuple[int, int, int], memory: Memory) -> bool:
-        """Write the first and the last lines; False if records were dropped to make room: try again."""
+    def _complete(self, dropped: int, times: tuple[int, int, int], tails: list[bytes]) -> bool:
+        """Write the first and the last lines; False if something was dropped to make room: try again."""
         head = self._head(dropped + self._lost, *times)
         self._file.truncate(self.nbytes)  # drops the rest of an interrupted write
         self._file.seek(0)
         self._file.write(head[:-1].ljust(self._header + _ROOM - 1) + b"\n")
         self._file.seek(self.nbytes)
         try:
-            line = encode(memory_line(memory))
-            self._append(line + encode(footer(self.records, self._checksum(line))))
+            self._append(tails[0] + encode(footer(self.records, self._checksum(tails[0]))))
         except OSError:
-            if memory.holdings:
+            if len(tails) > 1:
+                del tails[0]
                 return False
             if len(self._marks) == 1:
                 raise
@@ -125,14 +132,14 @@ class Recording:
             return False
         return True
 
-    def _checksum(self, line: bytes) -> str:
-        """The checksum of the file with one more line."""
+    def _checksum(self, tail: bytes) -> str:
+        """The checksum of the file with more lines."""
         digest = hashlib.sha256()
         self._file.seek(0)
         while chunk := self._file.read(_READ):
             digest.update(chunk)
         self._file.seek(self.nbytes)
-        digest.update(line)
+        digest.update(tail)
         return digest.hexdigest()
 
     def abandon(self) -> None:
@@ -169,6 +176,8 @@ def save(trace: Trace, path: str | Path) -> None:
             base_tick=trace.base_tick,
             taken=trace.taken,
             memory=trace.memory,
+            routines=trace.routines.values(),
+            runs=trace.runs,
         )
 
 
@@ -178,8 +187,8 @@ def write_through(trace: Trace, target: Path) -> None:
     try:
         with target.open("wb") as file:
             head = header(trace.devices, len(trace), trace.dropped, trace.before, trace.base_tick, trace.taken)
-            for value in (head, *map(plain, trace.records), memory_line(trace.memory)):
-                line = encode(value)
+            values = (head, *map(plain, trace.records), memory_line(trace.memory))
+            for line in (*map(encode, values), routine_lines(trace.runs, trace.routines.values())):
                 digest.update(line)
                 file.write(line)
             file.write(encode(footer(len(trace), digest.hexdigest())))

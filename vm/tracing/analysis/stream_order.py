@@ -40,7 +40,7 @@ class StreamOrder:
         """The last instruction started before `record` on its stream; the last of all if `record` has not started."""
         records = self._streams.get(_stream(record), ())
         if record.started:
-            place = self._places[record.id]
+            place = self._places.get(record.id, 0)  # a step inside of a run has none
             return records[place - 1] if place else None
         return records[-1] if records and record.status == "DISPATCHED" else None
 

@@ -5,6 +5,20 @@ from __future__ import annotations
 from ..record import Record
 from .volume import of
 
+# Ids of the steps inside of runs are above; in JavaScript, too, they are whole numbers.
+_INNER = 1 << 52
+_STEPS = 1 << 15
+
+
+def inner_id(run: int, step: int) -> int:
+    """The id of a step inside of a run."""
+    return _INNER + run * _STEPS + step
+
+
+def id_text(id_: int) -> str:
+    """`33`, or `33/4` for step 4 of the run #33."""
+    return str(id_) if id_ < _INNER else "{}/{}".format(*divmod(id_ - _INNER, _STEPS))
+
 
 def label(record: Record, until: int = 0) -> list[str]:
     """Two or three lines: `#id op`, what it is of, then the place, the run time, and the status unless it is DONE."""
@@ -36,7 +50,7 @@ def remark(record: Record, until: int) -> str:
 
 def name(record: Record) -> str:
     """`#id op`, with the opcode if the instruction is no op."""
-    return f"#{record.id} {record.op or record.opcode}"
+    return f"#{id_text(record.id)} {record.op or record.opcode}"
 
 
 def title(record: Record) -> str:

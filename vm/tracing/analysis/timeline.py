@@ -1,9 +1,10 @@
 """A trace as a timeline in Chrome's Trace Event Format, which Perfetto and chrome://tracing open.
 
 One process per device, one thread per stream, one slice per instruction that ran, a mark for each that did not, arrows
-for edges, counters of the bytes that each stream moved and of each device's memory, and a track per span. The slice of
-an instruction that still ran when the trace was taken ends at that time, and one that still waited has its mark there.
-Times are in microseconds from the first event.
+for edges, counters of the bytes that each stream moved and of each device's memory, and a track per span. In the slice
+of a run that was timed there is a slice for each of its calls. The slice of an instruction that still ran when the
+trace was taken ends at that time, and one that still waited has its mark there. Times are in microseconds from the
+first event.
 
 The format: "Trace Event Format", Google, https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 """
@@ -17,6 +18,7 @@ from itertools import islice
 from ....interpreter.opcodes import traits_of
 from ..record import Record, times
 from .filter import ran
+from .insides import Insides, TimedCall, call_name
 from .memory import memory
 from .stream_order import is_live
 from .text import edge_name, status, stream_name
@@ -47,6 +49,7 @@ class _Timeline:
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
         stamps = (time for record in trace.records for time in times(record) if time)
+        self._insides = Insides(trace)
         self._end = trace.until
         self._origin = min(stamps, default=self._end)
         self._processes = {name: number for number, name in enumerate(self._devices(), 1)}
@@ -61,6 +64,7 @@ class _Timeline:
         yield from self._names()
         for record in self._trace.records:
             yield self._slice(record) if record.started else self._mark(record)
+            yield from self._calls(record)
         yield from self._counters()
         yield from self._memory()
         yield from self._spans()
@@ -82,6 +86,23 @@ class _Timeline:
         """A mark: at the last time of a skipped or cancelled instruction; at the time of recording for a live one."""
         last = 0 if is_live(record) else max(times(record))
         return {"ph": "i", "s": "t", **self._base(record, last or self._end), "args": _args(record)}
+
+    def _calls(self, record: Record) -> Iterator[Event]:
+        """A slice for each call inside of a run, if the run was timed; the viewer puts them below that of the run."""
+        for each in self._insides.calls(record) if record.stamps else ():
+            base = {"cat": "call", **self._place(record, each.started)}
+            steps = [f"#{record.id}/{n}" for n in each.call.steps]
+            args = {"steps": steps, **self._about(record, each)}
+            ns = each.finished - each.started
+            yield {"ph": "X", "name": call_name(each.call), **base, "dur": max(ns, 0) / 1000, "args": args}
+
+    def _about(self, record: Record, timed: TimedCall) -> Event:
+        """Lines and ops of a call's steps."""
+        program = None if record.part is None else self._insides.program(record.part.routine)
+        if program is None:
+            return {}
+        steps = [program.steps[n] for n in timed.call.steps if n < len(program.steps)]
+        return {"ops": [step.op for step in steps], "locations": list(dict.fromkeys(step.location for step in steps))}
 
     def _base(self, record: Record, time: int) -> Event:
         category = traits_of(record.opcode).category

@@ -8,7 +8,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
 from ....interpreter.errors import ProtocolError
+from ..inside import RoutineRecord, RunRecord
 from ..record import Holding, Record, times
+from .runs import Runs
 from .text import plural
 
 if TYPE_CHECKING:
@@ -48,12 +50,23 @@ class Trace:
     instructions that had finished before the recording began, so that nothing of them was lost. `base_tick`: the end of
     the last gap; up to there records may be missing in between (0: none is missing after the oldest). `devices`: the
     names of the machine's devices, by default those in the records. `taken`: the time of recording in the clock of the
-    records, 0 if unknown. `memory`: the memory in use then.
+    records, 0 if unknown. `memory`: the memory in use then. `routines`, by number, and `runs`: what is known of them.
 
     The tools import this class, so its methods import the tools late.
     """
 
-    __slots__ = ("_by_id", "base_tick", "before", "devices", "dropped", "memory", "records", "taken")
+    __slots__ = (
+        "_by_id",
+        "base_tick",
+        "before",
+        "devices",
+        "dropped",
+        "memory",
+        "records",
+        "routines",
+        "runs",
+        "taken",
+    )
 
     def __init__(
         self,
@@ -65,6 +78,8 @@ class Trace:
         base_tick: int = 0,
         taken: int = 0,
         memory: Memory = Memory(),  # noqa: B008 - immutable
+        routines: Iterable[RoutineRecord] = (),
+        runs: Iterable[RunRecord] = (),
     ) -> None:
         self.records = tuple(sorted(records, key=lambda record: (record.admitted, record.id)))
         self.devices = tuple(devices) or tuple(sorted({record.device for record in self.records}))
@@ -74,6 +89,8 @@ class Trace:
         self.taken = taken
         self.memory = memory
         self._by_id = {record.id: record for record in self.records}
+        self.routines = {routine.number: routine for routine in routines}
+        self.runs = Runs(runs)
 
     def __len__(self) -> int:
         return len(self.records)
@@ -96,11 +113,41 @@ class Trace:
             base_tick=self.base_tick,
             taken=self.until,
             memory=self.memory,
+            routines=self.routines.values(),
+            runs=self.runs,
         )
 
     def find(self, instruction: int) -> Record | None:
         """The record of an instruction; None if the ring lost it or there was no such instruction."""
         return self._by_id.get(instruction)
+
+    def run_of(self, record: Record) -> RunRecord | None:
+        """The run that an instruction is of; None if of none."""
+        if record.part is not None:
+            found = self.runs.of(record)
+            return found or RunRecord(record.session, record.part.routine, record.id, record.id, record.location)
+        return self.runs.of(record)
+
+    def run_title(self, record: Record) -> str:
+        """`train_step #24`: the run that an instruction is of, by its first instruction; and which segment it is, of a
+        run that has several. Empty if it is of none, or the run itself."""
+        run = self.run_of(record)
+        if run is None or run.first == run.last:
+            return ""
+        return ", ".join(filter(None, (self.run_name(run), self.segment_title(record))))
+
+    def run_name(self, run: RunRecord) -> str:
+        """`train_step #24`."""
+        routine = self.routines.get(run.routine)
+        return f"{'a run' if routine is None else routine.name or routine.digest[:12]} #{run.first}"
+
+    def segment_title(self, record: Record) -> str:
+        """`segment 2 of 3`; empty unless an instruction is one of several segments."""
+        routine = None if record.part is None else self.routines.get(record.part.routine)
+        firsts = [] if routine is None else sorted(segment.first for segment in routine.segments)
+        if record.part is None or len(firsts) < 2 or record.part.first not in firsts:
+            return ""
+        return f"segment {1 + firsts.index(record.part.first)} of {len(firsts)}"
 
     def require(self, instruction: int) -> Record:
         """The record of an instruction. Raises ProtocolError, saying which ids there are."""
@@ -153,15 +200,25 @@ class Trace:
 
         return build(self)
 
-    def dag(self, format: str = "dot", **selection: Unpack[Selection]) -> str:  # noqa: A002 - as on the command line
+    def dag(
+        self,
+        format: str = "dot",  # noqa: A002 - as on the command line
+        *,
+        inside: bool = False,
+        **selection: Unpack[Selection],
+    ) -> str:
         """The DAG, or what `selection` leaves of it (see `Graph.select`), as "dot", "mermaid", "html" or "json". Chains
-        of a large one are folded. Raises ValueError for another format, ProtocolError for an unknown id or session."""
+        of a large one are folded; with `inside` the steps of routines' runs are drawn. Raises ValueError for another
+        format, ProtocolError for an unknown id or session."""
         from .graph_export import to_json
+        from .inside_steps import Opener
         from .pictures import FORMATS, drawn
 
         if format not in {*FORMATS, "json"}:
             raise ValueError(f"the format {format!r} is not one of {', '.join(FORMATS)}, json")
         graph = self.graph().select(**selection)
+        if inside:
+            graph = graph.opened(Opener(self))
         return to_json(graph) if format == "json" else drawn(graph, format)
 
     def timeline(self, path: str | Path) -> None:

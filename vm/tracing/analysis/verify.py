@@ -4,6 +4,10 @@ After Legion's `legion_spy`, which recomputes every dependence of a run from its
 order of their ticks through the model in `dependences`; each difference from the trace is a Problem. The purpose of
 edges is checked, too: no instruction ran, or was erased, before the instructions that it waits for.
 
+What an instruction only reads has to have the version that was last written there.
+
+What is inside of a run is compared with its routine's program (`inside_check`), where the trace has both.
+
 Edges to instructions that the ring had lost, or that had finished before the recording began, cannot be checked and are
 excused. So are missing edges of instructions that were admitted before the end of a recording's last gap
 (`Trace.base_tick`).
@@ -20,11 +24,13 @@ from ....interpreter.opcodes import traits_of
 from ...model.reason import Reason
 from ..record import EdgeRecord, Kind, Record
 from .dependences import AccessLists, Barriers, Key
+from .insides import Insides
 from .trace import Trace
 
 LIVE = frozenset({"WAITING", "READY", "DISPATCHED"})
 FINAL = frozenset({"DONE", "FAILED", "SKIPPED", "CANCELLED"})
 
+_WRITES = frozenset({Kind.MUT, Kind.MUT2})
 _TIMES = ("received", "ready", "dispatched", "started", "finished")
 
 
@@ -42,6 +48,8 @@ class ProblemKind(StrEnum):
     TICKS = "impossible ticks"
     STATUS = "impossible status"
     IDS = "duplicate id"
+    INSIDE = "wrong inside"
+    VERSION = "wrong version"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +76,15 @@ def verify(trace: Trace) -> list[Problem]:
         for edge in record.edges:
             problems += _obeyed(trace, record, edge)
     problems += _ticks(trace)
+    problems += _versions(trace)
+    problems += _insides(trace)
     return problems
+
+
+def compared(trace: Trace) -> int:
+    """How many segments of routines `verify` compares with their programs."""
+    known = {(routine.number, segment.first) for routine in trace.routines.values() for segment in routine.segments}
+    return len(known & {record.part[:2] for record in trace.records if record.part is not None})
 
 
 def replay(trace: Trace) -> Iterator[tuple[Record, dict[Key, Reason]]]:
@@ -186,6 +202,41 @@ def _duplicate_ids(trace: Trace) -> Iterator[Problem]:
     for record in trace.records:
         if trace.find(record.id) is not record:
             yield Problem(ProblemKind.IDS, record.id, "another record has the same id")
+
+
+def _versions(trace: Trace) -> Iterator[Problem]:
+    """Check that what is only read has the version that was last written to that copy, as far as that is known, and
+    that a run of a routine makes a new version of what it writes."""
+    newest: dict[int, int] = {}
+    for record in trace.records:
+        if record.admitted <= trace.base_tick:
+            continue  # a write in between may have been lost
+        written = {operand.copy: operand.version for operand in record.operands if operand.kind in _WRITES}
+        for copy, kind, version in record.operands:
+            known = newest.get(copy, 0)
+            if not version or not known:
+                continue
+            if kind == Kind.CONST and copy not in written and version != known:
+                message = f"it reads version {version} of copy {copy}, which has version {known}"
+                yield Problem(ProblemKind.VERSION, record.id, message, copy=copy)
+            if kind in _WRITES and record.part is not None and version <= known:
+                message = f"it writes version {version} of copy {copy}, which had version {known}"
+                yield Problem(ProblemKind.VERSION, record.id, message, copy=copy)
+        newest |= written
+
+
+def _insides(trace: Trace) -> Iterator[Problem]:
+    """Check what routines were compiled to, each segment once, and the times of calls."""
+    insides = Insides(trace)
+    firsts: dict[tuple[int, int], int] = {}
+    for record in trace.records:
+        if record.part is not None:
+            firsts.setdefault(record.part[:2], record.id)
+            for message in insides.wrong_times(record):
+                yield Problem(ProblemKind.TIMES, record.id, message)
+    for (routine, first), instruction in firsts.items():
+        for message in insides.wrong(routine, first):
+            yield Problem(ProblemKind.INSIDE, instruction, message)
 
 
 def _name(edge: EdgeRecord) -> str:

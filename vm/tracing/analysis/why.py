@@ -16,6 +16,7 @@ from itertools import pairwise
 
 from ..record import EdgeRecord, Record
 from .graph import Dependence, met
+from .run_notes import Notes
 from .stream_order import StreamOrder, is_live
 from .trace import Trace
 
@@ -80,12 +81,13 @@ class Span:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The tree of waits; the critical path from the instruction back to where it began; and the dependences that had
-    been met when it was admitted."""
+    """The tree of waits; the critical path from the instruction back to where it began; the dependences that had
+    been met when it was admitted; and what is known of the insides of runs."""
 
     story: Story
     spans: tuple[Span, ...]
     met: tuple[Dependence, ...]
+    notes: Notes
 
     @cached_property
     def path(self) -> tuple[Record, ...]:
@@ -115,7 +117,7 @@ def why(trace: Trace, instruction: int, *, depth: int = 8) -> Explanation:
     blockers = _Blockers(trace)
     spans = tuple(_critical_path(blockers, record))
     steps = {span.record.id: before.record.id for span, before in pairwise(spans)}
-    return Explanation(_Teller(blockers, steps).tell(record, depth), spans, tuple(met(trace, record)))
+    return Explanation(_Teller(blockers, steps).tell(record, depth), spans, tuple(met(trace, record)), Notes(trace))
 
 
 def waited_on_stream(edge: EdgeRecord, record: Record, source: Record | None) -> bool:

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from ..record import EdgeRecord, Record
 from .graph import Dependence
+from .run_notes import NotedCall, Notes
 from .stream_order import is_live
-from .text import duration, edge_name, place, printable, remark, status, title
+from .text import duration, edge_name, place, plural, printable, remark, status, title
 from .volume import of
 from .why import Explanation, Span, Story, Wait, waited_on_stream
 
@@ -16,6 +17,8 @@ from .why import Explanation, Span, Story, Wait, waited_on_stream
 _WIDEST = 20
 _LONGEST_PATH = 40
 _MET_SHOWN = 8
+_CALLS_SHOWN = 10
+_WITHIN = 3
 
 
 def to_text(explanation: Explanation) -> str:
@@ -24,14 +27,19 @@ def to_text(explanation: Explanation) -> str:
     lines = [_headline(story)]
     if story.record.location:
         lines.append(f"called at {story.record.location}")
+    lines += explanation.notes.about(story.record)
     if story.record.span:
         lines.append(f"in the span {'/'.join(story.record.span)}")
     if story.record.error:
         lines.append(f"failed with {story.record.error}")
-    lines += _branches(story) if story.record.edges or story.waits else ["waited for no other instruction"]
+    if story.record.edges or story.waits:
+        lines += _branches(story, explanation.notes)
+    else:
+        lines.append("waited for no other instruction")
     if explanation.met:
         lines.append(f"met at admission: {_met(explanation.met)}")
     lines += ["", *_path(explanation)]
+    lines += _inside(explanation)
     return "\n".join(printable(line).rstrip() for line in lines) + "\n"
 
 
@@ -43,6 +51,7 @@ def to_json(explanation: Explanation) -> str:
         "critical_path": [record.id for record in explanation.path],
         "spans": [{"id": span.record.id, "gap": span.gap, "ran": span.ran} for span in explanation.spans],
         "total": explanation.total,
+        **explanation.notes.plain(explanation.story.record),
     }
     return json.dumps(found) + "\n"
 
@@ -56,27 +65,52 @@ def _headline(story: Story) -> str:
     return "  ".join(filter(None, parts))
 
 
-def _branches(story: Story) -> Iterator[str]:
+def _inside(explanation: Explanation) -> Iterator[str]:
+    """The calls inside of the instruction, if it is a run that was timed: those that took longest, in their order."""
+    calls = explanation.notes.calls(explanation.story.record)
+    if not calls:
+        return
+    yield ""
+    yield f"inside, {plural(len(calls), 'call')} in {duration(sum(call.ran for call in calls))}:"
+    shown = _longest(calls, _CALLS_SHOWN)
+    for call in shown:
+        yield f"{duration(call.ran):>11}  {call.text}"
+    if len(shown) < len(calls):
+        rest = sum(call.ran for call in calls) - sum(call.ran for call in shown)
+        yield f"{duration(rest):>11}  in {len(calls) - len(shown)} more"
+    chain = explanation.notes.chain(explanation.story.record)
+    names = " ".join(f"/{call.step}" for call in chain[-_CALLS_SHOWN:])
+    cut = "... " if len(chain) > _CALLS_SHOWN else ""
+    yield f"the longest chain of dependences among them took {duration(sum(call.ran for call in chain))}: {cut}{names}"
+
+
+def _longest(calls: Sequence[NotedCall], most: int) -> list[NotedCall]:
+    """Those that took longest, in their order."""
+    chosen = sorted(range(len(calls)), key=lambda n: calls[n].ran, reverse=True)[:most]
+    return [calls[n] for n in sorted(chosen)]
+
+
+def _branches(story: Story, notes: Notes) -> Iterator[str]:
     shown = story.waits[:_WIDEST]
     for wait in shown:
         last = wait is story.waits[-1]
-        yield ("└─ " if last else "├─ ") + _branch(story.record, wait)
+        yield ("└─ " if last else "├─ ") + _branch(story.record, wait, notes)
         if wait.story is not None:
             indent = "   " if last else "│  "
-            yield from (indent + line for line in _branches(wait.story))
+            yield from (indent + line for line in _branches(wait.story, notes))
     if len(story.waits) > len(shown):
         yield f"└─ and {len(story.waits) - len(shown)} more that finished earlier"
 
 
-def _branch(record: Record, wait: Wait) -> str:
+def _branch(record: Record, wait: Wait, notes: Notes) -> str:
     if wait.story is None:
-        return f"{_reasons(record, wait, None)}: #{wait.source}, which the trace has lost"
+        return f"{_reasons(record, wait, None, notes)}: #{wait.source}, which the trace has lost"
     source = wait.story.record
     rest = ("  <- critical" if wait.critical else "") + ("" if wait.story.told else "  ...")
     if not wait.edges:
         return f"behind {title(source)} on {place(source)}: {duration(wait.waited)}{_spent(wait.story)}{rest}"
     waited = f"{duration(wait.waited)} for " if wait.waited else ""
-    return f"{_reasons(record, wait, source)}: {waited}{_headline(wait.story)}{rest}"
+    return f"{_reasons(record, wait, source, notes)}: {waited}{_headline(wait.story)}{rest}"
 
 
 def _spent(story: Story) -> str:
@@ -84,8 +118,8 @@ def _spent(story: Story) -> str:
     return _headline(story).removeprefix(f"{title(story.record)}  {place(story.record)}")
 
 
-def _reasons(record: Record, wait: Wait, source: Record | None) -> str:
-    reasons = [_reason(edge, record, source) for edge in wait.edges[:_WIDEST]]
+def _reasons(record: Record, wait: Wait, source: Record | None, notes: Notes) -> str:
+    reasons = [_reason(edge, record, source) + notes.edge(edge, record, source) for edge in wait.edges[:_WIDEST]]
     if wait.behind:
         reasons.append(_behind(source))
     return ", ".join(reasons)
@@ -111,11 +145,22 @@ def _path(explanation: Explanation) -> Iterator[str]:
     yield "      wait        run"
     steps = list(reversed(explanation.spans))
     lines = [_step(span, before) for span, before in zip(steps, [None, *steps], strict=False)]
+    for number, step in enumerate(steps[:-1]):
+        lines[number] = "\n".join((lines[number], *_within(step.record, explanation.notes)))
     if len(lines) > _LONGEST_PATH:
         half = _LONGEST_PATH // 2
         hidden = sum(span.gap + span.ran for span in steps[half:-half])
         lines[half:-half] = [f"{'...':>10} {'...':>10}  ({len(lines) - 2 * half} more, {duration(hidden)} together)"]
-    yield from lines
+    yield from "\n".join(lines).splitlines()
+
+
+def _within(record: Record, notes: Notes) -> Iterator[str]:
+    """The calls that took much of a run on the path."""
+    calls = notes.calls(record)
+    total = sum(call.ran for call in calls)
+    for call in _longest(calls, _WITHIN):
+        if call.ran * 10 >= total:
+            yield f"{'':>10} {duration(call.ran):>10}    in it: {call.text}"
 
 
 def _step(span: Span, before: Span | None) -> str:

@@ -4,12 +4,22 @@ import contextlib
 import hashlib
 import json
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tensord.interpreter.errors import ProtocolError
 from tensord.vm.tracing.analysis.trace import Memory, Trace
+from tensord.vm.tracing.inside import (
+    CallRecord,
+    PartRecord,
+    PlacedRecord,
+    PlaceRecord,
+    RoutineRecord,
+    RunRecord,
+    SegmentRecord,
+)
 from tensord.vm.tracing.record import Holding, MetaRecord, Record
 
 from .trace_programs import random_trace, record
@@ -31,17 +41,39 @@ def small(path):
     target = record(2, (7, "const"), (8, "mut"), edges=[(1, "RAW", 7, True)], ticks=(2, 0), error="KernelError: ü")
     holding = Holding(7, "cpu:0", 64, "ones", 1, "a.py:3 in f", ("w",))
     memory = Memory({"cpu:0": 64, "sim:0": 0}, (holding,))
-    counts = {"dropped": 3, "before": 2, "base_tick": 1, "taken": 77}
-    trace = Trace([source, target], devices=["cpu:0", "sim:0"], memory=memory, **counts)
+    part = record(3, (8, "mut"), ticks=(4, 0), part=PartRecord(5, 0, 1), stamps=(5, 6))
+    trace = Trace(
+        [source, target, part], devices=["cpu:0", "sim:0"], memory=memory, dropped=3, before=2, base_tick=1, taken=77,
+        routines=[ROUTINE], runs=[RUN],
+    )  # fmt: skip
     trace.save(path)
     return trace, path.read_bytes()
+
+
+PLACE = PlaceRecord(-1, 0, (8, 4), (1, 2), "float32", False)
+CALL = CallRecord("add", (0,), (PlacedRecord(0, PLACE), PlacedRecord(-1, None)), (PlacedRecord(2, PLACE),), ((0,),))
+ROUTINE = RoutineRecord(5, 1, "step", "ab12", ("cpu:0",), "a\nb", (SegmentRecord(0, 1, (0,), (), (2,), 64, (CALL,)),))
+RUN = RunRecord(1, 5, 2, 3, "a.py:4 in f")
+
+
+def plain(value: Any) -> Any:
+    """Arrays, as a file has them."""
+    return [plain(each) for each in value] if isinstance(value, tuple) else value
+
+
+def places_in(value: list[Any], before: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
+    """The indices of all that is in it, at any depth."""
+    for index, each in enumerate(value):
+        yield (*before, index)
+        if isinstance(each, list):
+            yield from places_in(each, (*before, index))
 
 
 def same(one: Trace, other: Trace) -> bool:
     return all(
         getattr(one, name) == getattr(other, name)
-        for name in ("records", "devices", "dropped", "before", "base_tick", "taken", "memory")
-    )
+        for name in ("records", "devices", "dropped", "before", "base_tick", "taken", "memory", "routines")
+    ) and list(one.runs) == list(other.runs)
 
 
 def signed(lines: list[Any]) -> bytes:
@@ -153,7 +185,7 @@ class TestDamage:
 
     def test_a_changed_record_fails_the_checksum(self, path, small):
         path.write_bytes(small[1].replace(b'"ones"', b'"twos"'))
-        with pytest.raises(ProtocolError, match=r"line 5: the checksum .* changed or damaged.* record the trace again"):
+        with pytest.raises(ProtocolError, match=r"line 8: the checksum .* changed or damaged.* record the trace again"):
             Trace.load(path)
 
 
@@ -176,7 +208,7 @@ class TestHostileFiles:
             ([], "line 1: not a trace"),
             ({}, "line 1: not a trace"),
             (header(format="else"), "line 1: not a trace"),
-            (header(version=5), "line 1: trace version 5, but this tensord reads versions 1 to 4"),
+            (header(version=6), "line 1: trace version 6, but this tensord reads versions 1 to 5"),
             (header(fields=None), "line 1: fields is None, not an array"),
             (header(fields=["id", "secret"]), "line 1: field is 'secret', not one of "),
             (header(fields=["id"]), "line 1: the fields of its records are not those of a trace"),
@@ -201,7 +233,8 @@ class TestHostileFiles:
     def test_every_field_is_checked(self, path, name, value):
         fields = list(record(1, (7, "mut"), edges=[(1, "RAW", 7)]))
         fields[Record._fields.index(name)] = value
-        self.fails(path, signed([header(), fields]), "line 2: ")
+        if (name, value) != ("part", None):
+            self.fails(path, signed([header(), fields]), "line 2: ")
 
     @pytest.mark.parametrize(
         ("name", "value", "match"),
@@ -244,6 +277,34 @@ class TestHostileFiles:
     )
     def test_the_memory_is_checked(self, path, line, match):
         self.fails(path, signed([header(records=0), line]), f"line 2: {match}")
+
+    @pytest.mark.parametrize(
+        ("line", "match"),
+        [
+            ([], "expected the runs of routines, an object"),
+            ({"runs": None, "routines": 0}, "runs is None, not an array"),
+            ({"runs": [[1, 2]], "routines": 0}, "a run has another form"),
+            ({"runs": [[1, 2, 3, "4", ""]], "routines": 0}, "a run has another form .'4' is no integer"),
+            ({"runs": [[1, 2, 3, -4, ""]], "routines": 0}, "a run has another form .-4 is negative"),
+            ({"runs": [], "routines": -1}, "routines is -1"),
+            ({"runs": [], "routines": 1}, "line 4: a routine has another form"),
+        ],
+    )
+    def test_runs_are_checked(self, path, line, match):
+        self.fails(path, signed([header(records=0, version=5), MEMORY, line]), match)
+
+    @pytest.mark.parametrize("value", [None, 1.5, True, "x", -1, [-1], [[1]], {}])
+    def test_every_part_of_a_routine_is_checked(self, path, value):
+        for where in places_in(plain(ROUTINE)):
+            given = plain(ROUTINE)
+            inner = given
+            for index in where[:-1]:
+                inner = inner[index]
+            if type(value) is type(inner[where[-1]]) or (value is None and where[-2:] in {(0, 1), (1, 2)}):
+                continue  # of a place: a number has none, a packed value no strides
+            inner[where[-1]] = value
+            lines = [header(records=0, version=5), MEMORY, {"runs": [], "routines": 1}, given]
+            self.fails(path, signed(lines), "line 4: a routine has another form")
 
     def test_something_behind_the_end(self, path, small):
         self.fails(path, small[1] + b"\n", "something follows the last line")

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
 from tensord.vm.tracing.analysis.trace import Trace
 from tensord.vm.tracing.analysis.verify import Problem, ProblemKind
-from tensord.vm.tracing.record import EdgeRecord, Record
+from tensord.vm.tracing.inside import PartRecord
+from tensord.vm.tracing.record import EdgeRecord, OperandRecord, Record
 
 from .trace_programs import random_trace, record
 
@@ -28,6 +30,43 @@ def replaced(trace: Trace, new: Record, dropped: int = 0) -> Trace:
 def an_edge(trace: Trace, rng: random.Random) -> tuple[Record, int]:
     target = rng.choice([record for record in trace.records if record.edges])
     return target, rng.randrange(len(target.edges))
+
+
+def access(instruction: int, *operands: tuple[int, str, int], **fields: Any) -> Record:
+    """A record of operands as (copy, kind, version), that ran at once."""
+    found = record(instruction, ticks=(2 * instruction, 2 * instruction + 1), **fields)
+    return found._replace(operands=tuple(OperandRecord(*operand) for operand in operands))
+
+
+class TestVersions:
+    def test_what_is_read_has_the_version_that_was_written_last(self):
+        write, other = access(1, (7, "mut", 1)), access(2, (7, "mut", 2))
+        assert verify(write, other, access(3, (7, "const", 2))) == []
+        assert verify(write, other, access(3, (7, "const", 1))) == [ProblemKind.VERSION]
+        assert verify(write, other, access(3, (7, "const", 3))) == [ProblemKind.VERSION]
+
+    def test_what_was_written_before_the_trace_is_not_known(self):
+        assert verify(access(3, (7, "const", 5)), access(4, (7, "const", 5))) == []
+
+    def test_a_write_may_be_lost_in_a_gap(self):
+        records = [access(1, (7, "mut", 1)), access(3, (7, "const", 2))]
+        assert kinds(Trace(records).verify()) == [ProblemKind.VERSION]
+        assert Trace(records, base_tick=6).verify() == []
+        later = [*records, access(5, (7, "const", 2))]
+        assert Trace(later, base_tick=6).verify() == []
+
+    def test_an_instruction_without_versions_is_not_checked(self):
+        assert verify(access(1, (7, "mut", 1)), access(3, (7, "const", 0))) == []
+
+    def test_what_is_read_and_written_may_have_either_version(self):
+        write = access(1, (7, "mut", 1))
+        for read in (1, 2):
+            assert verify(write, access(2, (7, "const", read), (7, "mut", 2))) == []
+
+    def test_a_run_makes_a_new_version_of_what_it_writes(self):
+        write, part = access(1, (7, "mut", 1)), PartRecord(1, 0, 1)
+        assert verify(write, access(2, (7, "const", 1), (7, "mut", 2), part=part)) == []
+        assert verify(write, access(2, (7, "const", 1), (7, "mut", 1), part=part)) == [ProblemKind.VERSION]
 
 
 class TestRules:

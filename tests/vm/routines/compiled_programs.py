@@ -1,0 +1,81 @@
+"""Programs of one device, compiled to segments without an engine: random ones, and any other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from unittest.mock import patch
+
+from tensord.interpreter.errors import TensordError
+from tensord.interpreter.programs.blocks import find_blocks
+from tensord.interpreter.programs.program import NO_OPS, Program
+from tensord.interpreter.schema.infer import InferCache
+from tensord.interpreter.schema.opdef import find
+from tensord.vm.model.plan import Plan
+from tensord.vm.routines.inside import segment_record
+from tensord.vm.routines.recipe import compile_segment
+from tensord.vm.routines.segments import pieces_of
+from tensord.vm.routines.unfolding import metas_of
+from tensord.vm.tracing.inside import SegmentRecord
+
+from ...interpreter.programs.passes import random_programs
+from ...interpreter.programs.passes.random_programs import Maker
+from ..parts import Parts
+
+BLOCKS = 1  # bytes that a block has at least: so the smallest tensors have some, too
+
+
+@cache
+def parts() -> Parts:
+    return Parts("cpu:0")
+
+
+def plan_of(program: Program, position: int) -> Plan | None:
+    """The plan of a step; None if it is no op."""
+    step = program.steps[position]
+    if step.op in NO_OPS:
+        return None
+    operands, targets = metas_of(program, position)
+    device = parts().engine.devices["cpu:0"]
+    return Plan(find(step.op), step.attributes, operands, device, targets, InferCache(), 1)
+
+
+def compiled(program: Program, *, blocks: bool = True) -> Iterator[SegmentRecord]:
+    """The segments of a program, as a trace has them."""
+    plans = [plan_of(program, position) for position in range(len(program.steps))]
+    found = find_blocks(program, least=BLOCKS) if blocks else []
+
+    def work(position: int) -> int:
+        plan = plans[position]
+        return -1 if plan is None else plan.work
+
+    for piece in pieces_of(program, work):
+        known = [plan for position in piece if (plan := plans[position]) is not None]
+        recipe = compile_segment(program, piece, known, found) if len(piece) > 1 else None
+        if recipe is not None:
+            yield segment_record(program, recipe)
+
+
+class Local(Maker):
+    """Programs of one device, with writes to parts of tensors."""
+
+    def attempt(self) -> None:
+        super().attempt()
+        if self.random.random() < 0.3:
+            with suppress(TensordError):
+                self.part()
+
+    def part(self) -> None:
+        target, value = self.tensor(), self.operand()
+        index = self.random.choice([(("slice", 0, 2, None),), (1,), ()])
+        self.issue("op", "setitem", [target, value], {"index": index}, 0, [target])
+
+
+def random_local(seed: int, steps: int = 30) -> Program:
+    """The program of that seed."""
+    with patch.object(random_programs, "DEVICES", (0,)):
+        maker = Local(seed)
+        maker.move = maker.pointwise  # type: ignore[method-assign]
+        maker.effect = maker.into  # type: ignore[method-assign]
+        return maker.program(steps)

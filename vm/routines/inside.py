@@ -1,0 +1,43 @@
+"""A compiled segment as a trace has it: plain values, without kernels. `tracing.analysis.inside_check` checks them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ...interpreter.programs.program import Program
+from ..tracing.inside import BLOCK, FILL, CallRecord, PlacedRecord, PlaceRecord, SegmentRecord
+from .recipe import Call, Place, Recipe, fill
+
+
+def segment_record(program: Program, recipe: Recipe) -> SegmentRecord:
+    """The record of a segment."""
+    blocks = {block.steps[-1]: block for block in recipe.blocks}
+    calls = []
+    for call in recipe.calls:
+        block = blocks.get(call.step)
+        if call.kernel is fill:
+            calls.append(call_record(FILL, (call.step,), call.reads[0], call.reads[0], call))
+        elif block is not None:
+            calls.append(call_record(BLOCK, block.steps, block.inputs, call.results, call))
+        else:
+            operands = program.steps[call.step].operands
+            calls.append(call_record(call.plan.op.name, (call.step,), operands, call.results, call))
+    head = (recipe.steps.start, recipe.steps.stop - 1, recipe.reads, recipe.written, recipe.made, recipe.arena)
+    return SegmentRecord(*head, tuple(calls))
+
+
+def call_record(op: str, steps: tuple[int, ...], given: Iterable[int], made: Iterable[int], call: Call) -> CallRecord:
+    """The record of a call that is given these values, and makes those."""
+    places = [place_record(argument) for argument in call.arguments]
+    values = (*given, *made)
+    placed = [PlacedRecord(value, place) for value, place in zip(values, places, strict=True)]
+    count = len(call.arguments) - len(call.results)
+    return CallRecord(op, steps, tuple(placed[:count]), tuple(placed[count:]), call.reads)
+
+
+def place_record(argument: Place | int) -> PlaceRecord | None:
+    """The record of a place; None for a number's slot."""
+    if isinstance(argument, int):
+        return None
+    meta = argument.meta
+    return PlaceRecord(argument.slot, argument.offset, argument.strides, meta.shape, str(meta.dtype), argument.whole)

@@ -1,0 +1,121 @@
+"""What is inside of the runs of a trace: the programs of its routines, and the calls of segments with their times.
+
+Programs are parsed when they are first asked for. NumPy and the ops are loaded then, not before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from ....interpreter.errors import TensordError
+from ..inside import BLOCK, FILL, CallRecord, PartRecord, SegmentRecord
+from ..record import Record
+from .trace import Trace
+
+if TYPE_CHECKING:
+    from ....interpreter.programs.program import Program
+
+
+class TimedCall(NamedTuple):
+    """A call of a run, and when it started and ended; 0 if that was not recorded."""
+
+    call: CallRecord
+    started: int
+    finished: int
+
+
+def call_name(call: CallRecord) -> str:
+    """`matmul`, `block`, `copy`: a call for people."""
+    return {BLOCK: "block", FILL: "copy"}.get(call.op, call.op)
+
+
+class Insides:
+    """The insides of one trace. A block of control flow counts as a routine, whose program is a part of another one."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._routines = trace.routines
+        self._programs: dict[int, Program | None] = {}
+        self._blocks: dict[str, Program] = {}  # by digest
+        self._segments = {(r.number, s.first): s for r in trace.routines.values() for s in r.segments}
+
+    def program(self, routine: int) -> Program | None:
+        """The program of a routine; None if the trace has none that can be read."""
+        if not self._programs:
+            self._read()
+        return self._programs.get(routine)
+
+    def _read(self) -> None:
+        """Parse all programs. The text of a block is a program's only if it is one by itself."""
+        for number, known in self._routines.items():
+            self._programs[number] = program = parsed(known.text)
+            if program is not None:
+                self._blocks |= {block.digest: block for block in blocks_in(program)}
+        for number, known in self._routines.items():
+            self._programs[number] = self._blocks.get(known.digest, self._programs[number])
+
+    def segment(self, record: Record) -> SegmentRecord | None:
+        """The segment that an instruction has run; None if it is none, or the trace does not have it."""
+        return None if record.part is None else self.segment_of(record.part)
+
+    def segment_of(self, part: PartRecord) -> SegmentRecord | None:
+        """The segment of these steps; None if the trace does not have it."""
+        found = self._segments.get((part.routine, part.first))
+        return found if found is not None and found.last == part.last else None
+
+    def calls(self, record: Record) -> tuple[TimedCall, ...]:
+        """The calls of a segment's run, in their order."""
+        segment = self.segment(record)
+        if segment is None:
+            return ()
+        stamps: Sequence[int] = record.stamps
+        if len(stamps) != 2 * len(segment.calls):
+            stamps = (0,) * 2 * len(segment.calls)
+        starts, ends = stamps[::2], stamps[1::2]
+        return tuple(TimedCall(*each) for each in zip(segment.calls, starts, ends, strict=True))
+
+    def wrong(self, routine: int, first: int) -> Iterator[str]:
+        """What is wrong with the segment of a routine that has this first step."""
+        known, segment = self._routines.get(routine), self._segments.get((routine, first))
+        if known is None or segment is None:
+            return
+        from .inside_check import check_segment
+
+        program = self.program(routine)
+        if program is None or program.digest != known.digest:
+            yield f"the program of {known.title} is not the one that was compiled"
+            return
+        for problem in check_segment(program, segment):
+            yield f"{known.title}: {problem}"
+
+    def wrong_times(self, record: Record) -> Iterator[str]:
+        """What is wrong with the times of a run's calls: each comes after the one before, all while it ran."""
+        segment = self.segment(record)
+        if not record.stamps or segment is None:
+            return
+        if len(record.stamps) != 2 * len(segment.calls):
+            yield f"{len(record.stamps)} times of {len(segment.calls)} calls"
+            return
+        times = (record.started, *record.stamps, *((record.finished,) if record.finished else ()))
+        for number, (before, after) in enumerate(pairwise(times)):
+            if after < before:
+                yield f"the calls inside: time {number} is {before - after} ns before the one before it"
+
+
+def parsed(text: str) -> Program | None:
+    """The program of a text; None if it is none."""
+    from ....interpreter.programs.program import Program
+
+    try:
+        return Program.parse(text)
+    except TensordError:
+        return None
+
+
+def blocks_in(program: Program) -> Iterator[Program]:
+    """The blocks of its steps, and those in them."""
+    for step in program.steps:
+        for block in step.blocks:
+            yield block
+            yield from blocks_in(block)

@@ -1,0 +1,87 @@
+"""The routines that records speak of, with their programs and what these were compiled to, and their runs.
+
+A routine is known as long as it lives, and those that lived last for some time longer, since their records do.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+from ...interpreter.programs.program import Program
+from ..model.linked import Linked
+from .inside import SegmentRecord
+
+REMEMBERED = 1 << 16  # weight of the programs whose routines are gone
+
+# (tick of its end, session, routine, first and last instruction, location's number)
+Run = tuple[int, int, int, int, int, int]
+
+
+class Known:
+    """A routine that has run. `tick`: of the latest news about it; `segments`: by their first steps."""
+
+    __slots__ = ("devices", "digest", "name", "number", "program", "routine", "segments", "session", "tick")
+
+    def __init__(self, number: int, session: int, routine: Linked) -> None:
+        self.number = number
+        self.session = session
+        self.routine = weakref.ref(routine)
+        self.name = routine.name
+        self.devices = routine.devices
+        self.program: Program = routine.program
+        self.digest = routine.program.digest
+        self.segments: dict[int, SegmentRecord] = {}
+        self.tick = 0
+
+
+class KnownRoutines:
+    """The table. `runs` are those that were not a single instruction, the oldest first."""
+
+    def __init__(self, capacity: int) -> None:
+        self.known: dict[int, Known] = {}
+        self.runs: deque[Run] = deque(maxlen=capacity)
+        self._newest = 0
+
+    def note(self, session: int, routine: Linked) -> Known:
+        """Enter a routine, which gets a number, unless it is there."""
+        found = self.known.get(routine.number)
+        if found is None:
+            self._newest = routine.number = self._newest + 1
+            found = self.known[routine.number] = Known(routine.number, session, routine)
+            self._forget()
+        return found
+
+    def compiled(self, session: int, routine: Linked, segment: SegmentRecord, tick: int) -> None:
+        """A segment was compiled."""
+        found = self.note(session, routine)
+        found.segments[segment.first] = segment
+        found.tick = tick
+
+    def ran(self, session: int, run: Sequence[int], last: int, tick: int) -> None:
+        """A run has been admitted, down to its last instruction. `run`: as `Unfolding` has it."""
+        number, first, _, location = run
+        if last >= first:
+            self.runs.append((tick, session, number, first, last, location))
+
+    def since(self, tick: int) -> list[Known]:
+        """Those of which there are news since that tick."""
+        return [each for each in self.known.values() if each.tick > tick]
+
+    def runs_since(self, tick: int) -> Iterator[Run]:
+        """The runs that were admitted since that tick, the newest first."""
+        for run in reversed(tuple(self.runs)):
+            if run[0] <= tick:
+                return
+            yield run
+
+    def _forget(self) -> None:
+        """Drop the oldest of those that are gone, beyond the bound."""
+        gone = [each for each in self.known.values() if each.routine() is None]
+        weight = sum([each.program.weight for each in gone])
+        for each in gone:
+            if weight <= REMEMBERED:
+                return
+            weight -= each.program.weight
+            del self.known[each.number]
