@@ -13,7 +13,7 @@ import pytest
 from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.types.meta import Meta
-from tensord.vm.routines import inside, recipe
+from tensord.vm.routines import inside, liveness, recipe
 from tensord.vm.routines.arena import Arena
 from tensord.vm.routines.recipe import Compiler, Place
 from tensord.vm.tracing.analysis import routine_parts
@@ -84,7 +84,7 @@ def packs_views(monkeypatch: Any) -> None:
 
 def forgets_what_views_are_of(monkeypatch: Any) -> None:
     """What a view is of that leaves the segment is not made for those behind it."""
-    real = recipe.outside_of
+    real = liveness.outside_of
 
     def forgetful(program: Any, steps: Any, layouts: Any) -> Any:
         reads, written, made, entering = real(program, steps, layouts)
