@@ -117,20 +117,22 @@ def publishable(session: Session, value: Any) -> Publishable:
     return publishable_routine(session, value)
 
 
-def looked_up(session: Session, heads: Sequence[Any], ids: Sequence[int], records: Sequence[Any]) -> list[Any]:
+def looked_up(
+    session: Session, names: Sequence[str], heads: Sequence[Any], ids: Sequence[int], records: Sequence[Any]
+) -> list[Any]:
     """What the machine tells of names, as tensors and routines of this session, in their order."""
     new, rest = iter(ids), iter(records)
     plain = [[head] if head[0] != ROUTINE else head[2] for head in heads]
     tensors = [[shared(session, next(new), *each) for each in some] for some in plain]  # all, before anything can fail
     found: list[Any] = []
-    for head, some in zip(heads, tensors, strict=True):
+    for name, head, some in zip(names, heads, tensors, strict=True):
         if head[0] != ROUTINE:
             found += some
         else:
             from .routines.publishing import made  # late: few sessions need all that is behind routines
 
             _, devices, _, convention = head
-            found.append(made(session, devices, some, convention, rest))
+            found.append(made(session, name, devices, some, convention, rest))
     return found
 
 

@@ -258,7 +258,7 @@ class Session(ControlFlow):
         published under a name, and nobody does that within `wait` seconds.
         """
         given = (name,) if isinstance(name, str) else name
-        found = looked_up(self, *self._names.lookup(given, snapshot=bool(snapshot), wait=wait))
+        found = looked_up(self, tuple(given), *self._names.lookup(given, snapshot=bool(snapshot), wait=wait))
         return found[0] if isinstance(name, str) else dict(zip(given, found, strict=True))
 
     def unpublish(self, *names: str) -> None:
