@@ -18,6 +18,7 @@ from ..model.plan import Plan
 from ..model.session import VmSession
 from ..model.tensor import Tensor
 from ..placement.residency import Residency
+from ..placement.views import share
 from ..routines.compiled import Compiled, CompiledPrograms
 from ..routines.ids import Ids
 from ..routines.inside import segment_record
@@ -26,8 +27,8 @@ from ..routines.recipe import Recipe, compile_segment
 from ..routines.segments import Piece, pieces_of
 from ..routines.stamps import Stamps
 from ..scheduler.scheduler import Scheduler
-from .lookup import define, note_maker
-from .quotas import check_results, check_targets
+from .lookup import define, enter, note_maker
+from .quotas import check_results, check_targets, check_tensors
 from .runs_at_once import RunsAtOnce
 
 
@@ -127,6 +128,7 @@ class Segments:
         if every and segment.is_due(every):
             stamps = Stamps(self.scheduler.clock)
         if self.at_once.run(session, segment, ids, numbers, location, stamps):
+            self.share_views(session, segment, ids)
             return True
         program, recipe, device = routine.program, segment.recipe, segment.plan.device
         reads = [session.tensors.get(ids[variable]) for variable in recipe.reads]
@@ -140,7 +142,19 @@ class Segments:
         if any(has_failed(tensor) for tensor in tensors[len(reads) :]):
             return False
         self.issue(session, segment, tensors, ids, numbers, location, stamps)
+        self.share_views(session, segment, ids)
         return True
+
+    def share_views(self, session: VmSession, segment: Segment, ids: Ids) -> None:
+        """Let the views that leave the segment take effect, and release what was made for them alone."""
+        recipe = segment.recipe
+        for variable, base, offset, strides, meta in recipe.views:
+            view = share(session.tensors[ids[base]], meta, offset, strides, segment.plan.device)
+            enter(session, ids[variable], view)
+        for variable in recipe.passing:
+            tensor = session.tensors.pop(ids[variable])
+            tensor.holders = 0
+            self.residency.unshare(tensor)
 
     def has_room(self, session: VmSession, device: DeviceState, segment: Segment, written: Sequence[Tensor]) -> bool:
         """Do arena and results fit the device, as planned, and the session's quotas?"""
@@ -153,6 +167,7 @@ class Segments:
             return False
         try:
             check_results(session, made, 0)
+            check_tensors(session, len(made) + len(recipe.views))
             check_bytes(session, need)
             check_targets(session, written, device)
         except QuotaError:
