@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -10,6 +11,7 @@ from ..interpreter.errors import MetadataError, MetadataKeyError, MetadataTypeEr
 from ..interpreter.types.meta import Meta
 from ..interpreter.wire.messages import Convention, ListNames, Lookup, Publish, Unpublish, encode_message
 from ..interpreter.wire.names import check_names
+from .answers import seconds
 from .checks import own
 from .locations import located
 from .outbox.outbox import Outbox
@@ -57,17 +59,18 @@ class Names:
                 outbox.messages.append(encode_message(Convention(routine, convention)))
         outbox.tell(lambda request: Publish(names, ids, request))
 
-    def lookup(self, given: Sequence[str], *, snapshot: bool, wait: float) -> tuple[list[Any], list[int], list[Any]]:
+    def lookup(
+        self, given: Sequence[str], *, snapshot: bool, wait: float | None
+    ) -> tuple[list[Any], list[int], list[Any]]:
         """What stands under these names, taken at once, as the machine tells it: of each name; new ids for all tensors
         in that; the records of all programs in that. Asks again for `wait` seconds if nothing is published yet."""
-        if not isinstance(wait, int | float):
-            raise located(MetadataTypeError(f"wait= is a number of seconds, not {type(wait).__name__}"))
-        names, deadline = listed_names(given), monotonic() + wait
+        names, limit = listed_names(given), seconds("lookup", wait)
+        deadline = inf if limit is None else monotonic() + limit
         while True:
             try:
                 return self._told(names, snapshot=snapshot)
             except MetadataKeyError:
-                if not monotonic() < deadline:
+                if monotonic() >= deadline:
                     raise
                 sleep(PAUSE)
 
@@ -117,20 +120,22 @@ def publishable(session: Session, value: Any) -> Publishable:
     return publishable_routine(session, value)
 
 
-def looked_up(session: Session, heads: Sequence[Any], ids: Sequence[int], records: Sequence[Any]) -> list[Any]:
+def looked_up(
+    session: Session, names: Sequence[str], heads: Sequence[Any], ids: Sequence[int], records: Sequence[Any]
+) -> list[Any]:
     """What the machine tells of names, as tensors and routines of this session, in their order."""
     new, rest = iter(ids), iter(records)
     plain = [[head] if head[0] != ROUTINE else head[2] for head in heads]
     tensors = [[shared(session, next(new), *each) for each in some] for some in plain]  # all, before anything can fail
     found: list[Any] = []
-    for head, some in zip(heads, tensors, strict=True):
+    for name, head, some in zip(names, heads, tensors, strict=True):
         if head[0] != ROUTINE:
             found += some
         else:
             from .routines.publishing import made  # late: few sessions need all that is behind routines
 
             _, devices, _, convention = head
-            found.append(made(session, devices, some, convention, rest))
+            found.append(made(session, name, devices, some, convention, rest))
     return found
 
 

@@ -250,15 +250,16 @@ class Session(ControlFlow):
             raise located(MetadataError("publish: takes a name and a tensor or routine, or a dict of these by name"))
         self._names.publish({key: publishable(self, value) for key, value in given.items()})
 
-    def lookup(self, name: str | Sequence[str], *, snapshot: bool = False, wait: float = 0.0) -> Any:
+    def lookup(self, name: str | Sequence[str], *, snapshot: bool = False, wait: float | None = 0.0) -> Any:
         """The tensor or routine of that name, or a dict of what several names stand for, taken at once.
 
         With `snapshot`, new tensors with the present values, also of those that routines capture: later writes to the
         named tensors do not change them. Nothing is copied before such a write. MetadataKeyError if nothing is
-        published under a name, and nobody does that within `wait` seconds.
+        published under a name, and nobody does that within `wait` seconds (None: no limit).
         """
         given = (name,) if isinstance(name, str) else name
-        found = looked_up(self, *self._names.lookup(given, snapshot=bool(snapshot), wait=wait))
+        told = self._names.lookup(given, snapshot=bool(snapshot), wait=wait)
+        found = looked_up(self, tuple(given), *told)
         return found[0] if isinstance(name, str) else dict(zip(given, found, strict=True))
 
     def unpublish(self, *names: str) -> None:

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import shutil
 import signal
@@ -149,7 +148,7 @@ def step(
 def classify(session: td.Session, _options: argparse.Namespace) -> None:
     """Classify the test digits with whatever the weights are at present, until they are trained."""
     digits = load()
-    found = session.lookup([CLASSIFY, STEP], wait=math.inf)
+    found = session.lookup([CLASSIFY, STEP], wait=None)
     routine, device = found[CLASSIFY], found[STEP].device
     images, labels = (session.asarray(each, device=device) for each in (digits.test_images, digits.test_labels))
     versions: set[int] = set()

@@ -74,10 +74,15 @@ def only_capture(session: Session, routine: Routine | BoundRoutine) -> LinkedRou
 
 
 def made(
-    session: Session, devices: Sequence[str], captured: Sequence[Tensor], convention: Any, records: Iterator[Any]
+    session: Session,
+    name: str,
+    devices: Sequence[str],
+    captured: Sequence[Tensor],
+    convention: Any,
+    records: Iterator[Any],
 ) -> LinkedRoutine | LinkedProgram:
-    """A routine of this session of what the machine tells. The tensors that it captures are shared. Takes the records
-    of its program, and no more."""
+    """A routine of this session of what the machine tells, named as it was published. The tensors that it captures are
+    shared. Takes the records of its program, and no more."""
     for tensor in captured:
         hand(tensor, None)  # they go with the routine, not with the context around
     try:
@@ -85,7 +90,7 @@ def made(
         how = None if convention is None else decode(convention, program)
     except TensordError as error:
         raise located(error) from None
-    linked = Linked(session, program, devices, captured)
+    linked = Linked(session, program, devices, captured, name=name)
     return LinkedProgram(session, linked) if how is None else LinkedRoutine(session, linked, how)
 
 

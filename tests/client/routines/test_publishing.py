@@ -397,6 +397,7 @@ def test_its_report_is_about_the_runs_of_its_own_session(pair):
     for _ in range(2):
         found(x)
     assert (found.report()["compiled"], found.report()["ops"]) == (True, 2)
+    assert [record.op for record in server.trace().records if record.opcode == "RunRoutine"] == ["run f"]
     assert not f.report()["compiled"]
     assert "1 segments" in str(found.report())
 
