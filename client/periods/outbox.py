@@ -319,6 +319,8 @@ class PeriodicOutbox(Outbox):
 
     def _run(self, period: Period, values: list[Any], gone: set[int], newest: int) -> list[Any] | None:
         """The run that stands for a period, but for its location; None if the calls have to leave one by one."""
+        if period not in self.periods:  # given up for another one that was found in this batch
+            return None
         made = period.made(values)
         linked = self._program(period, tuple([id_ not in gone for id_ in made]))
         if linked is None:
