@@ -238,6 +238,6 @@ def has_room(session: VmSession, segment: Segment) -> bool:
         return False
     if device.lost is not None or backend.lost is not None:
         return False
-    if account.bytes + need > account.limit or len(session.tensors) + len(segment.made) > account.tensors:
+    if account.bytes + need > account.limit or len(session.tensors) + segment.more > account.tensors:
         return False
     return max(device.planned, backend.allocated) + need <= backend.limit

@@ -18,6 +18,8 @@ from ..model.plan import Plan
 from ..model.session import VmSession
 from ..model.tensor import Tensor
 from ..placement.residency import Residency
+from ..placement.views import share
+from ..routines.compiled import Compiled, CompiledPrograms
 from ..routines.ids import Ids
 from ..routines.inside import segment_record
 from ..routines.instruction import RunInstruction, Segment, SegmentPlan
@@ -25,8 +27,8 @@ from ..routines.recipe import Recipe, compile_segment
 from ..routines.segments import Piece, pieces_of
 from ..routines.stamps import Stamps
 from ..scheduler.scheduler import Scheduler
-from .lookup import define, note_maker
-from .quotas import check_results, check_targets
+from .lookup import define, enter, note_maker
+from .quotas import check_results, check_targets, check_tensors
 from .runs_at_once import RunsAtOnce
 
 
@@ -38,6 +40,7 @@ class Segments:
         self.residency = residency
         self.at_once = RunsAtOnce(scheduler, residency)
         self.details = scheduler.ring.details
+        self.shared = CompiledPrograms()
         self.compile: Callable[[Program, Piece, Sequence[Plan], Sequence[Block]], Recipe | None] = compile_segment
         self.find_blocks: Callable[[Program], list[Block]] = find_blocks
 
@@ -47,7 +50,17 @@ class Segments:
             return (range(len(routine.program.steps)),)
         if routine.pieces is None:
             routine.pieces = pieces_of(routine.program, lambda position: self.work(session, routine, position))
+            if routine.compiled.pieces is None and None not in routine.templates:
+                routine.compiled.pieces = routine.pieces
         return routine.pieces
+
+    def adopt(self, routine: Linked, patience: int) -> None:
+        """Take over what some session has compiled of the same program. If that is all of it, the first run need not be
+        op by op."""
+        routine.compiled = compiled = self.shared.of(routine.program, routine.devices)
+        routine.pieces, routine.blocks = compiled.pieces, compiled.blocks
+        if compiled.whole():
+            routine.runs = patience
 
     def work(self, session: VmSession, routine: Linked, position: int) -> int:
         """The work of a step, if it may run inside a segment: only on devices whose memory is the host's. Else -1."""
@@ -58,16 +71,29 @@ class Segments:
         """The compiled segment of a piece; None if it can only run op by op."""
         found: Segment | None = routine.segments.get(piece.start)
         if found is None and piece.start not in routine.segments:
-            plans = [plan_at(session, routine, position) for position in piece]
-            known = [plan for plan in plans if plan is not None]
-            blocks = self.blocks(routine)
-            recipe = None if None in plans else self.compile(routine.program, piece, known, blocks)
-            if recipe is not None and plans[0] is not None:
+            program = routine.program
+            recipe = self.recipe(session, routine, piece)
+            if recipe is not None:
                 self.note(session, routine, recipe)
-                plan = SegmentPlan(routine, recipe, plans[0].device, session.id)
-                found = Segment(routine.program, recipe, plan)
+                device = self.scheduler.devices[routine.devices[program.steps[piece.start].device]]
+                found = Segment(program, recipe, SegmentPlan(routine, recipe, device, session.id))
             routine.segments[piece.start] = found
         return found
+
+    def recipe(self, session: VmSession, routine: Linked, piece: Piece) -> Recipe | None:
+        """The recipe of a piece, of any session that has compiled it; None if it can only run op by op."""
+        compiled: Compiled = routine.compiled
+        shared = compiled.pieces is routine.pieces  # else recipes there may be of other pieces
+        if shared and piece.start in compiled.recipes:
+            return compiled.recipes[piece.start]
+        plans = [plan_at(session, routine, position) for position in piece]
+        known = [plan for plan in plans if plan is not None]
+        if len(known) < len(plans):
+            return None
+        recipe = self.compile(routine.program, piece, known, self.blocks(routine))
+        if shared:
+            compiled.recipes[piece.start] = recipe
+        return recipe
 
     def note(self, session: VmSession, routine: Linked, recipe: Recipe) -> None:
         """Tell the trace what has been compiled."""
@@ -79,7 +105,7 @@ class Segments:
     def blocks(self, routine: Linked) -> Sequence[Block]:
         """The blocks of a routine's program."""
         if routine.blocks is None:
-            routine.blocks = self.find_blocks(routine.program)
+            routine.blocks = routine.compiled.blocks = self.find_blocks(routine.program)
         return routine.blocks
 
     def admit(
@@ -102,6 +128,7 @@ class Segments:
         if every and segment.is_due(every):
             stamps = Stamps(self.scheduler.clock)
         if self.at_once.run(session, segment, ids, numbers, location, stamps):
+            self.share_views(session, segment, ids)
             return True
         program, recipe, device = routine.program, segment.recipe, segment.plan.device
         reads = [session.tensors.get(ids[variable]) for variable in recipe.reads]
@@ -115,7 +142,19 @@ class Segments:
         if any(has_failed(tensor) for tensor in tensors[len(reads) :]):
             return False
         self.issue(session, segment, tensors, ids, numbers, location, stamps)
+        self.share_views(session, segment, ids)
         return True
+
+    def share_views(self, session: VmSession, segment: Segment, ids: Ids) -> None:
+        """Let the views that leave the segment take effect, and release what was made for them alone."""
+        recipe = segment.recipe
+        for variable, base, offset, strides, meta in recipe.views:
+            view = share(session.tensors[ids[base]], meta, offset, strides, segment.plan.device)
+            enter(session, ids[variable], view)
+        for variable in recipe.passing:
+            tensor = session.tensors.pop(ids[variable])
+            tensor.holders = 0
+            self.residency.unshare(tensor)
 
     def has_room(self, session: VmSession, device: DeviceState, segment: Segment, written: Sequence[Tensor]) -> bool:
         """Do arena and results fit the device, as planned, and the session's quotas?"""
@@ -128,6 +167,7 @@ class Segments:
             return False
         try:
             check_results(session, made, 0)
+            check_tensors(session, len(made) + len(recipe.views))
             check_bytes(session, need)
             check_targets(session, written, device)
         except QuotaError:

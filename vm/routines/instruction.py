@@ -102,8 +102,9 @@ class Operand(NamedTuple):
 class Segment:
     """A compiled segment of one routine, with replays that wait for a run.
 
-    `reads`, `written`, `made`: its operands, as those of its recipe. `need`: bytes of arena and results. `idle` replays
-    are bound to an arena in the device's memory, `ready` ones have their own. `detailed`: runs since one was timed.
+    `reads`, `written`, `made`: its operands, as those of its recipe. `need`: bytes of arena and results; `more`: ids of
+    results and views. `idle` replays are bound to an arena in the device's memory, `ready` ones have their own.
+    `detailed`: runs since one was timed.
     """
 
     __slots__ = (
@@ -112,6 +113,7 @@ class Segment:
         "detailed",
         "idle",
         "made",
+        "more",
         "need",
         "plan",
         "program",
@@ -134,6 +136,7 @@ class Segment:
         self.need = recipe.arena + sum(operand.meta.nbytes for operand in self.made)
         # Of the blocks that a run at admission takes: its results, and last its arena, if no replay keeps that.
         self.sizes = [operand.meta.nbytes for operand in self.made] + [recipe.arena] * (recipe.arena > KEPT)
+        self.more = len(recipe.made) + len(recipe.views)
         self.arena_meta = Meta.of((recipe.arena,), "uint8")
         self.idle: list[Replay] = []
         self.ready: list[Replay] = []

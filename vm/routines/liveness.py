@@ -8,6 +8,7 @@ from typing import Final
 from ...interpreter.programs.blocks import Block
 from ...interpreter.programs.passes.facts import made_by
 from ...interpreter.programs.program import Program
+from .layouts import Layout
 from .segments import Piece
 
 NEVER: Final = 1 << 60  # the last use of what is used beyond the segment
@@ -31,11 +32,12 @@ def last_uses(program: Program, steps: Piece, runs_at: Mapping[int, int]) -> dic
 
 
 def outside_of(
-    program: Program, steps: Piece
+    program: Program, steps: Piece, layouts: Mapping[int, Layout]
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], dict[int, int]]:
     """The variables from outside that a segment only reads, those that it writes, and new ones that live beyond it.
 
-    And for each of the first two sorts the value that it has at first.
+    And for each of the first two sorts the value that it has at first. `layouts`: of views, which are no variables to
+    be made: what they are views of lives as long as they do.
     """
     variables = program.variables
     inner: dict[int, int] = {}  # variable -> its newest value
@@ -53,8 +55,9 @@ def outside_of(
             else:
                 written[variable] = None
     order = {variables[value]: place for place, value in enumerate(program.results)}
-    beyond = [variable for variable, value in inner.items() if program.last_use[value] >= steps.stop]
-    made = sorted(beyond, key=lambda variable: (order.get(variable, -1), variable))
+    beyond = [value for value in inner.values() if program.last_use[value] >= steps.stop]
+    roots = {variables[layouts[value].root if value in layouts else value] for value in beyond}
+    made = sorted(roots.intersection(inner), key=lambda variable: (order.get(variable, -1), variable))
     return tuple(variable for variable in entering if variable not in written), tuple(written), tuple(made), entering
 
 

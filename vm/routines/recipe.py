@@ -22,8 +22,9 @@ from ...streams.blocks import BlockKernel
 from ...streams.crew import Crew, InParts
 from ..model.plan import Plan
 from .arena import Arena
+from .layouts import LeavingView, layouts_of, leaving_views
 from .liveness import dependences, last_uses, outside_of, overwritten_by
-from .segments import Piece, is_view
+from .segments import Piece
 
 ARENA: Final = -1  # as a slot
 SHARED: Final = 1 << 22  # work of a block from which on threads share it: some 500 us
@@ -67,8 +68,9 @@ class Recipe(NamedTuple):
     Its operands come in the order of `reads`, `written`, `made`: variables from outside that it only reads, those that
     it writes, new ones that live beyond it. `firsts`: the first value of each read and written one; `finals`: the last
     value of each written and made one. `packed`: slots of operands that have to be packed, since views of them are
-    taken. `bases`: of each view, the value that it is a view of. `places`: where each value lies. `dying`: operands
-    that are inner values of the program, and used here for the last time.
+    taken. `bases`: of each view, the value that it is a view of. `places`: where each value lies. `views`: those that
+    are used beyond the segment; `passing`: what is made for them alone. `dying`: operands that are inner values of the
+    program, and used here for the last time.
     """
 
     steps: Piece
@@ -82,6 +84,8 @@ class Recipe(NamedTuple):
     bases: dict[int, int]
     places: dict[int, Place]
     blocks: tuple[Block, ...]
+    views: tuple[LeavingView, ...]
+    passing: tuple[int, ...]
     dying: tuple[int, ...]
     arena: int
     scratch: int
@@ -111,7 +115,8 @@ class Compiler:
         # The steps of blocks -> the last one, at which the block runs.
         self.runs_at = {position: block.steps[-1] for block in blocks for position in block.steps}
         self.uses = last_uses(program, steps, self.runs_at)
-        self.reads, self.written, self.made, self.entering = outside_of(program, steps)
+        self.layouts = layouts_of(program, steps, plans)
+        self.reads, self.written, self.made, self.entering = outside_of(program, steps, self.layouts)
         slots = (*self.reads, *self.written, *self.made)
         self.slots = {variable: slot for slot, variable in enumerate(slots)}
         self.places: dict[int, Place] = {}
@@ -147,6 +152,8 @@ class Compiler:
             self.bases,
             {value: self.planned(place) for value, place in self.places.items()},
             tuple(self.blocks_at.values()),
+            tuple(leaving_views(self.program, self.steps, self.layouts)),
+            tuple(v for v in self.made if self.program.last_use[finals[v]] < self.steps.stop),
             self.dying(),
             self.arena.size,
             max([self.scratch, *(plan.scratch for plan in self.plans)]),
@@ -159,7 +166,8 @@ class Compiler:
         step = self.program.steps[position]
         if position in self.runs_at:  # with a later step
             return []
-        if is_view(self.program, position) and self.lay_view(step.first, step.operands[0], plan):
+        if step.first in self.layouts:
+            self.lay_view(step.first, step.operands[0])
             return []
         reads = tuple([operand for operand in step.operands if operand >= 0])
         inputs = [operand if operand < 0 else self.place(operand) for operand in step.operands]
@@ -246,24 +254,14 @@ class Compiler:
         if place.slot == ARENA:
             self.arena.keep(block, self.uses.get(value, -1))
 
-    def lay_view(self, value: int, base: int, plan: Plan) -> bool:
-        """Put a view where its base lies, if strides can express it."""
-        under, view, meta = self.place(base), plan.op.view, self.meta(value)
-        if view is None:
-            return False
-        strides = under.strides or under.meta.strides
-        try:
-            layout = view(under.meta, (under.offset, strides), meta, dict(plan.attributes))
-        except ValueError:  # a copy may not be made
-            return False
-        if layout is None:
-            return False
+    def lay_view(self, value: int, base: int) -> None:
+        """Put a view where its root lies."""
+        root, offset, strides = self.layouts[value]
+        under = self.place(root)
         if under.whole:
             self.packed.add(under.slot)
-        offset, found = layout
-        self.enter(value, Place(under.slot, offset, found, meta))
+        self.enter(value, Place(under.slot, under.offset + offset, strides, self.meta(value)))
         self.bases[value] = base
-        return True
 
     def new_place(self, value: int, position: int, plan: Plan, reads: Sequence[int]) -> Place:
         """Memory for a new value: its result's, an operand's that dies here, or a piece of the arena."""

@@ -1,19 +1,21 @@
 """Cutting a program into pieces: segments, which run as one instruction each, and single steps, which do not.
 
 A segment has ops of one device that need nothing from the host in between: no move, no print, no shape that data
-decide, no view that leaves it (views take effect at admission, and cost nothing there).
+decide.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import accumulate
 from typing import TypeAlias
 
+from ...interpreter.programs.blocks import roots_of
 from ...interpreter.programs.program import NO_OPS, Program
 from ...interpreter.schema.opdef import find
 
 LONGEST = 512  # steps of a segment: to compile it takes some milliseconds, during which no other session is served
-SHORTEST = 2  # steps of one that is worth an instruction of its own
+SHORTEST = 2  # steps of one that is worth an instruction of its own, besides views
 # Work of a segment, in element operations: some ten milliseconds, for which it may hold a stream. A longer kernel is
 # alone; so are the steps of a block on very large tensors.
 LARGEST = 100_000_000
@@ -27,19 +29,24 @@ Works: TypeAlias = Callable[[int], int]
 def pieces_of(program: Program, works: Works) -> list[Piece]:
     """The steps of a program in order, those of a segment together.
 
-    A view that leaves its segment is a piece of its own, since it takes effect at admission.
+    A view that leaves its segment takes effect when that has been admitted. If the segment writes in place what the
+    view is of, or may be of, that would be too late: then the view is a piece of its own.
     """
-    steps = program.steps
+    steps, roots = program.steps, roots_of(program)
+    written: dict[int, int] = {}  # root -> the first step behind the present one that writes there
     given = [works(n) if may_be_inside(program, n) else -1 for n in range(len(steps))]
     borders = borders_of(program, given)
     alone = {n for n, work in enumerate(given) if work < 0}
     nearest = len(steps)  # of the steps behind the present one: the first that is alone, or begins another segment
     for n in range(len(steps) - 1, -1, -1):
-        if n not in alone and is_view(program, n) and program.last_use[steps[n].first] >= nearest:
+        leaves = n not in alone and is_view(program, n) and program.last_use[steps[n].first] >= nearest
+        if leaves and written.get(roots[steps[n].first], nearest) < nearest:
             alone.add(n)
+        written.update((roots[value], n) for value in steps[n].into or ())
         if n in alone or n in borders:
             nearest = n
-    return cut(len(steps), alone, borders)
+    views = accumulate((is_view(program, n) for n in range(len(steps))), initial=0)
+    return cut(list(views), alone, borders)
 
 
 def borders_of(program: Program, works: Sequence[int]) -> set[int]:
@@ -55,24 +62,24 @@ def borders_of(program: Program, works: Sequence[int]) -> set[int]:
     return found
 
 
-def cut(count: int, alone: Collection[int], borders: Collection[int]) -> list[Piece]:
-    """The pieces of so many steps."""
+def cut(views: Sequence[int], alone: Collection[int], borders: Collection[int]) -> list[Piece]:
+    """The pieces of all steps. `views`: how many steps before each, and at last in all, are views."""
     found: list[Piece] = []
-    start = 0
+    start, count = 0, len(views) - 1
     for position in range(count):
         if position in alone or position in borders:
-            found += split(start, position)
+            found += split(start, position, views)
             start = position
         if position in alone:
             found.append(range(position, position + 1))
             start = position + 1
-    found += split(start, count)
+    found += split(start, count, views)
     return found
 
 
-def split(start: int, stop: int) -> Iterator[Piece]:
-    """A segment of these steps, or each alone if there are too few."""
-    if stop - start >= SHORTEST:
+def split(start: int, stop: int, views: Sequence[int]) -> Iterator[Piece]:
+    """A segment of these steps, or each alone if too few of them have something to do."""
+    if stop - start - views[stop] + views[start] >= SHORTEST:
         yield range(start, stop)
     else:
         yield from (range(position, position + 1) for position in range(start, stop))

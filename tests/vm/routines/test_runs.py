@@ -204,6 +204,90 @@ class TestAtOnce:
         assert [client.fetch(x), client.fetch(y), client.fetch(kept)] == [[116.0], [21.0], [3.0]]
 
 
+class TestViews:
+    """Views that leave a segment take effect when that has been admitted."""
+
+    @pytest.fixture(params=[0, 1 << 30], ids=["instructions", "at once"], autouse=True)
+    def at_once(self, bare: Bare, request: pytest.FixtureRequest) -> None:
+        bare.engine.admission.routines.segments.at_once.limit = request.param
+
+    def views(self, *, whole: bool) -> Program:
+        """(x) -> the transposed of -x, a row of that, and -x itself if `whole`."""
+        builder = Builder()
+        x = builder.parameter(Meta.of((2, 3), "float64"))
+        (y,) = builder.op("abs", [x], location=LINE)
+        (y,) = builder.op("negative", [y], location=LINE)
+        (turned,) = builder.op("transpose", [y], location=LINE)
+        (row,) = builder.op("getitem", [turned], {"index": (1,)}, location=LINE)
+        return builder.finish([turned, row, *([y] if whole else [])])
+
+    @pytest.mark.parametrize("whole", [False, True])
+    def test_they_are_views_of_what_the_segment_makes(self, bare: Bare, whole: bool) -> None:
+        client, program = bare.client(), self.views(whole=whole)
+        x = client.upload([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+        routine = warm(client, program, (x,))
+        turned, row, *_ = found = run(client, routine, program, (x,))
+        assert len(segments_of(client, routine)) == 1
+        assert client.fetch(turned) == [[-1.0, -4.0], [-2.0, -5.0], [-3.0, -6.0]]
+        assert client.fetch(row) == [-2.0, -5.0]
+        tensors = client.session.tensors
+        assert len({id(tensors[each].storage) for each in found}) == 1
+        assert tensors[turned].storage.sharers == len(found)
+        assert set(tensors) == {x, *found}
+
+    def test_what_was_made_for_them_alone_is_gone_with_them(self, bare: Bare) -> None:
+        client, program = bare.client(), self.views(whole=False)
+        x = client.upload([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+        routine = warm(client, program, (x,))
+        before = bare.device.allocated
+        found = run(client, routine, program, (x,))
+        bare.drain()
+        assert bare.device.allocated == before + 48
+        client.release(found[0])
+        assert client.fetch(found[1]) == [-2.0, -5.0]
+        client.release(found[1])
+        assert bare.device.allocated == before
+
+    def test_a_write_to_what_they_are_of_leaves_them_alone(self, bare: Bare) -> None:
+        client, program = bare.client(), self.views(whole=True)
+        x = client.upload([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+        routine = warm(client, program, (x,))
+        _, row, y = run(client, routine, program, (x,))
+        client.call("add", y, y, out=y, meta=((2, 3), "float64"))
+        assert client.fetch(y) == [[-2.0, -4.0, -6.0], [-8.0, -10.0, -12.0]]
+        assert client.fetch(row) == [-2.0, -5.0]
+
+    def test_a_parameter_that_is_written_may_have_them(self, bare: Bare) -> None:
+        builder, meta = Builder(), Meta.of((2, 2), "float64")
+        x = builder.parameter(meta)
+        (y,) = builder.op("negative", [x], location=LINE)
+        (x,) = builder.op("add", [x, y], into=[x], location=LINE)
+        (x,) = builder.op("subtract", [x, y], into=[x], location=LINE)
+        (turned,) = builder.op("transpose", [x], location=LINE)
+        program = builder.finish([turned])
+        client = bare.client()
+        x = client.upload([[1.0, 2.0], [3.0, 4.0]])
+        routine = warm(client, program, (x,))
+        kept = [run(client, routine, program, (x,))[0] for _ in range(2)]
+        assert segments_of(client, routine)
+        for each in kept:
+            assert client.fetch(each) == [[1.0, 3.0], [2.0, 4.0]]
+
+    def test_they_count_in_the_quota_of_tensors(self, bare: Bare) -> None:
+        client, program = bare.client(tensors=5), self.views(whole=False)
+        x = client.upload([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+        routine = link(client, program)
+        for _ in range(4):
+            client.send(Release(run(client, routine, program, (x,))))
+            bare.drain()
+        assert segments_of(client, routine)
+        fillers = [client.upload([1.0]) for _ in range(3)]
+        found = run(client, routine, program, (x,))
+        with pytest.raises(QuotaError, match="tensors"):
+            [client.fetch(each) for each in found]
+        client.release(*fillers)
+
+
 class TestThreads:
     @pytest.mark.parametrize("workers", [1, 2])
     def test_threads_share_a_large_block_as_far_as_the_device_has_some(self, workers: int) -> None:

@@ -8,7 +8,8 @@ lie there whole, by their bytes; a write takes away whatever it touches. So each
 - its results go where they belong: into memory of their own, or exactly over an operand of an op that allows that;
 - the errors of its results are those of the values that they depend on.
 
-And at the end each step was computed once, and operands have the values that the program leaves in them. What is inside
+And at the end each step was computed once, and operands have the values that the program leaves in them; a view that is
+needed behind the segment is one of an operand. What is inside
 of a block's kernel is not checked.
 """
 
@@ -278,8 +279,17 @@ class _Machine:
                 yield from self._left_in(variable, newest[variable])
         for variable, value in newest.items():
             outside = variable < program.inputs or variable in self.entering
-            if (outside or self._is_needed(value, frozenset(self.steps))) and variable not in self.slots:
+            needed = outside or self._is_needed(value, frozenset(self.steps))
+            if needed and variable not in self.slots and not self._is_view_of_operand(value):
                 yield f"%{value} is needed behind the segment, but lies in its arena"
+
+    def _is_view_of_operand(self, value: int) -> bool:
+        """Does an operand end with what the value is a view of? Then it is one, when the segment has been admitted."""
+        variables = self.program.variables
+        roots = [root for root, chain in self._ways_to(value) if chain and variables[root] in self.slots]
+        return any(
+            Held(0, self._meta(root).nbytes, root) in self.memory.get(self.slots[variables[root]], ()) for root in roots
+        )
 
     def _newest(self) -> dict[int, int]:
         """The value that each variable has at the end, of those that the segment makes or writes."""

@@ -13,8 +13,7 @@ import pytest
 from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.types.meta import Meta
-from tensord.vm.routines import inside
-from tensord.vm.routines.arena import Arena
+from tensord.vm.routines import inside, liveness, recipe
 from tensord.vm.routines.recipe import Compiler, Place
 from tensord.vm.tracing.analysis import routine_parts
 from tensord.vm.tracing.analysis.inside_check import check_segment
@@ -37,13 +36,26 @@ def test_random_programs_are_compiled_to_what_they_say(seed, blocks):
     assert wrong(random_local(seed), blocks=blocks) == []
 
 
+def test_a_view_of_a_value_without_dimensions_is_that_value():
+    builder = Builder()
+    builder.parameter(Meta.of((), "float64"))
+    (flipped,) = builder.op("flip", [0])
+    (made,) = builder.op("max", [flipped])
+    assert wrong(builder.finish([*builder.op("negative", [made])])) == []
+
+
 # -- mistakes of the compiler ------------------------------------------------------------------------------------------
 
 
 def frees_early(monkeypatch: Any) -> None:
     """A value's bytes serve others from the step on that uses it last."""
-    keep = Arena.keep
-    monkeypatch.setattr(Arena, "keep", lambda self, address, last: keep(self, address, last - 1))
+    begin = Compiler.__init__
+
+    def early(self: Any, *given: Any) -> None:
+        begin(self, *given)
+        self.uses = {value: last if last >= len(self.program.steps) else last - 1 for value, last in self.uses.items()}
+
+    monkeypatch.setattr(Compiler, "__init__", early)
 
 
 def forgets_uses_of_views(monkeypatch: Any) -> None:
@@ -63,12 +75,10 @@ def moves_views(monkeypatch: Any) -> None:
     """A view lies an element further."""
     lay = Compiler.lay_view
 
-    def moved(self: Any, value: int, base: int, plan: Any) -> bool:
-        found = lay(self, value, base, plan)
-        if found:
-            place = self.places[value]
-            self.places[value] = place._replace(offset=place.offset + place.meta.dtype.itemsize)
-        return found
+    def moved(self: Any, value: int, base: int) -> None:
+        lay(self, value, base)
+        place = self.places[value]
+        self.places[value] = place._replace(offset=place.offset + place.meta.dtype.itemsize)
 
     monkeypatch.setattr(Compiler, "lay_view", moved)
 
@@ -77,13 +87,23 @@ def packs_views(monkeypatch: Any) -> None:
     """A view is taken for packed."""
     lay = Compiler.lay_view
 
-    def packed(self: Any, value: int, base: int, plan: Any) -> bool:
-        found = lay(self, value, base, plan)
-        if found:
-            self.places[value] = self.places[value]._replace(strides=None)
-        return found
+    def packed(self: Any, value: int, base: int) -> None:
+        lay(self, value, base)
+        self.places[value] = self.places[value]._replace(strides=None)
 
     monkeypatch.setattr(Compiler, "lay_view", packed)
+
+
+def forgets_what_views_are_of(monkeypatch: Any) -> None:
+    """What a view is of that leaves the segment is not made for those behind it."""
+    real = liveness.outside_of
+
+    def forgetful(program: Any, steps: Any, layouts: Any) -> Any:
+        reads, written, made, entering = real(program, steps, layouts)
+        roots = {program.variables[layout.root] for layout in layouts.values()}
+        return reads, written, tuple(variable for variable in made if variable not in roots), entering
+
+    monkeypatch.setattr(recipe, "outside_of", forgetful)
 
 
 def forwards_what_lives(monkeypatch: Any) -> None:
@@ -151,13 +171,13 @@ def runs_blocks_early(monkeypatch: Any) -> None:
 
 def counts_too_little(monkeypatch: Any) -> None:
     """The arena has half of its bytes."""
-    plan = Arena.plan
+    compile_ = Compiler.compile
 
-    def small(self: Any) -> None:
-        plan(self)
-        self.size //= 2
+    def small(self: Any) -> Any:
+        recipe = compile_(self)
+        return None if recipe is None else recipe._replace(arena=recipe.arena // 2)
 
-    monkeypatch.setattr(Arena, "plan", small)
+    monkeypatch.setattr(Compiler, "compile", small)
 
 
 def loses_dependences(monkeypatch: Any) -> None:
@@ -175,6 +195,7 @@ MISTAKES: dict[Callable[[Any], None], str] = {
     forgets_uses_of_views: "it reads %",
     moves_views: "a view of %",
     packs_views: "a view of %",
+    forgets_what_views_are_of: "is needed behind the segment",
     forwards_what_lives: "it reads %",
     shares_nothing: "it reads %",
     forwards_whatever_the_op: "while that is read",

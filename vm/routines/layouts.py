@@ -1,0 +1,65 @@
+"""Views in a segment: where they lie in the memory of the value that they are views of in the end, their *root*."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ...interpreter.programs.program import Program
+from ...interpreter.types.meta import Meta
+from ..model.plan import Plan
+from .segments import Piece, is_view
+
+
+class Layout(NamedTuple):
+    """Offset and strides of a view in the memory of its root, in bytes."""
+
+    root: int
+    offset: int
+    strides: tuple[int, ...]
+
+
+class LeavingView(NamedTuple):
+    """A view that is used beyond its segment: its variable, that of its root, and how it lies there."""
+
+    variable: int
+    base: int
+    offset: int
+    strides: tuple[int, ...]
+    meta: Meta
+
+
+def layouts_of(program: Program, steps: Piece, plans: Sequence[Plan]) -> dict[int, Layout]:
+    """Of each value that is a view, how it lies; what strides cannot express is copied, and is no view."""
+    found: dict[int, Layout] = {}
+    for position, plan in zip(steps, plans, strict=True):
+        if is_view(program, position):
+            step = program.steps[position]
+            layout = layout_of(program, found, step.operands[0], step.first, plan)
+            if layout is not None:
+                found[step.first] = layout
+    return found
+
+
+def layout_of(program: Program, found: dict[int, Layout], base: int, value: int, plan: Plan) -> Layout | None:
+    """How a view of a value lies; None if it has to be a copy."""
+    under, meta, view = program.metas[base], program.metas[value], plan.op.view
+    if under is None or meta is None or view is None:
+        return None
+    root, offset, strides = found.get(base) or Layout(base, 0, under.strides)
+    try:
+        layout = view(under, (offset, strides), meta, dict(plan.attributes))
+    except ValueError:  # a copy may not be made
+        return None
+    return None if layout is None else Layout(root, *layout)
+
+
+def leaving_views(program: Program, steps: Piece, layouts: dict[int, Layout]) -> list[LeavingView]:
+    """The views that are used beyond the segment."""
+    found = []
+    for value, (root, offset, strides) in layouts.items():
+        meta = program.metas[value]
+        if program.last_use[value] >= steps.stop and meta is not None:
+            variables = program.variables
+            found.append(LeavingView(variables[value], variables[root], offset, strides, meta))
+    return found
