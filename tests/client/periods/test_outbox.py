@@ -12,7 +12,7 @@ import pytest
 
 import tensord as td
 from tensord.client.periods import catalogue
-from tensord.client.periods.outbox import PeriodicOutbox
+from tensord.client.periods.learning import Learning
 from tensord.client.session import Session
 from tensord.client.tensor import Tensor
 from tensord.interpreter.wire.messages import CALL, LINK, PROGRAM, RELEASE, RUN
@@ -247,16 +247,16 @@ def test_a_handler_that_interrupts_the_sending_may_issue_and_not_ask(
     learn(auto)
     x, w = ones(auto), ones(auto)
     issued: list[Tensor] = []
-    learning = PeriodicOutbox._learn
+    learning = Learning.learn
 
-    def interrupted(outbox: PeriodicOutbox, messages: Any) -> None:
+    def interrupted(own: Learning, messages: Any) -> None:
         if not issued:
             issued.append(x + 1.0)
             with pytest.raises(td.ProtocolError, match="neither submit nor wait"):
                 issued[0].numpy()
-        learning(outbox, messages)
+        learning(own, messages)
 
-    monkeypatch.setattr(PeriodicOutbox, "_learn", interrupted)
+    monkeypatch.setattr(Learning, "learn", interrupted)
     y = x
     for _ in range(20):
         y = step(y, w, 0.5)
