@@ -12,7 +12,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import tensord as td
 
@@ -44,12 +44,12 @@ class Settings:
         """`full`, or `quick` where only working is the question."""
         return quick if self.quick else full
 
-    def connect(self, **options: int) -> td.Session:
+    def connect(self, routines: Literal["auto"] | None = None, **options: int) -> td.Session:
         """A session on the machine that is measured, with cpu:0: the daemon, or one in this process, whose device has
         these options."""
         if self.through_daemon:
-            return td.connect(self.server.address)
-        return td.connect("local", devices=[{"name": "cpu:0", **options}])
+            return td.connect(self.server.address, routines=routines)
+        return td.connect("local", devices=[{"name": "cpu:0", **options}], routines=routines)
 
     @property
     def server(self) -> OwnDaemon:

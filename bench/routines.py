@@ -16,7 +16,7 @@ from examples.train_digits import Network, initial_parameters, load, minibatches
 from .elementwise import polynomial
 from .measure import Row, Settings, clocked, compare, median
 from .runs import measure_runs
-from .training import RATE, numpy_step
+from .training import RATE, numpy_step, train_on_vm
 
 LENGTH = 16
 OPS = 1_000  # of a captured chain
@@ -108,6 +108,30 @@ def measure_training(settings: Settings, threads: int = 1) -> Row:
         return Row("with two BLAS threads", "ms", *medians, 1.05, 0.9, "ratio", "NumPy with two", runs=runs)
     limits = settings.limits(embedded=(1.0, 0.87), daemon=(1.05, 0.9))
     return Row("captured training step", "ms", *medians, *limits, "ratio", "NumPy", runs=runs)
+
+
+def measure_recognised(settings: Settings) -> Row:
+    """Milliseconds per training step on a session that finds its periods by itself, not a line of it changed."""
+    steps = settings.size(200, 10)
+    batches = list(minibatches(load(), np.random.default_rng(0)))
+
+    def baseline() -> float:
+        layers = initial_parameters(np.random.default_rng(0))
+        chosen = itertools.islice(itertools.cycle(batches), steps)
+        with threadpool_limits(limits=1):
+            return clocked(lambda: [numpy_step(layers, *batch, RATE) for batch in chosen], per=steps)
+
+    note = ""
+    if settings.baseline_only:
+        runs = compare(settings, None, baseline, "ms")
+    else:
+        with settings.connect(routines="auto", blas_threads=1) as session:
+            uploaded = [(session.asarray(images), session.asarray(labels)) for images, labels in batches]
+            runs = compare(settings, lambda: train_on_vm(session, uploaded, steps), baseline, "ms")
+            found = session.stats()["periods"]
+            note = f"{found['runs']} runs of {found['programs']} programs, {found['ops']} ops"
+    medians = median(runs, "ours"), median(runs, "baseline")
+    return Row("recognised training step", "ms", *medians, 1.1, 0.95, "ratio", "NumPy", note=note, runs=runs)
 
 
 def captured_step(session: Any, batches: Sequence[Any]) -> tuple[Any, list[Any]]:
@@ -230,6 +254,7 @@ def measure(settings: Settings) -> list[Row]:
     rows = [*measure_replay(settings), measure_training(settings)]
     if not settings.through_daemon:
         rows.append(measure_training(settings, threads=2))
+    rows.append(measure_recognised(settings))
     if settings.baseline_only:
         return rows
     rows += [measure_block(settings, workers) for workers in ((2,) if settings.through_daemon else (1, 2))]

@@ -6,6 +6,7 @@ so that a session without it pays nothing.
 - `stream`: what a message is in the stream of calls
 - `history`: finds stretches of the stream that repeat
 - `period`: what repeats, with its tensors and numbers left open; `catalogue`: those that are known
+- `learning`: from what repeats to periods
 - `linking`: a period as a program, and the messages that link it
 - `outbox`: holds the calls of a period back until it is over, and sends a run in their place
 """

@@ -21,27 +21,23 @@ thread may issue, but not send: the order of messages would not be that of their
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import compress
 from typing import Any, Final
 
-from ...interpreter.errors import ProtocolError, TensordError
-from ...interpreter.wire.messages import ATOMIC, CALL, RUN, SIGNATURE, Message
+from ...interpreter.errors import ProtocolError
+from ...interpreter.wire.messages import ATOMIC, CALL, RUN, SIGNATURE
 from ..locations import user_line
 from ..outbox.outbox import Outbox
 from .catalogue import Catalogue
-from .history import KEPT, History, Stretch
-from .linking import Building, Linked, link
-from .period import Form, Period, Results, form_of
-from .stream import BREAK, INPUTS, KIND, LOCATION, OUTPUTS, newest_in, signature_in, tokens_of, used_in
+from .learning import Learning
+from .linking import Linked, link
+from .period import Period, Results
+from .stream import KIND, LOCATION, newest_in, tokens_of, used_in
 
 STRIDE: Final = 64  # messages between two looks at what is held back
 PATIENCE: Final = 8  # times in a row that a period may begin and not become a run
-LISTENS: Final = 2 * KEPT  # messages among which it looks for periods, before it pauses
 VARIANTS: Final = 8  # programs of a period
-GIVEN_UP: Final = 64  # forms that are known to be no periods
-NEVER: Final = 1 << 60
 SIGNED: Final = frozenset((SIGNATURE, ATOMIC))  # kinds of messages that hold signatures
 OUTPUTS_OF_RUN: Final = 4  # their place in the message
 INTERRUPTED: Final = "a signal handler that interrupts the sending of messages may neither submit nor wait"
@@ -51,25 +47,21 @@ class PeriodicOutbox(Outbox):
     """See above. `periods` are those that are known; `runs` and `ops_in_runs` count what was sent as runs.
 
     `_whole` are the periods among the messages that are over, with their starts; `_period` has begun at `_start`. The
-    first `_seen` messages were looked at. `_usual`: the limit of
-    the batch as any outbox has it, unless another was set in place of `_set`. `_kept`: dropped handles that messages
-    use which are held back. `_newest`: no id that was sent is above it. `_unheard`: messages that left since a period
-    was found or sent, or a signature was new.
+    first `_seen` messages were looked at. `_usual`: the limit of the batch as any outbox has it, unless another was set
+    in place of `_set`. `_kept`: dropped handles that messages use which are held back. `_newest`: no id that was sent
+    is above it.
     """
 
     __slots__ = (
         "_due",
-        "_given_up",
-        "_history",
         "_kept",
+        "_learning",
         "_newest",
         "_period",
         "_seen",
         "_sending",
         "_set",
-        "_signatures",
         "_start",
-        "_unheard",
         "_usual",
         "_whole",
         "ops_in_runs",
@@ -80,19 +72,16 @@ class PeriodicOutbox(Outbox):
     def __init__(self, transport: Any, frames: int | None = None) -> None:
         self.periods = Catalogue()
         self.runs = self.ops_in_runs = 0
-        self._history = History()
-        self._given_up: dict[Form, int] = {}  # and how often each has to come until it is tried again
-        self._signatures: dict[int, Message] = {}
         self._due: list[tuple[Period, Results]] = []  # to be linked
         self._kept: set[int] = set()
         self._newest = 0
-        self._unheard = 0
         self._sending = False
         self._usual = self._set = 0
         self._period: Period | None = None
         self._start = self._seen = 0
         self._whole: list[tuple[int, Period]] = []
         super().__init__(transport, frames)
+        self._learning = Learning(self.periods, self.locations.spans, self.release)
 
     def stats(self) -> dict[str, Any]:
         """How many periods are known, the programs that are linked for them, and what was sent as runs."""
@@ -207,8 +196,7 @@ class PeriodicOutbox(Outbox):
         """Note that a period began and was not one; forget it if that is usual."""
         period.missed += 1
         if period.missed > PATIENCE and period in self.periods:
-            self._forget(period)
-            self._give_up(period.form, PATIENCE)
+            self._learning.forget(period, PATIENCE)
 
     # -- sending ---------------------------------------------------------------------------------------------------
 
@@ -257,10 +245,10 @@ class PeriodicOutbox(Outbox):
         whole, self._whole = self._whole, []
         dropped = self._kept | self._dropped()
         if not SIGNED.isdisjoint(map(KIND, batch)):
-            self._note_signatures(batch)
+            self._learning.note_signatures(batch)
         ready = self._replaced(batch, whole, dropped) if whole else batch
         if not whole:
-            self._learn(batch)
+            self._learning.learn(batch)
         if self._due:
             ready = [*ready, *self._remainder(), *self._link()]
         held = self.messages
@@ -276,7 +264,7 @@ class PeriodicOutbox(Outbox):
         """The messages that were to stay: ids rise, so they leave in front of a program."""
         held, self.messages = self.messages, []
         self.heavy = False
-        self._learn(held)
+        self._learning.learn(held)
         return held
 
     def _replaced(
@@ -289,13 +277,13 @@ class PeriodicOutbox(Outbox):
             newest = newest_in(batch[done:start], self._newest)
             run = self._run(period, values, gone, newest)
             if run is not None:
-                self._learn(batch[done:start])
-                self._history.interrupt()
+                self._learning.learn(batch[done:start])
+                self._learning.interrupt()
                 ready += batch[done:start]
                 ready.append([*run, LOCATION(batch[start])])
                 dropped -= gone.difference(run[OUTPUTS_OF_RUN])
                 done = start + len(period)
-        self._learn(batch[done:])
+        self._learning.learn(batch[done:])
         if self.messages:
             self._newest = newest_in(batch[done:], self._newest)
         return ready + batch[done:]
@@ -319,6 +307,8 @@ class PeriodicOutbox(Outbox):
 
     def _run(self, period: Period, values: list[Any], gone: set[int], newest: int) -> list[Any] | None:
         """The run that stands for a period, but for its location; None if the calls have to leave one by one."""
+        if period not in self.periods:  # given up for another one that was found in this batch
+            return None
         made = period.made(values)
         linked = self._program(period, tuple([id_ not in gone for id_ in made]))
         if linked is None:
@@ -333,7 +323,8 @@ class PeriodicOutbox(Outbox):
 
     def _count(self, period: Period) -> None:
         self.periods.use(period)
-        period.missed = self._unheard = 0
+        period.missed = 0
+        self._learning.went_well()
         self.runs += 1
         self.ops_in_runs += len(period)
 
@@ -361,107 +352,15 @@ class PeriodicOutbox(Outbox):
                 continue
             if len(period.programs) >= VARIANTS:
                 self._drop_program(period)
-            period.programs[results], messages = link(self, period, results, self._signatures)
+            period.programs[results], messages = link(self, period, results, self._learning.signatures)
             found += messages
-        self._limit_periods()
+        self._learning.limit()
         return found
 
     def _drop_program(self, period: Period) -> None:
         oldest = next(iter(period.programs))
         period.seen.clear()
         self.release(period.programs.pop(oldest).id)
-
-    def _forget(self, period: Period) -> None:
-        self.periods.remove(period)
-        for linked in period.programs.values():
-            self.release(linked.id)
-        if period is self._period:
-            self._period = None
-
-    # -- finding periods -------------------------------------------------------------------------------------------
-
-    def _learn(self, messages: Sequence[Message]) -> None:
-        """Add to the history what leaves one by one; note the periods that are found by that. Not all the time: if
-        nothing was found for long, and no call was new, it looks at every fourth stretch of calls."""
-        self._unheard += len(messages)
-        if self._unheard > LISTENS:
-            if self._unheard > 4 * LISTENS:
-                self._unheard = 0
-            self._history.clear()
-            return
-        tokens = tokens_of(messages)
-        if BREAK in tokens or self.locations.spans.used:
-            messages, tokens = self._history.calls_in(messages, tokens)
-        for distance, stretches in self._history.add(tokens, map(INPUTS, messages), map(OUTPUTS, messages)):
-            if self._add_repeated(stretches):
-                self._unheard = 0
-            else:
-                self._history.give_up(distance)
-
-    def _add_repeated(self, stretches: Sequence[Stretch]) -> int:
-        """Make periods of forms that come twice among the stretches of two rounds; how many."""
-        forms = Counter([form_of(stretch, self._signatures) for stretch in stretches])
-        new = [form for form, count in forms.items() if count > 1 and self._is_new(form)]
-        return sum(map(self._add, new))
-
-    def _is_new(self, form: Form) -> bool:
-        """Is it no known period, and none that was given up and has not come often since?"""
-        if self.periods.has(form):
-            return False
-        often = self._given_up.get(form)
-        if not often:
-            return True
-        self._given_up[form] = often - 1
-        return False
-
-    def _give_up(self, form: Form, often: int) -> None:
-        """Make no period of a form until it has come that often."""
-        self._given_up.pop(form, None)
-        self._given_up[form] = often
-        if len(self._given_up) > GIVEN_UP:
-            del self._given_up[next(iter(self._given_up))]
-
-    def _add(self, form: Form) -> bool:
-        """Make a period of a form, if it can be a program."""
-        period = Period(form, self._signatures)
-        if not self._is_sound(period):
-            self._give_up(form, NEVER)
-            return False
-        self.periods.add(period)
-        self._limit_periods()
-        return True
-
-    def _limit_periods(self) -> None:
-        while (surplus := self.periods.surplus()) is not None:
-            self._forget(surplus)
-
-    def _is_sound(self, period: Period) -> bool:
-        """Can a program be made of it?"""
-        try:
-            Building(period, self._signatures).program(tuple([True for _ in period.places.made]))
-        except TensordError:
-            return False
-        return True
-
-    def _note_signatures(self, batch: Sequence[Message]) -> None:
-        """Note which signature a number means; what was known with another one is no longer."""
-        for message in batch:
-            if message[0] == ATOMIC:
-                self._note_signatures(message[1])
-            elif message[0] == SIGNATURE:
-                self._unheard = 0
-                former = self._signatures.get(message[1])
-                self._signatures[message[1]] = message
-                if former is not None and former is not message:
-                    self._outdated(message[1])
-
-    def _outdated(self, number: int) -> None:
-        """Forget what has calls of that signature in it."""
-        self._history.clear()
-        self._given_up.clear()
-        for period in self.periods:
-            if any(signature_in(token) == number for token in period.form.tokens):
-                self._forget(period)
 
 
 def covers(results: Results, wanted: Results) -> bool:

@@ -12,9 +12,10 @@ import pytest
 
 import tensord as td
 from tensord.client.periods import catalogue
+from tensord.client.periods.learning import Learning
 from tensord.client.session import Session
 from tensord.client.tensor import Tensor
-from tensord.interpreter.wire.messages import CALL, RELEASE, RUN
+from tensord.interpreter.wire.messages import CALL, LINK, PROGRAM, RELEASE, RUN
 
 from ...puppet import eventually
 
@@ -124,6 +125,23 @@ def test_numbers_may_change_from_round_to_round(auto: Session) -> None:
     assert counts(auto)["runs"] > before
 
 
+@anywhere
+def test_large_ops_are_sent_as_runs_too(auto: Session) -> None:
+    """They would leave at once, each of them."""
+    x, w, y, v = ones(auto, 600, 600), ones(auto, 600, 600), np.ones(SIZE), np.ones(SIZE)
+    for number in range(24):
+        x = step(x, w, 0.5)
+        a = y * 0.5
+        h = (((a + v) * (a + v) - a) * 0.5 + y - 1.0) * 0.25
+        v = v - h
+        y = v * y - h + a
+        if number % 6 == 0:
+            assert x[0, 0].item() == y[0]
+            x, w, y, v = ones(auto, 600, 600), ones(auto, 600, 600), np.ones(SIZE), np.ones(SIZE)
+    assert np.unique(x.numpy()).tolist() == [y[0]]
+    assert counts(auto)["known"] > 0
+
+
 def test_without_the_option_nothing_is_counted(session: Session) -> None:
     assert "periods" not in session.stats()
 
@@ -220,6 +238,30 @@ def test_what_a_held_call_needs_may_be_released(auto: Session) -> None:
     w.release()
     assert is_held(auto)
     assert b.tolist() == [1.5] * SIZE
+
+
+def test_a_handler_that_interrupts_the_sending_may_issue_and_not_ask(
+    auto: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a signal handler would, in the middle of the replacement of calls by runs."""
+    learn(auto)
+    x, w = ones(auto), ones(auto)
+    issued: list[Tensor] = []
+    learning = Learning.learn
+
+    def interrupted(own: Learning, messages: Any) -> None:
+        if not issued:
+            issued.append(x + 1.0)
+            with pytest.raises(td.ProtocolError, match="neither submit nor wait"):
+                issued[0].numpy()
+        learning(own, messages)
+
+    monkeypatch.setattr(Learning, "learn", interrupted)
+    y = x
+    for _ in range(20):
+        y = step(y, w, 0.5)
+    assert y.numpy().tobytes() == reference(20)[0].tobytes()
+    assert issued[0].tolist() == [2.0] * SIZE
 
 
 def test_a_session_is_closed_with_held_calls(auto: Session) -> None:
@@ -455,6 +497,7 @@ def test_what_is_released_was_defined(auto: Session) -> None:
     inner = set(range(min(run[4][0] for run in runs), auto._outbox.ids))
     inner -= {id_ for run in runs for id_ in run[4]}
     inner -= {id_ for message in sent if message[0] == CALL for id_ in message[3]}
+    inner -= {message[1] for message in sent if message[0] in (PROGRAM, LINK)}
     assert not inner & {id_ for message in sent if message[0] == RELEASE for id_ in message[1]}
 
 

@@ -1,0 +1,139 @@
+"""Learning which calls repeat, from those that leave one by one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from ...interpreter.errors import TensordError
+from ...interpreter.wire.messages import ATOMIC, SIGNATURE, Message
+from ..spans import Spans
+from .catalogue import Catalogue
+from .history import KEPT, History, Stretch
+from .linking import Building
+from .period import Form, Period, form_of
+from .stream import BREAK, INPUTS, OUTPUTS, signature_in, tokens_of
+
+LISTENS: Final = 2 * KEPT  # messages among which it looks for periods, before it pauses
+GIVEN_UP: Final = 64  # forms that are known to be no periods
+NEVER: Final = 1 << 60
+
+
+class Learning:
+    """Finds periods for a catalogue, and forgets them. `signatures`: SIGNATURE messages by number.
+
+    `_given_up`: how often forms have to come until they are tried again. `_unheard`: messages that left since a period
+    was found or sent, or a signature was new. `_release` takes the id of a routine.
+    """
+
+    __slots__ = ("_given_up", "_history", "_periods", "_release", "_spans", "_unheard", "signatures")
+
+    def __init__(self, periods: Catalogue, spans: Spans, release: Callable[[int], None]) -> None:
+        self.signatures: dict[int, Message] = {}
+        self._given_up: dict[Form, int] = {}
+        self._history = History()
+        self._periods = periods
+        self._release = release
+        self._spans = spans
+        self._unheard = 0
+
+    def interrupt(self) -> None:
+        """Note that a run was sent here."""
+        self._history.interrupt()
+
+    def went_well(self) -> None:
+        """Note that a period was sent as a run."""
+        self._unheard = 0
+
+    def forget(self, period: Period, often: int = 0) -> None:
+        """Forget a period; make one of its form again once it has come that often."""
+        self._periods.remove(period)
+        for linked in period.programs.values():
+            self._release(linked.id)
+        if often:
+            self._give_up(period.form, often)
+
+    def learn(self, messages: Sequence[Message]) -> None:
+        """Add to the history what leaves one by one; note the periods that are found by that. Not all the time: if
+        nothing was found for long, and no call was new, it looks at every fourth stretch of calls."""
+        self._unheard += len(messages)
+        if self._unheard > LISTENS:
+            if self._unheard > 4 * LISTENS:
+                self._unheard = 0
+            self._history.clear()
+            return
+        tokens = tokens_of(messages)
+        if BREAK in tokens or self._spans.used:
+            messages, tokens = self._history.calls_in(messages, tokens)
+        for distance, stretches in self._history.add(tokens, map(INPUTS, messages), map(OUTPUTS, messages)):
+            if self._add_repeated(stretches):
+                self._unheard = 0
+            else:
+                self._history.give_up(distance)
+
+    def _add_repeated(self, stretches: Sequence[Stretch]) -> int:
+        """Make periods of forms that come twice among the stretches of two rounds; how many."""
+        forms = Counter([form_of(stretch, self.signatures) for stretch in stretches])
+        new = [form for form, count in forms.items() if count > 1 and self._is_new(form)]
+        return sum(map(self._add, new))
+
+    def _is_new(self, form: Form) -> bool:
+        """Is it no known period, and none that was given up and has not come often since?"""
+        if self._periods.has(form):
+            return False
+        often = self._given_up.get(form)
+        if not often:
+            return True
+        self._given_up[form] = often - 1
+        return False
+
+    def _give_up(self, form: Form, often: int) -> None:
+        """Make no period of a form until it has come that often."""
+        self._given_up.pop(form, None)
+        self._given_up[form] = often
+        if len(self._given_up) > GIVEN_UP:
+            del self._given_up[next(iter(self._given_up))]
+
+    def _add(self, form: Form) -> bool:
+        """Make a period of a form, if it can be a program."""
+        period = Period(form, self.signatures)
+        if not self._is_sound(period):
+            self._give_up(form, NEVER)
+            return False
+        self._periods.add(period)
+        self.limit()
+        return True
+
+    def limit(self) -> None:
+        """Forget the periods that are too many."""
+        while (surplus := self._periods.surplus()) is not None:
+            self.forget(surplus)
+
+    def _is_sound(self, period: Period) -> bool:
+        """Can a program be made of it?"""
+        try:
+            Building(period, self.signatures).program(tuple([True for _ in period.places.made]))
+        except TensordError:
+            return False
+        return True
+
+    def note_signatures(self, batch: Sequence[Message]) -> None:
+        """Note which signature a number means; what was known with another one is no longer."""
+        for message in batch:
+            if message[0] == ATOMIC:
+                self.note_signatures(message[1])
+            elif message[0] == SIGNATURE:
+                self._unheard = 0
+                former = self.signatures.get(message[1])
+                self.signatures[message[1]] = message
+                if former is not None and former is not message:
+                    self._outdated(message[1])
+
+    def _outdated(self, number: int) -> None:
+        """Forget what has calls of that signature in it."""
+        self._history.clear()
+        self._given_up.clear()
+        for period in self._periods:
+            if any(signature_in(token) == number for token in period.form.tokens):
+                self.forget(period)
