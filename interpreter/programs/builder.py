@@ -41,7 +41,10 @@ SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 class Size:
-    """How large a program is by now, with all of its blocks. `limit`: of steps, numbers, and tensors from outside."""
+    """How large a program is by now, with all of its blocks; each of them counts as a step.
+
+    `limit`: of steps, numbers, and tensors from outside.
+    """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -85,9 +88,12 @@ class Builder:
         return self.size.weight()
 
     def block(self) -> Builder:
-        """The builder of a block for a later `construct`."""
+        """The builder of a block for a later `construct`. QuotaError if it is too deep inside, or one too many."""
         if self.depth > DEEPEST:
             raise QuotaError(f"blocks are nested at most {DEEPEST} levels deep")
+        if self.size.steps >= self.size.limit:
+            raise QuotaError(f"a program has at most {self.size.limit} steps and blocks")
+        self.size.steps += 1
         return Builder(self._infer, around=self)
 
     # -- what comes from outside ---------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ a block writes of its other operands is written for all to see. Those are the co
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from ..errors import MetadataError, MetadataTypeError, ProtocolError
@@ -63,17 +64,15 @@ class Layout(NamedTuple):
 
 def layout_of(op: str, operands: Sequence[int], blocks: Sequence[Program]) -> Layout:
     """Take the operands of a construct apart. ProtocolError if they are too many or too few."""
-    form, rest = FORMS[op], list(operands)
+    form, rest = FORMS[op], iter(operands)
     counts = [(len(block.captured), len(block.number_parameters)) for block in blocks]
     arguments = len(blocks[0].parameters) if blocks else 0
     wanted = bool(form.head) + arguments + sum(map(sum, counts))
-    if len(rest) != wanted or not form.fewest <= len(blocks) <= form.most:
-        raise ProtocolError(f"{op} has {len(blocks)} blocks and {len(rest)} operands, which do not fit")
+    if len(operands) != wanted or not form.fewest <= len(blocks) <= form.most:
+        raise ProtocolError(f"{op} has {len(blocks)} blocks and {len(operands)} operands, which do not fit")
 
     def taken(count: int) -> tuple[int, ...]:
-        found = tuple(rest[:count])
-        del rest[:count]
-        return found
+        return tuple(islice(rest, count))
 
     head = taken(1)[0] if form.head else None
     shared = taken(arguments)

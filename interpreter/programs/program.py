@@ -292,11 +292,11 @@ def effects_of(program: Program, depth: int = 0) -> Iterator[tuple[Step, int]]:
 
 
 def sizes_of(program: Program) -> tuple[int, int, int]:
-    """Steps, other records and characters of prints, those of blocks included."""
+    """Steps, other records and characters of prints, those of blocks included. A block counts as a step."""
     texts = (dict(step.attributes)["parts"] for step in program.steps if step.op == PRINT)
     characters = sum(len(part or "") for parts in texts for part in parts)
-    own = (len(program.steps), len(program.numbers) + program.inputs, characters)
     inside = [sizes_of(block) for step in program.steps for block in step.blocks]
+    own = (len(program.steps) + len(inside), len(program.numbers) + program.inputs, characters)
     return tuple(map(sum, zip(own, *inside, strict=True)))  # type: ignore[return-value]
 
 

@@ -12,7 +12,7 @@ from tensord.interpreter.programs.numbers import CONSTANT, PARAMETER, evaluate
 from tensord.interpreter.programs.program import EFFECT, PRINT, Program
 from tensord.interpreter.programs.records import wire_records
 from tensord.interpreter.types.meta import Meta
-from tensord.interpreter.wire.messages import Link, ProgramPart, Run, decode_meta
+from tensord.interpreter.wire.messages import Convention, Link, ProgramPart, Run, decode_meta
 
 if TYPE_CHECKING:
     from .programs import Client, Writer
@@ -74,6 +74,20 @@ class Runs:
         printed = [step for step in program.steps if step.op in (PRINT, EFFECT)]
         effects = [[rnd.choice(client.chains or [1]), None, writer.request(client)] for _ in printed]
         return Run(id_, inputs, numbers, outputs, effects, rnd.randint(0, 2))
+
+    def convention(self, client: Client) -> Convention:
+        """How a routine that there may be is called: mostly well, sometimes with a number too many."""
+        rnd = self.rnd
+        id_ = rnd.choice(tuple(client.routines)) if client.routines and rnd.random() < 0.97 else 1
+        program = client.routines.get(id_, NOTHING)
+        places: list[Any] = [("parameter", slot, None) for slot in range(len(program.parameters))]
+        places += [("number", slot, rnd.choice((None, 1))) for slot in range(len(program.number_parameters))]
+        if rnd.random() < 0.1:
+            places.append(("number", rnd.randint(0, 9), "x"))
+        results = [("result", slot, None) for slot in range(len(program.results))]
+        names = [f"a{place}" for place in range(len(places))]
+        keys = rnd.choice((("tuple", ()), ("dict", tuple(range(len(results))))))
+        return Convention(id_, ("f", names, places, (), (), (keys[0], "", keys[1], results)))
 
     # -- programs --------------------------------------------------------------------------------------------------
 

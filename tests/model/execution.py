@@ -7,6 +7,7 @@ from typing import Any
 from tensord.vm.serial.oracle import Oracle
 from tensord.vm.serial.values import SerialSession, define
 
+from .interpreted import Interpreter
 from .steps import INNER, RENAMED, Encoder, Step
 
 
@@ -19,6 +20,8 @@ def execute(oracle: Oracle, sessions: Any, encoder: Encoder, step: Step, *, unfo
         for inner in step.fields[INNER]:
             execute(oracle, sessions, encoder, inner)
         rename(session, step.fields[RENAMED])
+    elif step.kind == "FLOW" and not unfolds:
+        Interpreter(oracle, session, encoder, step).run()
     elif step.kind == "ATOMIC":
         for inner in step.fields:
             execute(oracle, sessions, encoder, inner, unfolds=unfolds)

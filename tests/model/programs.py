@@ -22,6 +22,7 @@ from tensord.interpreter.types.meta import Meta
 from tensord.vm.serial.oracle import Oracle
 
 from .execution import execute
+from .flows import Flows
 from .handles import Client, Handle
 from .runs import Runs
 from .steps import Encoder, Program, Step, World
@@ -77,6 +78,7 @@ class Generator:
         self.sessions = [self.oracle.open_session(lambda *_: None) for _ in self.clients]
         self.encoder = Encoder()
         self.runs = Runs(self)
+        self.flows = Flows(self)
         self.risky = self.rng.random() < 0.5  # are ops that fail, unknown ids and cancellation in it?
         self.reads = self.rng.choice((0.5, 1.0, 3.0))
         self.moves = self.rng.choice((0.3, 1.0, 3.0))
@@ -125,6 +127,7 @@ class Generator:
             (1.2, self.atomic),
             (2.0, self.runs.emit),
             (0.3, self.runs.forget),
+            (0.0 if self.honest else 0.6, self.flows.emit),
         ]
         risks = [
             (0.8, self.boom),
@@ -227,7 +230,7 @@ class Generator:
             and not (self.honest or self.world.inline)
             and self.world.devices == SIMS
             and definition.view is None
-            and self.rng.random() < 0.05
+            and self.rng.random() < 0.1
         ):
             self.failing.add((client.number + 1, self.count + 1))
         released = self.riding(client, inputs, ids, scalars, in_place=out is not None)

@@ -20,7 +20,7 @@ from tensord.streams.cuda import CudaOptions
 from tensord.streams.faults import Fault
 from tensord.streams.sim import SimOptions
 from tensord.vm.admission.cancellation import PIECE
-from tensord.vm.engine import Engine
+from tensord.vm.engine import Engine, may_go_on
 from tensord.vm.model.session import VmSession
 from tensord.vm.model.unfolding import rest_of_run
 from tensord.vm.reporting.invariants import violations
@@ -103,6 +103,7 @@ class Machine:
         self.engine.admission.cancellation.piece = piece
         segments = self.engine.admission.routines.segments
         segments.compile = failing_inside(segments.compile, program.failing)
+        segments.shared.kept *= not program.failing  # what fails is another call in each session
         segments.find_blocks = functools.partial(find_blocks, least=1)  # of the smallest tensors, too
         self.errors: list[TensordError] = []
         self.engine.scheduler.report = lambda _session, error: self.errors.append(error)
@@ -111,7 +112,11 @@ class Machine:
         self.encoder = Encoder()
         self.answers: dict[int, dict[int, tuple[Any, Any]]] = {}
         self.sessions: list[VmSession] = [self.open(n) for n in range(world.sessions)]
-        self.by_number: dict[int, tuple[Any, ...]] = {}
+        # Where sessions share tensors, or memory is just enough: what one sends behind a run that waits has its place
+        # before what others send then.
+        kinds = {step.kind for step in program.steps}
+        self.shares = not kinds.isdisjoint({"PUBLISH", "LOOKUP"})
+        self.in_order = "FLOW" in kinds and (self.shares or world.tight > 0)
         self.engine.admission.routines.patience = world.patience
 
     def make_cuda(self, name: str, world: World, memory: int, lacks: frozenset[str], steering: Steering) -> ModelCuda:
@@ -146,7 +151,8 @@ class Machine:
 
     def busy(self) -> bool:
         engine = self.engine
-        return bool(engine.pending or engine.scheduler.busy or engine.directory.leaving)
+        goes_on = any(map(may_go_on, engine.held))
+        return bool(engine.pending or goes_on or engine.scheduler.busy or engine.directory.leaving)
 
     def schedule(self) -> None:
         """One pass of the engine, and what is always true between two passes."""
@@ -190,13 +196,24 @@ class Machine:
         for _ in range(STEPS):
             if not (self.act_serially() if serially else self.act()):
                 break
-        if self.engine.live:
+        if self.engine.live or self.engine.held:
             raise Stuck(f"nothing can happen, but {list(self.engine.live.values())[:8]} are live")
 
-    def admit_all(self) -> None:
-        """A cancellation finds everything admitted that was sent before."""
-        while self.engine.pending:
-            self.engine.schedule()
+    def admit_all(self, session: VmSession) -> None:
+        """A cancellation finds everything admitted that was sent before, but for what waits behind a session's run.
+
+        What others hold is written as far as the run has come: then it has to come to its end.
+        """
+        self.settle([session] if self.shares else [])
+
+    def settle(self, sessions: Iterable[VmSession]) -> None:
+        """Go on until everything is admitted, but for what waits behind runs of other sessions than these."""
+        awaited, engine = set(sessions), self.engine
+        while engine.pending or not awaited.isdisjoint(engine.held):
+            if engine.pending:
+                engine.schedule()
+            elif not self.act():
+                break
 
     # -- programs --------------------------------------------------------------------------------------------------
 
@@ -222,6 +239,8 @@ class Machine:
         if serially:
             self.send_serially(self.sessions[owner], batch)
             return
+        if self.in_order:
+            self.settle(session for session in self.sessions if session is not self.sessions[owner])
         self.engine.receive(self.sessions[owner], batch)
         for _ in range(self.rng.randint(0, self.habits.between)):
             self.act()
@@ -236,7 +255,7 @@ class Machine:
 
     def control(self, step: Step, *, serially: bool) -> None:
         session = self.sessions[step.session]
-        self.admit_all()
+        self.admit_all(session)
         if step.kind == "cancel":
             self.engine.cancel(session)
         elif step.kind == "close":

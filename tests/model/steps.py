@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from tensord.interpreter.errors import TensordError
 from tensord.interpreter.programs import program as programs
+from tensord.interpreter.programs.constructs import blocks_of
 from tensord.interpreter.programs.records import wire_records
 from tensord.interpreter.wire.messages import (
     Atomic,
@@ -47,7 +49,9 @@ class Step:
 
     Those of a group ("ATOMIC") are steps. Those of a run ("RUN") are a `Routine`, two ids for it if it is not linked
     yet, the steps that it stands for, inputs, numbers, (id inside, id of the result) of each result, and what is
-    released behind it. `line`: the step that the location names, if that is another one, of the routine's first run.
+    released behind it. Those of a run with control flow ("FLOW") are a `Routine`, its two ids, inputs, numbers,
+    outputs, and (chain, number, whether it raises) of each side effect. `line`: the step that the location names, if
+    that is another one, of the routine's first run.
     """
 
     number: int
@@ -65,6 +69,7 @@ class Step:
 
 
 ROUTINE, FRESH, INNER, INPUTS, NUMBERS, RENAMED, RELEASED = range(7)  # the fields of a RUN
+FLOW_INPUTS = 2  # of a FLOW
 
 
 @dataclass(frozen=True)
@@ -119,10 +124,10 @@ class Encoder:
 
     def messages(self, step: Step) -> list[list[Any]]:
         """The messages of one step as arrays, the last one being what it is about."""
-        before = [encode_message(Location(step.location, f"step {step.location}"))]
+        before = [encode_message(told(step.location))]
         if step.kind == "ATOMIC":
             return [*before, encode_message(Atomic([one for inner in step.fields for one in self.messages(inner)]))]
-        if step.kind in {"CALL", "RUN", "FORGET"}:
+        if step.kind in {"CALL", "RUN", "FLOW", "FORGET"}:
             return before + list(map(encode_message, getattr(self, step.kind.lower())(step)))
         make: Callable[[Step], NamedMessage] = getattr(self, step.kind.lower())
         return [*before, encode_message(make(step))]
@@ -142,7 +147,7 @@ class Encoder:
     def run(self, step: Step) -> list[NamedMessage]:
         """A run, behind the program and the link that it needs, if it is the first of its routine."""
         routine, fresh, inner, inputs, numbers, renamed, released = step.fields
-        made: list[NamedMessage] = [Location(one.location, f"step {one.location}") for one in inner]
+        made: list[NamedMessage] = [told(one.location) for one in inner]
         key = (step.session, routine.key)
         if key not in self.routines:
             self.routines[key] = fresh[1]
@@ -152,6 +157,19 @@ class Encoder:
         called = tuple((one.chain, one.callback, one.request) for one in effects)
         made.append(Run(self.routines[key], inputs, numbers, outputs, called, step.number))
         return [*made, Release(released)] if released else made
+
+    def flow(self, step: Step) -> list[NamedMessage]:
+        """A run with control flow, behind the program and the link that it needs, if it is the first of its routine."""
+        routine, fresh, inputs, numbers, outputs, effects = step.fields
+        made: list[NamedMessage] = list(map(told, lines_of(routine.program)))
+        key = (step.session, routine.key)
+        if key not in self.routines:
+            self.routines[key] = fresh[1]
+            made += linking(routine, fresh, step.number)
+        called = tuple(
+            (chain, self.noting(step.session, chain, number, raises), number) for chain, number, raises in effects
+        )
+        return [*made, Run(self.routines[key], inputs, numbers, outputs, called, step.number)]
 
     def forget(self, step: Step) -> list[NamedMessage]:
         """The release of a routine, if it is linked."""
@@ -180,13 +198,18 @@ class Encoder:
 
     def effect(self, step: Step) -> Effect:
         ids, chain, raises = step.fields
+        return Effect(ids, chain, self.noting(step.session, chain, step.number, raises), step.number, step.location)
+
+    def noting(self, session: int, chain: int, number: int, raises: bool) -> Callable[..., None]:
+        """A callback that notes what it is given; of an error it notes that alone."""
 
         def callback(*arrays: Any) -> None:
-            self.effects.append((step.session, chain, step.number, tuple(array.copy() for array in arrays)))
+            found = tuple("an error" if isinstance(array, TensordError) else array.copy() for array in arrays)
+            self.effects.append((session, chain, number, found))
             if raises:
                 raise ValueError("the callback failed")
 
-        return Effect(ids, chain, callback, step.number, step.location)
+        return callback
 
     def publish(self, step: Step) -> Publish:
         given, ids, asks = step.fields
@@ -208,6 +231,17 @@ class Encoder:
     def to_device(self, step: Step) -> ToDevice:
         id_, output, device = step.fields
         return ToDevice(id_, output, device, step.location)
+
+
+def told(line: int) -> Location:
+    """The message that says what a line is."""
+    return Location(line, f"step {line}")
+
+
+def lines_of(program: programs.Program) -> list[int]:
+    """The lines of its steps, those of blocks, too."""
+    inner = [line for block in blocks_of(program) for line in lines_of(block)]
+    return [step.location for step in program.steps] + inner
 
 
 def linking(routine: Routine, fresh: tuple[int, int], location: int) -> list[NamedMessage]:

@@ -8,16 +8,21 @@ missing and no superfluous edge; and nothing is left in the engine.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from functools import cache
 
 import pytest
 
+from tensord.interpreter.programs import program as programs
+from tensord.interpreter.programs.constructs import blocks_of
+from tensord.interpreter.schema.opdef import REGISTRY
 from tensord.interpreter.types.meta import Meta
 from tensord.vm.admission.cancellation import PIECE
 
 from .check import check
 from .ops import hungry_ops
 from .run import REPLAY, failures, make
-from .steps import INNER, INPUTS, NUMBERS, RELEASED, RENAMED, ROUTINE, Program, Step, World
+from .steps import FLOW_INPUTS, INNER, INPUTS, NUMBERS, RELEASED, RENAMED, ROUTINE, Program, Step, World, lines_of
 
 PROGRAMS = 400
 CHUNK = 100
@@ -35,10 +40,16 @@ def test_random_programs_give_what_serial_execution_gives(first: int) -> None:
     assert not wrong, f"{len(wrong)} programs went wrong; to run them again:\n{text}"
 
 
+@cache
+def some() -> tuple[Program, ...]:
+    """Some of the programs."""
+    return tuple(map(make, range(60)))
+
+
 def test_the_programs_have_runs_of_every_sort() -> None:
     """What no program has, nobody tests."""
     found: Counter[str] = Counter()
-    for program in map(make, range(30)):
+    for program in some():
         grouped = [inner for step in program.steps if step.kind == "ATOMIC" for inner in step.fields]
         runs = [step for step in (*program.steps, *grouped) if step.kind == "RUN"]
         found["in groups"] += any(step.kind == "RUN" for step in grouped)
@@ -65,6 +76,43 @@ def test_the_programs_have_runs_of_every_sort() -> None:
                 }
             )
     assert not {what for what, count in found.items() if count < 2}
+
+
+def test_the_programs_have_control_flow_of_every_sort() -> None:
+    found: Counter[str] = Counter()
+    for program in some():
+        world = program.world
+        for flow in (step for step in program.steps if step.kind == "FLOW"):
+            routine, inputs = flow.fields[ROUTINE], flow.fields[FLOW_INPUTS]
+            blocks = list(blocks_inside(routine.program))
+            found.update(step.op for one in (routine.program, *blocks) for step in one.steps)
+            found.update(
+                {
+                    "aliases": len(set(inputs)) < len(inputs),
+                    "captured": bool(routine.captured),
+                    "nested": routine.program.depth > 2,
+                    "writes of blocks": any(step.blocks and step.into for step in routine.program.steps),
+                    "numbers of blocks": any(block.number_parameters for block in blocks),
+                    "draws of blocks": any(block.draws for block in blocks),
+                    "effects of blocks": any(block.effects[-1] for block in blocks),
+                    "several devices": len({home for block in blocks for home in block.homes}) > 1,
+                    "bounds": any(("max_iterations", 2) in step.attributes for step in routine.program.steps),
+                    "failures": any((flow.session + 1, line) in program.failing for line in lines_of(routine.program)),
+                    "little memory": world.tight > 0,
+                    "compiled": world.patience < 1000,
+                }
+            )
+        found["cancelled"] += any(step.kind == "cancel" for step in program.steps)
+    wanted = {"cond", "case", "while_loop", "repeat_loop", "print", "effect", "to_device", "model_boom", "integers"}
+    assert not wanted - found.keys()
+    assert not {what for what, count in found.items() if count < 2 and not REGISTRY.keys() & {what}}
+
+
+def blocks_inside(program: programs.Program) -> Iterator[programs.Program]:
+    """The blocks of its steps, and theirs."""
+    for block in blocks_of(program):
+        yield block
+        yield from blocks_inside(block)
 
 
 @pytest.mark.parametrize("first", range(0, HUNGRY, CHUNK))

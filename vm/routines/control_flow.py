@@ -61,14 +61,14 @@ class Construct:
         self, run: Unfolder, routine: Linked, position: int, given: Sequence[Any], effects: int, where: int
     ) -> None:
         step = self.step = routine.program.steps[position]
-        places = layout_of(step.op, range(len(step.operands)), step.blocks)
         if position not in routine.nested:
             routine.nested[position] = linked_blocks(routine, step)
         self.run = run
         self.routine = routine
         self.blocks = routine.nested[position]
-        self.head = places.head
-        self.arguments = [given[place] for place in places.arguments]
+        self.head = 0 if FORMS[step.op].head else None
+        first = 0 if self.head is None else 1
+        self.arguments = given[first : first + len(step.blocks[0].parameters)]
         self.given = given
         self.effects = effects
         self.where = where

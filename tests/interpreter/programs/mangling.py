@@ -139,6 +139,8 @@ def mangled_records(records: list[Any], rnd: random.Random) -> list[Any]:
         return records[:at] + records[at + 1 :]
     if change == 1:
         return [*records, records[at]]
+    if change == 2:
+        return [*records[:at], *[("block",)] * pick((1, 1, 2, 1000), rnd), *records[at:]]
     return [*records[:at], mangled_record(records[at], rnd), *records[at + 1 :]]
 
 

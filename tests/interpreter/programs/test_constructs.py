@@ -160,12 +160,42 @@ def test_a_program_is_no_larger_for_having_blocks():
     builder.parameter(VECTOR)
     nested = builder.block()
     nested.parameter(VECTOR)
-    for _ in range(5):
+    for _ in range(4):
         nested.op("negative", [0])
     for one in (nested, builder):
         with pytest.raises(QuotaError, match="at most 5 steps"):
             one.op("negative", [0])
+        with pytest.raises(QuotaError, match="at most 5 steps and blocks"):
+            one.block()
     assert builder.weight() == 5
+
+
+def test_blocks_without_a_step_are_bounded():
+    """Each of them is kept until a step takes it: a client may not send them without end."""
+    reader = Reader(limit=20)
+    for _ in range(20):
+        reader.add(("block",))
+        reader.add(("return", ()))
+    with pytest.raises(QuotaError, match="at most 20 steps and blocks"):
+        reader.add(("block",))
+    assert reader.weight() == 20
+
+
+def test_blocks_that_only_begin_are_bounded():
+    reader = Reader()
+    for _ in range(DEEPEST):
+        reader.add(("block",))
+    with pytest.raises(QuotaError, match="nested at most 16 levels"):
+        reader.add(("block",))
+    assert reader.weight() == DEEPEST
+
+
+def test_a_program_counts_for_what_its_records_have_counted_for():
+    reader, program = Reader(), parse(LOOP)
+    for record in wire_records(program):
+        found = reader.add(record)
+    assert found == program
+    assert reader.weight() == found.weight
 
 
 LOOP = """\
@@ -191,7 +221,7 @@ def test_a_program_counts_what_is_in_its_blocks():
     program = parse(LOOP)
     assert str(program) == LOOP
     assert (program.effects, program.chains, program.callbacks, program.devices) == ((0, 2, 3), 3, 4, 2)
-    assert (program.depth, program.weight, program.asks) == (2, 6, True)
+    assert (program.depth, program.weight, program.asks) == (2, 8, True)
 
 
 @pytest.mark.parametrize(

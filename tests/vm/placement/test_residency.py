@@ -233,6 +233,8 @@ class TestSharing:
         assert copy.current
         copies = [one for one in parts.scheduler.live.values() if one.opcode is Opcode.COPY]
         assert [(one.reads, one.writes) for one in copies] == ([((copy,), (binding.copy,))] if partial else [])
+        assert [one.versions for one in copies] == ([(1, 1)] if partial else [])
+        assert y.storage.version == binding.copy.version == 1 + partial
         parts.drain()
 
     def test_a_view_that_is_written_is_no_view_any_more(self, parts: Parts) -> None:

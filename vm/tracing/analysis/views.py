@@ -39,7 +39,8 @@ def layout_of_view(base: Meta, steps: Sequence[Step], meta: Meta) -> tuple[int, 
     whole = np.empty(base.shape, base.dtype)
     view: Any = whole
     for step in steps:
-        view = VIEWS[step.op](view, dict(step.attributes))
+        made = VIEWS[step.op](view, dict(step.attributes))
+        view = view if isinstance(made, np.generic) and view.ndim == 0 else made  # NumPy flips nothing to a scalar
     if not isinstance(view, np.ndarray) or view.shape != meta.shape or not np.may_share_memory(view, whole):
         return None
     return view.__array_interface__["data"][0] - whole.__array_interface__["data"][0], view.strides

@@ -1,0 +1,364 @@
+"""Runs with control flow in random programs: drawn as programs, since nobody knows their steps before they run.
+
+What such a run does is found out by `interpreted`, on the oracle.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tensord.interpreter.errors import CancelledError, TensordError
+from tensord.interpreter.programs import program as programs
+from tensord.interpreter.programs.builder import Builder
+from tensord.interpreter.programs.numbers import CONSTANT, DRAW, PARAMETER, evaluate
+from tensord.interpreter.programs.program import CASE, COND, REPEAT, WHILE, effects_of
+from tensord.interpreter.schema.opdef import find
+from tensord.interpreter.types.meta import Meta
+
+from .handles import Client, Handle
+from .steps import Routine
+
+if TYPE_CHECKING:
+    from .programs import Generator
+
+DEEPEST = 3  # levels of blocks
+SEED = 7
+UNARY = ("negative", "square", "abs", "positive", "logical_not", "relu")
+BINARY = ("add", "subtract", "multiply", "maximum", "minimum", "bitwise_xor", "greater", "equal", "logical_and")
+IN_PLACE = ("add", "subtract", "multiply", "maximum")
+VIEWS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("getitem", {"index": (("slice", None, None, -1),)}),
+    ("getitem", {"index": ("...", ("slice", 0, 2, None))}),
+    ("transpose", {}),
+    ("reshape", {"shape": (-1,)}),
+    ("flip", {}),
+)
+
+
+class Flows:
+    """Emits the FLOW steps of one generator."""
+
+    def __init__(self, generator: Generator) -> None:
+        self.generator = generator
+        self.rng = generator.rng
+        self.routines: dict[int, list[Routine]] = {}  # session -> those with control flow
+
+    def emit(self, client: Client) -> None:
+        """Some runs of a new routine, or of an old one."""
+        known = self.routines.setdefault(client.number, [])
+        if known and self.rng.random() < 0.1:
+            self.generator.add(client, "FORGET", self.rng.choice(known).key)
+        if not known or self.rng.random() < 0.6:
+            routine = self.draw(client)
+            if routine is None:
+                return
+            known.append(routine)
+        routine = self.rng.choice(known[-3:])
+        for _ in range(self.rng.choice((1, 1, 2, 3))):
+            self.run(client, routine)
+
+    def draw(self, client: Client) -> Routine | None:
+        """A routine on metas that the client's tensors have."""
+        make = self.generator
+        fitting = [id_ for id_ in client.handles if self.is_certain(client, id_)]
+        if not fitting:
+            return None
+        if not client.chains:
+            make.chain(client)
+        devices = list(make.world.devices)
+        drawing = Drawing(make, client, Builder(), devices)
+        for id_ in self.rng.choices(fitting, k=self.rng.randint(1, 3)):
+            drawing.values.append(drawing.builder.parameter(*self.form(client, id_)))
+        captured = self.rng.sample(fitting, min(len(fitting), self.rng.randint(0, 2)))
+        for id_ in captured:
+            drawing.values.append(drawing.builder.captured(*self.form(client, id_)))
+        drawing.steps(self.rng.randint(1, 5))
+        with suppress(TensordError):
+            drawing.construct()
+        drawing.steps(self.rng.randint(0, 3))
+        program = drawing.builder.finish(drawing.made(self.rng.randint(0, 3)))
+        make.runs.keys += 1
+        keeps = self.rng.random() < 0.3
+        return Routine(make.runs.keys, program, tuple(devices[: program.devices]), tuple(captured), keeps)
+
+    def form(self, client: Client, id_: int) -> tuple[Meta, int]:
+        """The meta of a tensor, and the slot of its home."""
+        handle = client.handles[id_]
+        assert handle.meta is not None
+        return handle.meta, self.generator.world.devices.index(handle.home)
+
+    def is_certain(self, client: Client, id_: int) -> bool:
+        """Is it open neither what the tensor's meta is, nor whether it has a value?"""
+        if not self.generator.runs.is_known(client, id_):
+            return False
+        value = self.generator.sessions[client.number].tensors[id_].value
+        cancelled = [isinstance(error, CancelledError) for error in value.errors]
+        return all(cancelled) or not any(cancelled) if value.array is None else not cancelled
+
+    def run(self, client: Client, routine: Routine) -> None:
+        """One run, on tensors of the metas and homes of its parameters, perhaps one for several."""
+        make, program = self.generator, routine.program
+        if not all(id_ in client.handles and self.is_certain(client, id_) for id_ in routine.captured):
+            return
+        homes = [routine.devices[source.device] for source in program.parameters]
+        inputs = [self.pick(client, s.meta, home) for s, home in zip(program.parameters, homes, strict=True)]
+        fresh = (client.new(), client.new())
+        given = [self.rng.randint(0, 3) for _ in program.number_parameters]
+        numbers = tuple(evaluate(program.numbers, given, SEED, range(program.draws)))
+        client.ids += program.inner
+        outputs = tuple(client.new() for _ in program.results)
+        effects = []
+        for step, _ in effects_of(program):
+            make.count += 1
+            chain = client.chains[dict(step.attributes)["chain"]]
+            effects.append((chain, make.count, make.risky and self.rng.random() < 0.1))
+        make.add(client, "FLOW", routine, fresh, tuple(inputs), numbers, outputs, tuple(effects))
+        for value, id_ in zip(program.results, outputs, strict=True):
+            client.handles[id_] = Handle(program.metas[value], routine.devices[program.homes[value]])
+
+    def pick(self, client: Client, meta: Meta, home: str) -> int:
+        """A handle like that; or an array that is uploaded for it."""
+        known = [id_ for id_, handle in client.handles.items() if (handle.meta, handle.home) == (meta, home)]
+        fitting = [id_ for id_ in known if self.is_certain(client, id_)]
+        if fitting and self.rng.random() < 0.8:
+            return self.rng.choice(fitting[-3:])
+        id_ = client.new()
+        values = np.array([self.rng.randint(-3, 3) for _ in range(meta.size)])
+        self.generator.add(client, "UPLOAD", id_, values.reshape(meta.shape).astype(meta.dtype), home)
+        client.handles[id_] = Handle(meta, home)
+        return id_
+
+
+class Drawing:
+    """Draws the steps of a program, or of a block in one. `values`: what can be read; `numbers`: slots of ints."""
+
+    def __init__(
+        self, make: Generator, client: Client, builder: Builder, devices: Sequence[str], depth: int = 0
+    ) -> None:
+        self.make = make
+        self.client = client
+        self.rng: random.Random = make.rng
+        self.builder = builder
+        self.devices = devices
+        self.depth = depth
+        self.values: list[int] = []
+        self.numbers: list[int] = []
+
+    def line(self, *, may_fail: bool = False) -> int:
+        """The line of the next step; perhaps of one that is made to fail."""
+        make = self.make
+        make.count += 1
+        world = make.world
+        injects = make.risky and not (make.honest or world.inline) and world.devices[1].startswith("sim")
+        if may_fail and injects and self.rng.random() < 0.03:
+            make.failing.add((self.client.number + 1, make.count))
+        return make.count
+
+    def steps(self, count: int) -> None:
+        """So many steps, but for those that an op does not take."""
+        kinds: list[Callable[[], Any]] = [self.unary, self.binary, self.binary, self.in_place, self.in_place, self.view]
+        kinds += [self.reduction, self.move, self.effect, self.print, self.number, self.draw]
+        kinds += [self.construct] * (self.depth < DEEPEST) + [self.boom] * self.make.risky
+        for _ in range(count if self.values else 0):
+            try:
+                self.rng.choice(kinds)()
+            except TensordError:
+                continue  # the builder took nothing of it
+
+    def pick(self) -> int:
+        return self.rng.choice(self.values[-4:] if self.rng.random() < 0.5 else self.values)
+
+    def op(self, name: str, operands: Sequence[int], attributes: Any = None, into: Sequence[int] | None = None) -> int:
+        """An op on the device of one of its operands, or on any."""
+        slots = [self.builder.homes[operand] for operand in operands if operand >= 0]
+        slot = slots[0] if slots and self.rng.random() < 0.8 else self.rng.randrange(len(self.devices))
+        if any(op == name for _, op in self.make.world.missing):
+            slot = 0
+        may_fail = find(name).view is None
+        made = self.builder.op(name, operands, attributes, slot, into, self.line(may_fail=may_fail))
+        self.keep(made, into or ())
+        return made[0]
+
+    def keep(self, made: Sequence[int], into: Sequence[int]) -> None:
+        """Its results can be read, and what it overwrites cannot."""
+        self.values = [value for value in self.values if value not in into] + list(made)
+
+    # -- steps ---------------------------------------------------------------------------------------------------------
+
+    def unary(self) -> None:
+        self.op(self.rng.choice(UNARY), [self.pick()])
+
+    def operand(self) -> int:
+        return ~self.rng.choice(self.numbers) if self.numbers and self.rng.random() < 0.3 else self.pick()
+
+    def binary(self) -> None:
+        self.op(self.rng.choice(BINARY), [self.pick(), self.operand()])
+
+    def in_place(self) -> None:
+        x = self.pick()
+        operands = [x, self.operand()] if self.rng.random() < 0.7 else [self.pick(), x]
+        self.op(self.rng.choice(IN_PLACE), operands, None, [x if self.rng.random() < 0.8 else self.pick()])
+
+    def view(self) -> None:
+        name, attributes = self.rng.choice(VIEWS)
+        self.op(name, [self.pick()], attributes)
+
+    def reduction(self) -> None:
+        x = self.pick()
+        meta = self.builder.metas[x]
+        ops = ["max", "min", "any", "all"] + ["sum"] * (meta is not None and meta.dtype.kind != "f")
+        self.op(self.rng.choice(ops), [x], {"axis": self.rng.choice((None, 0, -1))})
+
+    def move(self) -> None:
+        self.values.append(self.builder.move(self.pick(), self.rng.randrange(len(self.devices)), self.line()))
+
+    def effect(self) -> None:
+        chain = self.rng.randrange(min(len(self.client.chains), 3))
+        self.builder.effect(0, [self.pick() for _ in range(self.rng.randint(0, 2))], chain, self.line())
+
+    def print(self) -> None:
+        chain = self.rng.randrange(min(len(self.client.chains), 3))
+        self.builder.print(["is", None], [self.pick()], " ", chain, self.line())
+
+    def number(self) -> None:
+        if self.depth == 0 and self.rng.random() < 0.5:
+            self.numbers.append(self.builder.number("int", PARAMETER))
+        else:
+            self.numbers.append(self.constant(self.rng.randint(0, 3)))
+
+    def constant(self, value: int) -> int:
+        return self.builder.number("int", CONSTANT, value=value)
+
+    def draw(self) -> None:
+        operands = [~self.constant(SEED), ~self.builder.number("int", DRAW)]
+        self.op("integers", operands, {"low": -3, "high": 4, "shape": (4,)})
+
+    def boom(self) -> None:
+        x = self.pick()
+        self.op("model_boom", [x], None, [x] if self.rng.random() < 0.4 else None)
+
+    # -- control flow --------------------------------------------------------------------------------------------------
+
+    def construct(self) -> None:
+        """A step of control flow."""
+        self.rng.choice((self.cond, self.case, self.repeat, self.repeat, self.while_loop, self.while_loop))()
+
+    def truth(self) -> int:
+        return self.op("any", [self.pick()])
+
+    def index(self) -> int:
+        """A tensor that is one of two integers."""
+        integer = self.op("astype", [self.truth()], {"dtype": "int64"})
+        return self.op("add", [integer, ~self.constant(self.rng.choice((-1, 0, 0, 0, 1)))])
+
+    def cond(self) -> None:
+        self.choose(COND, self.truth(), 2)
+
+    def case(self) -> None:
+        self.choose(CASE, self.index(), self.rng.randint(1, 3))
+
+    def choose(self, op: str, head: int, count: int) -> None:
+        arguments = [self.pick() for _ in range(self.rng.randint(1, 2))]
+        wanted = [self.form(value) for value in self.rng.sample(arguments, self.rng.randint(0, len(arguments)))]
+        blocks = [self.block(arguments, wanted) for _ in range(count)]
+        self.close(op, [head, *arguments], blocks)
+
+    def repeat(self) -> None:
+        arguments = [self.pick() for _ in range(self.rng.randint(1, 2))]
+        kind = self.rng.random()
+        if kind < 0.3 and self.numbers:
+            head = ~self.rng.choice(self.numbers)
+        else:
+            head = ~self.constant(self.rng.randint(0, 3)) if kind < 0.7 else self.index()
+        body = self.block(arguments, [self.form(value) for value in arguments])
+        self.close(REPEAT, [head, *arguments], [body])
+
+    def while_loop(self) -> None:
+        """A loop whose test counts rounds, or looks at its state, and then has a bound."""
+        counter = self.op("full", [~self.constant(0)], {"shape": (), "dtype": "int64"})
+        arguments = [counter, *(self.pick() for _ in range(self.rng.randint(0, 2)))]
+        counts = self.rng.random() < 0.7
+        most = None if counts and self.rng.random() < 0.8 else self.rng.randint(0, 3)
+        test = self.block(arguments, [], lambda drawing: drawing.test(counts=counts))
+        forms = [self.form(value) for value in arguments]
+        body = self.block(arguments, forms, lambda drawing: drawing.increment())
+        self.close(WHILE, arguments, [test, body], {"max_iterations": most})
+
+    def test(self, *, counts: bool) -> list[int]:
+        """What a test returns. The counter is the first parameter."""
+        value = self.newest(0)
+        if counts:
+            return [self.op("less", [value, ~self.constant(self.rng.randint(0, 3))])]
+        return [self.op("any", [self.pick() if self.values else value])]
+
+    def increment(self) -> list[int]:
+        """The counter, for the next round."""
+        return [self.op("add", [self.newest(0), ~self.constant(1)])]
+
+    def newest(self, value: int) -> int:
+        return self.builder.newest[self.builder.variables[value]]
+
+    def form(self, value: int) -> tuple[Meta | None, int]:
+        return self.builder.metas[value], self.builder.homes[value]
+
+    def block(
+        self,
+        arguments: Sequence[int],
+        wanted: Sequence[tuple[Meta | None, int]],
+        first: Callable[[Drawing], list[int]] | None = None,
+    ) -> tuple[programs.Program, list[int]]:
+        """A block that returns what `first` makes, then results of the metas and homes that are wanted; and what it
+        gets by itself."""
+        inner = Drawing(self.make, self.client, self.builder.block(), self.devices, self.depth + 1)
+        for value in arguments:
+            meta, home = self.form(value)
+            assert meta is not None
+            inner.values.append(inner.builder.parameter(meta, home))
+        if first is not None:
+            del inner.values[0]  # the counter, to which nothing else is written
+        captured = self.rng.sample(self.values, min(len(self.values), self.rng.randint(0, 2)))
+        for value in captured:
+            meta, home = self.form(value)
+            assert meta is not None
+            inner.values.append(inner.builder.captured(meta, home))
+        numbers = self.rng.sample(self.numbers, min(len(self.numbers), self.rng.randint(0, 1)))
+        inner.numbers = [inner.builder.number("int", PARAMETER) for _ in numbers]
+        inner.steps(self.rng.randint(0, 4))
+        results = first(inner) if first else []
+        for meta, home in wanted[len(results) :]:
+            results.append(inner.result(meta, home, results))
+        return inner.builder.finish(results), [*captured, *[~slot for slot in numbers]]
+
+    def result(self, meta: Meta | None, home: int, taken: Sequence[int]) -> int:
+        """A value of that meta with that home that steps have made; if there is none, a copy of another."""
+        builder, outside = self.builder, len(self.builder.parameters) + len(self.builder.captures)
+        fitting = [v for v in self.values if self.form(v) == (meta, home) and builder.variables[v] >= outside]
+        fitting = [value for value in fitting if value not in taken]
+        if fitting and self.rng.random() < 0.8:
+            return self.rng.choice(fitting)
+        source = self.rng.choice([value for value in self.values if builder.metas[value] is meta])
+        return builder.move(source, home, self.line())
+
+    def close(
+        self,
+        op: str,
+        operands: Sequence[int],
+        blocks: Sequence[tuple[programs.Program, list[int]]],
+        attributes: Any = (),
+    ) -> None:
+        """Add the step."""
+        given = [value for _, own in blocks for value in own]
+        bodies = [block for block, _ in blocks]
+        made = self.builder.construct(op, [*operands, *given], bodies, dict(attributes), self.line())
+        self.keep(made, self.builder.steps[-1].into or ())
+
+    def made(self, count: int) -> list[int]:
+        """Some values that steps have made, of different variables."""
+        outside = {*range(len(self.builder.parameters) + len(self.builder.captures))}
+        found = [value for value in self.values if self.builder.variables[value] not in outside]
+        return self.rng.sample(found, min(len(found), count))
