@@ -15,7 +15,7 @@ VIEWS: Final[Mapping[str, Callable[[Any, Mapping[str, Any]], Any]]] = {
     "broadcast_to": lambda x, given: np.broadcast_to(x, given["shape"]),
     "diagonal": lambda x, given: np.diagonal(x, given["offset"], -2, -1),
     "expand_dims": lambda x, given: np.expand_dims(x, given["axis"]),
-    "flip": lambda x, given: np.flip(x, given["axis"]),
+    "flip": lambda x, given: np.flip(x, given["axis"]) if x.ndim else x,  # NumPy makes a number of it
     "getitem": lambda x, given: selected(x, native_index(given["index"])),
     "matrix_transpose": lambda x, _given: np.swapaxes(x, -1, -2),
     "moveaxis": lambda x, given: np.moveaxis(x, given["source"], given["destination"]),
