@@ -776,3 +776,34 @@ return %1""".replace("parameter %0 x", "number $0: int = 3\nparameter %0 x"),
     assert it.seen == []
     it.is_left(result)
     it.close()
+
+
+def test_a_value_that_was_cancelled_before_the_run_poisons_what_the_step_writes_although_others_hold_it() -> None:
+    """As it poisons what an op writes that reads it."""
+    bare = Bare(inline=False)
+    it, other = Linked(bare, COND, [[10.0]]), bare.client()
+    it.client.publish("w", ids=it.captured)
+    live = other.lookup("w")
+    x = upload(it.client, scalar(1.0))
+    test = it.client.call("less", x, x, meta=((), "float64"))
+    bare.engine.cancel(it.client.session)
+    bare.drain()
+    it.client.send(Restart(it.client.session.generation))
+    assert isinstance(it.error(test), CancelledError)
+    chosen, _ = it.run(test, np.array([1.0]))
+    assert isinstance(it.error(chosen), CancelledError)
+    with pytest.raises(CancelledError):
+        other.fetch(live)
+
+
+def test_a_run_that_is_cancelled_leaves_what_others_hold() -> None:
+    bare = Bare(inline=False)
+    it, other = Linked(bare, COND, [[10.0]]), bare.client()
+    it.client.publish("w", ids=it.captured)
+    live = other.lookup("w")
+    x = upload(it.client, scalar(1.0))
+    (chosen, _) = it.run(it.client.call("less", x, x, meta=((), "float64")), np.array([1.0]))
+    assert it.client.session.waits()
+    bare.engine.cancel(it.client.session)
+    assert other.fetch(live) == [10.0]
+    assert isinstance(it.error(chosen), CancelledError)
