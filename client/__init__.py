@@ -9,7 +9,7 @@
 - `effects`: user code in program order, `printing` in it; `cancellation`: cancelling and restarting
 - `contexts`: what was made together goes together
 - `outbox/`: unsent messages; `transport/`: how they get to a daemon; `embedded/`: a machine in this process
-- `routines/`: functions that are captured once and run as one message
+- `routines/`: functions that are captured once and run as one message; `periods/`: what repeats, found by the client
 - `array_api/`: the namespace of the standard; `nn`, `random`: functions beyond the standard
 - `forks`: what a fork does to sessions; `exits`: what the end of the interpreter does; `keys`: the client's keys
 - `cli/`: the command line

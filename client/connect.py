@@ -11,11 +11,13 @@ from ..interpreter.wire.addresses import find_daemon, for_client, is_local
 from ..interpreter.wire.forms import shown
 from ..interpreter.wire.names import LONGEST, is_name, program_name
 from .locations import check_frames
+from .outbox.outbox import Outbox
 from .session import Session
 
 EMBEDDED = "local:default"
 ENGINES = ("vm", "serial")
 VARIABLE = "TENSORD_ENGINE"
+AUTO = "auto"
 
 
 def connect(
@@ -28,13 +30,22 @@ def connect(
     engine: str | None = None,
     frames: int | None = None,
     name: str | None = None,
+    routines: str | None = None,
     detail: int = 0,
 ) -> Session:
     """See `tensord.connect`."""
     if type(detail) is not int or detail < 0:
         raise MetadataError(f"detail= is how many runs one of is timed, 0 for none, not {shown(detail)}")
     session = connect_anywhere(
-        address, devices=devices, tracing=tracing, strict=strict, keys=keys, engine=engine, frames=frames, name=name
+        address,
+        devices=devices,
+        tracing=tracing,
+        strict=strict,
+        keys=keys,
+        engine=engine,
+        frames=frames,
+        name=name,
+        outbox=outbox_for(routines),
     )
     if detail:
         try:
@@ -55,6 +66,7 @@ def connect_anywhere(
     engine: str | None,
     frames: int | None,
     name: str | None,
+    outbox: type[Outbox],
 ) -> Session:
     """A session on a daemon, or on a machine in this process."""
     if address is not None and type(address) is not str:
@@ -76,12 +88,24 @@ def connect_anywhere(
         local_machine = connect_local(
             where, devices, engine=engine, usual=usual, tracing=tracing, strict=strict, name=who
         )
-        return Session(local_machine, lines)
+        return Session(local_machine, lines, outbox)
     if engine is not None:
         raise MetadataError(f"engine= is for machines of this process: at {where} is a daemon, which has its own")
     if devices is not None:
         raise MetadataError("devices= is for machines of this process: a daemon's are those it was started with")
-    return connect_daemon(for_client(where).text, name or program_name(), strict=strict, keys=keys, frames=lines)
+    who = name or program_name()
+    return connect_daemon(for_client(where).text, who, strict=strict, keys=keys, frames=lines, outbox=outbox)
+
+
+def outbox_for(routines: object) -> type[Outbox]:
+    """The outbox of a session that is to find routines by itself ("auto"), or not (None)."""
+    if routines is None:
+        return Outbox
+    if routines != AUTO:
+        raise MetadataError(f'routines= is "{AUTO}" or None, not {shown(routines)}')
+    from .periods.outbox import PeriodicOutbox
+
+    return PeriodicOutbox
 
 
 def connect_to_look(address: str) -> Session:
@@ -128,6 +152,7 @@ def connect_daemon(
     strict: bool = False,
     keys: str | os.PathLike[str] | None = None,
     frames: int | None = None,
+    outbox: type[Outbox] = Outbox,
 ) -> Session:
     """A session on the daemon at that address; without a name, a look. ConnectionLost if there is none, or if it
     refuses us."""
@@ -139,4 +164,4 @@ def connect_daemon(
     with connecting(address):
         transport = RemoteTransport(address, socket_options(address, keys), name, strict=strict)
         close_at_exit(transport)
-        return Session(transport, frames)
+        return Session(transport, frames, outbox)

@@ -1,17 +1,35 @@
-"""Names under which sessions of one machine share tensors."""
+"""Names under which sessions of one machine share tensors and routines."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ..interpreter.errors import MetadataError, MetadataTypeError
-from ..interpreter.wire.messages import ListNames, Lookup, Publish, Unpublish
+from ..interpreter.errors import MetadataError, MetadataKeyError, MetadataTypeError
+from ..interpreter.types.meta import Meta
+from ..interpreter.wire.messages import Convention, ListNames, Lookup, Publish, Unpublish, encode_message
 from ..interpreter.wire.names import check_names
+from .checks import own
 from .locations import located
 from .outbox.outbox import Outbox
 from .reading import expose
 from .tensor import Tensor
+
+if TYPE_CHECKING:
+    from .session import Session
+
+PAUSE: Final = 0.02  # seconds until names that nobody has published are asked for again
+ROUTINE: Final = "routine"  # what an answer about one begins with
+
+
+class Publishable(NamedTuple):
+    """What stands for a tensor or a routine in a message: its id; of a routine, how it is called, if it has a
+    convention. `exposed`: the tensors to which others may write from then on."""
+
+    id: int
+    exposed: tuple[Tensor, ...]
+    convention: Any = None
 
 
 class Names:
@@ -22,28 +40,53 @@ class Names:
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
 
-    def publish(self, tensors: Mapping[str, Tensor]) -> None:
-        """Publish these tensors under their names, all at once."""
-        names, ids = listed_names(tuple(tensors)), tuple(tensor._id for tensor in tensors.values())
+    def publish(self, given: Mapping[str, Publishable]) -> None:
+        """Publish tensors and routines under their names, all at once."""
+        names, ids = listed_names(tuple(given)), tuple(each.id for each in given.values())
         try:
             check_names(names)
         except MetadataError as error:
             raise located(error) from None
-        for tensor in tensors.values():
-            expose(tensor)
-        self._outbox.tell(lambda request: Publish(names, ids, request))
+        outbox = self._outbox
+        for each in given.values():
+            for tensor in each.exposed:
+                expose(tensor)
+        conventions = {each.id: each.convention for each in given.values() if each.convention is not None}
+        with outbox.lock:
+            for routine, convention in conventions.items():
+                outbox.messages.append(encode_message(Convention(routine, convention)))
+        outbox.tell(lambda request: Publish(names, ids, request))
 
-    def lookup(self, given: Sequence[str], *, snapshot: bool) -> list[tuple[int, Any, str]]:
-        """New ids for the tensors of these names, taken at once, with the meta and home of each in wire form."""
-        names = listed_names(given)
+    def lookup(self, given: Sequence[str], *, snapshot: bool, wait: float) -> tuple[list[Any], list[int], list[Any]]:
+        """What stands under these names, taken at once, as the machine tells it: of each name; new ids for all tensors
+        in that; the records of all programs in that. Asks again for `wait` seconds if nothing is published yet."""
+        if not isinstance(wait, int | float):
+            raise located(MetadataTypeError(f"wait= is a number of seconds, not {type(wait).__name__}"))
+        names, deadline = listed_names(given), monotonic() + wait
+        while True:
+            try:
+                return self._told(names, snapshot=snapshot)
+            except MetadataKeyError:
+                if not monotonic() < deadline:
+                    raise
+                sleep(PAUSE)
+
+    def _told(self, names: Sequence[str], *, snapshot: bool) -> tuple[list[Any], list[int], list[Any]]:
+        count = len(names)
+        while True:
+            ids, found = self._ask(names, count, snapshot=snapshot)
+            if type(found) is not int:
+                return list(found[: len(names)]), ids, list(found[len(names) :])
+            count = found  # routines capture tensors, which have ids, too
+
+    def _ask(self, names: Sequence[str], count: int, *, snapshot: bool) -> tuple[list[int], Any]:
         ids: list[int] = []
 
         def build(request: int, _location: int) -> Lookup:
-            ids.extend(self._outbox.new_id() for _ in names)
+            ids.extend(self._outbox.new_id() for _ in range(count))
             return Lookup(names, tuple(ids), request, snapshot)
 
-        found = self._outbox.await_reply(self._outbox.ask(build, located=False))
-        return [(id_, meta, home) for id_, (meta, home) in zip(ids, found, strict=True)]
+        return ids, self._outbox.await_reply(self._outbox.ask(build, located=False))
 
     def unpublish(self, names: Sequence[str]) -> None:
         """Remove names."""
@@ -63,3 +106,36 @@ def listed_names(names: Any) -> tuple[str, ...]:
         if not isinstance(name, str):
             raise located(MetadataTypeError(f"a name is a string, not {type(name).__name__}"))
     return tuple(map(str.__str__, names))
+
+
+def publishable(session: Session, value: Any) -> Publishable:
+    """A tensor, or a routine, as something to publish. Raises at the user's line what keeps it from being that."""
+    if isinstance(value, Tensor):
+        return Publishable(own(session, value)._id, (value,))
+    from .routines.publishing import publishable_routine
+
+    return publishable_routine(session, value)
+
+
+def looked_up(session: Session, heads: Sequence[Any], ids: Sequence[int], records: Sequence[Any]) -> list[Any]:
+    """What the machine tells of names, as tensors and routines of this session, in their order."""
+    new, rest = iter(ids), iter(records)
+    plain = [[head] if head[0] != ROUTINE else head[2] for head in heads]
+    tensors = [[shared(session, next(new), *each) for each in some] for some in plain]  # all, before anything can fail
+    found: list[Any] = []
+    for head, some in zip(heads, tensors, strict=True):
+        if head[0] != ROUTINE:
+            found += some
+        else:
+            from .routines.publishing import made  # late: few sessions need all that is behind routines
+
+            _, devices, _, convention = head
+            found.append(made(session, devices, some, convention, rest))
+    return found
+
+
+def shared(session: Session, id_: int, meta: Any, home: str) -> Tensor:
+    """A handle to a tensor that other sessions may write to."""
+    tensor = Tensor(session, id_, None if meta is None else Meta.of(*meta), home)
+    expose(tensor)
+    return tensor

@@ -19,13 +19,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypeVar, overload
 
 from numpy.typing import ArrayLike, NDArray
 
 from ..interpreter.errors import MetadataError, MetadataTypeError
 from ..interpreter.schema.opdef import OpDef
-from ..interpreter.types.meta import Meta
 from ..interpreter.wire.forms import shown
 from . import calls
 from .answers import Answers
@@ -35,11 +34,10 @@ from .contexts import Context, Contexts
 from .effects import Effects
 from .handlers import Handler, Invocation
 from .locations import located
-from .names import Names
+from .names import Names, looked_up, publishable
 from .outbox.outbox import Outbox
 from .printing import Printing
 from .random import Random, RandomState
-from .reading import expose
 from .routines.control_flow import ControlFlow, Flows
 from .routines.current import capture_of, refuse_captured
 from .spans import Span
@@ -56,13 +54,14 @@ if TYPE_CHECKING:
 
 
 Kind = TypeVar("Kind")
+ALL: Final = 10_000  # rows of an answer, at the most
 
 
 class Session(ControlFlow):
     """A connection to a virtual machine; a context manager. Made by `tensord.connect`."""
 
-    def __init__(self, transport: Transport, frames: int | None = None) -> None:
-        self._outbox = outbox = Outbox(transport, frames)
+    def __init__(self, transport: Transport, frames: int | None = None, kind: type[Outbox] = Outbox) -> None:
+        self._outbox = outbox = kind(transport, frames)
         self._release = outbox.release  # takes a tensor's id: all that a dying handle does
         self._calls = calls.Calls(outbox)
         self._answers = Answers(outbox)
@@ -240,36 +239,35 @@ class Session(ControlFlow):
 
     # -- names -----------------------------------------------------------------------------------------------------
 
-    def publish(self, name: str | Mapping[str, Tensor], tensor: Tensor | None = None) -> None:
-        """Name a tensor, or a dict of them at once, for every session of the machine. A name keeps its tensor alive."""
-        given: Any = {name: tensor} if isinstance(name, str) else name
+    def publish(self, name: str | Mapping[str, Any], value: Any = None) -> None:
+        """Name a tensor or a routine, or a dict of them at once, for every session of the machine.
+
+        A name keeps its tensor alive, and the tensors that its routine captures. A routine is `routine.link(...)`, what
+        `session.link` gives, or a routine that was captured once. MetadataError for one that calls back (`effect`).
+        """
+        given: Any = {name: value} if isinstance(name, str) else name
         if not (isinstance(given, Mapping) and all(isinstance(key, str) for key in given)):
-            raise located(MetadataError("publish: takes a name and a tensor, or a dict of tensors by name"))
-        self._names.publish({key: own(self, value) for key, value in given.items()})
+            raise located(MetadataError("publish: takes a name and a tensor or routine, or a dict of these by name"))
+        self._names.publish({key: publishable(self, value) for key, value in given.items()})
 
-    def lookup(self, name: str | Sequence[str], *, snapshot: bool = False) -> Any:
-        """The tensor of that name, or a dict of the tensors of several names, taken at once.
+    def lookup(self, name: str | Sequence[str], *, snapshot: bool = False, wait: float = 0.0) -> Any:
+        """The tensor or routine of that name, or a dict of what several names stand for, taken at once.
 
-        With `snapshot`, new tensors with the present values: later writes to the named tensors do not change them.
-        Nothing is copied before such a write.
+        With `snapshot`, new tensors with the present values, also of those that routines capture: later writes to the
+        named tensors do not change them. Nothing is copied before such a write. MetadataKeyError if nothing is
+        published under a name, and nobody does that within `wait` seconds.
         """
         given = (name,) if isinstance(name, str) else name
-        found = self._names.lookup(given, snapshot=bool(snapshot))
-        tensors = {
-            key: Tensor(self, id_, None if meta is None else Meta.of(*meta), home)
-            for key, (id_, meta, home) in zip(given, found, strict=True)
-        }
-        for tensor in tensors.values():
-            expose(tensor)
-        return tensors[name] if isinstance(name, str) else tensors
+        found = looked_up(self, *self._names.lookup(given, snapshot=bool(snapshot), wait=wait))
+        return found[0] if isinstance(name, str) else dict(zip(given, found, strict=True))
 
     def unpublish(self, *names: str) -> None:
         """Remove names; handles to their tensors stay."""
         self._names.unpublish(names)
 
-    def names(self) -> list[str]:
-        """The names under which something is published, sorted."""
-        return self._names.all()
+    def names(self, kind: Literal["", "tensor", "routine"] = "") -> list[str]:
+        """The names under which something is published, sorted; with a kind only those of tensors, or of routines."""
+        return [row["name"] for row in self._query("names", ALL, kind)] if kind else self._names.all()
 
     def atomic(self) -> AbstractContextManager[None]:
         """`with session.atomic():` no other session sees only a part of the ops issued inside.
@@ -343,10 +341,12 @@ class Session(ControlFlow):
     def stats(self) -> dict[str, Any]:
         """Counters: instructions, memory, transfers per device and kind, errors, hung kernels. Waits for no result.
 
-        `contexts` has what each open context of this session holds, the oldest first.
+        `contexts` has what each open context of this session holds, the oldest first; with `routines="auto"`, `periods`
+        has what was recognised and sent as runs.
         """
         found: dict[str, Any] = as_lists(self._query("stats"))
-        return found | {"contexts": [context.stats() for context in list(self._opened)]}
+        contexts = [context.stats() for context in list(self._opened)]
+        return found | {"contexts": contexts} | self._outbox.stats()
 
     @property
     def closed(self) -> bool:

@@ -34,6 +34,11 @@ class Spans:
         self.current: ContextVar[Span | None] = ContextVar("tensord span", default=None)
         self.get = self.current.get
 
+    @property
+    def used(self) -> bool:
+        """Was any instruction issued inside a span?"""
+        return self._newest > 0
+
     def bits(self) -> int:
         """The open spans' part of a location; 0 outside of spans."""
         span = self.get()

@@ -1,11 +1,13 @@
-"""Train a network and serve it at the same time, in processes of their own that share its weights through a daemon.
+"""Train a network and serve it at the same time, in processes of their own that share it through a daemon.
 
     python examples/serve_digits.py --device sim:0
 
-One process trains, the way `train_digits.py` does, and publishes the weights once, by name. From then on it updates
-them in place, each step as one group (`session.atomic`). A second process looks them up and classifies the test
-digits while training goes on; it takes a snapshot per batch, so it never sees half an update. A third one watches,
-with what the second has published and with the command line. They know nothing of each other but names.
+One process trains, the way `train_digits.py` does. It publishes, once and by name, a routine that classifies digits
+with the present weights. From then on it updates the weights in place, each step as one group (`session.atomic`). A
+second process looks the routine up and runs it on the test digits while training goes on. It has no code of the
+network: what a run does, and with which weights, came with the routine. Each run is a group, too, so it never sees half
+an update. A third process watches, with what the second has published and with the command line. They know nothing of
+each other but names.
 
 Each part runs on its own as well, in as many terminals, and as often as you like:
 
@@ -20,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import shutil
 import signal
@@ -33,7 +36,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from own_daemon import own_daemon
-from train_digits import HOST, SIZES, Layer, Network, initial_parameters, learning_rate, load, minibatches
+from train_digits import HOST, SIZES, TEST_SAMPLES, Network, initial_parameters, learning_rate, load, minibatches
 
 import tensord as td
 from tensord.interpreter.wire.addresses import find_daemon
@@ -42,22 +45,31 @@ PARAMETERS = [f"digits/{kind}{number}" for number in range(1, len(SIZES)) for ki
 STEP = "digits/step"  # int64: how many steps the weights have behind them
 GOAL = "digits/goal"  # int64: how many there will be
 FINGERPRINT = "digits/fingerprint"  # float64[parameters]: what `fingerprint` says of these very weights
-SERVED = [*PARAMETERS, STEP, GOAL, FINGERPRINT]
+CLASSIFY = "digits/classify"  # (images, labels) -> int64[4], an `Answer`: a routine that captures all of these
+SERVED = [*PARAMETERS, STEP, GOAL, FINGERPRINT, CLASSIFY]
 REPORT = "digits/report"  # float64[7]: what the classifier has seen, a `Report`
 LOOK = 1.0  # seconds between two looks of the watcher
-PATIENCE = 0.1  # seconds between two looks whether something was published yet
 RETELL = 0.25  # seconds between two reports
 GRACE = 20.0  # seconds that a process has to end
 
 
+class Answer(NamedTuple):
+    """What a run says: how many digits are right, the step of its weights, the goal, and whether it saw them whole."""
+
+    right: int
+    step: int
+    goal: int
+    whole: int
+
+
 class Report(NamedTuple):
-    """What the classifier has seen. `accuracy` is that of the newest snapshot, which was taken after `step` steps."""
+    """What the classifier has seen. `accuracy` is that of the newest run, with the weights of step `step`."""
 
     step: float
     accuracy: float
     digits: float
     seconds: float
-    snapshots: float
+    runs: float
     versions: float
     torn: float
 
@@ -76,12 +88,29 @@ def fingerprint(network: Network) -> list[td.Tensor]:
 
 
 def publish(network: Network, goal: int) -> dict[str, td.Tensor]:
-    """Name the parameters and what belongs to them, all at once."""
+    """Name the parameters, what belongs to them, and the routine that classifies with them, all at once."""
     served = dict(zip(PARAMETERS, parameters(network), strict=True))
     served[STEP], served[GOAL] = network.put(np.array(0)), network.put(np.array(goal))
     served[FINGERPRINT] = network.op("stack", *fingerprint(network))
-    network.session.publish(served)
+    images = network.put(np.zeros((TEST_SAMPLES, SIZES[0]), np.float32))
+    routine = classifier(network, served).link(images, network.put(np.zeros(TEST_SAMPLES, np.int64)))
+    network.session.publish({**served, CLASSIFY: routine})
+    ops = len(routine.program.steps)
+    print(f"published {len(served)} tensors on {network.device}, and {CLASSIFY}, a routine of {ops} ops on them")
     return served
+
+
+def classifier(network: Network, served: dict[str, td.Tensor]) -> Any:
+    """The routine: it reads the tensors as they are when it runs."""
+
+    def classify(images: td.Tensor, labels: td.Tensor) -> td.Tensor:
+        _, logits = network.forward(images)
+        right = network.op("sum", network.op("argmax", logits, axis=1) == labels)
+        whole = network.op("all", network.op("stack", *fingerprint(network)) == served[FINGERPRINT])
+        answer: td.Tensor = network.op("stack", right, served[STEP], served[GOAL], whole.astype("int64"))
+        return answer
+
+    return network.session.routine(classify)
 
 
 def train(session: td.Session, options: argparse.Namespace) -> None:
@@ -90,7 +119,7 @@ def train(session: td.Session, options: argparse.Namespace) -> None:
     network = Network(session, options.device, initial_parameters(rng))
     batches = sum(1 for _ in minibatches(digits, np.random.default_rng(0)))
     served = publish(network, options.epochs * batches)
-    print(f"published {len(served)} tensors on {options.device}; training for {options.epochs} epochs", flush=True)
+    print(f"training for {options.epochs} epochs", flush=True)
     started = time.perf_counter()
     for epoch in range(1, options.epochs + 1):
         for images, labels in minibatches(digits, rng):
@@ -120,50 +149,33 @@ def step(
 def classify(session: td.Session, _options: argparse.Namespace) -> None:
     """Classify the test digits with whatever the weights are at present, until they are trained."""
     digits = load()
-    await_names(session, SERVED)
-    device = session.lookup(STEP).device
-    network = Network(session, device, [])
-    images, labels = network.put(digits.test_images), network.put(digits.test_labels)
+    found = session.lookup([CLASSIFY, STEP], wait=math.inf)
+    routine, device = found[CLASSIFY], found[STEP].device
+    images, labels = (session.asarray(each, device=device) for each in (digits.test_images, digits.test_labels))
     versions: set[int] = set()
-    snapshots = torn = at = 0
-    goal = 1
+    runs = torn = 0
+    answer = Answer(0, 0, 1, 1)
     started = told = time.perf_counter()
-    while at < goal:
-        right, at, goal, whole = classify_once(network, images, labels)
-        versions.add(at)
-        snapshots += 1
-        torn += not whole
+    while answer.step < answer.goal:
+        with session.atomic():  # the ops of a run are one group, as those of a step are: all of the old, or of the new
+            result = routine(images, labels)
+        answer = Answer(*result.tolist())
+        versions.add(answer.step)
+        runs += 1
+        torn += not answer.whole
         now = time.perf_counter()
-        if now - told > RETELL or at == goal:
+        if now - told > RETELL or answer.step == answer.goal:
             told = now
-            accuracy, seconds = right / len(digits.test_labels), now - started
-            report = Report(at, accuracy, snapshots * len(digits.test_labels), seconds, snapshots, len(versions), torn)
+            accuracy, seconds = answer.right / len(digits.test_labels), now - started
+            report = Report(answer.step, accuracy, runs * len(images), seconds, runs, len(versions), torn)
             session.publish(REPORT, session.asarray(report))
     print(describe(report))
-
-
-def classify_once(network: Network, images: td.Tensor, labels: td.Tensor) -> list[int]:
-    """With one snapshot: how many are right, its step, the goal, and whether it is whole (else half an update)."""
-    found = network.session.lookup(SERVED, snapshot=True)
-    parameters = [found[name] for name in PARAMETERS]
-    network.layers = [Layer(*pair) for pair in zip(parameters[::2], parameters[1::2], strict=True)]
-    _, logits = network.forward(images)
-    right = network.op("sum", network.op("argmax", logits, axis=1) == labels)
-    whole = network.op("all", network.op("stack", *fingerprint(network)) == found[FINGERPRINT])
-    answer: list[int] = network.op("stack", right, found[STEP], found[GOAL], whole.astype("int64")).tolist()
-    return answer
-
-
-def await_names(session: td.Session, names: list[str]) -> None:
-    """Wait until somebody has published all of them."""
-    while not set(names) <= set(session.names()):
-        time.sleep(PATIENCE)
 
 
 def describe(report: Report) -> str:
     """A report as a sentence."""
     return (
-        f"{report.digits:,.0f} digits classified in {report.seconds:.1f} s with {report.snapshots:,.0f} snapshots; "
+        f"{report.digits:,.0f} digits classified in {report.seconds:.1f} s with {report.runs:,.0f} runs of {CLASSIFY}; "
         f"{report.versions:,.0f} different versions of the weights, {report.torn:.0f} half an update"
     )
 
@@ -191,6 +203,9 @@ def run_all(options: argparse.Namespace) -> None:
             raise SystemExit(f"serve_digits: the process that was to {failed[0]} has failed")
         for name, process in parts.items():
             print(f"{name}: {process.communicate()[0].splitlines()[-1]}")
+        program = session.lookup(CLASSIFY).program
+        size = f"{len(program.steps)} ops on {len(program.captured)} of its tensors"
+        print(f"served by {CLASSIFY}, a routine of the trainer: {size}")
         report = Report(*session.lookup(REPORT).tolist())
         accuracy = f"accuracy of the served weights {report.accuracy:.2%}"
         print(f"{accuracy} on {options.device}, after {report.step:.0f} steps")
@@ -242,7 +257,7 @@ def print_commands(address: str) -> None:
     """What to try meanwhile in another terminal."""
     command = "tensord" if shutil.which("tensord") else os.path.relpath(Path(sys.executable).with_name("tensord"))
     print("to watch it from another terminal:")
-    for words in ("top", "tensors", "sessions", "trace why ID"):
+    for words in ("top", "names", "tensors", "sessions", "trace why ID"):
         print(f"  {command} {words} --address {address}")
 
 

@@ -1,4 +1,4 @@
-"""`tensord status`, `sessions`, `tensors`, `devices`: what is asked; `shown` says how the answers look."""
+"""`tensord status`, `sessions`, `tensors`, `names`, `devices`: what is asked; `shown` says how the answers look."""
 
 from __future__ import annotations
 
@@ -46,6 +46,19 @@ def tensors(address: str | None, limit: int, session: int, device: str, *, as_js
     Example: tensord tensors --device cuda:0 --limit 10
     """
     tell("tensors", address, (limit or MOST, session, device), as_json=as_json)
+
+
+@click.command()
+@options.address
+@click.option("--limit", type=click.IntRange(0, MOST), default=0, help="Only this many, the first ones; 0 for all.")
+@click.option("--kind", type=click.Choice(["tensor", "routine"]), help="Only names of these.")
+@options.as_json
+def names(address: str | None, limit: int, kind: str | None, *, as_json: bool) -> None:
+    """List what is published: tensors, and routines with what they take.
+
+    Example: tensord names --kind routine
+    """
+    tell("names", address, (limit or MOST, kind or ""), as_json=as_json)
 
 
 @click.command()

@@ -14,6 +14,7 @@ COMMANDS: Final = {
     "status": Listed("admin", "Show the daemon's health: memory, instructions, hanging kernels."),
     "sessions": Listed("admin", "List the connected sessions and what they hold."),
     "tensors": Listed("admin", "List the largest tensors, and where their copies are."),
+    "names": Listed("admin", "List what is published: tensors, and routines with what they take."),
     "devices": Listed("admin", "Show each device and what its streams do."),
     "top": Listed("top", "Watch the daemon work; q or Ctrl-C ends it."),
     "trace": Listed("trace", "Record, verify, draw and explain what a daemon did."),

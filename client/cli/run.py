@@ -1,4 +1,4 @@
-"""`tensord run`: a program's text, linked and run once, with arrays from files and to files."""
+"""`tensord run`: a program's text, or a published routine, run once, with arrays from files and to files."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from .ask import print_json
 
 if TYPE_CHECKING:
     from ...interpreter.programs.program import Program
+    from ..routines.linking import LinkedProgram
     from ..session import Session
 
 
 @click.command()
-@click.argument("program", type=options.FILE)
+@click.argument("program", type=options.FILE, required=False)
+@click.option("--name", metavar="NAME", help="Run the routine that is published under that name, not a text.")
 @click.option("--input", "inputs", multiple=True, metavar="NAME=FILE", help="A parameter's values, a .npy file.")
 @click.option("--tensor", "tensors", multiple=True, metavar="NAME=FILE", help="The same for a captured tensor.")
 @click.option("--number", "numbers", multiple=True, metavar="NAME=VALUE", help="A number that the program takes.")
@@ -33,7 +35,8 @@ if TYPE_CHECKING:
 @options.as_json
 def run(
     *,
-    program: Path,
+    program: Path | None,
+    name: str | None,
     inputs: Sequence[str],
     tensors: Sequence[str],
     numbers: Sequence[str],
@@ -46,24 +49,29 @@ def run(
 ) -> None:
     """Run a program from its text: str(routine.program(...)), or written by hand (docs/programs.md).
 
-    Results without an --output are printed. It runs on the daemon at --address, else in this process.
+    Results without an --output are printed. It runs on the daemon at --address, else in this process; with --name on
+    the daemon, with the devices and captured tensors of whoever has published the routine.
 
     Example: tensord run step.txt --input x=x.npy --number rate=0.1 --output y.npy
     """
-    from ...interpreter.programs.program import Program
-
-    try:
-        parsed = Program.parse(program.read_text("utf-8"))
-    except UnicodeDecodeError:
-        raise click.BadParameter(f"{program} is no text") from None
+    if (program is None) == (name is None):
+        raise click.UsageError("name the file of a program, or the published routine with --name")
+    if name is not None and (tensors or devices):
+        raise click.UsageError("--name: the routine has its captured tensors and its devices")
     given, captured, slots = pairs(inputs, "input"), pairs(tensors, "tensor"), pairs(devices, "device")
-    check_names(given, [source.name for source in parsed.parameters], "input")
-    check_names(captured, [source.name for source in parsed.captured], "tensor")
-    if len(outputs) > len(parsed.results):
-        raise click.UsageError(f"{len(outputs)} times --output, but the program has {len(parsed.results)} results")
-    with session_at(address, slots.values()) as session:
-        homes = {f"d{n}": slots.get(f"d{n}") or session.devices[0] for n in range(parsed.devices)} | slots
-        linked = session.link(parsed, devices=homes, tensors=loaded(session, parsed.captured, captured, homes))
+    text = None if program is None else parsed_from(program)
+    if text is not None:
+        check(text, given, captured, outputs)
+    with session_at(address, slots.values(), published=name is not None) as session:
+        if text is None:
+            linked = looked_up(session, str(name))
+            parsed = linked.program
+            check(parsed, given, None, outputs)
+            homes = {f"d{n}": device for n, device in enumerate(linked.devices)}
+        else:
+            parsed = text
+            homes = {f"d{n}": slots.get(f"d{n}") or session.devices[0] for n in range(parsed.devices)} | slots
+            linked = session.link(parsed, devices=homes, tensors=loaded(session, parsed.captured, captured, homes))
         arguments = loaded(session, parsed.parameters, given, homes)
         values = {name: number(name, text) for name, text in pairs(numbers, "number").items()}
         for _ in range(times):
@@ -76,12 +84,49 @@ def run(
     tell(parsed, arrays, outputs, told, as_json=as_json)
 
 
-def session_at(address: str | None, devices: Iterable[str]) -> AbstractContextManager[Session]:
-    """A session with the daemon at the address, else in this process, with the devices that are named."""
+def parsed_from(file: Path) -> Program:
+    """The program in a file."""
+    from ...interpreter.programs.program import Program
+
+    try:
+        return Program.parse(file.read_text("utf-8"))
+    except UnicodeDecodeError:
+        raise click.BadParameter(f"{file} is no text") from None
+
+
+def check(program: Program, given: dict[str, str], captured: dict[str, str] | None, outputs: Sequence[Path]) -> None:
+    """The files are those that the program needs. `captured`: None if it has its captured tensors already."""
+    check_names(given, [source.name for source in program.parameters], "input")
+    if captured is not None:
+        check_names(captured, [source.name for source in program.captured], "tensor")
+    if len(outputs) > len(program.results):
+        raise click.UsageError(f"{len(outputs)} times --output, but the program has {len(program.results)} results")
+
+
+def looked_up(session: Session, name: str) -> LinkedProgram:
+    """The routine of that name, as a function of tensors by position and numbers by name."""
+    from ..routines.linked_routine import LinkedRoutine
+    from ..routines.linking import LinkedProgram
+
+    found = session.lookup(name)
+    if isinstance(found, LinkedRoutine):
+        return found.flat
+    if not isinstance(found, LinkedProgram):
+        raise click.BadParameter(f"{name} is the name of a tensor, not of a routine; `tensord names` lists them")
+    return found
+
+
+def session_at(address: str | None, devices: Iterable[str], *, published: bool) -> AbstractContextManager[Session]:
+    """A session with the daemon at the address, else in this process, with the devices that are named. What is
+    `published` is found on a daemon alone: on the one that runs, if there is no address."""
+    from ...interpreter.wire.addresses import find_daemon
     from ..connect import connect
 
+    address = address or (find_daemon() if published else None)
     if address is not None:
         return connect(address)
+    if published:
+        raise click.UsageError("--name: no daemon is running here, which would have it; name one with --address")
     return connect("local", devices=["cpu:0", *dict.fromkeys(name for name in devices if name != "cpu:0")])
 
 

@@ -59,6 +59,39 @@ def show_tensors(found: Sequence[Mapping[str, Any]], limit: int, session: int = 
     )
 
 
+def show_names(found: Sequence[Mapping[str, Any]], _limit: int = 0, kind: str = "") -> None:
+    """Show a table of names."""
+    from .terminal import print_table
+
+    print_table(
+        ("name", "what", "bytes>", "home", "takes", "results>", "program"),
+        [_routine_name(one) if one["kind"] == "routine" else _tensor_name(one) for one in found],
+        folded=("name", "what", "takes"),
+        spare=("program", "bytes>", "results>"),
+        empty=f"no {kind or 'tensor or routine'} has a name",
+    )
+
+
+def _tensor_name(one: Mapping[str, Any]) -> tuple[str, ...]:
+    return (one["name"], shape(one["shape"], one["dtype"]), size(one["bytes"]), one["home"], "", "", "")
+
+
+def _routine_name(one: Mapping[str, Any]) -> tuple[str, ...]:
+    held = one["tensors"]
+    takes = ", ".join([*one["parameters"], *one["numbers"]]) or "nothing"
+    what = f"routine of {plural(one['ops'], 'op')}, captures {plural(len(held), 'tensor')}"
+    nbytes = sum(each["bytes"] or 0 for each in held)
+    return (
+        one["name"],
+        what,
+        size(nbytes) if held else "",
+        ", ".join(one["devices"]),
+        takes,
+        str(one["results"]),
+        one["program"][:12],
+    )
+
+
 def show_devices(found: Sequence[Mapping[str, Any]]) -> None:
     """Show each device."""
     for one in found:
@@ -198,5 +231,6 @@ SHOWN: Final[dict[str, Callable[..., None]]] = {
     "status": show_status,
     "sessions": show_sessions,
     "tensors": show_tensors,
+    "names": show_names,
     "devices": show_devices,
 }

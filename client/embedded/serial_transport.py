@@ -11,6 +11,7 @@ import os
 import sys
 from _thread import start_new_thread
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -44,7 +45,7 @@ class SerialTransport(InProcessTransport):
         """Execute the batch."""
         self.machine.submit(self._session, messages)
 
-    def _answer(self, request: int, value: object, error: TensordError | None) -> None:
+    def _answer(self, request: int, value: Any, error: TensordError | None) -> None:
         """Copy the array of an answer: the caller may write to it."""
         super()._answer(request, value.copy() if isinstance(value, np.ndarray) else value, error)
 

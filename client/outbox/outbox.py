@@ -159,18 +159,22 @@ class Outbox:
             self._flushes += 1
             if not self._released.empty():
                 self._add_releases(batch)
-            if self.locations.unsent:
-                unsent, self.locations.unsent = self.locations.unsent, []
-                batch[:0] = [encode_message(message) for message in unsent]
-            if batch:
-                try:
-                    self.transport.send(batch)
-                except ProtocolError:  # the machine runs further up this stack: nothing is lost
-                    self.messages[:0] = batch
-                    raise
-                except ConnectionLost as error:
-                    self.lost(error)
-                    raise
+            return self._deliver(batch)
+
+    def _deliver(self, batch: list[list[Any]]) -> bool:
+        """Hand over a batch behind the lines that it names. Was there anything?"""
+        if self.locations.unsent:
+            unsent, self.locations.unsent = self.locations.unsent, []
+            batch[:0] = [encode_message(message) for message in unsent]
+        if batch:
+            try:
+                self.transport.send(batch)
+            except ProtocolError:  # the machine runs further up this stack: nothing is lost
+                self.messages[:0] = batch
+                raise
+            except ConnectionLost as error:
+                self.lost(error)
+                raise
         return bool(batch)
 
     def renumber(self) -> None:
@@ -208,11 +212,19 @@ class Outbox:
         self.send()
 
     def _add_releases(self, batch: list[list[Any]]) -> None:
+        self._release(batch, self._dropped())
+
+    def _dropped(self) -> set[int]:
+        """Take the ids of the handles that were dropped."""
         take = self._released.get_nowait
-        released: set[int] = set()
+        dropped: set[int] = set()
         with suppress(Empty):  # a signal handler on this thread may send them first
             for _ in range(self._released.qsize()):
-                released.add(take())
+                dropped.add(take())
+        return dropped
+
+    def _release(self, batch: list[list[Any]], released: set[int]) -> None:
+        """Release these ids in the batch."""
         behind = released & self.captured if self._riding else released
         self.captured -= behind
         if self._riding:
@@ -297,6 +309,10 @@ class Outbox:
         except TensordError as error:
             located(error)  # unless it has a line: then an earlier call was at fault, not the request
             raise
+
+    def stats(self) -> dict[str, Any]:
+        """Figures of its own; none."""
+        return {}
 
     def close(self) -> None:
         """End the session; everything afterwards raises ConnectionLost."""

@@ -7,6 +7,8 @@
 - `guards`: Python state outside of the arguments that a capture depends on
 - `routine`: looks a call's program up, or captures it; `entries`: what a routine has captured; `evaluation`: its
   numbers, for each run; `changes`: says why it was captured again
+- `binding`: nested arguments by a calling convention; `linked_routine`: one capture as a function of its own
+- `publishing`: routines under names, from one session to others
 - `linking`: `session.link`, for programs that were not captured here; `report`: what the machine has made of a routine
 - `linked`: a program with its devices and captured tensors, ready to run
 """

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from .structure import exact
 
 if TYPE_CHECKING:
+    from ...interpreter.programs.convention import Convention
     from ..session import Session
     from ..tensor import Tensor
     from .evaluation import Evaluation
@@ -32,6 +33,7 @@ class Entry:
     """One capture, ready to run. `numbers`: those of the arguments that it was captured for."""
 
     __slots__ = (
+        "convention",
         "evaluation",
         "guards",
         "handler",
@@ -49,6 +51,7 @@ class Entry:
         linked: Linked,
         evaluation: Evaluation,
         make: Make,
+        convention: Convention,
         guards: Guards,
         numbers: Sequence[Any],
         objects: Sequence[Any],
@@ -58,6 +61,7 @@ class Entry:
         self.linked = linked
         self.evaluation = evaluation
         self.make = make
+        self.convention = convention
         self.guards = guards
         self.numbers = tuple(numbers)
         self.objects = tuple(map(reference, objects))
@@ -99,8 +103,11 @@ class Entries:
 
     def latest(self) -> Entry | None:
         """The entry that was used last."""
-        found = [each for variants in self._variants.values() for some in variants.entries.values() for each in some]
-        return max(found, key=lambda entry: entry.used, default=None)
+        return max(self._all(), key=lambda entry: entry.used, default=None)
+
+    def of(self, session: Session) -> list[Entry]:
+        """The entries of a session that may be used as things are now."""
+        return [each for each in self._all() if each.session is session and not each.dead and each.guards.hold()]
 
     def find(self, key: tuple[Any, ...], numbers: Sequence[Any], objects: Sequence[Any]) -> Entry | None:
         """The entry for such a call; None if there is none. The hot path of a routine's call."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...interpreter.errors import MetadataError, MetadataTypeError
 from ...interpreter.programs.constructs import layout
-from ...interpreter.programs.numbers import DRAW, PARAMETER, evaluate
+from ...interpreter.programs.numbers import PARAMETER, evaluate
 from ...interpreter.programs.program import NO_OPS, Program
 from ...interpreter.schema.promotion import check_scalar
 from ...interpreter.types.meta import SCALAR_TYPES, Scalar
@@ -16,6 +16,8 @@ from ..contexts import open_from
 from ..locations import located
 from ..tensor import Tensor
 from ..tracebacks import hides, make_public
+from .binding import as_kind
+from .current import refuse_captured
 from .linked import Linked
 from .report import Report
 
@@ -30,17 +32,11 @@ class LinkedProgram:
     `n` and its slot. Returns a tuple of tensors, at once.
     """
 
-    def __init__(
-        self,
-        session: Session,
-        program: Program,
-        devices: Sequence[str],
-        captured: Sequence[Tensor],
-        name: str = "",
-    ) -> None:
-        self.program = program
+    def __init__(self, session: Session, linked: Linked) -> None:
+        self.program = program = linked.program
+        self.devices = linked.devices
         self._session = session
-        self._linked = Linked(session, program, devices, captured, name=name)
+        self._linked = linked
         numbers = [(slot, number) for slot, number in enumerate(program.numbers) if number.op == PARAMETER]
         self._names = {number.name or f"n{slot}": SCALAR_TYPES[number.kind] for slot, number in numbers}
         self._ints = list(int_operands(program, {slot: slot for slot in range(len(program.numbers))}))
@@ -49,6 +45,7 @@ class LinkedProgram:
     def __call__(self, /, *tensors: Tensor, **numbers: Scalar) -> tuple[Tensor, ...]:
         """Run it. MetadataError for other tensors than the parameters', and for numbers that are none of it."""
         session, program = self._session, self.program
+        refuse_captured(session._outbox, "a linked program cannot be run")
         given = [own(session, tensor) for tensor in tensors]
         if len(given) != len(program.parameters):
             expected = ", ".join(f"{source.name or 'a tensor'} {source.meta}" for source in program.parameters)
@@ -56,25 +53,34 @@ class LinkedProgram:
         for tensor, source in zip(given, program.parameters, strict=True):
             if tensor._meta is not source.meta:
                 raise located(MetadataError(f"parameter {source.name} is {source.meta}, not {tensor._meta}"))
-        return tuple(self._linked.run(given, self._values(numbers)))
+        return tuple(self._linked.run(given, self._values(self._by_name(numbers))))
 
-    def _values(self, numbers: Mapping[str, Scalar]) -> Sequence[Scalar]:
-        """The value of each number of the program."""
-        program = self.program
-        if not program.numbers:
-            if numbers:
-                raise located(MetadataTypeError(f"the program takes no number {next(iter(numbers))!r}"))
-            return ()
+    def _by_name(self, numbers: Mapping[str, Scalar]) -> list[Scalar]:
+        """The numbers that a run is given, in their order."""
         if numbers.keys() != self._names.keys():
+            unknown = next((name for name in numbers if name not in self._names), None)
+            if unknown is not None and not self._names:
+                raise located(MetadataTypeError(f"the program takes no number {unknown!r}"))
             raise located(
                 MetadataTypeError(f"the program takes the numbers {', '.join(self._names) or 'none'}, by name")
             )
-        parameters = [as_kind(name, numbers[name], kind) for name, kind in self._names.items()]
-        drawn = sum(number.op == DRAW for number in program.numbers)
+        return [as_kind(name, numbers[name], kind) for name, kind in self._names.items()]
+
+    def _values(self, parameters: Sequence[Scalar]) -> Sequence[Scalar]:
+        """The value of each number of the program. MetadataError where Python cannot compute one of them."""
+        program = self.program
+        if not program.numbers:
+            return ()
+        drawn = program.draws
         seed, calls = self._session._random_state.take(drawn) if drawn else (0, ())
-        values = evaluate(program.numbers, parameters, seed, tuple(calls))
-        for op, slot, metas, attributes in self._ints:
-            check_scalar(op, values[slot], metas, attributes)
+        try:
+            values = evaluate(program.numbers, parameters, seed, tuple(calls))
+            for op, slot, metas, attributes in self._ints:
+                check_scalar(op, values[slot], metas, attributes)
+        except MetadataError as error:
+            raise located(error) from None
+        except (ArithmeticError, ValueError, TypeError) as error:  # as Python raises it
+            raise located(MetadataError(f"the program's numbers cannot be computed: {error}")) from None
         return values
 
     def report(self) -> Report:
@@ -133,7 +139,7 @@ def link_one(
     for tensor, source in zip(captured, program.captured, strict=True):
         if tensor._meta is not source.meta:
             raise located(MetadataError(f"link: {source.name} is {source.meta}, not {tensor._meta}"))
-    return LinkedProgram(session, program, homes, captured, name)
+    return LinkedProgram(session, Linked(session, program, homes, captured, name=name))
 
 
 def chosen_device(session: Session, slot: int, devices: Mapping[str, str]) -> str:
@@ -157,12 +163,3 @@ def captured_tensor(session: Session, name: str, tensors: Mapping[str, Tensor]) 
     raise located(
         MetadataError(f"link: the program captures a tensor {name!r}: give it in tensors=, or name it in a context")
     )
-
-
-def as_kind(name: str, value: Any, kind: Any) -> Any:
-    """A number of that type; an int or a bool stands for a float, as in Python."""
-    if type(value) is kind:
-        return value
-    if (kind in (float, complex) and isinstance(value, int | float)) or (kind is int and isinstance(value, int)):
-        return kind(value)
-    raise located(MetadataTypeError(f"the number {name} is {kind.__name__}, not {type(value).__name__}"))

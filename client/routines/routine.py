@@ -10,12 +10,14 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from ...interpreter.errors import CaptureError, MetadataTypeError, ProtocolError
+from ...interpreter.programs.convention import Convention
 from ..checks import foreign
 from ..contexts import hand
 from ..frames import warn
 from ..locations import located
 from ..tensor import Tensor
 from ..tracebacks import MEANT, hide, hides, make_public
+from .binding import Described
 from .capture import Capture, Constant, fits, plain_number
 from .changes import MANY, Look, differences, look_of
 from .current import CURRENT
@@ -23,6 +25,7 @@ from .entries import Entries, Entry
 from .evaluation import Evaluation, Misfit
 from .guards import Guards
 from .linked import Linked
+from .linked_routine import LinkedRoutine
 from .results import Results
 from .structure import Arguments, Replacing, is_number, short
 
@@ -91,6 +94,18 @@ class Routine:
         given, tensors = self._given(session, args, kwargs)
         return Call(self, session, given, tensors, args, kwargs).captured().program
 
+    def link(self, /, *args: Any, **kwargs: Any) -> LinkedRoutine:
+        """The routine for arguments of that kind alone, as what `publish` takes. Captures it if it was not, and runs
+        nothing. What it depends on besides its arguments is as it is now, for ever."""
+        session = self._session or default_session()
+        if CURRENT.capture is not None:
+            raise located(CaptureError("link: a routine is being captured; link routines outside of it"))
+        given, tensors = self._given(session, args, kwargs)
+        entry = self._entries.find(tuple(given.key), given.numbers, given.objects)
+        if entry is None:
+            entry = Call(self, session, given, tensors, args, kwargs).linked()
+        return LinkedRoutine(session, entry.linked, entry.convention)
+
     def report(self) -> Report:
         """What the machine has made of the capture that was called last. ProtocolError if there is none."""
         entry = self._entries.latest()
@@ -150,6 +165,10 @@ class BoundRoutine:
         """See `Routine.program`."""
         return self._routine.program(self.__self__, *args, **kwargs)
 
+    def link(self, /, *args: Any, **kwargs: Any) -> LinkedRoutine:
+        """See `Routine.link`."""
+        return self._routine.link(self.__self__, *args, **kwargs).bound()
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._routine, name)
 
@@ -164,6 +183,7 @@ class Recorded:
         self.capture = capture
         self.program = capture.finish(results.variables)
         self.make = results.make
+        self.result = results.node
         self.guards = guards
         self.leaves = leaves
         self.look = look
@@ -191,12 +211,27 @@ class Call:
 
     def first_time(self, fixed: frozenset[int] = frozenset()) -> Any:
         """Capture the function, and run what was captured. `fixed`: the numbers whose values the program has."""
-        routine, given, entries = self._routine, self._given, self._routine._entries
-        recorded = self.captured(fixed)
-        with entries.lock:
-            routine.captures += 1
+        recorded = self._counted(fixed)
         entry = self._linked(recorded)
-        result = entry.run(self._tensors, given.numbers)
+        result = entry.run(self._tensors, self._given.numbers)
+        self._keep(entry, recorded, fixed)
+        return result
+
+    def linked(self) -> Entry:
+        """Capture the function, and run nothing."""
+        recorded = self._counted()
+        entry = self._linked(recorded)
+        self._keep(entry, recorded)
+        return entry
+
+    def _counted(self, fixed: frozenset[int] = frozenset()) -> Recorded:
+        recorded = self.captured(fixed)
+        with self._routine._entries.lock:
+            self._routine.captures += 1
+        return recorded
+
+    def _keep(self, entry: Entry, recorded: Recorded, fixed: frozenset[int] = frozenset()) -> None:
+        routine, given, entries = self._routine, self._given, self._routine._entries
         with entries.lock:
             new = bool(fixed) or entries.find(self._key, given.numbers, given.objects) is None
             entries.add(self._key, entry, fixed.union(recorded.capture.fixed))
@@ -204,7 +239,6 @@ class Call:
             before, routine._last = routine._last, (recorded.look, recorded.guards)
         if before is not None and routine._kinds > MANY:
             self._warn(*before, recorded)
-        return result
 
     def _warn(self, look: Look, guards: Guards, recorded: Recorded) -> None:
         """Warn once, if the last two captures differ: many have been made."""
@@ -242,7 +276,17 @@ class Call:
         linked = Linked(session, recorded.program, capture.devices, captured, chains, callbacks, name)
         evaluation = Evaluation(recorded.program, recorded.leaves, numbers, capture.ranges)
         objects, guards = self._given.objects, recorded.guards
-        return Entry(session, linked, evaluation, recorded.make, guards, numbers, objects)
+        return Entry(session, linked, evaluation, recorded.make, self._convention(recorded), guards, numbers, objects)
+
+    def _convention(self, recorded: Recorded) -> Convention:
+        """How the routine is called: what an argument or a result is to the program."""
+        function, args = self._routine._function, self._args
+        described = Described(recorded.leaves, recorded.capture.fixed)
+        names = parameter_names(function, len(args))
+        positional = tuple((name, described.node(value)) for name, value in zip(names, args, strict=True))
+        keywords = tuple((name, described.node(value)) for name, value in self._kwargs.items())
+        name = getattr(function, "__name__", type(function).__name__)
+        return Convention(name, positional, keywords, recorded.result)
 
 
 class Symbols:

@@ -6,6 +6,7 @@
 - `builder`: makes a program step by step, and checks each step as a call is checked; the only way to make one
 - `records`: a program as it travels; and hostile records back to a program
 - `text`: a program as people read it; `parse`: such a text back to a program, through the builder; `tokens`: its lines
+- `convention`: how a routine is called: its nested arguments and results, as plain data that can travel
 - `blocks`: which steps are computed together, piece by piece
 - `passes/`: programs made simpler, bit for bit
 """

@@ -30,3 +30,4 @@ class MessageKind(IntEnum):
     PROGRAM = 19
     LINK = 20
     RUN = 21
+    CONVENTION = 22

@@ -78,6 +78,7 @@ SPAN = int(MessageKind.SPAN)
 PROGRAM = int(MessageKind.PROGRAM)
 LINK = int(MessageKind.LINK)
 RUN = int(MessageKind.RUN)
+CONVENTION = int(MessageKind.CONVENTION)
 
 # Kinds that no atomic group may hold: groups, restarts, and requests, since no wait is possible inside a group.
 UNGROUPED = frozenset({ATOMIC, RESTART, FETCH, WAIT, SYNC, QUERY, LOOKUP, NAMES})
@@ -195,7 +196,7 @@ class Span(NamedTuple):
 
 
 class Publish(NamedTuple):
-    """Give tensors names."""
+    """Give tensors and routines names."""
 
     names: Names
     ids: UsedIds
@@ -203,7 +204,11 @@ class Publish(NamedTuple):
 
 
 class Lookup(NamedTuple):
-    """Define ids for named tensors, or with `snapshot` for their present values."""
+    """Define ids for named tensors, and for those that named routines capture, or (`snapshot`) for present values.
+
+    Answered with what the names stand for. If `ids` are more or fewer than needed, nothing is defined, and the answer
+    is the number that is needed.
+    """
 
     names: Names
     ids: NewIds
@@ -288,6 +293,13 @@ class Run(NamedTuple):
     location: LocationNumber
 
 
+class Convention(NamedTuple):
+    """Say how a routine is called (`interpreter.programs.convention`), for those who look it up."""
+
+    routine: UsedId
+    convention: Arguments
+
+
 NamedMessage: TypeAlias = (
     Call
     | Release
@@ -311,6 +323,7 @@ NamedMessage: TypeAlias = (
     | ProgramPart
     | Link
     | Run
+    | Convention
 )
 
 DECLARATIONS: dict[MessageKind, type[NamedMessage]] = {
@@ -336,6 +349,7 @@ DECLARATIONS: dict[MessageKind, type[NamedMessage]] = {
     MessageKind.PROGRAM: ProgramPart,
     MessageKind.LINK: Link,
     MessageKind.RUN: Run,
+    MessageKind.CONVENTION: Convention,
 }
 
 _PAYLOAD = Upload._fields.index("payload") + 1

@@ -1,4 +1,4 @@
-"""Names of sessions and of published tensors: printable texts for people, in logs, tables and errors."""
+"""Names of sessions and of what they publish: printable texts for people, in logs, tables and errors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from ..errors import MetadataError
+from ..errors import MetadataError, MetadataKeyError
 
 LONGEST: Final = 64  # characters
 TOLD: Final = 20  # names in an error
@@ -30,19 +30,19 @@ def is_name(name: object) -> bool:
 
 
 def check_names(given: Iterable[str]) -> None:
-    """MetadataError unless tensors may be published under these names, which stand in tables, in logs and in errors."""
+    """MetadataError unless something may be published under these names, which stand in tables, logs and errors."""
     for name in given:
         if not (name.isprintable() and name.strip()):
             raise MetadataError(f"a name is printable text, and {name[:LONGEST]!r} is not")
 
 
-def unpublished(missing: Iterable[str], names: Collection[str]) -> MetadataError:
+def unpublished(missing: Iterable[str], names: Collection[str]) -> MetadataKeyError:
     """The error for names under which nothing is published; `names` are those that there are, and some are told."""
     some = nsmallest(TOLD, names)
     more = f" and {len(names) - len(some)} more" if len(names) > len(some) else ""
     known = ", ".join(some) + more or "none"
     wanted = ", ".join(repr(name[:LONGEST]) for name in islice(missing, TOLD))
-    return MetadataError(f"no tensor is published as {wanted} (published: {known})")
+    return MetadataKeyError(f"nothing is published as {wanted} (published: {known})")
 
 
 def program_name() -> str:

@@ -79,6 +79,7 @@ def connect(
     engine: Literal["vm", "serial"] | None = None,
     frames: int | None = None,
     name: str | None = None,
+    routines: Literal["auto"] | None = None,
     detail: int = 0,
 ) -> Session:
     """A session on a virtual machine: a daemon's, or one in this process.
@@ -90,7 +91,8 @@ def connect(
     how many lines of the program errors and traces name for each call, by default $TENSORD_FRAMES, else the line of the
     call, with up to three of its callers if that line is in a library. `name`: what the machine's log and `tensord
     sessions` call the session, at most 64 printable characters; by default the script's name. `detail=n`: the trace
-    has the times of each call inside of every nth run of a routine.
+    has the times of each call inside of every nth run of a routine. `routines="auto"`: calls that repeat, as those of a
+    training loop do, are recognised and sent as one run of a program (docs/routines.md).
 
     For machines in this process only, and without an address they mean one: `devices`, names ("cpu:0", "sim:0",
     "cuda:0") or tables of a name and options; the first is the default, ["cpu:0"] if none are given. `tracing=False`
@@ -115,6 +117,7 @@ def connect(
             engine=engine,
             frames=frames,
             name=name,
+            routines=routines,
             detail=detail,
         )
     except MEANT as error:

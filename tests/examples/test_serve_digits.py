@@ -117,8 +117,8 @@ class Summary:
         return float(re.findall(pattern, self.output)[-1].replace(",", ""))
 
     @property
-    def snapshots(self) -> float:
-        return self.number(r"with ([0-9,]+) snapshots")
+    def runs(self) -> float:
+        return self.number(r"with ([0-9,]+) runs of digits/classify")
 
     @property
     def versions(self) -> float:
@@ -145,12 +145,13 @@ def test_it_serves_what_it_trains_says_which_commands_watch_it_and_shows_a_look_
     process = start("--device", "sim:0", "--epochs", str(EPOCHS))
     summary = finish(process)
     assert summary.accuracy >= 95
-    assert 1 <= summary.versions <= summary.snapshots
+    assert 1 <= summary.versions <= summary.runs
     assert summary.torn == 0
     output = summary.output
     assert f"after {STEPS} steps" in output
+    assert re.search(r"served by digits/classify, a routine of the trainer: [0-9]+ ops on 9 of its tensors", output)
     assert not descendants(process)
-    assert re.findall(r"tensord (.*) --address ipc:", output) == ["top", "tensors", "sessions", "trace why ID"]
+    assert re.findall(r"tensord (.*) --address ipc:", output) == ["top", "names", "tensors", "sessions", "trace why ID"]
     assert re.search(r"\| +[2-4] +[0-9,]+  [0-9]+ MiB", output)
 
 
@@ -205,7 +206,7 @@ def test_a_classifier_notices_weights_that_are_half_an_update(daemon, session, e
     network.layers[1].bias += 1e-6
     session.sync()
     summary = finish(start("classify", "--address", daemon.address))
-    assert summary.torn == summary.snapshots == 1
+    assert summary.torn == summary.runs == 1
 
 
 @pytest.mark.usefixtures("no_daemon")

@@ -16,6 +16,7 @@ import numpy as np
 import zmq
 
 from tensord.interpreter.errors import ProtocolError
+from tensord.interpreter.programs.convention import weight_of
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.programs.records import Reader
 from tensord.interpreter.wire.codec import Encoder, decode
@@ -241,9 +242,11 @@ class Harness:
 
 def steps_of(session: VmSession) -> int:
     """What all programs and routines count for, added up anew."""
-    linked = [routine.program for routine in session.routines.values() if isinstance(routine, Linked)]
+    linked = [routine for routine in session.routines.values() if isinstance(routine, Linked)]
     programs = [one for one in session.programs.values() if isinstance(one, Program | Reader)]
-    return sum(one.weight if isinstance(one, Program) else one.weight() for one in (*linked, *programs))
+    known = (*(routine.program for routine in linked), *programs)
+    steps = sum(one.weight if isinstance(one, Program) else one.weight() for one in known)
+    return steps + sum(weight_of(routine.convention) for routine in linked if routine.convention is not None)
 
 
 def fail(error: Exception) -> NoReturn:

@@ -152,7 +152,8 @@ class Writer:
             self.group,
             self.names,
             self.query,
-            *(runs.program, runs.program, runs.link, runs.link, runs.run, runs.run, runs.run, runs.run),
+            *(runs.program, runs.program, runs.link, runs.link, runs.convention),
+            *(runs.run, runs.run, runs.run, runs.run),
         ]
 
     def steps(self) -> Iterator[Step]:
@@ -347,14 +348,19 @@ class Writer:
         return Span(self.rnd.randint(1, 3), ["step"] * self.rnd.randint(0, 3))
 
     def publish(self, client: Client) -> Publish:
-        """Names for tensors."""
+        """Names for tensors and routines."""
         names = [self.rnd.choice(NAMES) for _ in range(self.rnd.randint(0, 3))]
-        return Publish(names, [self.known(client) for _ in names], self.request(client))
+        ids = [self.known(client) for _ in names]
+        if ids and client.routines and self.rnd.random() < 0.5:
+            ids[0] = self.rnd.choice(tuple(client.routines))
+        return Publish(names, ids, self.request(client))
 
     def lookup(self, client: Client) -> Lookup:
-        """Tensors by name."""
+        """Tensors by name, and those that routines capture."""
         names = [self.rnd.choice(NAMES) for _ in range(self.rnd.randint(0, 2))]
-        return Lookup(names, [self.new(client, None) for _ in names], self.request(client), self.rnd.random() < 0.5)
+        count = len(names) if self.rnd.random() < 0.7 else self.rnd.randint(0, 3)
+        ids = [self.new(client, None) for _ in range(count)]
+        return Lookup(names, ids, self.request(client), self.rnd.random() < 0.5)
 
     def unpublish(self, client: Client) -> Unpublish:
         """Names go."""

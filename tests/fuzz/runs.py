@@ -14,14 +14,14 @@ from tensord.interpreter.programs.numbers import CONSTANT, PARAMETER, evaluate
 from tensord.interpreter.programs.program import REPEAT, WHILE, Program
 from tensord.interpreter.programs.records import wire_records
 from tensord.interpreter.types.meta import Meta
-from tensord.interpreter.wire.messages import Link, ProgramPart, Run, decode_meta
+from tensord.interpreter.wire.messages import Convention, Link, ProgramPart, Run, decode_meta
 
 if TYPE_CHECKING:
     from .programs import Client, Writer
 
 OPS = ("add", "multiply", "subtract", "negative", "square", "sum", "matmul", "transpose", "unique_values", "concat")
 NOTHING = Builder().finish([])
-DEEPEST = 4  # levels of blocks
+DEEPEST = 3  # levels of blocks
 
 
 class Runs:
@@ -78,11 +78,25 @@ class Runs:
         effects = [[rnd.choice(client.chains or [1]), None, writer.request(client)] for _ in printed]
         return Run(id_, inputs, numbers, outputs, effects, rnd.randint(0, 2))
 
+    def convention(self, client: Client) -> Convention:
+        """How a routine that there may be is called: mostly well, sometimes with a number too many."""
+        rnd = self.rnd
+        id_ = rnd.choice(tuple(client.routines)) if client.routines and rnd.random() < 0.97 else 1
+        program = client.routines.get(id_, NOTHING)
+        places: list[Any] = [("parameter", slot, None) for slot in range(len(program.parameters))]
+        places += [("number", slot, rnd.choice((None, 1))) for slot in range(len(program.number_parameters))]
+        if rnd.random() < 0.1:
+            places.append(("number", rnd.randint(0, 9), "x"))
+        results = [("result", slot, None) for slot in range(len(program.results))]
+        names = [f"a{place}" for place in range(len(places))]
+        keys = rnd.choice((("tuple", ()), ("dict", tuple(range(len(results))))))
+        return Convention(id_, ("f", names, places, (), (), (keys[0], "", keys[1], results)))
+
     # -- programs --------------------------------------------------------------------------------------------------
 
     def draw(self, client: Client) -> Program:
         """A program on metas that tensors of the client have."""
-        rnd, builder = self.rnd, Builder(limit=60)
+        rnd, builder = self.rnd, Builder(limit=40)
         known = [meta for meta in map(meta_of, client.tensors.values()) if meta is not None]
         values = [
             builder.parameter(rnd.choice(known), rnd.choice((0, 0, 1))) for _ in range(rnd.randint(0, 3)) if known
@@ -139,7 +153,7 @@ class Runs:
         """One step; `values` are what can be read, `made` those of them that steps have made."""
         rnd = self.rnd
         drawn = rnd.random()
-        if builder.depth < DEEPEST and rnd.random() < 0.15 and values:
+        if builder.depth < DEEPEST and rnd.random() > 0.93 and values:
             self.add_construct(builder, values, made)
         elif drawn < 0.1:
             builder.print(["x", None], [rnd.choice(values)]) if values else builder.print(["x"], [])

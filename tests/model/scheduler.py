@@ -103,6 +103,7 @@ class Machine:
         self.engine.admission.cancellation.piece = piece
         segments = self.engine.admission.routines.segments
         segments.compile = failing_inside(segments.compile, program.failing)
+        segments.shared.kept *= not program.failing  # what fails is another call in each session
         segments.find_blocks = functools.partial(find_blocks, least=1)  # of the smallest tensors, too
         self.errors: list[TensordError] = []
         self.engine.scheduler.report = lambda _session, error: self.errors.append(error)

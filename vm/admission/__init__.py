@@ -5,7 +5,7 @@
 - `accesses`: bytes in and out, waits, side effects; `exports`: results that clients read in place
 - `routines`: programs, links and runs; `segments`: runs as one instruction;
   `runs_at_once`: short ones at admission
-- `names`: tensors shared by name
+- `names`: tensors and routines shared by name
 - `cancellation`: of a session, and its end; `rejection`: messages that cannot be admitted
 - `lookup`: from ids and numbers to tensors, signatures and devices; `quotas`: limits of a session
 """

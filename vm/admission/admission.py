@@ -28,6 +28,7 @@ from ...interpreter.wire.messages import (
     Atomic,
     Call,
     Chain,
+    Convention,
     Effect,
     Fetch,
     Link,
@@ -54,9 +55,11 @@ from ..model.account import check_bytes
 from ..model.directory import Directory
 from ..model.plan import Plan
 from ..model.session import VmSession
+from ..model.tensor import Tensor
 from ..model.unfolding import rest_of_run
 from ..placement.residency import Residency
 from ..placement.views import moved, twin
+from ..routines.publishing import told
 from ..scheduler.lost_devices import refuse_lost
 from ..scheduler.scheduler import Scheduler
 from .accesses import Accesses
@@ -119,6 +122,7 @@ class Admission:
             ProgramPart: routines.program,
             Link: routines.link,
             Run: routines.run,
+            Convention: routines.convention,
         }
         dispatcher = scheduler.dispatcher
         self._steps = (inline.run, scheduler.bound, dispatcher.ready, dispatcher.dispatch_ready)  # of `take`
@@ -257,22 +261,27 @@ class Admission:
     # -- names -----------------------------------------------------------------------------------------------------
 
     def publish(self, session: VmSession, message: Publish) -> None:
-        """Give tensors names, all at once."""
+        """Give tensors and routines names, all at once."""
         given, ids, request = message
         try:
             check_pairs(given, ids)
-            self.names.publish(session, given, [tensor_of(session, id_) for id_ in ids])
+            found = {id_: self.routines.published(session, id_) for id_ in dict.fromkeys(ids)}
+            self.names.publish(session, given, [found[id_] for id_ in ids])
         except TensordError as error:
             self.rejection.deny(session, error, request, 0, "publish")
             return
         session.reply(request, None, None)
 
     def lookup(self, session: VmSession, message: Lookup) -> None:
-        """Give the session handles to published tensors, or to their present values: all or none."""
+        """Give the session handles to published tensors, and to those that published routines capture, or to their
+        present values: all or none."""
         wanted, ids, request, snapshot = message
         try:
-            check_pairs(wanted, ids)
-            tensors = self.names.lookup(wanted)
+            found = self.names.lookup(wanted)
+            tensors = [tensor for published in found for tensor in published.tensors]
+            if len(ids) != len(tensors):
+                session.reply(request, len(tensors), None)
+                return
             check_new(session, ids)
             check_tensors(session, len(ids))
         except TensordError as error:
@@ -280,11 +289,11 @@ class Admission:
             return
         session.shares = True
         if snapshot:
-            tensors = [twin(tensor, tensor.home) for tensor in tensors]
+            tensors = snapshots(tensors)
         for id_, tensor in zip(ids, tensors, strict=True):
-            tensor.holders += not snapshot
+            tensor.holders += 1
             enter(session, id_, tensor)
-        session.reply(request, [describe(tensor) for tensor in tensors], None)
+        session.reply(request, told(found, tensors, describe), None)
 
     def unpublish(self, session: VmSession, message: Unpublish) -> None:
         """Remove names."""
@@ -311,6 +320,16 @@ class Admission:
             self.rejection.deny(session, error, request, 0, "query")
             return
         session.reply(request, found, None)
+
+
+def snapshots(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """New tensors with the present values, without holders yet: of one tensor one, however often it is there."""
+    made: dict[Tensor, Tensor] = {}
+    for tensor in tensors:
+        if tensor not in made:
+            made[tensor] = new = twin(tensor, tensor.home)
+            new.holders = 0
+    return [made[tensor] for tensor in tensors]
 
 
 def within_limits(handler: Handler) -> Handler:

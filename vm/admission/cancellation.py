@@ -98,7 +98,7 @@ class Cancellation:
         if session.unfolding is not None:
             self.scheduler.note_run(session, session.unfolding.run)
             session.unfolding = None
-        self.scheduler.ring.details.forget(session)
+        self.scheduler.ring.forget(session)
         self.directory.sessions.pop(session.id, None)
         session.closed = True
         for device in self.scheduler.devices.values():

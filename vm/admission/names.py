@@ -1,4 +1,4 @@
-"""Names: tensors shared between sessions. A tensor lives as long as a handle or a name holds it."""
+"""Names: tensors and routines shared between sessions. A tensor lives as long as a handle or a name holds it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from ...interpreter.wire.names import unpublished
 from ..memory.recycling import recycle
 from ..model.directory import Directory
 from ..model.plan import Plan
+from ..model.published import Published
 from ..model.session import VmSession
 from ..model.signature import NOTHING
 from ..model.tensor import Tensor
 from ..placement.residency import Residency
 from ..scheduler.scheduler import Scheduler
-from .quotas import check_names
+from .quotas import check_names, check_published
 
 RELEASE = Opcode.RELEASE.value
 
@@ -30,23 +31,23 @@ class Names:
 
     # -- names -----------------------------------------------------------------------------------------------------
 
-    def publish(self, session: VmSession, given: Sequence[str], tensors: Sequence[Tensor]) -> None:
-        """Bind names to tensors, replacing earlier bindings. A name counts against its latest publisher's quota."""
+    def publish(self, session: VmSession, given: Sequence[str], found: Sequence[Published[Tensor]]) -> None:
+        """Bind names, replacing earlier bindings. A name counts against its latest publisher's quotas."""
         directory = self.directory
         check_names(directory, session, given)
+        check_published(directory, session, given, found)
         session.shares = True
-        for name, tensor in zip(given, tensors, strict=True):
-            tensor.holders += 1
-            before = directory.names.get(name)
-            directory.names[name] = tensor
-            self._unlist(name)
+        for name, published in zip(given, found, strict=True):
+            for tensor in published.tensors:
+                tensor.holders += 1
+            self._drop_name(name)
+            directory.names[name] = published
             directory.publishers[name] = session.account
             session.account.names += 1
-            if before is not None:
-                self.drop_holder(before)
+            session.account.steps += published.weight
 
-    def lookup(self, wanted: Sequence[str]) -> list[Tensor]:
-        """The tensors behind the names; MetadataError if one is missing."""
+    def lookup(self, wanted: Sequence[str]) -> list[Published[Tensor]]:
+        """What stands under the names; MetadataError if one is missing."""
         names = self.directory.names
         missing = [name for name in wanted if name not in names]
         if missing:
@@ -55,17 +56,20 @@ class Names:
 
     def unpublish(self, given: Sequence[str]) -> None:
         """Take the names away, all or none."""
-        distinct = tuple(dict.fromkeys(given))
-        for name, tensor in zip(distinct, self.lookup(distinct), strict=True):
-            del self.directory.names[name]
-            self._unlist(name)
-            self.drop_holder(tensor)
+        self.lookup(given)
+        for name in dict.fromkeys(given):
+            self._drop_name(name)
 
-    def _unlist(self, name: str) -> None:
-        """Stop counting the name against its publisher's quota."""
-        account = self.directory.publishers.pop(name, None)
-        if account is not None:
-            account.names -= 1
+    def _drop_name(self, name: str) -> None:
+        """Take a name away, if there is one: it holds its tensors no more, and no quota counts it."""
+        before = self.directory.names.pop(name, None)
+        if before is None:
+            return
+        account = self.directory.publishers.pop(name)
+        account.names -= 1
+        account.steps -= before.weight
+        for tensor in before.tensors:
+            self.drop_holder(tensor)
 
     # -- holders ---------------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from ..memory.overwriting import may_overwrite
 from ..model.account import check_bytes
 from ..model.device_state import DeviceState
 from ..model.directory import Directory
+from ..model.published import Published
 from ..model.session import VmSession
 from ..model.tensor import Tensor
 
@@ -135,6 +136,21 @@ def check_names(directory: Directory, session: VmSession, given: Sequence[str]) 
         raise QuotaError(
             f"{counted(new, 'name')} more: the session has published {account.names} of {quota}; "
             "unpublish some, or raise the quota (names)"
+        )
+
+
+def check_published(
+    directory: Directory, session: VmSession, given: Sequence[str], found: Sequence[Published[Tensor]]
+) -> None:
+    """QuotaError if the routines that a session publishes have more steps than it may have."""
+    account, quota = session.account, session.limits.steps
+    last = dict(zip(given, found, strict=True))
+    kept = [directory.names[name] for name in last if directory.publishers.get(name) is account]
+    steps = account.steps + sum(one.weight for one in last.values()) - sum(one.weight for one in kept)
+    if steps > max(quota, account.steps):
+        raise QuotaError(
+            f"the routines that the session has published would have {steps} steps of {quota}; unpublish some, or "
+            "raise the quota (steps)"
         )
 
 

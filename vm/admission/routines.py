@@ -12,16 +12,19 @@ from ...interpreter.programs.builder import STEPS
 from ...interpreter.schema.infer import InferCache
 from ...interpreter.schema.opdef import find
 from ...interpreter.types.meta import Meta, Scalar
-from ...interpreter.wire.messages import Link, ProgramPart, Run
+from ...interpreter.wire.messages import Convention, Link, ProgramPart, Run
 from ..model.device_state import DeviceState
 from ..model.linked import Linked
 from ..model.plan import Plan
+from ..model.published import Published
 from ..model.session import VmSession
+from ..model.tensor import Tensor
 from ..model.unfolding import Answer, Unfolding
 from ..placement.residency import Residency
 from ..routines.control_flow import Results
 from ..routines.ids import Ids
 from ..routines.programs import add_part, check_in_group, check_run, drop, link, routine_of, steps_of_runs, written_by
+from ..routines.publishing import keep_convention, publish_routine
 from ..routines.unfolding import Unfolder, metas_of
 from ..scheduler.scheduler import Scheduler
 from .accesses import Accesses
@@ -60,9 +63,25 @@ class Routines:
         """Link a program."""
         link(session, message, self.scheduler.devices)
 
+    def convention(self, session: VmSession, message: Convention) -> None:
+        """Note how a routine is called."""
+        try:
+            keep_convention(session, message)
+        except TensordError as error:
+            self.rejection.deny(session, error, 0, 0, "convention")
+
+    def published(self, session: VmSession, id_: int) -> Published[Tensor]:
+        """What a name of that tensor or routine stands for."""
+        if id_ not in session.routines:
+            return Published((tensor_of(session, id_),))
+        routine = publish_routine(session, id_, lambda captured: tensor_of(session, captured).meta)
+        return Published([tensor_of(session, captured) for captured in routine_of(session, id_).captured], routine)
+
     def release(self, session: VmSession, id_: int) -> None:
         """Release a program or a routine, if there is one with that id."""
         routine = drop(session, id_)
+        if routine is not None:
+            self.scheduler.ring.routines.released(routine)
         for template in routine.all_templates() if routine is not None else ():
             if template.signature:
                 forget_plan(session, template.signature)
@@ -89,6 +108,8 @@ class Routines:
             self.reject(session, message, error)
             return
         newest, outside = session.newest, (*message.inputs, *routine.captured)
+        if routine.compiled is None:
+            self.segments.adopt(routine, self.patience)
         if routine.runs >= self.patience and self.run_whole(session, routine, outside, message):
             return
         unfolder = Unfolder(SessionRuns(self, session), message.effects, message.location, newest)
@@ -190,6 +211,8 @@ class SessionRuns:
 
     def compiles(self, routine: Linked) -> bool:
         """May its steps run as segments?"""
+        if routine.compiled is None:  # a block of control flow
+            self.routines.segments.adopt(routine, self.routines.patience)
         return routine.runs > self.routines.patience and not routine.refused and self.session.cancelled is None
 
     def admit(self, routine: Linked, piece: range, ids: Ids, numbers: Sequence[Scalar], location: int) -> bool:

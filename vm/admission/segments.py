@@ -18,6 +18,7 @@ from ..model.plan import Plan
 from ..model.session import VmSession
 from ..model.tensor import Tensor
 from ..placement.residency import Residency
+from ..routines.compiled import Compiled, CompiledPrograms
 from ..routines.ids import Ids
 from ..routines.inside import segment_record
 from ..routines.instruction import RunInstruction, Segment, SegmentPlan
@@ -38,6 +39,7 @@ class Segments:
         self.residency = residency
         self.at_once = RunsAtOnce(scheduler, residency)
         self.details = scheduler.ring.details
+        self.shared = CompiledPrograms()
         self.compile: Callable[[Program, Piece, Sequence[Plan], Sequence[Block]], Recipe | None] = compile_segment
         self.find_blocks: Callable[[Program], list[Block]] = find_blocks
 
@@ -47,7 +49,17 @@ class Segments:
             return (range(len(routine.program.steps)),)
         if routine.pieces is None:
             routine.pieces = pieces_of(routine.program, lambda position: self.work(session, routine, position))
+            if routine.compiled.pieces is None and None not in routine.templates:
+                routine.compiled.pieces = routine.pieces
         return routine.pieces
+
+    def adopt(self, routine: Linked, patience: int) -> None:
+        """Take over what some session has compiled of the same program. If that is all of it, the first run need not be
+        op by op."""
+        routine.compiled = compiled = self.shared.of(routine.program, routine.devices)
+        routine.pieces, routine.blocks = compiled.pieces, compiled.blocks
+        if compiled.whole():
+            routine.runs = patience
 
     def work(self, session: VmSession, routine: Linked, position: int) -> int:
         """The work of a step, if it may run inside a segment: only on devices whose memory is the host's. Else -1."""
@@ -58,16 +70,29 @@ class Segments:
         """The compiled segment of a piece; None if it can only run op by op."""
         found: Segment | None = routine.segments.get(piece.start)
         if found is None and piece.start not in routine.segments:
-            plans = [plan_at(session, routine, position) for position in piece]
-            known = [plan for plan in plans if plan is not None]
-            blocks = self.blocks(routine)
-            recipe = None if None in plans else self.compile(routine.program, piece, known, blocks)
-            if recipe is not None and plans[0] is not None:
+            program = routine.program
+            recipe = self.recipe(session, routine, piece)
+            if recipe is not None:
                 self.note(session, routine, recipe)
-                plan = SegmentPlan(routine, recipe, plans[0].device, session.id)
-                found = Segment(routine.program, recipe, plan)
+                device = self.scheduler.devices[routine.devices[program.steps[piece.start].device]]
+                found = Segment(program, recipe, SegmentPlan(routine, recipe, device, session.id))
             routine.segments[piece.start] = found
         return found
+
+    def recipe(self, session: VmSession, routine: Linked, piece: Piece) -> Recipe | None:
+        """The recipe of a piece, of any session that has compiled it; None if it can only run op by op."""
+        compiled: Compiled = routine.compiled
+        shared = compiled.pieces is routine.pieces  # else recipes there may be of other pieces
+        if shared and piece.start in compiled.recipes:
+            return compiled.recipes[piece.start]
+        plans = [plan_at(session, routine, position) for position in piece]
+        known = [plan for plan in plans if plan is not None]
+        if len(known) < len(plans):
+            return None
+        recipe = self.compile(routine.program, piece, known, self.blocks(routine))
+        if shared:
+            compiled.recipes[piece.start] = recipe
+        return recipe
 
     def note(self, session: VmSession, routine: Linked, recipe: Recipe) -> None:
         """Tell the trace what has been compiled."""
@@ -79,7 +104,7 @@ class Segments:
     def blocks(self, routine: Linked) -> Sequence[Block]:
         """The blocks of a routine's program."""
         if routine.blocks is None:
-            routine.blocks = self.find_blocks(routine.program)
+            routine.blocks = routine.compiled.blocks = self.find_blocks(routine.program)
         return routine.blocks
 
     def admit(

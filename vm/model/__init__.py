@@ -5,6 +5,7 @@
 - `device_state`: the engine's state of one device; `session_queue`: one session's queue on a stream
 - `session`, `account`: one client's ids and tables; its memory charges; `directory`: sessions and names
 - `texts`: a session's lines and spans, by number
+- `published`: what stands under a name: a tensor, or a routine
 - `linked`: a program, linked to devices and tensors; `unfolding`: a run in the middle of being admitted op by op
 - `plan`: a resolved signature; `number`: the number among a call's operands, as an array
 - `signature`: what an instruction is of, as plain values

@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 class Account:
     """The charges of a session. Only numbers, since storages and names keep the account alive."""
 
-    __slots__ = ("bytes", "limit", "names", "session", "tensors")
+    __slots__ = ("bytes", "limit", "names", "session", "steps", "tensors")
 
     def __init__(self, limits: Limits, session: int = 0) -> None:
         self.session = session  # its id
         self.bytes = 0  # of the storages that the session made
         self.names = 0  # that the session published
+        self.steps = 0  # of the routines among them
         self.limit = limits.bytes
         self.tensors = limits.tensors
 

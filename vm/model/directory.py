@@ -1,11 +1,12 @@
-"""The directory: open sessions by id, published tensors by name."""
+"""The directory: open sessions by id, published tensors and routines by name."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from .account import Account
+from .published import Published
 from .session import VmSession
 from .tensor import Storage, Tensor
 
@@ -19,18 +20,24 @@ class Directory:
 
     def __init__(self) -> None:
         self.sessions: dict[int, VmSession] = {}
-        self.names: dict[str, Tensor] = {}
+        self.names: dict[str, Published[Tensor]] = {}
         self.publishers: dict[str, Account] = {}
         self.leaving: deque[tuple[VmSession, list[Tensor]]] = deque()
 
     def tensors(self) -> list[Tensor]:
         """Every tensor that a name or a handle holds, some of them more than once."""
-        found = list(self.names.values())
+        found = [tensor for published in self.names.values() for tensor in published.tensors]
         for session in self.sessions.values():
             found.extend(session.tensors.values())
         for _, tensors in self.leaving:
             found.extend(tensors)
         return found
+
+    def named(self) -> Iterator[tuple[str, Tensor]]:
+        """Each tensor that a name holds, with that name: also those that a published routine captures."""
+        for name, published in self.names.items():
+            for tensor in published.tensors:
+                yield name, tensor
 
     def storages(self) -> Iterable[Storage]:
         """Every storage that a handle or a name can reach."""

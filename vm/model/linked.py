@@ -40,13 +40,17 @@ class Linked:
 
     `name` is for people. `number`: by which records name it; 0 before the first of them. `templates`: its steps as
     messages, each made when a run first needs it. `nested`: likewise the blocks of its steps of control flow.
+    `compiled`: what sessions share of the program, None until it runs. `convention`: how it is called, as it travels;
+    `extra`: what that counts for in the quota of steps.
     """
 
     __slots__ = (
-        "__weakref__",
         "blocks",
         "captured",
+        "compiled",
+        "convention",
         "devices",
+        "extra",
         "location",
         "name",
         "nested",
@@ -68,10 +72,13 @@ class Linked:
         self.location = location
         self.name = name
         self.number = 0
+        self.convention: Any = None
+        self.extra = 0
         self.templates: list[Template | None] = [None] * len(program.steps)
         self.nested: dict[int, tuple[Block, ...]] = {}
         self.refused: set[int] = set()  # steps whose op was refused a signature when it was last asked for
         self.runs = 0
+        self.compiled: Any = None
         self.pieces: Sequence[range] | None = None  # of its steps; None until they all have signatures
         self.blocks: Sequence[Fused] | None = None  # None until they are looked for
         self.segments: dict[int, Any] = {}  # first step of a piece -> how it runs as one instruction, if it may

@@ -271,7 +271,7 @@ class Residency:
         target = Binding(copy, tensor, 0, None)
         if old is not None:
             self.fill(old, target, session, location)
-            tensor.storage.version = copy.version = 2  # the write itself makes another one
+            tensor.storage.version = copy.version = copy.version + 1  # the Copy has written the one before
         return target
 
     def fill(self, source: Binding, target: Binding, session: VmSession, location: int) -> None:

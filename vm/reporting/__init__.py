@@ -1,7 +1,7 @@
 """Reports about a machine.
 
 - `questions`: the questions that a session may ask; `answering`: what all answers have in common
-- `statistics`, `device_rows`, `tensor_rows`, `routine_rows`: counters and tables
+- `statistics`, `device_rows`, `tensor_rows`, `routine_rows`, `name_rows`: counters and tables
 - `holdings`: the copies that have memory now
 - `invariants`: checks of an engine's invariants
 - `live_trace`: the ring and the live instructions, in slices; `locations`: the lines behind location numbers

@@ -51,7 +51,7 @@ def slices(engine: Engine, where: Where, limit: int = IN_A_TRACE) -> Iterator[li
         keep_largest(largest, held_by(chunk, seen), limit)
         yield []
     names: Named = {}
-    for some in chunks(engine.directory.names.items()):
+    for some in chunks(engine.directory.named()):
         add_names(names, some)
         yield []
     largest.sort(reverse=True)
@@ -89,7 +89,7 @@ def largest_on(device: DeviceState, directory: Directory, where: Where) -> str:
         return ""
     more = "" if next(everything, None) is None else f" (of the {SEARCHED} tensors looked at)"
     names: Named = {}
-    add_names(names, islice(directory.names.items(), SEARCHED))
+    add_names(names, islice(directory.named(), SEARCHED))
     rows = [sentence(row(one, names, where)) for one in sorted(largest, reverse=True)]
     return f"; the largest there{more}: {', '.join(rows)}"
 
@@ -111,7 +111,7 @@ def tensors(directory: Directory) -> Iterator[Tensor]:
             tensor = session.tensors.get(id_)
             if tensor is not None:
                 yield tensor
-    yield from list(directory.names.values())
+    yield from [tensor for _, tensor in directory.named()]
     for _, rest in list(directory.leaving):
         yield from rest
 

@@ -192,10 +192,15 @@ def accounts_add_up(census: Census) -> Iterator[str]:
         if storage.account is not None and storage.nbytes > 0:
             charged[id(storage.account)] += storage.nbytes
     names = Counter(id(account) for account in directory.publishers.values())
+    steps: Counter[int] = Counter()
+    for name, publisher in directory.publishers.items():
+        steps[id(publisher)] += directory.names[name].weight
     for session in directory.sessions.values():
         account = session.account
         if account.bytes != charged[id(account)]:
             yield f"session {session.id} is charged for {account.bytes} bytes and made {charged[id(account)]}"
+        if account.steps != steps[id(account)]:
+            yield f"session {session.id} is charged for {account.steps} steps and published {steps[id(account)]}"
         if account.names != names[id(account)]:
             yield f"session {session.id} is charged for {account.names} names and published {names[id(account)]}"
 

@@ -31,6 +31,7 @@ from .answering import (
 from .device_rows import cached, describe, lost, plain, transfers
 from .invariants import CHECKS, violations
 from .live_trace import trace_parts
+from .name_rows import name_kind
 from .routine_rows import routine_row
 from .statistics import residency, statistics, tensor_asked
 from .tensor_rows import name_slices, state_row, tensor_slices
@@ -176,8 +177,10 @@ def _tensors(
     return tensor_slices(engine, most, only, device_or_any(device, engine.devices), about.where)
 
 
-def _names(engine: Engine, _session: VmSession, _about: About, limit: object = MOST) -> Iterator[list[Any]]:
-    return name_slices(engine.directory.names, min(natural("limit", limit), MOST))
+def _names(
+    engine: Engine, _session: VmSession, _about: About, limit: object = MOST, kind: object = ""
+) -> Iterator[list[Any]]:
+    return name_slices(engine.directory.names, min(natural("limit", limit), MOST), name_kind(kind))
 
 
 def _devices(engine: Engine, _session: VmSession, about: About) -> list[dict[str, Any]]:

@@ -12,10 +12,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ..model.device_state import DeviceState
+from ..model.published import Published
 from ..model.tensor import Moved, Tensor
 from ..tracing.analysis.volume import described
 from ..tracing.flat import Where
 from .holdings import chunks, maker_of
+from .name_rows import name_row, names_of
 from .statistics import residency
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ def tensor_slices(engine: Engine, limit: int, session: int, on: str, where: Wher
         yield []  # an answer has at least one slice, even without tensors
     largest.sort(reverse=True)
     named: dict[Tensor, list[str]] = {}
-    for some in chunks(engine.directory.names.items()):
+    for some in chunks(engine.directory.named()):
         for name, tensor in some:
             named.setdefault(tensor, []).append(name)
         yield []
@@ -56,12 +58,15 @@ def tensor_slices(engine: Engine, limit: int, session: int, on: str, where: Wher
         ]
 
 
-def name_slices(names: Mapping[str, Tensor], limit: int) -> Iterator[list[dict[str, Any]]]:
-    """The rows of the first `limit` names, in their order, in slices, of which there is at least one."""
-    chosen = iter(sorted(names)[:limit])
+def name_slices(names: Mapping[str, Published[Tensor]], limit: int, kind: str = "") -> Iterator[list[dict[str, Any]]]:
+    """The rows of the first `limit` names, in their order, in slices, of which there is at least one.
+
+    `kind`: "tensor" or "routine", only those; "" for all.
+    """
+    chosen = iter(names_of(names, kind)[:limit])
     while True:
         some = list(islice(chosen, DESCRIBED))
-        yield [{"name": name, **shape_of(names[name])} for name in some if name in names]
+        yield [name_row(name, names[name], shape_of) for name in some if name in names]
         if len(some) < DESCRIBED:
             return
 
@@ -88,7 +93,7 @@ def _handles(engine: Engine, session: int) -> Iterator[Found]:
                 seen.add(tensor)
             yield _nbytes(tensor), one.id, id_, tensor
     if not session:
-        for number, tensor in enumerate(dict.fromkeys(engine.directory.names.values())):
+        for number, tensor in enumerate(dict.fromkeys([tensor for _, tensor in engine.directory.named()])):
             if tensor not in seen:
                 yield _nbytes(tensor), 0, -number, tensor
 

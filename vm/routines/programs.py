@@ -169,7 +169,7 @@ def drop(session: Holder, id_: int) -> Linked | None:
     routine = session.routines.pop(id_, None)
     if not isinstance(routine, Linked):
         return None
-    session.steps -= routine.program.weight
+    session.steps -= routine.program.weight + routine.extra
     return routine
 
 

@@ -1,7 +1,7 @@
 """The serial engine: the same messages, executed one by one. Users rule out the scheduler with it, tests compare.
 
 - `engine`: the engine; `values`: its values, tensors and sessions
-- `effects`, `names`, `tables`: side effects; published tensors; signatures, locations and devices
+- `effects`, `names`, `tables`: side effects; published tensors and routines; signatures, locations and devices
 - `routines`: runs, op by op
 - `machine`: the engine for the sessions of a process; `questions`: the questions that a session may ask
 - `oracle`: the engine with every result that timing allows, for comparison with the virtual machine

@@ -32,6 +32,7 @@ from ...interpreter.wire.messages import (
     Atomic,
     Call,
     Chain,
+    Convention,
     Effect,
     Fetch,
     Link,
@@ -57,6 +58,7 @@ from ...interpreter.wire.messages import Signature as SignatureMessage
 from ...interpreter.wire.roles import number_of, outputs_of
 from ..admission.rejection import name_of, refusal_of
 from ..log import log
+from ..model.published import Published
 from ..model.session import ReplySink
 from ..model.signature import call_text
 from ..routines.programs import add_part, link
@@ -100,7 +102,7 @@ class SerialEngine:
         self.devices = {name: frozenset(missing) for name, missing in devices.items()}
         self.inject = inject
         self.sessions: dict[int, SerialSession] = {}
-        self.names: dict[str, SerialTensor] = {}
+        self.names: dict[str, Published[SerialTensor]] = {}
         self.opened = 0
         self.ids = 0
         self.failed = 0
@@ -123,6 +125,7 @@ class SerialEngine:
             Publish: names.publish,
             Lookup: names.lookup,
             Unpublish: names.unpublish,
+            Convention: names.convention,
             ToDevice: self.to_device,
             Restart: lambda session, message: self.restart(session, message.generation),
             Atomic: self.atomic,

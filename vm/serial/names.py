@@ -1,12 +1,15 @@
-"""The names under which sessions of a serial machine share tensors."""
+"""The names under which sessions of a serial machine share tensors and routines."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from ...interpreter.errors import TensordError
-from ...interpreter.wire.messages import ListNames, Lookup, Publish, Unpublish
+from ...interpreter.wire.messages import Convention, ListNames, Lookup, Publish, Unpublish
 from ...interpreter.wire.names import check_names, unpublished
+from ..model.published import Published
+from ..routines.programs import routine_of
+from ..routines.publishing import keep_convention, publish_routine, told
 from .values import SerialSession, SerialTensor, Value, check_new, define, summary, tensor_of, twin
 
 # Answers a request with an error: (session, error, request, location, what was asked for).
@@ -14,65 +17,98 @@ Deny = Callable[[SerialSession, TensordError, int, int, str], None]
 
 
 class Names:
-    """The handlers of messages about names. `names`: the published tensors."""
+    """The handlers of messages about names. `names`: what is published."""
 
-    def __init__(self, names: dict[str, SerialTensor], deny: Deny) -> None:
+    def __init__(self, names: dict[str, Published[SerialTensor]], deny: Deny) -> None:
         self.names = names
         self.deny = deny
 
+    def convention(self, session: SerialSession, message: Convention) -> None:
+        """Note how a routine is called."""
+        try:
+            keep_convention(session, message)
+        except TensordError as error:
+            self.deny(session, error, 0, 0, "convention")
+
     def publish(self, session: SerialSession, message: Publish) -> None:
-        """Publish tensors under names."""
+        """Publish tensors and routines under names."""
         given, ids, request = message
         try:
             check_names(given)
-            tensors = [tensor_of(session, id_) for id_ in ids]
+            found = [published(session, id_) for id_ in ids]
         except TensordError as error:
             self.deny(session, error, request, 0, "publish")
             return
-        for name, tensor in zip(given, tensors, strict=True):
-            tensor.holders += 1
-            before = self.names.get(name)
-            self.names[name] = tensor
-            if before is not None:
-                before.holders -= 1
+        for name, one in zip(given, found, strict=True):
+            for tensor in one.tensors:
+                tensor.holders += 1
+            self.drop(name)
+            self.names[name] = one
         session.reply(request, None, None)
 
     def lookup(self, session: SerialSession, message: Lookup) -> None:
         """Define handles to named tensors, or tensors with their present values: all or none."""
         wanted, ids, request, snapshot = message
         try:
-            tensors = self.named(wanted)
+            found = self.named(wanted)
+            tensors = [tensor for one in found for tensor in one.tensors]
+            if len(ids) != len(tensors):
+                session.reply(request, len(tensors), None)
+                return
             check_new(session, ids)
         except TensordError as error:
             self.deny(session, error, request, 0, "lookup")
             return
         if snapshot:
-            tensors = [twin(tensor, tensor.home) for tensor in tensors]
+            tensors = snapshots(tensors)
         for id_, tensor in zip(ids, tensors, strict=True):
-            tensor.holders += not snapshot
+            tensor.holders += 1
             define(session, id_, tensor)
-        session.answer(request, Value([summary(tensor) for tensor in tensors]))
+        session.reply(request, told(found, tensors, summary), None)
 
     def unpublish(self, session: SerialSession, message: Unpublish) -> None:
         """Remove names, all or none."""
         given, request = message
         try:
-            for tensor in self.named(tuple(dict.fromkeys(given))):
-                tensor.holders -= 1
+            self.named(given)
         except TensordError as error:
             self.deny(session, error, request, 0, "unpublish")
             return
         for name in dict.fromkeys(given):
-            del self.names[name]
+            self.drop(name)
         session.reply(request, None, None)
 
     def list_names(self, session: SerialSession, message: ListNames) -> None:
         """Answer with the published names."""
         session.answer(message.request, Value(sorted(self.names)))
 
-    def named(self, wanted: Sequence[str]) -> list[SerialTensor]:
-        """The tensors behind names; MetadataError if one is missing."""
+    def named(self, wanted: Sequence[str]) -> list[Published[SerialTensor]]:
+        """What stands under names; MetadataError if one is missing."""
         missing = [name for name in wanted if name not in self.names]
         if missing:
             raise unpublished(missing, self.names)
         return [self.names[name] for name in wanted]
+
+    def drop(self, name: str) -> None:
+        """Take a name away, if there is one."""
+        before = self.names.pop(name, None)
+        for tensor in before.tensors if before is not None else ():
+            tensor.holders -= 1
+
+
+def published(session: SerialSession, id_: int) -> Published[SerialTensor]:
+    """What a name of that tensor or routine stands for."""
+    if id_ not in session.routines:
+        return Published((tensor_of(session, id_),))
+    routine = publish_routine(session, id_, lambda captured: tensor_of(session, captured).meta)
+    return Published([tensor_of(session, captured) for captured in routine_of(session, id_).captured], routine)
+
+
+def snapshots(tensors: Sequence[SerialTensor]) -> list[SerialTensor]:
+    """New tensors with the present values, without holders yet: of one tensor one, however often it is there."""
+    made: dict[SerialTensor, SerialTensor] = {}
+    for tensor in tensors:
+        if tensor not in made:
+            made[tensor] = new = twin(tensor, tensor.home)
+            new.holders = 0
+    return [made[tensor] for tensor in tensors]

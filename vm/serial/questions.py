@@ -25,6 +25,8 @@ from ..reporting.answering import (
     session_or_any,
 )
 from ..reporting.device_rows import plain
+from ..reporting.name_rows import name_kind, name_row, names_of
+from ..routines.programs import routine_of
 from .values import SerialSession, SerialTensor
 
 if TYPE_CHECKING:
@@ -185,7 +187,8 @@ def _rows(engine: SerialEngine, only: int) -> list[dict[str, Any]]:
     """The rows of all handles and of named tensors without a handle; or of the handles of session `only`."""
     named: dict[SerialTensor, list[str]] = {}
     for name in sorted(engine.names):
-        named.setdefault(engine.names[name], []).append(name)
+        for tensor in engine.names[name].tensors:
+            named.setdefault(tensor, []).append(name)
     sessions = [engine.sessions[only]] if only else list(engine.sessions.values())
     handles = [(one.id, id_, tensor) for one in sessions for id_, tensor in one.tensors.items()]
     if not only:
@@ -229,9 +232,26 @@ def _shape(tensor: SerialTensor) -> dict[str, Any]:
     }
 
 
-def _names(engine: SerialEngine, _session: SerialSession, _about: About, limit: object = MOST) -> list[dict[str, Any]]:
-    chosen = sorted(engine.names)[: min(natural("limit", limit), MOST)]
-    return [{"name": name, **_shape(engine.names[name])} for name in chosen]
+def _names(
+    engine: SerialEngine, _session: SerialSession, _about: About, limit: object = MOST, kind: object = ""
+) -> list[dict[str, Any]]:
+    chosen = names_of(engine.names, name_kind(kind))[: min(natural("limit", limit), MOST)]
+    return [name_row(name, engine.names[name], _shape) for name in chosen]
+
+
+def _routine(_engine: SerialEngine, session: SerialSession, _about: About, id_: object) -> dict[str, Any]:
+    """What a virtual machine tells of a routine that it has not compiled: here ops always run one by one."""
+    routine = routine_of(session, natural("id", id_))
+    program = routine.program
+    return {
+        "program": program.digest,
+        "devices": list(routine.devices),
+        "ops": len(program.steps),
+        "runs_op_by_op": routine.runs,
+        "compiled": False,
+        "pieces": [],
+        "values": [],
+    }
 
 
 def _devices(engine: SerialEngine, _session: SerialSession, about: About) -> list[dict[str, Any]]:
@@ -257,7 +277,8 @@ def memory_by_device(engine: SerialEngine) -> dict[str, int]:
     """Device -> bytes of the tensors that have their home there."""
     tensors = [tensor for session in engine.sessions.values() for tensor in session.tensors.values()]
     found = dict.fromkeys(engine.devices, 0)
-    for tensor in {*tensors, *engine.names.values()}:
+    named = (tensor for published in engine.names.values() for tensor in published.tensors)
+    for tensor in {*tensors, *named}:
         found[tensor.home] += nbytes_of(tensor)
     return found
 
@@ -279,4 +300,5 @@ _ANSWERS: dict[str, Callable[..., Any]] = {
     "devices": _devices,
     "names": _names,
     "detail": _detail,
+    "routine": _routine,
 }

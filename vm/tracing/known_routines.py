@@ -5,7 +5,6 @@ A routine is known as long as it lives, and those that lived last for some time 
 
 from __future__ import annotations
 
-import weakref
 from collections import deque
 from collections.abc import Iterator, Sequence
 
@@ -20,14 +19,15 @@ Run = tuple[int, int, int, int, int, int]
 
 
 class Known:
-    """A routine that has run. `tick`: of the latest news about it; `segments`: by their first steps."""
+    """A routine that has run. `tick`: of the latest news about it; `segments`: by their first steps; `gone`: was it
+    released?"""
 
-    __slots__ = ("devices", "digest", "name", "number", "program", "routine", "segments", "session", "tick")
+    __slots__ = ("devices", "digest", "gone", "name", "number", "program", "segments", "session", "tick")
 
     def __init__(self, number: int, session: int, routine: Linked) -> None:
         self.number = number
         self.session = session
-        self.routine = weakref.ref(routine)
+        self.gone = False
         self.name = routine.name
         self.devices = routine.devices
         self.program: Program = routine.program
@@ -59,6 +59,15 @@ class KnownRoutines:
         found.segments[segment.first] = segment
         found.tick = tick
 
+    def released(self, routine: Linked) -> None:
+        """A routine has ended, and its blocks with it."""
+        found = self.known.get(routine.number)
+        if found is not None:
+            found.gone = True
+        for blocks in routine.nested.values():
+            for block in blocks:
+                self.released(block.routine)
+
     def ran(self, session: int, run: Sequence[int], last: int, tick: int) -> None:
         """A run has been admitted, down to its last instruction. `run`: as `Unfolding` has it."""
         number, first, _, location = run
@@ -78,7 +87,7 @@ class KnownRoutines:
 
     def _forget(self) -> None:
         """Drop the oldest of those that are gone, beyond the bound."""
-        gone = [each for each in self.known.values() if each.routine() is None]
+        gone = [each for each in self.known.values() if each.gone]
         weight = sum([each.program.weight for each in gone])
         for each in gone:
             if weight <= REMEMBERED:

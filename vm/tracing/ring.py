@@ -15,7 +15,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..model.instruction import Instruction
+from ..model.linked import Linked
 from ..model.operand import Binding
+from ..model.session import VmSession
 from ..model.signature import NOTHING, PlainMeta, Signature, plain
 from .details import Details
 from .flat import Where, inflate
@@ -53,6 +55,13 @@ class Ring:
             self._stamped += len(packed)
             while self._stamped > 8 * STAMPS:
                 self._stamped -= len(self.stamps.popitem(last=False)[1])
+
+    def forget(self, session: VmSession) -> None:
+        """A session has ended, and its routines with it."""
+        self.details.forget(session)
+        for routine in session.routines.values():
+            if isinstance(routine, Linked):
+                self.routines.released(routine)
 
     def records(self, where: Where) -> list[Record]:
         """Every entry as a record, oldest first; `where` resolves (session, location number)."""

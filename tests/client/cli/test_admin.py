@@ -16,11 +16,12 @@ from tensord.client.cli import figures, shown, terminal
 from tensord.client.cli import top as cli_top
 from tensord.streams.faults import Fault, FaultKind
 
-COMMANDS = ["status", "sessions", "tensors", "devices", "top", "doctor", "trace"]
+COMMANDS = ["status", "sessions", "tensors", "names", "devices", "top", "doctor", "trace"]
 ON_A_DAEMON = [
     ["status"],
     ["sessions"],
     ["tensors"],
+    ["names"],
     ["devices"],
     ["top", "--once"],
     ["trace", "show"],
@@ -117,6 +118,22 @@ class TestTables:
     def test_no_tensors_are_a_sentence(self, capsys):
         shown.show_tensors([], 20, 7, "sim:0")
         assert capsys.readouterr().out == "no tensors of session 7 on sim:0\n"
+
+    def test_names(self, run, watched, address):
+        w = watched.asarray(np.ones(1000))
+        f = watched.routine(lambda x, rate: x * w * rate).link(watched.asarray(1.0), 0.5)
+        watched.publish("scaled", f)
+        out = run("names", "--address", address)[1]
+        scaled, weights = (next(line for line in out.splitlines() if name in line) for name in ("scaled", "weights"))
+        assert weights.split() == ["weights", "float32[256,", "256]", "256", "KiB", "cpu:0"]
+        assert "routine of 2 ops, captures 1 tensor  7.81 KiB  cpu:0  x float64[], rate float" in scaled
+        assert f.program.digest[:12] in scaled
+        rows = json.loads(run("names", "--address", address, "--json", "--kind", "routine")[1])
+        assert [(row["name"], row["ops"], row["captured"]) for row in rows] == [("scaled", 2, ["w"])]
+        assert len(json.loads(run("names", "--address", address, "--json", "--limit", 1)[1])) == 1
+        watched.unpublish("scaled", "weights")
+        assert run("names", "--address", address)[1] == "no tensor or routine has a name\n"
+        watched.publish("weights", watched.keep[0])
 
     def test_devices(self, run, address):
         out = run("devices", "--address", address)[1]

@@ -97,6 +97,7 @@ class TestTables:
             "status",
             "sessions",
             "tensors",
+            "names",
             "devices",
             "doctor",
             "top --once --interval 0.1",

@@ -125,3 +125,43 @@ def test_values_of_another_shape_are_refused_by_their_name(capsys, files):
     code, _, err = run(capsys, *usual(files))
     assert code == 1
     assert "parameter x is float64[3], not float64[4]" in err
+
+
+class TestAPublishedRoutine:
+    @pytest.fixture
+    def served(self, make_session, tmp_path):
+        """The address of a machine where a routine is published."""
+        session = make_session(f"local:{tmp_path.name}")
+        w = session.asarray([2.0, 2.0, 2.0])
+        routine = session.routine(lambda x, scale: {"y": (y := x * w * scale), "total": y.sum()})
+        session.publish({"scaled": routine.link(session.asarray([0.0, 0.0, 0.0]), 0.5), "w": w})
+        return f"local:{tmp_path.name}"
+
+    def test_runs_on_arrays_from_files(self, capsys, files, served):
+        given = ("--input", f"x={files / 'x.npy'}", "--number", "scale=0.5")
+        code, out, err = run(capsys, "--name", "scaled", *given, "--address", served, "--output", files / "y.npy")
+        assert (code, err) == (0, "")
+        assert np.load(files / "y.npy").tolist() == [1.0, 2.0, 3.0]
+        assert out.splitlines()[1:] == ["%4 float64[] =", "6.0"]
+
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            (("--name", "w"), "w is the name of a tensor, not of a routine"),
+            (("--name", "nothing"), "nothing is published as 'nothing' (published: scaled, w)"),
+            (("--name", "scaled"), "the program needs --input x=FILE"),
+            (("--name", "scaled", "p.txt"), "name the file of a program, or the published routine"),
+            (("--name", "scaled", "--device", "d0=cpu:0"), "has its captured tensors and its devices"),
+            ((), "name the file of a program, or the published routine"),
+        ],
+    )
+    def test_is_asked_for_in_one_way(self, capsys, monkeypatch, files, served, arguments, said):
+        monkeypatch.chdir(files)
+        code, _, err = run(capsys, *arguments, "--address", served)
+        assert code
+        assert said in err
+
+    def test_needs_a_daemon(self, capsys, monkeypatch, tmp_path):
+        monkeypatch.delenv("TENSORD_ADDRESS", raising=False)
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+        assert "no daemon is running here" in run(capsys, "--name", "scaled")[2]

@@ -43,6 +43,7 @@ def everything(session: Session) -> None:
     builder.effect(0, [value])
     linked = Linked(session, builder.finish(list(builder.op("negative", [value]))), ["cpu:0"], (), (), [print])
     linked.run([x])
+    session.publish("f", session.routine(lambda x: x + 1).link(x))
     session.check_chain()
     del y
     session.sync()

@@ -26,6 +26,7 @@ from tensord.interpreter.wire.messages import (
     Atomic,
     Call,
     Chain,
+    Convention,
     Effect,
     Fetch,
     Link,
@@ -112,6 +113,7 @@ RECORDS = (
     ("print", (1,), (("chain", 0), ("parts", (None,)), ("sep", " ")), -1, None, 1),
     ("return", (1,)),
 )
+CONVENTION = ("f", ("x", "n"), (("parameter", 0, None), ("number", 0, None)), (), (), ("result", 0, None))
 
 
 def well_formed(
@@ -141,6 +143,7 @@ def well_formed(
         ProgramPart(NEW, RECORDS),
         Link(NEW, program, ("cpu:0",), (), 1),
         Run(routine, (tensor,), (1.0,), (NEW,), ((chain, None, REQUEST),), 1),
+        Convention(routine, CONVENTION),
     ]
     return {type(message): message for message in messages}
 

@@ -27,6 +27,7 @@ from tensord.interpreter.wire.messages import (
 )
 
 from ..bare_engine import ONE, Bare, Client
+from ..programs import chain_of, link
 
 FOUR = ((4,), "float64")
 
@@ -302,6 +303,21 @@ def test_names_are_bounded_by_who_published_them_last(bare: Bare) -> None:
         client.ask(Lookup(("nothing",), (client.new(),), 0, False))
     other.ask(Unpublish(("a", "b", "c"), 0))
     assert (client.session.account.names, other.session.account.names) == (0, 0)
+
+
+def test_routines_under_names_are_bounded_by_their_steps(bare: Bare) -> None:
+    client, other = bare.client(steps=16), bare.client()
+    four, six = (link(client, chain_of(length)) for length in (4, 6))
+    client.publish("a", "b", ids=[four, four])
+    with pytest.raises(QuotaError, match="would have 18 steps of 16; unpublish some"):
+        client.ask(Publish(("c", "d"), (four, six), 0))
+    client.publish("a", "c", ids=[six, four])  # in place of the four
+    assert (client.session.account.steps, client.session.steps) == (14, 10)
+    client.release(four, six)
+    assert (client.session.account.steps, client.session.steps) == (14, 0)
+    other.publish("a", ids=[other.upload([1.0])])
+    other.ask(Unpublish(("c",), 0))
+    assert client.session.account.steps == 4
 
 
 def nested(levels: int) -> Any:

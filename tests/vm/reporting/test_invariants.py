@@ -10,6 +10,7 @@ import pytest
 from tensord.interpreter.opcodes import Opcode
 from tensord.vm.memory.ledger import expect
 from tensord.vm.model.instruction import Instruction, Status
+from tensord.vm.model.published import Published
 from tensord.vm.placement.views import twin
 from tensord.vm.reporting.invariants import CHECKS, MOST, violations
 from tensord.vm.scheduler import fair_queue
@@ -51,7 +52,7 @@ class Busy(Parts):
         self.gate = self.op("gate", writes=[self.tensor()])
         self.needy = [self.op("needy", reads=[self.y], writes=[self.tensor(2, filled=False)]) for _ in range(2)]
         self.name = self.tensor()
-        self.engine.admission.names.publish(self.session, ["name"], [self.name])
+        self.engine.admission.names.publish(self.session, ["name"], [Published((self.name,))])
 
     @property
     def cpu(self) -> Any:
@@ -156,7 +157,7 @@ def holders_off(busy: Busy) -> None:
 
 
 def holder_without_handle(busy: Busy) -> None:
-    busy.engine.directory.names["alias"] = busy.name
+    busy.engine.directory.names["alias"] = Published((busy.name,))
     busy.engine.directory.publishers["alias"] = busy.session.account
     busy.session.account.names += 1
 

@@ -62,9 +62,15 @@ class Local(Maker):
 
     def attempt(self) -> None:
         super().attempt()
-        if self.random.random() < 0.3:
-            with suppress(TensordError):
-                self.part()
+        for least, attempt in ((0.3, self.part), (0.1, self.several)):
+            if self.random.random() < least:
+                with suppress(TensordError):
+                    attempt()
+
+    def several(self) -> None:
+        """An op with several results."""
+        matrix = self.builder.op("astype", [self.tensor()], {"dtype": "float32"}, 0)
+        self.issue("op", self.random.choice(("qr", "svd", "slogdet")), matrix, {}, 0)
 
     def part(self) -> None:
         target, value = self.tensor(), self.operand()

@@ -14,6 +14,7 @@ from tensord.interpreter.programs.program import Program
 from tensord.interpreter.wire.messages import (
     Atomic,
     Chain,
+    Convention,
     Effect,
     Fetch,
     Link,
@@ -60,6 +61,7 @@ class Asked:
 
     def keep(self, request: int, value: Any, error: TensordError | None) -> None:
         if request:
+            value = [each for part in value for each in part] if hasattr(value, "__next__") else value
             shown = value.tolist() if isinstance(value, np.ndarray) else value or None  # of an effect () or None
             self.answers[request] = shown if error is None else (type(error).__name__, error.op, error.location)
 
@@ -187,6 +189,51 @@ def seen_by_another_session(asked: Asked, seen: list[Any]) -> None:
     seen.append(other.answers)
 
 
+def scaled() -> Program:
+    """(x; captured w): w += x; returns x + w."""
+    builder = Builder()
+    x, w = builder.parameter(ONE), builder.captured(ONE)
+    (w,) = builder.op("add", [w, x], into=[w], location=LINE)
+    return builder.finish(list(builder.op("add", [x, w], location=2)))
+
+
+def published(asked: Asked, seen: list[Any]) -> None:
+    """What is told of a routine makes the same one; and what it captures is shared."""
+    other = Asked(asked.machine)
+    how = ("f", ("x",), (("parameter", 0, None),), (), (), ("result", 0, None))
+    asked.send(*linking(scaled()), Convention(ROUTINE, how), Publish(("f", "w"), (ROUTINE, W), 20))
+    asked.send(Release((ROUTINE, W)))
+    other.send(Lookup(("f",), (), 20, False), Lookup(("w", "f"), (30,), 21, False))  # the answers: 1 and 2
+    other.send(Lookup(("w", "f"), (30, 31), 22, False), Lookup(("f", "w"), (32, 33), 23, True))
+    records = other.answers[22][2:]
+    other.send(ProgramPart(40, [(*each[:-1], 1) if each[0] == "add" else each for each in records]))
+    other.send(Link(41, 40, ("cpu:0",), (31,), LINE), Link(42, 40, ("cpu:0",), (32,), LINE))
+    other.send(
+        Run(41, (X,), (), (50,), (), LINE), Run(41, (X,), (), (60,), (), LINE), Run(42, (Y,), (), (70,), (), LINE)
+    )
+    other.send(*fetches(30, 31, 32, 33, 50, 60, 70))
+    seen.append(other.answers)
+
+
+def published_wrongly(asked: Asked, seen: list[Any]) -> None:
+    other = Asked(asked.machine)
+    asked.send(*linking(accumulate()), Publish(("f",), (ROUTINE,), 20))  # it calls back
+    asked.send(Publish(("f", "x"), (PROGRAM, X), 21), Publish(("f",), (99,), 22), Publish(("f",), (CHAIN,), 23))
+    asked.send(*parts_of(40, scaled()), Link(41, 40, ("cpu:0",), (), LINE), Publish(("f",), (41,), 24))
+    asked.send(Link(42, 40, ("cpu:0",), (X,), LINE), Release((X,)), Publish(("f",), (42,), 25))
+    asked.send(upload(50, 1.0), ToDevice(50, 51, "cpu:0", LINE), Run(50, (51,), (), (60,), (), LINE), *fetches(60))
+    asked.send(Convention(41, ()), Convention(99, ()), Convention(50, ()))
+    other.send(Lookup(("f",), (30,), 20, False), Lookup(("f", "x"), (), 21, True))
+    seen.append(other.answers)
+
+
+def published_of_other_metas(asked: Asked, seen: list[Any]) -> None:
+    """A hostile client links a program to a tensor that it was not made for."""
+    two = Upload(20, (2,), "float64", "cpu:0", np.ones(2), LINE)
+    asked.send(two, *parts_of(40, scaled()), Link(41, 40, ("cpu:0",), (20,), LINE), Publish(("f",), (41,), 24))
+    seen.append(asked.answers[24])
+
+
 def fails_inside(asked: Asked, seen: list[Any]) -> None:
     builder = Builder()
     x = builder.parameter(ONE)
@@ -216,6 +263,9 @@ CONVERSATIONS: list[Conversation] = [
     cancelled,
     in_a_group,
     seen_by_another_session,
+    published,
+    published_wrongly,
+    published_of_other_metas,
     fails_inside,
 ]
 

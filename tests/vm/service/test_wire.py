@@ -368,7 +368,7 @@ def test_tensors_are_shared_by_name(connect: Callable[..., RawClient]) -> None:
     assert reader.fetch(shared).tolist() == [2.0, 2.0]
     assert reader.fetch(then).tolist() == [1.0, 1.0]  # a snapshot
     assert reader.ask(UNPUBLISH, ["w", "v"], ...) is None
-    with pytest.raises(Failed, match="no tensor is published as 'w'"):
+    with pytest.raises(Failed, match="nothing is published as 'w'"):
         reader.ask(LOOKUP, ["w"], [next(reader.ids)], ..., False)
 
 

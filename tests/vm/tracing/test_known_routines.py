@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from typing import Any
 
 import pytest
@@ -168,11 +167,22 @@ class TestPrograms:
         kept = repeated(client, chain_of(3), 1)
         for _ in range(5):
             client.send(Release((repeated(client, chain_of(3), 1),)))
-        gc.collect()
         repeated(client, chain_of(3), 1)
         found = bare.engine.ring.routines.known
         assert len(found) == 2 + 7 // 3  # those that live, and the newest of the others
         assert client.session.routines[kept].number in found
+
+    def test_with_a_session_its_routines_are_gone(self, bare, monkeypatch):
+        monkeypatch.setattr(known_routines, "REMEMBERED", 7)
+        client, other = bare.client(), bare.client()
+        for _ in range(5):
+            repeated(client, chain_of(3), 1)
+        found = bare.engine.ring.routines.known
+        assert len(found) == 5
+        bare.engine.close(client.session)
+        repeated(other, chain_of(3), 1)
+        assert len(found) == 1 + 7 // 3
+        assert len(trace_of(bare).routines) == len(found)
 
     def test_runs_are_bounded_as_the_records_are(self):
         bare = Bare(trace_capacity=4)

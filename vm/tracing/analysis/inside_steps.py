@@ -204,8 +204,11 @@ def memory_of(program: Program, segment: SegmentRecord) -> dict[int, str]:
         if call.op != FILL:
             found |= dict.fromkeys(call.steps, "virtual")
             makers = {program.steps[n].first: n for n in call.steps}
-            texts = {makers[placed.value]: place_text(program, segment, placed) for placed in call.gives}
-            found |= texts
+            found |= {
+                makers[placed.value]: place_text(program, segment, placed)
+                for placed in call.gives
+                if placed.value in makers  # of several results the first
+            }
     for n in range(segment.first, segment.last + 1):
         if n not in found:
             found[n] = f"a view of %{program.steps[n].operands[0]}"

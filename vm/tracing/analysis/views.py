@@ -15,7 +15,7 @@ VIEWS: Final[Mapping[str, Callable[[Any, Mapping[str, Any]], Any]]] = {
     "broadcast_to": lambda x, given: np.broadcast_to(x, given["shape"]),
     "diagonal": lambda x, given: np.diagonal(x, given["offset"], -2, -1),
     "expand_dims": lambda x, given: np.expand_dims(x, given["axis"]),
-    "flip": lambda x, given: np.flip(x, given["axis"]) if x.ndim else x,  # NumPy makes a number of it
+    "flip": lambda x, given: np.flip(x, given["axis"]),
     "getitem": lambda x, given: selected(x, native_index(given["index"])),
     "matrix_transpose": lambda x, _given: np.swapaxes(x, -1, -2),
     "moveaxis": lambda x, given: np.moveaxis(x, given["source"], given["destination"]),
@@ -39,7 +39,8 @@ def layout_of_view(base: Meta, steps: Sequence[Step], meta: Meta) -> tuple[int, 
     whole = np.empty(base.shape, base.dtype)
     view: Any = whole
     for step in steps:
-        view = VIEWS[step.op](view, dict(step.attributes))
+        made = VIEWS[step.op](view, dict(step.attributes))
+        view = view if isinstance(made, np.generic) and view.ndim == 0 else made  # NumPy flips nothing to a scalar
     if not isinstance(view, np.ndarray) or view.shape != meta.shape or not np.may_share_memory(view, whole):
         return None
     return view.__array_interface__["data"][0] - whole.__array_interface__["data"][0], view.strides

@@ -14,7 +14,6 @@ from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.types.meta import Meta
 from tensord.vm.routines import inside
-from tensord.vm.routines.arena import Arena
 from tensord.vm.routines.recipe import Compiler, Place
 from tensord.vm.tracing.analysis import routine_parts
 from tensord.vm.tracing.analysis.inside_check import check_segment
@@ -37,13 +36,26 @@ def test_random_programs_are_compiled_to_what_they_say(seed, blocks):
     assert wrong(random_local(seed), blocks=blocks) == []
 
 
+def test_a_view_of_a_value_without_dimensions_is_that_value():
+    builder = Builder()
+    builder.parameter(Meta.of((), "float64"))
+    (flipped,) = builder.op("flip", [0])
+    (made,) = builder.op("max", [flipped])
+    assert wrong(builder.finish([*builder.op("negative", [made])])) == []
+
+
 # -- mistakes of the compiler ------------------------------------------------------------------------------------------
 
 
 def frees_early(monkeypatch: Any) -> None:
     """A value's bytes serve others from the step on that uses it last."""
-    keep = Arena.keep
-    monkeypatch.setattr(Arena, "keep", lambda self, address, last: keep(self, address, last - 1))
+    begin = Compiler.__init__
+
+    def early(self: Any, *given: Any) -> None:
+        begin(self, *given)
+        self.uses = {value: last if last >= len(self.program.steps) else last - 1 for value, last in self.uses.items()}
+
+    monkeypatch.setattr(Compiler, "__init__", early)
 
 
 def forgets_uses_of_views(monkeypatch: Any) -> None:
@@ -151,13 +163,13 @@ def runs_blocks_early(monkeypatch: Any) -> None:
 
 def counts_too_little(monkeypatch: Any) -> None:
     """The arena has half of its bytes."""
-    plan = Arena.plan
+    compile_ = Compiler.compile
 
-    def small(self: Any) -> None:
-        plan(self)
-        self.size //= 2
+    def small(self: Any) -> Any:
+        recipe = compile_(self)
+        return None if recipe is None else recipe._replace(arena=recipe.arena // 2)
 
-    monkeypatch.setattr(Arena, "plan", small)
+    monkeypatch.setattr(Compiler, "compile", small)
 
 
 def loses_dependences(monkeypatch: Any) -> None:

@@ -1,0 +1,92 @@
+"""The periods that a session knows, found by the calls that they begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from .period import Form, Period
+
+PERIODS: Final = 32
+STEPS: Final = 1 << 13  # of all their programs together
+
+
+class Catalogue:
+    """Periods by the token of their first call, the longest in front. At most `PERIODS`.
+
+    `room`: how many new tensors the longest makes.
+    """
+
+    __slots__ = ("_order", "room", "starts")
+
+    def __init__(self) -> None:
+        self.starts: dict[int, list[Period]] = {}
+        self.room = 0
+        self._order: dict[Period, None] = {}  # the least recently used first
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def __iter__(self) -> Iterator[Period]:
+        return iter(list(self._order))
+
+    def __contains__(self, period: Period) -> bool:
+        return period in self._order
+
+    def has(self, form: Form) -> bool:
+        """Is there a period of that form; or one of the same calls that does well, but begins in their middle?"""
+        tokens = sorted(form.tokens)
+        return any(
+            period.form == form or (not period.missed and tokens == sorted(period.tokens))
+            for period in self._order
+            if len(period) == len(tokens)
+        )
+
+    def add(self, period: Period) -> None:
+        """Add a period."""
+        self._order[period] = None
+        same = self.starts.setdefault(period.tokens[0], [])
+        same.append(period)
+        same.sort(key=len, reverse=True)
+        self.room = max(self.room, len(period.places.made))
+
+    def remove(self, period: Period) -> None:
+        """Forget a period."""
+        del self._order[period]
+        same = self.starts[period.tokens[0]]
+        same.remove(period)
+        if not same:
+            del self.starts[period.tokens[0]]
+        self.room = max((len(other.places.made) for other in self._order), default=0)
+
+    def use(self, period: Period) -> None:
+        """Note that it was sent."""
+        self._order[period] = self._order.pop(period)
+
+    def surplus(self) -> Period | None:
+        """The period to forget next, if there are too many, or too long ones."""
+        steps = sum(len(period) * len(period.programs) for period in self._order)
+        if len(self._order) > PERIODS or (steps > STEPS and len(self._order) > 1):
+            return next(iter(self._order))
+        return None
+
+    def next_start(self, tokens: list[int], at: int) -> int:
+        """The position from there on at which a period may begin; behind the last one if there is none."""
+        starts = self.starts
+        if starts.keys().isdisjoint(tokens):
+            return len(tokens)
+        return next((place for place in range(at, len(tokens)) if tokens[place] in starts), len(tokens))
+
+    def begun(self, tokens: list[int]) -> Period | None:
+        """A period that begins with all of these tokens, or is the first of them."""
+        for period in self.starts.get(tokens[0], ()):
+            if period.tokens[: len(tokens)] == tokens[: len(period)]:
+                return period
+        return None
+
+    def whole(self, tokens: list[int]) -> Period | None:
+        """The longest period that is the first of these tokens."""
+        for period in self.starts.get(tokens[0], ()):
+            if period.tokens == tokens[: len(period)]:
+                return period
+        return None

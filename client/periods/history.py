@@ -1,0 +1,179 @@
+"""The history of a session's stream of calls, in which stretches that repeat are found.
+
+Each call is compared with the one a *distance* before it. While they are equal, the stream repeats with that distance;
+where they differ, the distance is that to the last call of the same number. So a loop is found when its second round
+is over: as soon as one of its calls is the only one of its number. It costs a comparison and an entry in a dictionary
+per call. The idea is that of Legion's Apophenia (Yadav et al., Automatic Tracing in Task-Based Runtime Systems, 2025);
+its suffix arrays would find rounds with irregular parts between them, too, and cost a thread.
+
+What is no call is a break (`stream.BREAK`): a loop that asks for a value in each round repeats with it. Pieces between
+breaks are what can be sent as a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from ...interpreter.wire.locations import LINE_BITS
+from ...interpreter.wire.messages import SIGNATURE, Message
+from .stream import BREAK
+
+LONGEST: Final = 1024  # calls of a period
+SHORTEST: Final = 8  # calls that are worth a run
+SHORT: Final = 16  # calls of a round that is taken several times
+SEVERAL: Final = 64  # calls of such rounds together
+KEPT: Final = 4 * LONGEST  # calls that are remembered, at the most; half as many at the least
+
+
+NEVER: Final = 1 << 60  # a position that no call has
+NO_CALL: Final[Message] = (BREAK, 0, (), ())  # in place of a message that is none, laid out as a call
+
+
+class Stretch(NamedTuple):
+    """Calls in a row: the token, the operands and the results of each.
+
+    These, and not the messages: Python's garbage collector need not look at tuples of numbers again and again.
+    """
+
+    tokens: Sequence[int]
+    operands: Sequence[Sequence[Any]]
+    results: Sequence[Sequence[int]]
+
+
+class Rounds(NamedTuple):
+    """Two rounds of a loop: their distance, and their calls, cut at breaks."""
+
+    distance: int
+    stretches: list[Stretch]
+
+
+class History:
+    """The newest calls, and with which distance they repeat.
+
+    `_matched`: how many calls in a row were equal to those a distance before. `_due`: where two rounds are over.
+    `_last`: the newest position of each token, up to `_noted`; behind that only where rounds differ.
+    `_vain`: the distances that were given up.
+    """
+
+    __slots__ = (
+        "_distance",
+        "_due",
+        "_last",
+        "_matched",
+        "_noted",
+        "_operands",
+        "_results",
+        "_span",
+        "_tokens",
+        "_vain",
+    )
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._tokens: list[int] = []
+        self._operands: list[Sequence[Any]] = []
+        self._results: list[Sequence[int]] = []
+        self._last: dict[int, int] = {}  # token -> its newest position
+        self._distance = self._matched = self._due = self._noted = 0
+        self._vain: set[int] = set()
+        self._span = 0  # around the newest call
+
+    def add(
+        self, tokens: Sequence[int], operands: Iterable[Sequence[Any]], results: Iterable[Sequence[int]]
+    ) -> list[Rounds]:
+        """Add calls; returns what repeats."""
+        if len(self._tokens) >= KEPT:
+            self._drop()
+        known, last, distance, matched = self._tokens, self._last, self._distance, self._matched
+        found: list[Rounds] = []
+        here = len(known)
+        known.extend(tokens)
+        self._operands.extend(operands)
+        self._results.extend(results)
+        end = len(known)
+        if distance and self._due > end and tokens == known[here - distance : end - distance]:
+            self._matched = matched + end - here
+            return []
+        for token in tokens:
+            if distance and known[here - distance] == token:
+                matched += 1
+                if here >= self._due and matched >= distance:
+                    found.append(Rounds(distance, list(self._repeated(distance, matched, here + 1))))
+            else:
+                if self._noted < here:
+                    first = max(self._noted, here - distance)
+                    last.update(zip(known[first:here], range(first, here), strict=True))
+                distance = here - last.get(token, here)
+                matched = 1 if 0 < distance <= LONGEST else 0
+                distance *= matched
+                self._due = NEVER if distance in self._vain else 0
+                last[token] = here
+                self._noted = here + 1
+            here += 1
+        self._distance, self._matched = distance, matched
+        return [rounds for rounds in found if rounds.stretches]
+
+    def give_up(self, distance: int) -> None:
+        """Do not look again at rounds of that distance before the older half of all calls is forgotten."""
+        self._vain.add(distance)
+        if distance == self._distance:
+            self._due = NEVER
+
+    def calls_in(self, messages: Sequence[Message], tokens: Sequence[int]) -> tuple[list[Message], list[int]]:
+        """The messages and their tokens without signatures, with breaks where the open spans change, and with one break
+        where there would be several in a row."""
+        calls: list[Message] = []
+        kept: list[int] = []
+        newest = self._tokens[-1] if self._tokens else BREAK
+        for message, token in zip(messages, tokens, strict=True):
+            called = token != BREAK
+            if not called and (newest == BREAK or message[0] == SIGNATURE):
+                continue
+            if called and message[5] >> LINE_BITS != self._span:
+                self._span = message[5] >> LINE_BITS
+                if newest != BREAK:
+                    calls.append(NO_CALL)
+                    kept.append(BREAK)
+            calls.append(message if called else NO_CALL)
+            kept.append(token)
+            newest = token
+        return calls, kept
+
+    def interrupt(self) -> None:
+        """Note that something else was sent here."""
+        if self._tokens and self._tokens[-1] != BREAK:
+            self.add((BREAK,), ((),), ((),))
+
+    def _repeated(self, distance: int, matched: int, end: int) -> Iterator[Stretch]:
+        """The two rounds that end there, if they are over, cut at breaks; else it says when to look again."""
+        tokens = self._tokens
+        size, newest = distance, tokens[end - distance : end]
+        if BREAK not in newest:
+            size = distance * -(-SEVERAL // distance) if distance < SHORT else distance
+        elif newest[-1] != BREAK:
+            self._due = end + newest.index(BREAK)
+            return
+        if matched + distance < 2 * size:
+            self._due = end - 1 + 2 * size - matched - distance
+            return
+        self._due = end - 1 + 2 * size
+        start = end - 2 * size
+        breaks = [n for n in range(start, end) if tokens[n] == BREAK] or [start + size, end]
+        for stop in breaks:
+            if stop - start >= SHORTEST:
+                part = slice(start, stop)
+                yield Stretch(tokens[part], self._operands[part], self._results[part])
+            start = stop + (stop < end and tokens[stop] == BREAK)
+
+    def _drop(self) -> None:
+        """Forget the older half."""
+        count = len(self._tokens) - KEPT // 2
+        del self._tokens[:count], self._operands[:count], self._results[:count]
+        self._noted = max(0, self._noted - count)
+        self._due = 0
+        self._vain.clear()
+        self._last = {token: position - count for token, position in self._last.items() if position >= count}

@@ -1,0 +1,117 @@
+"""A period as a program, and the messages that make a routine of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...interpreter.errors import MetadataError
+from ...interpreter.programs.builder import Builder
+from ...interpreter.programs.numbers import PARAMETER
+from ...interpreter.programs.program import Program
+from ...interpreter.programs.records import wire_records
+from ...interpreter.types.meta import Meta
+from ...interpreter.wire.messages import (
+    Link,
+    Message,
+    NamedMessage,
+    ProgramPart,
+    Query,
+    Release,
+    decode_meta,
+    encode_message,
+)
+from ..outbox.outbox import Outbox
+from ..transport.interface import Reply
+from .period import ATTRIBUTES, DEVICE, METAS, NUMBER, OP, TARGETS, Period, Results, Signatures
+from .stream import line_in
+
+RECORDS = 64  # of a program, in one message
+
+
+class Linked:
+    """A routine of the session's: a period's program with these results. `is_ready` once the machine has taken it."""
+
+    __slots__ = ("_reply", "id", "results")
+
+    def __init__(self, id_: int, results: Results, reply: Reply) -> None:
+        self.id = id_
+        self.results = results
+        self._reply = reply
+
+    @property
+    def is_ready(self) -> bool:
+        """Can it be run? The machine refuses what is over the session's quotas."""
+        return self._reply.done and self._reply.error is None
+
+
+def link(outbox: Outbox, period: Period, results: Results, signatures: Signatures) -> tuple[Linked, list[list[Any]]]:
+    """A routine of a period, and the messages that make it, to be sent last. The caller holds the lock."""
+    program, devices = Building(period, signatures).program(results)
+    program_id, records = outbox.new_id(), list(wire_records(program))
+    parts = [ProgramPart(program_id, records[n : n + RECORDS]) for n in range(0, len(records), RECORDS)]
+    id_ = outbox.new_id()
+    number, reply = outbox.transport.request()
+    link = Link(id_, program_id, tuple(devices), (), line_in(period.form.tokens[0]))
+    messages: list[NamedMessage] = [*parts, link, Release((program_id,)), Query("routine", (id_,), number)]
+    outbox.transport.attend(reply)
+    return Linked(id_, results, reply), [encode_message(message) for message in messages]
+
+
+class Building:
+    """Makes the program of a period. Raises what `Builder` does, and MetadataError for what data decide."""
+
+    def __init__(self, period: Period, signatures: Signatures) -> None:
+        self._form = period.form
+        self._places = period.places
+        self._signatures = signatures
+        self._builder = Builder()
+        self._devices: dict[str, int] = {}
+        self._variables: dict[int, int] = {}  # first place -> variable
+        self._numbers: dict[int, int] = {}  # place -> slot
+        self._add_sources()
+        for token, (number, operands, outputs) in zip(period.form.tokens, period.form.places(), strict=True):
+            self._add(line_in(token), signatures[number], operands, outputs)
+
+    def program(self, results: Results) -> tuple[Program, Sequence[str]]:
+        """The program that returns these of the new tensors, and the devices of its slots."""
+        newest, variables = self._builder.newest, self._variables
+        made = zip(self._places.made, results, strict=True)
+        program = self._builder.finish([newest[variables[place]] for place, returned in made if returned])
+        if not all(type(meta) is Meta for meta in program.metas):
+            raise MetadataError("the shape of a value depends on data")
+        return program, list(self._devices)
+
+    def _add_sources(self) -> None:
+        """Add the parameters, as the calls that use them first describe them."""
+        sources: dict[int, tuple[Any, str]] = {}
+        for number, operands, outputs in self._form.places():
+            signature = self._signatures[number]
+            device, metas = signature[DEVICE], zip(operands, signature[METAS], strict=True)
+            for place, meta in (*metas, *zip(outputs, signature[TARGETS] or (), strict=False)):
+                if self._form.first[place] == NUMBER:
+                    self._numbers[place] = self._builder.number(meta, PARAMETER)
+                else:
+                    sources.setdefault(place, (meta, device))
+        for place in self._places.outside:
+            wire, device = sources[place]
+            meta = decode_meta(wire)
+            if not isinstance(meta, Meta):
+                raise MetadataError("the shape of a tensor from outside depends on data")
+            self._variables[place] = self._builder.parameter(meta, self._slot(device))
+
+    def _add(self, line: int, signature: Message, operands: range, outputs: range) -> None:
+        """Add one call."""
+        given = [~self._numbers[place] if place in self._numbers else self._value(place) for place in operands]
+        into = None if signature[TARGETS] is None else [self._value(place) for place in outputs]
+        device = self._slot(signature[DEVICE])
+        made = self._builder.op(signature[OP], given, dict(signature[ATTRIBUTES]), device, into, line)
+        if into is None:
+            self._variables.update(zip(outputs, made, strict=True))
+
+    def _value(self, place: int) -> int:
+        """The newest value of the tensor at a place."""
+        return self._builder.newest[self._variables[self._form.first[place]]]
+
+    def _slot(self, device: str) -> int:
+        return self._devices.setdefault(device, len(self._devices))

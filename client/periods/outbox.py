@@ -1,0 +1,469 @@
+"""An outbox that finds periods in what it sends, and sends a run of a program in place of each.
+
+Theory of operation. Calls are issued and queued as ever. What leaves op by op goes through the history, which finds
+what repeats. Once a period is known, its calls are held back from the first one on, until the call behind the last one
+comes (by then the handles of what was only needed in between have been dropped); or until the batch leaves for another
+reason, whole period or not: a question, another thread's, an idle moment, a group. As the batch leaves, the calls of
+each whole period are replaced by one RUN message, if they have its form. New tensors that still have a handle, or that
+a later message uses, are the run's results. What is no period leaves as it is. So a held call is an unsent message, as
+there have always been, and nothing else has to know of it.
+
+A period's program is linked behind everything that was issued, since ids rise, and once for each set of results. It is
+run when the machine has answered that it took it: with a quota in the way, calls leave op by op.
+
+Ids. The machine numbers a run's inner values from its newest id on, below the run's results (`vm/routines`), but the
+client has numbered the results before it knows of a run. So room is left in front of a call that a period may begin
+with: `ids` jumps by as many as the longest period makes. A run without room leaves op by op.
+
+Threads. Everything here is guarded by the outbox's lock. A signal handler that interrupts the replacement on its own
+thread may issue, but not send: the order of messages would not be that of their ids.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import compress
+from typing import Any, Final
+
+from ...interpreter.errors import ProtocolError, TensordError
+from ...interpreter.wire.messages import ATOMIC, CALL, RUN, SIGNATURE, Message
+from ..locations import user_line
+from ..outbox.outbox import Outbox
+from .catalogue import Catalogue
+from .history import KEPT, History, Stretch
+from .linking import Building, Linked, link
+from .period import Form, Period, Results, form_of
+from .stream import BREAK, INPUTS, KIND, LOCATION, OUTPUTS, newest_in, signature_in, tokens_of, used_in
+
+STRIDE: Final = 64  # messages between two looks at what is held back
+PATIENCE: Final = 8  # times in a row that a period may begin and not become a run
+LISTENS: Final = 2 * KEPT  # messages among which it looks for periods, before it pauses
+VARIANTS: Final = 8  # programs of a period
+GIVEN_UP: Final = 64  # forms that are known to be no periods
+NEVER: Final = 1 << 60
+SIGNED: Final = frozenset((SIGNATURE, ATOMIC))  # kinds of messages that hold signatures
+OUTPUTS_OF_RUN: Final = 4  # their place in the message
+INTERRUPTED: Final = "a signal handler that interrupts the sending of messages may neither submit nor wait"
+
+
+class PeriodicOutbox(Outbox):
+    """See above. `periods` are those that are known; `runs` and `ops_in_runs` count what was sent as runs.
+
+    `_whole` are the periods among the messages that are over, with their starts; `_period` has begun at `_start`. The
+    first `_seen` messages were looked at. `_usual`: the limit of
+    the batch as any outbox has it, unless another was set in place of `_set`. `_kept`: dropped handles that messages
+    use which are held back. `_newest`: no id that was sent is above it. `_unheard`: messages that left since a period
+    was found or sent, or a signature was new.
+    """
+
+    __slots__ = (
+        "_due",
+        "_given_up",
+        "_history",
+        "_kept",
+        "_newest",
+        "_period",
+        "_seen",
+        "_sending",
+        "_set",
+        "_signatures",
+        "_start",
+        "_unheard",
+        "_usual",
+        "_whole",
+        "ops_in_runs",
+        "periods",
+        "runs",
+    )
+
+    def __init__(self, transport: Any, frames: int | None = None) -> None:
+        self.periods = Catalogue()
+        self.runs = self.ops_in_runs = 0
+        self._history = History()
+        self._given_up: dict[Form, int] = {}  # and how often each has to come until it is tried again
+        self._signatures: dict[int, Message] = {}
+        self._due: list[tuple[Period, Results]] = []  # to be linked
+        self._kept: set[int] = set()
+        self._newest = 0
+        self._unheard = 0
+        self._sending = False
+        self._usual = self._set = 0
+        self._period: Period | None = None
+        self._start = self._seen = 0
+        self._whole: list[tuple[int, Period]] = []
+        super().__init__(transport, frames)
+
+    def stats(self) -> dict[str, Any]:
+        """How many periods are known, the programs that are linked for them, and what was sent as runs."""
+        programs = sum(len(period.programs) for period in self.periods)
+        counts = {"known": len(self.periods), "programs": programs, "runs": self.runs, "ops": self.ops_in_runs}
+        return {"periods": counts}
+
+    # -- holding back ----------------------------------------------------------------------------------------------
+
+    def appended(self) -> None:
+        """As any outbox, but wait for the rest of a period that has begun."""
+        if self._sending:  # by this thread, which a signal handler has interrupted: the message leaves later
+            return
+        if not self._looks():
+            super().appended()
+            return
+        with self.lock:
+            if self.limit != self._set:
+                self._usual = self.limit
+            self._follow()
+            sent = self._is_due() and self._send(self._end(*self._whole[-1]))
+            held = self._wait()
+        if sent:
+            self.transport.await_credit()
+        if held:
+            self.transport.rouse(self.idle_flush)
+        else:
+            self._append()
+
+    def _append(self) -> None:
+        """No period has begun: do as any outbox, and look again after some messages, or after one that is no call."""
+        if len(self.messages) >= self._usual:
+            self.limit = self._usual
+            super().appended()
+            self._usual = self.limit
+        elif self.messages:
+            self.transport.rouse(self.idle_flush)
+        with self.lock:
+            messages = self.messages
+            called = not messages or messages[-1][0] == CALL
+            if not called:
+                self._make_room()
+            self._set = self.limit = min(self._usual, len(messages) + (STRIDE if called else 1))
+
+    def make_way(self) -> None:
+        """As any outbox, unless the heavy op may be of a period that has begun."""
+        if self._sending:
+            return
+        if self.heavy and self._looks():
+            with self.lock:
+                self._follow()
+                if self._wait():
+                    return
+        super().make_way()
+
+    def _looks(self) -> bool:
+        """Is any period known, and may calls be held back?"""
+        return bool(self.periods.starts) and not self._depth and type(self.messages) is list
+
+    def _follow(self) -> None:
+        """Look at what was issued since the last look: has a period begun, does it go on, is it over?"""
+        messages, first = self.messages, self._seen
+        tokens = tokens_of(messages[first:] if first else messages)
+        self._seen = len(messages)
+        at = 0
+        while at < len(tokens):
+            period = self._period
+            if period is None:
+                at = self.periods.next_start(tokens, at)
+                if at < len(tokens):
+                    self._period, self._start = self.periods.begun(tokens[at : at + 1]), first + at
+                at += 1
+                continue
+            done = first + at - self._start
+            expected = period.tokens[done : done + len(tokens) - at]
+            if not expected:
+                self._whole.append((self._start, period))
+                self._period = None
+            elif tokens[at : at + len(expected)] == expected:
+                at += len(expected)
+            else:
+                at += next(n for n, token in enumerate(expected) if tokens[at + n] != token)
+                self._period = self.periods.begun(tokens_of(messages[self._start : first + at + 1]))
+                if self._period is None:
+                    self._miss(period)
+
+    def _end(self, start: int, period: Period) -> int:
+        return start + len(period)
+
+    def _is_due(self) -> bool:
+        """Is a period over that should leave? If the machine works beside the program, in another process or on heavy
+        ops; else the batch may grow as usual."""
+        if not self._whole:
+            return False
+        return self.transport.eager or self.heavy or len(self.messages) >= self._usual
+
+    def _wait(self) -> bool:
+        """Set the number of messages at which to look again at a period that has begun; False if none has."""
+        if self._period is None:
+            return False
+        size, end = len(self.messages), self._end(self._start, self._period)
+        if size in (self._start + 1, end):
+            self._make_room()
+        self._set = self.limit = size + max(1, min(end - size, STRIDE))
+        return True
+
+    def _make_room(self) -> None:
+        """Leave ids out, for a run's inner values."""
+        self.ids += self.periods.room
+
+    def _miss(self, period: Period) -> None:
+        """Note that a period began and was not one; forget it if that is usual."""
+        period.missed += 1
+        if period.missed > PATIENCE and period in self.periods:
+            self._forget(period)
+            self._give_up(period.form, PATIENCE)
+
+    # -- sending ---------------------------------------------------------------------------------------------------
+
+    def send(self) -> bool:
+        """As any outbox, with runs in place of whole periods."""
+        if self._depth or type(self.messages) is not list:
+            return super().send()
+        return self._send(len(self.messages))
+
+    def _send(self, count: int) -> bool:
+        """Send so many of the messages; the others stay."""
+        with self.transport.shield:
+            sent = self._deliver(self._made_ready(count))
+            if self._looks():
+                self._follow()
+            return sent
+
+    def _made_ready(self, count: int) -> list[list[Any]]:
+        """Take so many of the messages; with releases, and runs in place of periods."""
+        if self._sending:
+            raise ProtocolError(INTERRUPTED, location=user_line())
+        self._sending = True
+        try:
+            if self.periods.starts:
+                self._finish(count)
+            batch, self.messages = self.messages[:count], self.messages[count:]
+            self.heavy = self.heavy and bool(self.messages)
+            self._expects = False
+            self._flushes += 1
+            return self._rewritten(batch)
+        finally:
+            self._sending = False
+
+    def _finish(self, count: int) -> None:
+        """Settle what has become of the period that has begun, if so many messages leave now."""
+        self._follow()
+        begun, self._period, self._seen = self._period, None, 0
+        if begun is not None and self._start < count:
+            period = self.periods.whole(tokens_of(self.messages[self._start : count]))
+            if period is None:
+                self._miss(begun)
+            else:
+                self._whole.append((self._start, period))
+
+    def _rewritten(self, batch: list[list[Any]]) -> list[list[Any]]:
+        whole, self._whole = self._whole, []
+        dropped = self._kept | self._dropped()
+        if not SIGNED.isdisjoint(map(KIND, batch)):
+            self._note_signatures(batch)
+        ready = self._replaced(batch, whole, dropped) if whole else batch
+        if not whole:
+            self._learn(batch)
+        if self._due:
+            ready = [*ready, *self._remainder(), *self._link()]
+        held = self.messages
+        self._kept = dropped & used_in(held) if held else set()
+        if dropped:
+            self._release(ready, dropped - self._kept)
+        if not held:
+            self._newest = self.ids
+            self._make_room()
+        return ready
+
+    def _remainder(self) -> list[list[Any]]:
+        """The messages that were to stay: ids rise, so they leave in front of a program."""
+        held, self.messages = self.messages, []
+        self.heavy = False
+        self._learn(held)
+        return held
+
+    def _replaced(
+        self, batch: list[list[Any]], whole: Sequence[tuple[int, Period]], dropped: set[int]
+    ) -> list[list[Any]]:
+        """The batch with runs in place of periods. The inner values of runs leave `dropped`."""
+        ready: list[list[Any]] = []
+        done = 0
+        for start, period, values, gone in reversed(list(self._matched(batch, whole, dropped))):
+            newest = newest_in(batch[done:start], self._newest)
+            run = self._run(period, values, gone, newest)
+            if run is not None:
+                self._learn(batch[done:start])
+                self._history.interrupt()
+                ready += batch[done:start]
+                ready.append([*run, LOCATION(batch[start])])
+                dropped -= gone.difference(run[OUTPUTS_OF_RUN])
+                done = start + len(period)
+        self._learn(batch[done:])
+        if self.messages:
+            self._newest = newest_in(batch[done:], self._newest)
+        return ready + batch[done:]
+
+    def _matched(
+        self, batch: list[list[Any]], whole: Sequence[tuple[int, Period]], dropped: set[int]
+    ) -> Iterator[tuple[int, Period, list[Any], set[int]]]:
+        """The periods whose form the calls have, the last one first: its start, the values there, and the new tensors
+        that nothing behind it uses."""
+        later, behind = used_in(self.messages), len(batch)
+        for start, period in reversed(whole):
+            end = start + len(period)
+            values = period.values(batch[start:end]) if period in self.periods else None
+            if values is None:
+                self._miss(period)
+                continue
+            later |= used_in(batch[end:behind])
+            yield start, period, values, dropped.intersection(period.made(values)) - later
+            later.update(period.outside(values))
+            behind = start
+
+    def _run(self, period: Period, values: list[Any], gone: set[int], newest: int) -> list[Any] | None:
+        """The run that stands for a period, but for its location; None if the calls have to leave one by one."""
+        made = period.made(values)
+        linked = self._program(period, tuple([id_ not in gone for id_ in made]))
+        if linked is None:
+            return None
+        outputs = tuple(compress(made, linked.results))
+        room = newest + len(made)
+        if outputs and not room < outputs[0] <= outputs[-1] == max(outputs):
+            return None
+        self._newest = max((room, *outputs))
+        self._count(period)
+        return [RUN, linked.id, period.outside(values), period.numbers(values), outputs, ()]
+
+    def _count(self, period: Period) -> None:
+        self.periods.use(period)
+        period.missed = self._unheard = 0
+        self.runs += 1
+        self.ops_in_runs += len(period)
+
+    # -- programs --------------------------------------------------------------------------------------------------
+
+    def _program(self, period: Period, results: Results) -> Linked | None:
+        """A program of the period that has these results, and perhaps more; None as long as there is none."""
+        exact: Linked | None = period.programs.get(results)
+        if exact is not None and exact.is_ready:
+            return exact
+        if exact is None:
+            period.seen[results] = seen = period.seen.get(results, 0) + 1
+            wanted = seen > 1 or not period.programs
+            if wanted and (period, results) not in self._due:
+                self._due.append((period, results))
+        ready = [each for each in period.programs.values() if each.is_ready and covers(each.results, results)]
+        return min(ready, key=lambda each: sum(each.results), default=None)
+
+    def _link(self) -> list[list[Any]]:
+        """The messages that link what is due."""
+        due, self._due = self._due, []
+        found: list[list[Any]] = []
+        for period, results in due:
+            if period not in self.periods:
+                continue
+            if len(period.programs) >= VARIANTS:
+                self._drop_program(period)
+            period.programs[results], messages = link(self, period, results, self._signatures)
+            found += messages
+        self._limit_periods()
+        return found
+
+    def _drop_program(self, period: Period) -> None:
+        oldest = next(iter(period.programs))
+        period.seen.clear()
+        self.release(period.programs.pop(oldest).id)
+
+    def _forget(self, period: Period) -> None:
+        self.periods.remove(period)
+        for linked in period.programs.values():
+            self.release(linked.id)
+        if period is self._period:
+            self._period = None
+
+    # -- finding periods -------------------------------------------------------------------------------------------
+
+    def _learn(self, messages: Sequence[Message]) -> None:
+        """Add to the history what leaves one by one; note the periods that are found by that. Not all the time: if
+        nothing was found for long, and no call was new, it looks at every fourth stretch of calls."""
+        self._unheard += len(messages)
+        if self._unheard > LISTENS:
+            if self._unheard > 4 * LISTENS:
+                self._unheard = 0
+            self._history.clear()
+            return
+        tokens = tokens_of(messages)
+        if BREAK in tokens or self.locations.spans.used:
+            messages, tokens = self._history.calls_in(messages, tokens)
+        for distance, stretches in self._history.add(tokens, map(INPUTS, messages), map(OUTPUTS, messages)):
+            if self._add_repeated(stretches):
+                self._unheard = 0
+            else:
+                self._history.give_up(distance)
+
+    def _add_repeated(self, stretches: Sequence[Stretch]) -> int:
+        """Make periods of forms that come twice among the stretches of two rounds; how many."""
+        forms = Counter([form_of(stretch, self._signatures) for stretch in stretches])
+        new = [form for form, count in forms.items() if count > 1 and self._is_new(form)]
+        return sum(map(self._add, new))
+
+    def _is_new(self, form: Form) -> bool:
+        """Is it no known period, and none that was given up and has not come often since?"""
+        if self.periods.has(form):
+            return False
+        often = self._given_up.get(form)
+        if not often:
+            return True
+        self._given_up[form] = often - 1
+        return False
+
+    def _give_up(self, form: Form, often: int) -> None:
+        """Make no period of a form until it has come that often."""
+        self._given_up.pop(form, None)
+        self._given_up[form] = often
+        if len(self._given_up) > GIVEN_UP:
+            del self._given_up[next(iter(self._given_up))]
+
+    def _add(self, form: Form) -> bool:
+        """Make a period of a form, if it can be a program."""
+        period = Period(form, self._signatures)
+        if not self._is_sound(period):
+            self._give_up(form, NEVER)
+            return False
+        self.periods.add(period)
+        self._limit_periods()
+        return True
+
+    def _limit_periods(self) -> None:
+        while (surplus := self.periods.surplus()) is not None:
+            self._forget(surplus)
+
+    def _is_sound(self, period: Period) -> bool:
+        """Can a program be made of it?"""
+        try:
+            Building(period, self._signatures).program(tuple([True for _ in period.places.made]))
+        except TensordError:
+            return False
+        return True
+
+    def _note_signatures(self, batch: Sequence[Message]) -> None:
+        """Note which signature a number means; what was known with another one is no longer."""
+        for message in batch:
+            if message[0] == ATOMIC:
+                self._note_signatures(message[1])
+            elif message[0] == SIGNATURE:
+                self._unheard = 0
+                former = self._signatures.get(message[1])
+                self._signatures[message[1]] = message
+                if former is not None and former is not message:
+                    self._outdated(message[1])
+
+    def _outdated(self, number: int) -> None:
+        """Forget what has calls of that signature in it."""
+        self._history.clear()
+        self._given_up.clear()
+        for period in self.periods:
+            if any(signature_in(token) == number for token in period.form.tokens):
+                self._forget(period)
+
+
+def covers(results: Results, wanted: Results) -> bool:
+    """Are all that are wanted among the results?"""
+    return all(has or not wants for has, wants in zip(results, wanted, strict=True))

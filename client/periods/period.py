@@ -1,0 +1,131 @@
+"""What repeats: calls whose tensors and numbers are left open.
+
+A *place* is a position among all operands and results of the calls (`stream.values_in`). Two stretches of calls have
+the same *form* if their signatures and lines are the same, and their tensors are the same ones at the same places: made
+by the same call of the stretch, or from outside. Which tensors come from outside is open, and so are the numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeAlias
+
+from ...interpreter.wire.locations import LINES
+from ...interpreter.wire.messages import Message
+from .history import Stretch
+from .stream import LOCATION, flat, signature_in, values_in
+
+Signatures: TypeAlias = Mapping[int, Message]  # SIGNATURE messages by number
+Get: TypeAlias = Callable[[Sequence[Any]], tuple[Any, ...]]
+Results: TypeAlias = tuple[bool, ...]  # for each new tensor, whether it has a handle when the period is over
+NUMBER = -1  # in place of the first place: a number
+
+OP, ATTRIBUTES, METAS, DEVICE, TARGETS = range(2, 7)  # of a SIGNATURE message
+
+
+class Form(NamedTuple):
+    """`tokens` of the calls; `counts`: operands and results of each; `first`: for each place the place where its tensor
+    came first in program order, or `NUMBER`."""
+
+    tokens: tuple[int, ...]
+    counts: tuple[tuple[int, int], ...]
+    first: tuple[int, ...]
+
+    def places(self) -> Iterable[tuple[int, range, range]]:
+        """Signature, places of operands and places of results of each call."""
+        operand, result = 0, sum(inputs for inputs, _ in self.counts)
+        for token, (inputs, outputs) in zip(self.tokens, self.counts, strict=True):
+            yield signature_in(token), range(operand, operand + inputs), range(result, result + outputs)
+            operand, result = operand + inputs, result + outputs
+
+
+def form_of(stretch: Stretch, signatures: Signatures) -> Form:
+    """The form of calls that were sent."""
+    values = flat(stretch.operands, stretch.results)
+    counts = zip(map(len, stretch.operands), map(len, stretch.results), strict=True)
+    form = Form(tuple(stretch.tokens), tuple(counts), ())
+    firsts = [NUMBER] * len(values)
+    known: dict[int, int] = {}
+    for number, operands, results in form.places():
+        for place, meta in zip(operands, signatures[number][METAS], strict=True):
+            if type(meta) is not str:
+                firsts[place] = known.setdefault(values[place], place)
+        for place in results:
+            firsts[place] = known.setdefault(values[place], place)
+    return form._replace(first=tuple(firsts))
+
+
+class Places(NamedTuple):
+    """Where the tensors from outside come first, where numbers are, and where new tensors: each in program order."""
+
+    outside: tuple[int, ...]
+    numbers: tuple[int, ...]
+    made: tuple[int, ...]
+
+
+class Period:
+    """A form that is expected to come again. `outside`, `numbers`, `made` give what is at these places of the values.
+
+    `programs`: what is linked for it, by which of the new tensors are results. `seen`: how often the others were
+    wanted. `missed`: how many times in a row it began and did not become a run.
+    """
+
+    __slots__ = (
+        "_again",
+        "_first",
+        "form",
+        "made",
+        "missed",
+        "numbers",
+        "outside",
+        "places",
+        "programs",
+        "seen",
+        "tokens",
+    )
+
+    def __init__(self, form: Form, signatures: Signatures) -> None:
+        self.form = form
+        self.tokens = list(form.tokens)
+        outside: list[int] = []
+        made: list[int] = []
+        numbers: list[int] = []
+        for number, operands, results in form.places():
+            numbers += [place for place in operands if form.first[place] == NUMBER]
+            new = signatures[number][TARGETS] is None
+            outside += [place for place in (*operands, *(() if new else results)) if form.first[place] == place]
+            made += results if new else ()
+        again = [place for place, first in enumerate(form.first) if first not in (NUMBER, place)]
+        self.places = Places(tuple(outside), tuple(numbers), tuple(made))
+        self.outside, self.numbers, self.made = map(getter, self.places)
+        self._again, self._first = getter(again), getter([form.first[place] for place in again])
+        self.programs: dict[Results, Any] = {}
+        self.seen: dict[Results, int] = {}
+        self.missed = 0
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def values(self, calls: Sequence[Message]) -> list[Any] | None:
+        """The values of calls with the period's tokens; None unless they have its form, and one span around them."""
+        values = values_in(calls)
+        if self._again(values) != self._first(values):
+            return None
+        return values if is_in_one_span(calls) else None
+
+
+def getter(places: Sequence[int]) -> Get:
+    """A function that gives the values at these places as a tuple."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda values: tuple([values[place] for place in places])
+
+
+def is_in_one_span(calls: Sequence[Message]) -> bool:
+    """Were the calls issued in the same span, or all of them in none?"""
+    locations = list(map(LOCATION, calls))
+    if max(locations) < LINES:
+        return True
+    spans = {location // LINES for location in locations}
+    return len(spans) == 1

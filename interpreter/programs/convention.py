@@ -1,0 +1,249 @@
+"""The calling convention of a routine: which of its nested arguments are a program's parameters and numbers, and how
+its results are put together. Plain data, so that it can travel with a published routine: nothing is ever pickled.
+
+A convention is a tree of nodes. On the wire a node is an array:
+
+    ["parameter" | "captured" | "result", n, null]   a tensor: the program's parameter n, captured tensor n, result n
+    ["number", n, value]                             of an argument: the nth number that a run is given; of a result:
+                                                     the number in slot n. With a value: it has to be that one
+    ["fixed", value, null]                           a text, bool, number or None
+    [kind, label, names, nodes]                      a container: dict, list, tuple, slice, named (a named tuple),
+                                                     fields (a dataclass); `label` is the name of its class
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from ..errors import MetadataTypeError, ProtocolError
+from ..types.meta import SCALAR_TYPES, Scalar
+from ..wire.forms import shown
+from .program import CHARACTERS, OTHERS, Program
+
+PARAMETER: Final = "parameter"
+CAPTURED: Final = "captured"
+RESULT: Final = "result"
+NUMBER: Final = "number"
+FIXED: Final = "fixed"
+PLACES: Final = frozenset((PARAMETER, CAPTURED, RESULT, NUMBER))
+LABELLED: Final = frozenset(("named", "fields"))  # containers whose members have identifiers for names
+KINDS: Final = frozenset(("dict", "list", "tuple", "slice")) | LABELLED
+
+NODES: Final = 1 << 12  # of a convention: some milliseconds, during which no other session is served
+DEEPEST: Final = 16  # levels of containers
+LONGEST: Final = 1 << 16  # characters of all its texts
+SHOWN: Final = 200  # characters of an error
+PLAIN: Final = frozenset((str, type(None), *SCALAR_TYPES.values()))  # what may be fixed
+KEYS: Final = frozenset((str, bool, int, float, type(None)))  # of dicts
+SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+
+class Place(NamedTuple):
+    """A tensor or a number of the program. `value`: what an argument's number has to be, if it was fixed."""
+
+    what: str
+    slot: int
+    value: Scalar | None = None
+
+
+class Fixed(NamedTuple):
+    """What is the same at every call. In a convention that does not travel it may be any object."""
+
+    value: Any
+
+
+class Other(NamedTuple):
+    """In the place of an argument that no other program has: the name of its class."""
+
+    kind: str
+
+
+class Nested(NamedTuple):
+    """A container. `names`: the keys of a dict, the names of members; empty for the others."""
+
+    kind: str
+    label: str
+    names: tuple[Any, ...]
+    members: tuple[Node, ...]
+
+
+Node: TypeAlias = Place | Fixed | Nested
+
+
+class Convention(NamedTuple):
+    """How a routine is called. `positional`, `keywords`: its arguments by name; `result`: what it returns."""
+
+    name: str
+    positional: tuple[tuple[str, Node], ...]
+    keywords: tuple[tuple[str, Node], ...]
+    result: Node
+
+    @property
+    def arguments(self) -> tuple[tuple[str, Node], ...]:
+        """All arguments, by name."""
+        return self.positional + self.keywords
+
+
+def weight_of(wire: Sequence[Any]) -> int:
+    """What a convention counts for in a session's quota of steps."""
+    nodes = characters = 0
+    for value in leaves(wire):
+        nodes += 1
+        characters += len(value) if type(value) is str else 0
+    return nodes // OTHERS + characters // CHARACTERS
+
+
+def leaves(wire: Any) -> Iterator[Any]:
+    """Everything in nested lists that is no list."""
+    pending = [wire]
+    while pending:
+        one = pending.pop()
+        if type(one) in (tuple, list):
+            pending.extend(one)
+        else:
+            yield one
+
+
+# -- to the wire -------------------------------------------------------------------------------------------------------
+
+
+def encode(convention: Convention) -> tuple[Any, ...]:
+    """A convention as it travels. MetadataTypeError, which names the place, for what cannot travel."""
+    arguments = [
+        (tuple(name for name, _ in given), tuple(encode_node(node, f"the argument {name}", 0) for name, node in given))
+        for given in (convention.positional, convention.keywords)
+    ]
+    result = encode_node(convention.result, "the result", 0)
+    wire = (convention.name, *arguments[0], *arguments[1], result)
+    if count(wire[2]) + count(wire[4]) + count((result,)) > NODES:
+        raise MetadataTypeError(f"its arguments and results have more than {NODES} parts")
+    texts = [value for value in leaves(wire) if type(value) is str]
+    if sum(map(len, texts)) > LONGEST or any(map(SURROGATE.search, texts)):
+        message = f"the texts among its arguments and results are longer than {LONGEST} characters, or no Unicode"
+        raise MetadataTypeError(message)
+    return wire
+
+
+def count(nodes: Sequence[Any]) -> int:
+    """How many nodes there are in these."""
+    return sum(1 + (count(node[3]) if node[0] in KINDS else 0) for node in nodes)
+
+
+def encode_node(node: Node, path: str, depth: int) -> tuple[Any, ...]:
+    """A node as it travels."""
+    if isinstance(node, Place):
+        return tuple(node)
+    if isinstance(node, Fixed):
+        if type(node.value) not in PLAIN or (type(node.value) is int and node.value.bit_length() > 63):
+            kind = node.value.kind if isinstance(node.value, Other) else type(node.value).__name__
+            raise MetadataTypeError(f"{path} is a {kind}, which has no meaning in other programs")
+        return (FIXED, node.value, None)
+    if depth == DEEPEST:
+        raise MetadataTypeError(f"{path} is nested more than {DEEPEST} levels deep")
+    for name in node.names:
+        if type(name) not in KEYS:
+            raise MetadataTypeError(f"{path} has the key {shown(name)}: a text or a number can travel")
+    paths = [f"{path}.{name}" for name in node.names or range(len(node.members))]
+    members = tuple(encode_node(member, at, depth + 1) for member, at in zip(node.members, paths, strict=True))
+    return (node.kind, node.label, node.names, members)
+
+
+# -- from the wire -----------------------------------------------------------------------------------------------------
+
+
+def decode(wire: Any, program: Program) -> Convention:
+    """The convention in plain data from outside, for that program; ProtocolError if it is none."""
+    try:
+        found = Decoder(program).convention(wire)
+    except (ValueError, TypeError, LookupError) as error:
+        raise ProtocolError(f"a calling convention is damaged: {str(error)[:SHOWN]}") from None
+    return found
+
+
+class Decoder:
+    """Decodes one convention, and notes which parameters and numbers it has places for."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._nodes = 0
+        self._found: set[tuple[str, int]] = set()
+        self._bounds = {
+            PARAMETER: len(program.parameters),
+            NUMBER: len(program.number_parameters),
+        }
+
+    def convention(self, wire: Any) -> Convention:
+        """The whole."""
+        if sum(len(value) for value in leaves(wire) if type(value) is str) > LONGEST:
+            raise ValueError("its texts are too long")
+        name, *arguments, result = wire
+        first, firsts, second, seconds = arguments
+        given = [
+            tuple((text(each), self._node(node, 0)) for each, node in zip(names, nodes, strict=True))
+            for names, nodes in ((first, firsts), (second, seconds))
+        ]
+        names = [each for some in given for each, _ in some]
+        if len(set(names)) < len(names):
+            raise ValueError("two arguments have one name")
+        if len(self._found) < sum(self._bounds.values()):
+            raise ValueError("no argument stands for some parameter of the program")
+        program = self._program
+        self._bounds |= {CAPTURED: len(program.captured), RESULT: len(program.results), NUMBER: len(program.numbers)}
+        return Convention(text(name), given[0], given[1], self._node(result, 0))
+
+    def _node(self, wire: Any, depth: int) -> Node:
+        self._nodes += 1
+        if self._nodes > NODES or depth > DEEPEST:
+            raise ValueError("it is too large, or too deep")
+        what = text(wire[0])
+        if what in PLACES:
+            return self._place(*wire)
+        if what == FIXED:
+            _, value, _ = wire
+            if type(value) not in PLAIN:
+                raise TypeError(f"{shown(value)} cannot be fixed")
+            return Fixed(value)
+        return self._nested(*wire, depth=depth)
+
+    def _place(self, what: str, index: Any, value: Any) -> Place:
+        if type(index) is not int or not 0 <= index < self._bounds.get(what, 0):
+            raise ValueError(f"the program has no {what} {shown(index)}")
+        if value is not None and (what != NUMBER or type(value) not in SCALAR_TYPES.values()):
+            raise TypeError(f"{shown(value)} is no number")
+        self._found.add((what, index))
+        return Place(what, index, value)
+
+    def _nested(self, kind: str, label: Any, names: Any, members: Any, *, depth: int) -> Nested:
+        if kind not in KINDS:
+            raise ValueError(f"there is no container {shown(kind)}")
+        keys = tuple(names)
+        if (kind == "slice" and len(members) != 3) or (keys and len(keys) != len(members)):
+            raise ValueError(f"a {kind} of {len(members)} members")
+        if kind in LABELLED and not (is_identifier(label) and all(may_be_member(kind, key) for key in keys)):
+            raise ValueError(f"{shown(label)} has members without names")
+        if kind in LABELLED or kind == "dict":
+            if len(keys) != len(members) or not all(type(key) in KEYS for key in keys) or len(set(keys)) < len(keys):
+                raise ValueError(f"the members of a {kind} have no names of their own")
+        elif keys:
+            raise ValueError(f"the members of a {kind} have no names")
+        return Nested(kind, text(label), keys, tuple(self._node(member, depth + 1) for member in members))
+
+
+def text(value: Any) -> str:
+    """A text, or TypeError."""
+    if type(value) is not str:
+        raise TypeError(f"{shown(value)} is no text")
+    return value
+
+
+def is_identifier(value: Any) -> bool:
+    """May a class have that name?"""
+    return type(value) is str and value.isidentifier() and not keyword.iskeyword(value)
+
+
+def may_be_member(kind: str, name: Any) -> bool:
+    """May a member have that name? Some with an underscore in front are Python's own."""
+    return is_identifier(name) and not name.startswith("_" if kind == "named" else "__")

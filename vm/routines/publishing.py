@@ -1,0 +1,104 @@
+"""Routines under names: what a session publishes of one, and what another one is told of it. For both engines.
+
+Another session makes a routine of its own of what it is told, by the same messages as any routine; so its quotas count
+it, and it goes with that session. The tensors that the routine captures are shared: they get ids there, as published
+tensors do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Any, Protocol
+
+from ...interpreter.errors import MetadataError, ProtocolError
+from ...interpreter.programs.convention import decode, weight_of
+from ...interpreter.programs.program import CHARACTERS, Program
+from ...interpreter.programs.records import wire_records
+from ...interpreter.types.meta import Meta
+from ...interpreter.wire.fields import is_line
+from ...interpreter.wire.messages import Convention
+from ..model.published import Published, PublishedRoutine
+from .programs import RECORDS, Holder, check_steps, routine_of
+
+ROUTINE = "routine"  # what an answer about one begins with
+
+
+class Publisher(Holder, Protocol):
+    """What a session of either engine has for publishing routines."""
+
+    def where(self, location: int) -> str | None:
+        """The text behind a location number."""
+
+
+def keep_convention(session: Holder, message: Convention) -> None:
+    """Note how a routine is called. ProtocolError for what is no convention for its program."""
+    routine = routine_of(session, message.routine)
+    decode(message.convention, routine.program)
+    more = weight_of(message.convention) - routine.extra
+    check_steps(session, more)
+    session.steps += more
+    routine.extra += more
+    routine.convention = message.convention
+
+
+def publish_routine(session: Publisher, id_: int, metas: Callable[[int], Meta | None]) -> PublishedRoutine:
+    """What others get of a routine. `metas`: of the session's tensors, by id; it raises for one that is none.
+
+    MetadataError if the routine calls functions of its publisher.
+    """
+    routine = routine_of(session, id_)
+    program = routine.program
+    if program.callbacks:
+        raise MetadataError(
+            "the routine calls functions of its publisher (effect), which do not exist in other processes: return the "
+            "values, or print them"
+        )
+    for tensor, source in zip(routine.captured, program.captured, strict=True):
+        meta = metas(tensor)
+        if meta is not None and meta is not source.meta:
+            raise ProtocolError(f"the routine captures {meta} for {source.meta}")
+    lines = lines_of(session, program)
+    found = PublishedRoutine(program, routine.devices, lines, routine.convention)
+    found.weight += routine.extra + sum(len(text) for text in lines.values()) // CHARACTERS
+    return found
+
+
+def lines_of(session: Publisher, program: Program) -> dict[Any, str]:
+    """The texts behind the numbers of a program's lines, as far as the session knows them."""
+    found: dict[Any, str] = {}
+    pending = [program]
+    while pending:
+        for step in pending.pop().steps:
+            pending += step.blocks
+            location = step.location
+            if location and location not in found and is_line(location):
+                text = session.where(location)
+                if text is not None:
+                    found[location] = text
+    return found
+
+
+def told(found: Sequence[Published[Any]], tensors: Sequence[Any], describe: Callable[[Any], tuple[Any, str]]) -> Any:
+    """The answer to a LOOKUP: of a tensor its meta and home; of a routine its devices, metas and homes of the
+    `tensors` it captures, and its convention. The records of the routines' programs are behind all that, in slices.
+    """
+    heads: list[Any] = []
+    rest = iter(tensors)
+    for one in found:
+        captured = [describe(next(rest)) for _ in one.tensors]
+        if one.routine is None:
+            heads += captured
+        else:
+            heads.append((ROUTINE, one.routine.devices, captured, one.routine.convention))
+    routines = [one.routine for one in found if one.routine is not None]
+    return slices(heads, routines) if routines else heads
+
+
+def slices(heads: list[Any], routines: Sequence[PublishedRoutine]) -> Iterator[list[Any]]:
+    """What is told of routines, piece by piece."""
+    yield heads
+    for routine in routines:
+        records = wire_records(routine.program, routine.lines.get)
+        while some := list(islice(records, RECORDS)):
+            yield some
