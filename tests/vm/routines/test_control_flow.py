@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -57,18 +57,28 @@ class Linked:
         devices = [*bare.engine.devices][: self.program.devices]
         self.routine = link(self.client, self.program, self.captured, devices)
         self.seen: list[Any] = []
+        self.places: list[int] = []
 
     def message(self, *inputs: Any, n: Sequence[Any] = ()) -> Any:
         """A run; what is no id is uploaded."""
         ids = [upload(self.client, value) if isinstance(value, np.ndarray) else value for value in inputs]
         self.uploads = [*self.uploads, *ids]
-        effects = [(self.chain, self.note, 0)] * self.program.effects[-1]
+        effects = [(self.chain, self.noting(n), 0) for n in range(self.program.effects[-1])]
         return run_message(self.client, self.routine, self.program, ids, n, effects)
 
     def run(self, *inputs: Any, n: Sequence[Any] = ()) -> tuple[int, ...]:
         message = self.message(*inputs, n=n)
         self.client.send(message)
         return tuple(message.outputs)
+
+    def noting(self, place: int) -> Callable[..., None]:
+        """The callback of a side effect, by its place among those of the program."""
+
+        def call(*arrays: Any) -> None:
+            self.places.append(place)
+            self.note(*arrays)
+
+        return call
 
     def note(self, *arrays: Any) -> None:
         self.seen += [array.tolist() for array in arrays]
@@ -204,7 +214,7 @@ def test_a_case_runs_the_block_of_its_index(bare: Bare, index: int, value: float
     it = Linked(bare, CASE)
     chosen, behind = it.run(scalar(index), np.array([5.0]))
     assert (it.client.fetch(chosen), it.client.fetch(behind)) == ([value], [-5.0])
-    assert it.seen == [[value]]
+    assert (it.seen, it.places) == ([[value]], [index])
 
 
 @pytest.mark.parametrize(("test", "values"), [(True, [-3.0, 6.0, 13.0]), (False, [9.0, 6.0, 7.0])])
