@@ -314,6 +314,17 @@ end
 return %1"""
 
 
+def test_each_outermost_step_numbers_its_draws_anew() -> None:
+    """They are parts of the random call that it takes."""
+    start, stop = DRAWS.index("%1: float64[2] = repeat"), DRAWS.index("return %1", DRAWS.index("end"))
+    again = DRAWS[start:stop].replace("%1: float64[2] = repeat", "%2: float64[2] = repeat", 1)
+    it = Linked(Bare(), f"{DRAWS[:stop]}{again}return %1, %2")
+    it.run(np.zeros(2), n=(3,))
+    it.bare.drain()
+    assert len(it.seen) == 12
+    assert it.seen[:6] == it.seen[6:]
+
+
 def test_draws_differ_from_round_to_round_and_are_the_same_in_each_run() -> None:
     found = []
     for inline in (True, False):
