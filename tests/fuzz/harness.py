@@ -17,7 +17,7 @@ import zmq
 
 from tensord.interpreter.errors import ProtocolError
 from tensord.interpreter.programs.convention import weight_of
-from tensord.interpreter.programs.program import Program, sizes_of
+from tensord.interpreter.programs.program import Program
 from tensord.interpreter.programs.records import Reader
 from tensord.interpreter.wire.codec import Encoder, decode
 from tensord.interpreter.wire.frames import BATCH, HELLO, REFUSED, REPLIES, VERSION, WELCOME, host_identity
@@ -46,6 +46,7 @@ LIMITS: dict[str, Any] = {
     "batch": 64,
     "tensors": 64,
     "bytes": 1 << 23,
+    "iterations": 100,
 }
 PASSES = 100_000  # of the engine, for one message: more means that it does not come to an end
 SUM = 42.0  # what the neighbour computes
@@ -226,7 +227,7 @@ class Harness:
         self.bare.drain()
         front, engine = self.front, self.engine
         kept = (
-            *(front.fresh, front.busy, front.dirty, front.stuck, front.owing),
+            *(front.fresh, front.busy, front.dirty, front.stuck, front.owing, front.asking),
             *(self.registry.sessions, self.registry.resumable, self.registry.peers),
             *(engine.live, engine.pending, engine.directory.sessions, engine.residency.exports),
         )
@@ -240,11 +241,11 @@ class Harness:
 
 
 def steps_of(session: VmSession) -> int:
-    """The steps of all programs and routines, counted anew."""
+    """What all programs and routines count for, added up anew."""
     linked = [routine for routine in session.routines.values() if isinstance(routine, Linked)]
     programs = [one for one in session.programs.values() if isinstance(one, Program | Reader)]
     known = (*(routine.program for routine in linked), *programs)
-    steps = sum(sizes_of(one)[0] if isinstance(one, Program) else one.steps for one in known)
+    steps = sum(one.weight if isinstance(one, Program) else one.weight() for one in known)
     return steps + sum(weight_of(routine.convention) for routine in linked if routine.convention is not None)
 
 
@@ -256,10 +257,15 @@ def fail(error: Exception) -> NoReturn:
 def play(writer: Writer) -> Harness:
     """Everything of a program happens to a new daemon, and has done no harm."""
     harness = Harness(**LIMITS)
+    for stream in harness.bare.device.streams:
+        stream.may_inline = stream.inline = writer.inline
     fds = {identity: fd for fd, identity in enumerate(CLIENTS, 100)}
     for step in writer.steps():
         if step.what == "send":
             harness.send(step.client, *step.frames, fd=fds[step.client])
+        elif step.what == "begin":
+            harness.receive(step.client, *step.frames, fd=fds[step.client])
+            harness.front.feed()
         elif step.what == "leave":
             harness.disconnect(fds[step.client])
         elif step.what == "deaf":

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import msgpack
@@ -95,7 +95,7 @@ Message = list[Any]
 
 @dataclass(frozen=True)
 class Step:
-    """One thing that happens. `what`: "send", "leave", "deaf" or "hears"."""
+    """One thing that happens. `what`: "send", "begin" (to send without waiting), "leave", "deaf" or "hears"."""
 
     what: str
     client: bytes
@@ -124,6 +124,7 @@ class Writer:
 
     def __init__(self, rnd: random.Random) -> None:
         self.rnd = rnd
+        self.inline = rnd.random() < 0.7  # do kernels run at once?
         self.clients = {identity: Client(identity) for identity in CLIENTS}
         self.runs = runs = Runs(self)
         self.kinds: list[Callable[[Client], NamedMessage]] = [
@@ -172,7 +173,8 @@ class Writer:
         """One step."""
         drawn = self.rnd.random()
         if drawn < 0.88:
-            return self.batch(client)
+            batch = self.batch(client)
+            return replace(batch, what="begin") if self.rnd.random() < 0.2 else batch
         if drawn < 0.95:
             return self.other(client)
         if drawn < 0.96:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from tensord.interpreter.errors import TensordError
 from tensord.interpreter.programs.builder import Builder
+from tensord.interpreter.programs.constructs import FORMS
 from tensord.interpreter.programs.numbers import CONSTANT, PARAMETER, evaluate
-from tensord.interpreter.programs.program import EFFECT, PRINT, Program
+from tensord.interpreter.programs.program import REPEAT, WHILE, Program
 from tensord.interpreter.programs.records import wire_records
 from tensord.interpreter.types.meta import Meta
 from tensord.interpreter.wire.messages import Convention, Link, ProgramPart, Run, decode_meta
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 OPS = ("add", "multiply", "subtract", "negative", "square", "sum", "matmul", "transpose", "unique_values", "concat")
 NOTHING = Builder().finish([])
+DEEPEST = 3  # levels of blocks
 
 
 class Runs:
@@ -71,7 +74,7 @@ class Runs:
         numbers = evaluate(program.numbers, [rnd.choice((0, 1, 2**31)) for _ in program.number_parameters])
         client.newest += program.inner if rnd.random() < 0.95 else rnd.randint(0, 3)
         outputs = [writer.new(client, wire_of(program.metas[value])) for value in program.results]
-        printed = [step for step in program.steps if step.op in (PRINT, EFFECT)]
+        printed = range(program.effects[-1] + (rnd.random() < 0.03) - (rnd.random() < 0.03))
         effects = [[rnd.choice(client.chains or [1]), None, writer.request(client)] for _ in printed]
         return Run(id_, inputs, numbers, outputs, effects, rnd.randint(0, 2))
 
@@ -112,11 +115,47 @@ class Runs:
                 continue  # the builder took nothing of it
         return builder.finish(made[-rnd.randint(0, 3) :] if made else [])
 
+    def add_construct(self, builder: Builder, values: list[int], made: list[int]) -> None:
+        """A step of control flow that decides by whatever there is; a loop has a bound."""
+        rnd = self.rnd
+        op = rnd.choice(tuple(FORMS))
+        known = [value for value in values if builder.metas[value] is not None]
+        head = [rnd.choice(values)] if FORMS[op].head else []
+        if op == REPEAT and rnd.random() < 0.7:
+            head = [~builder.number("int", CONSTANT, value=rnd.choice((0, 2, 3, 2**40)))]
+        arguments = rnd.choices(known, k=rnd.randint(op == WHILE, 2)) if known else []
+        captured = rnd.choices(known, k=rnd.randint(0, 2)) if known else []
+        count = rnd.randint(FORMS[op].fewest, min(FORMS[op].most, 3))
+        blocks = [self.block(builder, arguments, captured, decides=op == WHILE and n == 0) for n in range(count)]
+        attributes = {"max_iterations": rnd.randint(0, 9)} if op == WHILE else {}
+        results = builder.construct(op, [*head, *arguments, *captured * count], blocks, attributes)
+        written = builder.steps[-1].into or ()
+        for old, new in zip(written, results[len(results) - len(written) :], strict=True):
+            replace(values, old, new)
+            replace(made, old, new)
+        made += results[: len(results) - len(written)]
+        values += results[: len(results) - len(written)]
+
+    def block(self, builder: Builder, arguments: Sequence[int], captured: Sequence[int], *, decides: bool) -> Program:
+        """A block that returns copies of its arguments, or a truth value."""
+        inner = builder.block()
+        values = [add(builder.metas[n], builder.homes[n]) for add, n in sources(inner, arguments, captured)]
+        made: list[int] = []
+        for _ in range(self.rnd.randint(0, 3)):
+            with suppress(TensordError):
+                self.add_step(inner, values, made, [])
+        if decides:
+            return inner.finish(inner.op("any", values[:1]))
+        found = [inner.newest[inner.variables[n]] for n in range(len(arguments))]
+        return inner.finish([inner.move(value, inner.homes[value]) for value in found])
+
     def add_step(self, builder: Builder, values: list[int], made: list[int], numbers: Sequence[int]) -> None:
         """One step; `values` are what can be read, `made` those of them that steps have made."""
         rnd = self.rnd
         drawn = rnd.random()
-        if drawn < 0.1:
+        if builder.depth < DEEPEST and rnd.random() > 0.93 and values:
+            self.add_construct(builder, values, made)
+        elif drawn < 0.1:
             builder.print(["x", None], [rnd.choice(values)]) if values else builder.print(["x"], [])
         elif drawn < 0.2:
             builder.effect(rnd.randint(0, 2), [rnd.choice(values)] if values else [], rnd.randint(0, 1))
@@ -133,6 +172,12 @@ class Runs:
             else:
                 replace(values, into[0], results[0])
                 replace(made, into[0], results[0])
+
+
+def sources(inner: Builder, arguments: Sequence[int], captured: Sequence[int]) -> Iterator[tuple[Any, int]]:
+    """How each tensor comes into a block, in their order."""
+    yield from ((inner.parameter, value) for value in arguments)
+    yield from ((inner.captured, value) for value in captured)
 
 
 def replace(values: list[int], old: int, new: int) -> None:

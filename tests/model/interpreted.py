@@ -125,7 +125,7 @@ class Interpreter:
                 home = self.routine.devices[last.homes[value]]
                 self.oracle.poison(self.session, id_, failed.errors, last.metas[value], home)
             for id_ in written:
-                self.oracle.poison(self.session, id_, failed.errors, None, None)
+                self.oracle.poison_value(self.session.tensors[id_], failed.errors)
         for chain, number, _ in effects if depth == 0 else ():
             self.send(Effect((), chain, None, number, step.location))
         return found

@@ -100,6 +100,10 @@ class Rejection:
         """Poison the targets of a rejected write, as a failed write does; a cancelled write spares shared targets."""
         if tensor.holders > 1 and isinstance(error, CancelledError):
             return
+        self.poison_value(session, tensor, error)
+
+    def poison_value(self, session: VmSession, tensor: Tensor, error: TensordError) -> None:
+        """Poison a tensor at this place in program order, whoever holds it."""
         self.poison_copy(session, self.residency.target(tensor, tensor.home, False, session, 0).copy, error)
         self.residency.drop_orphans()
         credit(tensor.storage)

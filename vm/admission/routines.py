@@ -262,5 +262,7 @@ class SessionRuns:
             return
         for id_, meta, home in results.made:
             rejection.poison(session, id_, error, meta, routines.scheduler.devices[home])
+        # A cancelled run spares what others hold. A value that was cancelled before does not, like any op's operand.
+        poison = rejection.poison_value if session.cancelled is None else rejection.poison_existing
         for tensor in filter(None, map(session.tensors.get, results.written)):
-            rejection.poison_existing(session, tensor, error)
+            poison(session, tensor, error)

@@ -351,7 +351,11 @@ class SerialEngine:
             made.meta_errors = errors if meta is None else ()
             define(session, id_, made)
         elif tensor is not None and (tensor.holders == 1 or not any(type(one) is CancelledError for one in errors)):
-            tensor.value = Value(None, (*errors, *tensor.meta_errors))
+            self.poison_value(tensor, errors)
+
+    def poison_value(self, tensor: SerialTensor, errors: Errors) -> None:
+        """Put errors in the place of a tensor's value, whoever holds it."""
+        tensor.value = Value(None, (*errors, *tensor.meta_errors))
 
     def to_device(self, session: SerialSession, message: ToDevice) -> None:
         """Define the same value under another id."""

@@ -139,8 +139,8 @@ class SessionRuns:
             errors = answer.errors if isinstance(answer, SerialAnswer) else ()
         for id_, meta, home in results.made:
             engine.poison(session, id_, errors, meta, home)
-        for id_ in results.written:
-            engine.poison(session, id_, errors, None, None)
+        for tensor in filter(None, map(session.tensors.get, results.written)):
+            engine.poison_value(tensor, errors)
 
 
 class SerialAnswer(Answer):

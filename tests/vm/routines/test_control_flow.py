@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -57,18 +57,28 @@ class Linked:
         devices = [*bare.engine.devices][: self.program.devices]
         self.routine = link(self.client, self.program, self.captured, devices)
         self.seen: list[Any] = []
+        self.places: list[int] = []
 
     def message(self, *inputs: Any, n: Sequence[Any] = ()) -> Any:
         """A run; what is no id is uploaded."""
         ids = [upload(self.client, value) if isinstance(value, np.ndarray) else value for value in inputs]
         self.uploads = [*self.uploads, *ids]
-        effects = [(self.chain, self.note, 0)] * self.program.effects[-1]
+        effects = [(self.chain, self.noting(n), 0) for n in range(self.program.effects[-1])]
         return run_message(self.client, self.routine, self.program, ids, n, effects)
 
     def run(self, *inputs: Any, n: Sequence[Any] = ()) -> tuple[int, ...]:
         message = self.message(*inputs, n=n)
         self.client.send(message)
         return tuple(message.outputs)
+
+    def noting(self, place: int) -> Callable[..., None]:
+        """The callback of a side effect, by its place among those of the program."""
+
+        def call(*arrays: Any) -> None:
+            self.places.append(place)
+            self.note(*arrays)
+
+        return call
 
     def note(self, *arrays: Any) -> None:
         self.seen += [array.tolist() for array in arrays]
@@ -204,7 +214,7 @@ def test_a_case_runs_the_block_of_its_index(bare: Bare, index: int, value: float
     it = Linked(bare, CASE)
     chosen, behind = it.run(scalar(index), np.array([5.0]))
     assert (it.client.fetch(chosen), it.client.fetch(behind)) == ([value], [-5.0])
-    assert it.seen == [[value]]
+    assert (it.seen, it.places) == ([[value]], [index])
 
 
 @pytest.mark.parametrize(("test", "values"), [(True, [-3.0, 6.0, 13.0]), (False, [9.0, 6.0, 7.0])])
@@ -302,6 +312,17 @@ block $0
     return %3
 end
 return %1"""
+
+
+def test_each_outermost_step_numbers_its_draws_anew() -> None:
+    """They are parts of the random call that it takes."""
+    start, stop = DRAWS.index("%1: float64[2] = repeat"), DRAWS.index("return %1", DRAWS.index("end"))
+    again = DRAWS[start:stop].replace("%1: float64[2] = repeat", "%2: float64[2] = repeat", 1)
+    it = Linked(Bare(), f"{DRAWS[:stop]}{again}return %1, %2")
+    it.run(np.zeros(2), n=(3,))
+    it.bare.drain()
+    assert len(it.seen) == 12
+    assert it.seen[:6] == it.seen[6:]
 
 
 def test_draws_differ_from_round_to_round_and_are_the_same_in_each_run() -> None:
@@ -776,3 +797,34 @@ return %1""".replace("parameter %0 x", "number $0: int = 3\nparameter %0 x"),
     assert it.seen == []
     it.is_left(result)
     it.close()
+
+
+def test_a_value_that_was_cancelled_before_the_run_poisons_what_the_step_writes_although_others_hold_it() -> None:
+    """As it poisons what an op writes that reads it."""
+    bare = Bare(inline=False)
+    it, other = Linked(bare, COND, [[10.0]]), bare.client()
+    it.client.publish("w", ids=it.captured)
+    live = other.lookup("w")
+    x = upload(it.client, scalar(1.0))
+    test = it.client.call("less", x, x, meta=((), "float64"))
+    bare.engine.cancel(it.client.session)
+    bare.drain()
+    it.client.send(Restart(it.client.session.generation))
+    assert isinstance(it.error(test), CancelledError)
+    chosen, _ = it.run(test, np.array([1.0]))
+    assert isinstance(it.error(chosen), CancelledError)
+    with pytest.raises(CancelledError):
+        other.fetch(live)
+
+
+def test_a_run_that_is_cancelled_leaves_what_others_hold() -> None:
+    bare = Bare(inline=False)
+    it, other = Linked(bare, COND, [[10.0]]), bare.client()
+    it.client.publish("w", ids=it.captured)
+    live = other.lookup("w")
+    x = upload(it.client, scalar(1.0))
+    (chosen, _) = it.run(it.client.call("less", x, x, meta=((), "float64")), np.array([1.0]))
+    assert it.client.session.waits()
+    bare.engine.cancel(it.client.session)
+    assert other.fetch(live) == [10.0]
+    assert isinstance(it.error(chosen), CancelledError)
