@@ -12,14 +12,15 @@ if TYPE_CHECKING:
 
 
 class Answer:
-    """A value that a run asks for: `value` or `error` once it is `done`."""
+    """A value that a run asks for: `value` or `error` once it is `done`. `errors`: all that the serial engine knows."""
 
-    __slots__ = ("done", "error", "value")
+    __slots__ = ("done", "error", "errors", "value")
 
     def __init__(self) -> None:
         self.done = False
         self.value: Any = None
         self.error: TensordError | None = None
+        self.errors: tuple[TensordError, ...] = ()
 
     def set(self, value: Any, error: TensordError | None = None) -> None:
         """Here it is."""

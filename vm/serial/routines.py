@@ -112,7 +112,7 @@ class SessionRuns:
 
     def ask(self, id_: int, label: str, location: int) -> Answer:
         """The value."""
-        answer, session = SerialAnswer(), self.session
+        answer, session = Answer(), self.session
         try:
             refuse_cancelled(session)
             value = tensor_of(session, id_).value
@@ -136,21 +136,11 @@ class SessionRuns:
         if error is not None:
             errors: Errors = (engine.rejected(session, error, location, op),)
         else:
-            errors = answer.errors if isinstance(answer, SerialAnswer) else ()
+            errors = () if answer is None else answer.errors
         for id_, meta, home in results.made:
             engine.poison(session, id_, errors, meta, home)
         for tensor in filter(None, map(session.tensors.get, results.written)):
             engine.poison_value(tensor, errors)
-
-
-class SerialAnswer(Answer):
-    """An answer with all errors that it has."""
-
-    __slots__ = ("errors",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.errors: Errors = ()
 
 
 def rename(session: SerialSession, pairs: Sequence[tuple[int, int]]) -> None:

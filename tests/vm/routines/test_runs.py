@@ -19,6 +19,7 @@ from tensord.interpreter.wire.messages import Release, Run
 from tensord.vm.routines.arena import ALIGNMENT
 from tensord.vm.routines.instruction import IDLE, KEPT, STAYING, Segment
 from tensord.vm.routines.recipe import SHARED
+from tensord.vm.tracing.flat import Place
 from tests.model.ops import failing_ops
 
 from ..bare_engine import Bare, Client
@@ -306,11 +307,7 @@ class TestThreads:
         assert not any(each.is_alive() for each in helpers)
 
 
-class Place:
-    line, span = "", ()
-
-
-PLACE: Any = Place()
+PLACE = Place()
 
 
 class TestErrors:
