@@ -72,7 +72,7 @@ class Session(ControlFlow):
         self._contexts = Contexts(outbox)
         self._opened, self._innermost = self._contexts.opened, self._contexts.innermost  # for each new handle
         self._random_state = RandomState()
-        self._flows = Flows(self)
+        self._flows = Flows()
         self._namespace: Callable[[], Namespace | None] = no_namespace  # a weak reference: the namespace refers to us
         weakref.finalize(self, transport.abandon).atexit = False
 

@@ -56,7 +56,7 @@ trace: Final = Commands(
 @options.address
 @options.as_json
 def verify(file: Path | None, address: str | None, *, as_json: bool) -> None:
-    """Recompute every edge, compare compiled routines with their programs, and report each mismatch.
+    """Recompute every edge, compare compiled routines with their programs: report mismatches.
 
     Exits with 1 if there is one.
 

@@ -93,7 +93,7 @@ def run(
     capture = capture_of(session._outbox)
     if capture is not None:
         return record(capture, op, head, functions, args, attributes)
-    return session._flows.routine(op, functions, attributes)(head, *args)
+    return session._flows.routine(session, op, functions, attributes)(head, *args)
 
 
 def check(session: Session, op: str, head: Any, functions: tuple[Callable[..., Any], ...], args: Any) -> None:
@@ -168,14 +168,16 @@ def arguments_of(args: Sequence[Any], *, own: bool) -> list[Tensor]:
 
 
 class Flows:
-    """Steps of control flow outside of routines, each kept as a routine, for the functions that it was made of."""
+    """Steps of control flow outside of routines, each kept as a routine, for the functions that it was made of.
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    Of one session, which is not kept here: dropped, it closes at once, unless it has such steps.
+    """
+
+    def __init__(self) -> None:
         self._kept: OrderedDict[Any, Routine] = OrderedDict()
         self._lock = RLock()
 
-    def routine(self, op: str, functions: tuple[Callable[..., Any], ...], attributes: Any) -> Routine:
+    def routine(self, session: Session, op: str, functions: tuple[Callable[..., Any], ...], attributes: Any) -> Routine:
         """The routine that is this step: `routine(head, *args)`."""
         from .routine import Routine
 
@@ -183,7 +185,7 @@ class Flows:
         with self._lock:
             found = self._kept.get(key)
             if found is None:
-                found = self._kept[key] = Routine(self._session, partial(recorded, op, functions, attributes))
+                found = self._kept[key] = Routine(session, partial(recorded, op, functions, attributes))
                 found.__dict__["__qualname__"] = f"{op} of {', '.join(map(name_of, functions))}"
                 if len(self._kept) > KEPT:
                     self._kept.popitem(last=False)

@@ -41,6 +41,17 @@ class Act(StrEnum):
     THREADS = "threads"
 
 
+def polynomial(x: Any, number: Any) -> Any:
+    """What a routine computes, of tensors and arrays."""
+    return ((x * 2.0 + number) * x - 3.0) % 101.0
+
+
+def write(x: Any, number: Any) -> None:
+    """What a routine writes in place."""
+    x += number
+    x %= 103.0
+
+
 class WrongError(AssertionError):
     """A value is not what NumPy says."""
 
@@ -58,6 +69,8 @@ class Work:
         self.low = self.high = 0
         self.uncertain = 0
         self.cancelled = False
+        self.captured = False  # was a capture going on when it was cancelled?
+        self.routine, self.in_place = session.routine(polynomial), session.routine(write)
         self.shared = session.lookup(["counter", "left", "right"])
         self.steps: list[tuple[int, Callable[[], None]]] = [
             (20, self.upload),
@@ -72,6 +85,10 @@ class Work:
             (5, self.look_at_both),
             (3, self.publish),
             (3, self.look_up),
+            (8, self.run_routine),
+            (6, self.run_loop),
+            (3, self.publish_routine),
+            (4, self.run_published),
             (3, self.drop),
             (2, self.confirm),
         ]
@@ -194,6 +211,41 @@ class Work:
         if not (found == found[0]).all():
             raise WrongError(f"a published tensor was changed: {found!r}")
 
+    # -- routines --------------------------------------------------------------------------------------------------
+
+    def run_routine(self) -> None:
+        x, a = self.one()
+        number = self.rng.randrange(5)
+        self.keep(self.routine(x, number), polynomial(a, np.float32(number)))
+        self.in_place(x, number)
+        write(a, np.float32(number))
+
+    def run_loop(self) -> None:
+        """A loop with a choice in it."""
+        x, a = self.one()
+        rounds = self.rng.randrange(4)
+
+        def body(x):
+            return self.session.cond(x.sum() > 50.0, lambda: (x * 0.5) % 101.0, lambda: x + 7.0)
+
+        values = a.copy()
+        for _ in range(rounds):
+            large = values.sum() > 50.0
+            values = (values * np.float32(0.5)) % np.float32(101.0) if large else values + np.float32(7.0)
+        self.keep(self.session.repeat(rounds, body, x), values)
+
+    def publish_routine(self) -> None:
+        x, _ = self.one()
+        self.session.publish(f"routine {os.getpid()}", self.routine.link(x, 1))
+
+    def run_published(self) -> None:
+        x, a = self.one()
+        try:
+            found = self.session.lookup(self.rng.choice(self.session.names("routine") or [""]))
+            self.keep(found(x, 3), polynomial(a, np.float32(3)))
+        except (td.MetadataError, *EXPECTED):  # there is none, or it takes other tensors
+            return
+
     def confirm(self) -> None:
         """What was issued until now has happened."""
         self.session.sync()
@@ -206,11 +258,17 @@ class Work:
     def cancel(self) -> None:
         """From a signal handler or from here."""
         self.cancelled = True
-        self.session.cancel()
+        try:
+            self.session.cancel()
+        except td.CaptureError:
+            self.captured = True
 
     def start_over(self) -> None:
         """After a cancellation nobody knows what is there."""
         self.pairs.clear()
+        if self.captured:
+            self.captured = False
+            self.session.cancel()
         self.session.restart()
         self.cancelled, self.uncertain = False, 0
 
