@@ -190,7 +190,7 @@ class Engine:
 
     def in_run(self) -> bool:
         """Is there a run to go on with, which may be a loop without end?"""
-        return any(map(may_go_on, self.held))
+        return any(map(may_go_on, list(self.held)))  # a list: another thread may ask
 
     def take(self, session: VmSession, arrays: Iterable[Sequence[Any]]) -> None:
         """Admit messages now, for a driver that has a queue of its own."""

@@ -266,7 +266,7 @@ class VirtualMachine(Runtime):
         """Do the chores, drive if needed, send idle messages, watch for hangs. Returns whether there were messages."""
         while self.chores:
             self.chores.popleft()()
-        if self.engine.finished or self.engine.in_run():
+        if self.engine.finished or self.cancellations or self.engine.in_run():
             self.drive()
         found = [hook() for hook in list(self.hooks.values())]  # a list, since every hook has to be called
         if time.monotonic() - self._watched_at >= self.watch_period:

@@ -141,7 +141,8 @@ def captured(
 ) -> Captured:
     """Capture a function with these arguments. `own`: each tensor among them is a parameter of its own, although it is
     there twice."""
-    block = BlockCapture(around, draws)
+    with LOCATED:
+        block = BlockCapture(around, draws)
     known: dict[int, Any] = {}
 
     def parameter(value: Any, name: str) -> Any:

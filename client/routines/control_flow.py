@@ -9,13 +9,17 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
+from numbers import Integral
 from threading import RLock
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from ...interpreter.errors import MetadataError, MetadataIndexError, MetadataTypeError
-from ...interpreter.programs.constructs import FORMS, MAX_ITERATIONS, check_head
+from ...interpreter.programs.constructs import FORMS, LIMIT, MAX_ITERATIONS, check_head
 from ...interpreter.programs.program import CASE, COND, REPEAT, WHILE
+from ...interpreter.wire.forms import shown
 from ..checks import own
 from ..locations import located
 from ..tensor import Tensor
@@ -23,6 +27,7 @@ from ..tracebacks import make_public
 from .blocks import Draws, captured, check_structures, tensors_in, with_tensors
 from .capture import LOCATED, Capture
 from .current import CURRENT, capture_of
+from .numbers import fixed
 from .structure import is_number
 
 if TYPE_CHECKING:
@@ -68,7 +73,7 @@ class ControlFlow:
         copy of the state that it begins with. `test` returns a tensor without dimensions. KernelError, of the results,
         if it is still true after `max_iterations` rounds; the machine has a bound of its own (`iterations`).
         """
-        return run(self, WHILE, None, (test, body), state, ((MAX_ITERATIONS, max_iterations),))
+        return run(self, WHILE, None, (test, body), state, ((MAX_ITERATIONS, as_bound(max_iterations)),))
 
     def repeat(self, count: Any, body: Callable[..., Any], /, *state: Any) -> Any:
         """`for _ in range(count): state = body(*state)`, as `while_loop`. `count`: an int, or an integer tensor."""
@@ -87,6 +92,7 @@ def run(
     attributes: tuple[tuple[str, Any], ...] = (),
 ) -> Any:
     """Carry out a step of control flow: record it, or run a routine that is it."""
+    head = as_int(head)
     check(session, op, head, functions, args)
     if op in (COND, CASE) and not isinstance(head, Tensor):
         return chosen(op, head, functions)(*args)
@@ -111,6 +117,19 @@ def check(session: Session, op: str, head: Any, functions: tuple[Callable[..., A
     if FORMS[op].loops:
         for value in args:
             check_state(op, value)
+
+
+def as_bound(most: Any) -> int | None:
+    """The most rounds of a loop, as a plain number, for which a routine's number is fixed; else MetadataTypeError."""
+    most = fixed(most)
+    if most is None or (isinstance(most, Integral) and not isinstance(most, bool) and int(most) in range(LIMIT + 1)):
+        return None if most is None else int(most)
+    raise located(MetadataTypeError(f"max_iterations is a number from 0 on, not {shown(most)}", op=WHILE))
+
+
+def as_int(value: Any) -> Any:
+    """A NumPy integer as Python's."""
+    return value.item() if isinstance(value, np.integer) else value
 
 
 def check_state(op: str, value: Any) -> None:

@@ -27,6 +27,7 @@ from ..tensor import Tensor
 from .structure import exact, is_container, joined, members
 
 DEEPEST: Final = 8
+FEW: Final = 32  # keys that are compared one by one
 MOST: Final = 512
 TEXTS: Final = frozenset((str, bytes, type(None)))
 VALUES: Final = SCALARS | TEXTS  # compared by type and value
@@ -39,7 +40,7 @@ Place: TypeAlias = tuple[Callable[[Any], Any], Any, Any]
 class Guards:
     """What a function depends on besides its arguments. `names`: of the places; `tensors`: names of tensors by id()."""
 
-    __slots__ = ("_attributes", "_names", "_places", "_seen", "tensors")
+    __slots__ = ("_attributes", "_loose", "_names", "_places", "_seen", "tensors")
 
     def __init__(self, function: Any, objects: list[Any]) -> None:
         self._attributes: set[str] = set()  # that the functions name
@@ -48,10 +49,20 @@ class Guards:
             before = len(self._attributes)
             self._places: list[Place] = []
             self._names: list[str] = []
+            self._loose: list[int] = []  # places that `settle` looks at
             self._seen: set[int] = set()
             self.tensors: dict[int, str] = {}
             for each in (function, *objects):
                 self._look_at(each, "" if each is function else type(each).__name__, 0)
+
+    def settle(self) -> None:
+        """The capture is over. A container that has nothing to compute with, and to which the function itself has added
+        or from which it has taken, as to a log, is no guard."""
+        for place in reversed(self._loose):
+            get, key, expected = self._places[place]
+            if get(key) != expected:
+                del self._places[place], self._names[place]
+        self._loose.clear()
 
     def hold(self) -> bool:
         """Is everything as it was? Costs some 50 ns for each place."""
@@ -104,6 +115,8 @@ class Guards:
                 self._members_of(vars(value).__getitem__, vars(value), name, depth, self._attributes)
         elif is_container(value):
             self._members(value, name, depth)
+        elif isinstance(value, set | frozenset):
+            self._contents(value, name)
         else:
             self._object(value, name, depth)
 
@@ -126,10 +139,19 @@ class Guards:
 
     def _members(self, value: Any, name: str, depth: int) -> None:
         found = dict(first_members(value))
-        if isinstance(value, dict | list) and any(matters(each) and type(each) not in TEXTS for each in found.values()):
-            self._places.append((lambda _: len(value), None, len(value)))
-            self._names.append(name)
+        if isinstance(value, dict | list):
+            loosely = not any(matters(each) and type(each) not in TEXTS for each in found.values())
+            self._contents(value, name, loosely=loosely)
         self._members_of(getter(value), found, name, depth)
+
+    def _contents(self, value: Any, name: str, *, loosely: bool = True) -> None:
+        """Note what a container may get more of: how many members it has, and, if they are few, the keys."""
+        if len(self._places) < MOST:
+            get = contents_of if len(value) <= FEW and isinstance(value, dict | set | frozenset) else len
+            if loosely:
+                self._loose.append(len(self._places))
+            self._places.append((lambda _: get(value), None, get(value)))
+            self._names.append(name)
 
     def _members_of(
         self, get: Callable[[Any], Any], found: Mapping[Any, Any], name: str, depth: int, only: set[str] | None = None
@@ -144,12 +166,18 @@ class Guards:
         if not is_of_program(kind.__module__):
             return
         if hasattr(value, "__dict__") and kind is not value:
+            self._contents(vars(value), name)
             self._members_of(vars(value).__getitem__, vars(value), name, depth)
         for base in kind.__mro__[:-1]:
             self._members_of(vars(base).__getitem__, vars(base), name, depth, self._attributes)
         for slot in slots_of(kind):
             if hasattr(value, slot) and matters(getattr(value, slot)):
                 self._note(value.__getattribute__, slot, getattr(value, slot), joined(name, slot), depth)
+
+
+def contents_of(value: Any) -> int:
+    """A number that changes with the keys of a dict, or the members of a set."""
+    return hash(tuple(value) if isinstance(value, dict) else frozenset(value))
 
 
 def same(found: Any, expected: Any) -> bool:
@@ -161,7 +189,7 @@ def matters(value: Any) -> bool:
     """May a function's ops depend on it, if it is found inside something? Not on what libraries have."""
     if isinstance(value, Tensor) or type(value) in VALUES:
         return True
-    if isinstance(value, FunctionType | MethodType | partial | type) or is_container(value):
+    if isinstance(value, FunctionType | MethodType | partial | type | set | frozenset) or is_container(value):
         return True
     return wrapped_by(value) is not None or is_of_program(type(value).__module__)
 

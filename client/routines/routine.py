@@ -265,6 +265,7 @@ class Call:
             results = Results(capture, value)
         finally:
             capture.end()
+        guards.settle()
         look = Look(symbols.look, symbols.fixed(), self._key[:2])
         return Recorded(capture, results, guards, symbols.leaves, look)
 

@@ -52,7 +52,7 @@ class Size:
         self.operands = 0
         self.numbers = 0
         self.sources = 0
-        self.characters = 0  # of the texts of prints
+        self.characters = 0  # of the texts of prints, and of names
 
     def weight(self) -> int:
         """What it counts for in a session's quota of steps."""
@@ -117,6 +117,7 @@ class Builder:
         else:
             self._check_arithmetic(kind, op, operands)
         self.size.numbers += 1
+        self.size.characters += len(name)
         self.numbers.append(Number(kind, op, tuple(operands), value, name))
         return len(self.numbers) - 1
 
@@ -148,6 +149,7 @@ class Builder:
         if self.size.sources >= self.size.limit:
             raise QuotaError(f"a program has at most {self.size.limit} tensors from outside")
         self.size.sources += 1
+        self.size.characters += len(name)
         sources.append(Source(meta, device, name))
         return self._new_value(meta, device)
 

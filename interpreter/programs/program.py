@@ -40,7 +40,7 @@ CONSTRUCTS: Final = frozenset((COND, CASE, WHILE, REPEAT))
 NO_OPS: Final = CONSTRUCTS | {MOVE, PRINT, EFFECT}
 
 NO_DEVICE: Final = -1  # of steps whose results have several homes, or none
-CHARACTERS: Final = 256  # of the texts of prints, that count as a step
+CHARACTERS: Final = 256  # of the texts of prints, and of names, that count as a step
 OTHERS: Final = 16  # numbers, parameters and captured tensors that count as a step
 
 
@@ -292,9 +292,11 @@ def effects_of(program: Program, depth: int = 0) -> Iterator[tuple[Step, int]]:
 
 
 def sizes_of(program: Program) -> tuple[int, int, int]:
-    """Steps, other records and characters of prints, those of blocks included. A block counts as a step."""
+    """Steps, other records, characters of prints and names, those of blocks included. A block counts as a step."""
     texts = (dict(step.attributes)["parts"] for step in program.steps if step.op == PRINT)
     characters = sum(len(part or "") for parts in texts for part in parts)
+    characters += sum(len(source.name) for source in (*program.parameters, *program.captured))
+    characters += sum(len(number.name) for number in program.numbers)
     inside = [sizes_of(block) for step in program.steps for block in step.blocks]
     own = (len(program.steps) + len(inside), len(program.numbers) + program.inputs, characters)
     return tuple(map(sum, zip(own, *inside, strict=True)))  # type: ignore[return-value]

@@ -50,7 +50,7 @@ class CompiledPrograms:
 
     def of(self, program: Program, devices: tuple[str, ...]) -> Compiled:
         """What there is of that program; nothing, to begin with."""
-        steps = program.weight
+        steps = max(program.weight, 1)
         if steps > min(LARGEST, self.kept):
             return Compiled(steps)
         key = (program.digest, devices)

@@ -12,7 +12,7 @@ from ...interpreter.programs.program import Program
 from ..model.linked import Linked
 from .inside import SegmentRecord
 
-REMEMBERED = 1 << 16  # weight of the programs whose routines are gone
+REMEMBERED = 1 << 14  # weight of the programs whose routines are gone, of some 2 KiB each, and at least 1
 
 # (tick of its end, session, routine, first and last instruction, location's number)
 Run = tuple[int, int, int, int, int, int]
@@ -43,6 +43,8 @@ class KnownRoutines:
         self.known: dict[int, Known] = {}
         self.runs: deque[Run] = deque(maxlen=capacity)
         self._newest = 0
+        self._gone: deque[Known] = deque()  # those that were released, the oldest first
+        self._weight = 0  # of their programs
 
     def note(self, session: int, routine: Linked) -> Known:
         """Enter a routine, which gets a number, unless it is there."""
@@ -50,7 +52,6 @@ class KnownRoutines:
         if found is None:
             self._newest = routine.number = self._newest + 1
             found = self.known[routine.number] = Known(routine.number, session, routine)
-            self._forget()
         return found
 
     def compiled(self, session: int, routine: Linked, segment: SegmentRecord, tick: int) -> None:
@@ -60,10 +61,16 @@ class KnownRoutines:
         found.tick = tick
 
     def released(self, routine: Linked) -> None:
-        """A routine has ended, and its blocks with it."""
+        """A routine has ended, and its blocks with it. Beyond the bound, the oldest of those are forgotten."""
         found = self.known.get(routine.number)
-        if found is not None:
+        if found is not None and not found.gone:
             found.gone = True
+            self._gone.append(found)
+            self._weight += cost_of(found)
+            while self._weight > REMEMBERED:
+                oldest = self._gone.popleft()
+                self._weight -= cost_of(oldest)
+                del self.known[oldest.number]
         for blocks in routine.nested.values():
             for block in blocks:
                 self.released(block.routine)
@@ -85,12 +92,7 @@ class KnownRoutines:
                 return
             yield run
 
-    def _forget(self) -> None:
-        """Drop the oldest of those that are gone, beyond the bound."""
-        gone = [each for each in self.known.values() if each.gone]
-        weight = sum([each.program.weight for each in gone])
-        for each in gone:
-            if weight <= REMEMBERED:
-                return
-            weight -= each.program.weight
-            del self.known[each.number]
+
+def cost_of(known: Known) -> int:
+    """What a routine that is gone counts for."""
+    return max(known.program.weight, 1)

@@ -350,3 +350,35 @@ def test_a_large_int_that_a_block_does_not_take_is_refused_at_the_call(session):
     linked = session.link(f.program(x, 3))
     with pytest.raises(OverflowError):
         linked(x, n=1000)
+
+
+@pytest.mark.parametrize("wrong", [5.0, True, -1, [5], np.array([5])])
+def test_a_wrong_bound_is_an_error_of_its_own_call_alone(session, wrong):
+    def loop(most):
+        return session.while_loop(lambda x: x < 3, lambda x: x + 1, session.asarray(0), max_iterations=most).item()
+
+    with pytest.raises(TypeError, match="max_iterations") as caught:
+        loop(wrong)
+    assert "test_control_flow.py" in str(caught.value)
+    assert [loop(5), loop(np.int64(5)), loop(None)] == [3, 3, 3]
+
+
+def test_a_bound_may_be_a_number_of_the_routine(session):
+    f = session.routine(lambda x, n: session.while_loop(lambda x: x < 3, lambda x: x + 1, x, max_iterations=n))
+    assert [f(session.asarray(0), n).item() for n in (3, 5, 3)] == [3, 3, 3]
+    assert f.captures == 2
+
+
+def test_numpys_integers_count(session):
+    x = session.asarray(1)
+    assert session.repeat(np.int64(3), lambda x: x * 2, x).item() == 8
+    assert session.case(np.int32(1), [lambda: 1, lambda: 2]) == 2
+
+
+def test_too_deep_is_an_error_at_the_line(session):
+    def deeper(x, n):
+        return x if n == 0 else session.repeat(1, lambda y: deeper(y + 1, n - 1), x)
+
+    with pytest.raises(td.QuotaError, match="16 levels") as caught:
+        deeper(session.asarray(0), 20)
+    assert "test_control_flow.py" in (caught.value.location or "")

@@ -299,3 +299,53 @@ def test_the_warning_names_the_global(session, x):
     w = w + 1
     with pytest.warns(RuntimeWarning, match="w, which is no argument, is something else"):
         f(x)
+
+
+@pytest.mark.parametrize(
+    ("make", "change", "wanted"),
+    [
+        (list, lambda found: found.append(None), [0, 1]),
+        (lambda: [None], lambda found: found.append(None), [1, 2]),
+        (dict, lambda found: found.update(a=3), [0, 1]),
+        (lambda: {"b": "x"}, lambda found: (found.pop("b"), found.update(a="x")), [7, 1]),
+        (lambda: {1, 2}, lambda found: found.add(5), [3, 8]),
+    ],
+)
+def test_what_is_empty_and_fills_is_noticed(session, make, change, wanted):
+    found = make()
+
+    def f(x):
+        if isinstance(found, set):
+            return x + sum(found)
+        return x + (7 if "b" in found else len(found))
+
+    routine = session.routine(f)
+    values = [routine(session.asarray(0)).item()]
+    change(found)
+    assert [*values, routine(session.asarray(0)).item()] == wanted
+    assert routine(session.asarray(0)).item() == wanted[1]
+    assert routine.captures == 2
+
+
+def test_an_attribute_that_appears_is_noticed(session):
+    thing = Thing()
+    routine = session.routine(lambda x: x + getattr(thing, "scale", 1))
+    assert routine(session.asarray(0)).item() == 1
+    thing.scale = 5
+    assert routine(session.asarray(0)).item() == 5
+
+
+class Thing:
+    scale: int
+
+
+def test_a_function_may_keep_a_log(session):
+    log: list[str] = []
+
+    def f(x):
+        log.append("here")
+        return x + 1
+
+    routine = session.routine(f)
+    assert [routine(session.asarray(0)).item() for _ in range(3)] == [1, 1, 1]
+    assert (log, routine.captures) == (["here"], 1)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.wire.messages import Release, encode_message
 from tensord.vm.reporting.live_trace import trace_parts
@@ -190,3 +191,18 @@ class TestPrograms:
         bare.engine.admission.routines.patience = 1 << 30
         repeated(client, program, 9)
         assert len(bare.engine.ring.routines.runs) == 4
+
+
+def test_programs_without_steps_are_forgotten_too(bare, monkeypatch):
+    monkeypatch.setattr(known_routines, "REMEMBERED", 5)
+    client, shared = bare.client(), bare.engine.admission.routines.segments.shared
+    shared.kept = 5
+    for value in range(20):
+        builder = Builder()
+        builder.number("int", "constant", value=value)
+        program = builder.finish([])
+        routine = link(client, program)
+        run(client, routine, program)
+        client.release(routine)
+    assert len(bare.engine.ring.routines.known) == 5
+    assert len(shared.found) == 5
