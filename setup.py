@@ -47,14 +47,16 @@ ENGINE = (
     "vm/tracing/record.py",
     "vm/tracing/ring.py",
 )
+# Generators that are dropped in the middle of a `try`, as a run is whose session ends: mypyc's crash then.
+PLAIN = ("vm/routines/control_flow.py", "vm/routines/unfolding.py")
 LEVEL = os.environ.get("TENSORD_COMPILE_LEVEL", "1")  # of the C compiler's optimisation; 2 and 3 gain nothing
 
 
 def engine() -> list[Path]:
     """The modules to compile, below `SOURCES`. Packages' `__init__.py` stay as they are: they hold nothing but maps."""
     package = SOURCES / "tensord"
-    found = [path for pattern in ENGINE for path in package.glob(pattern) if path.name != "__init__.py"]
-    return sorted(path.relative_to(SOURCES) for path in found)
+    found = {path for pattern in ENGINE for path in package.glob(pattern) if path.name != "__init__.py"}
+    return sorted(path.relative_to(SOURCES) for path in found.difference(package / path for path in PLAIN))
 
 
 def asked() -> bool:

@@ -24,7 +24,7 @@ from .ops import hungry_ops
 from .run import REPLAY, failures, make
 from .steps import FLOW_INPUTS, INNER, INPUTS, NUMBERS, RELEASED, RENAMED, ROUTINE, Program, Step, World, lines_of
 
-PROGRAMS = 400
+PROGRAMS = 300
 CHUNK = 100
 HUNGRY = 200
 

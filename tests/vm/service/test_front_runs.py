@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tensord import build_info
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.wire.frames import AGAIN, ARRAY, ERROR, REPLIES, VALUE
 from tensord.interpreter.wire.messages import CHAIN, FETCH, RELEASE, Atomic, Link, Run, encode_message
@@ -183,6 +184,7 @@ def test_a_run_that_waits_for_a_value_keeps_its_session_s_messages_in_order_and_
     harness.check()
 
 
+@pytest.mark.skipif(build_info().form == "compiled", reason="it replaces a method of the engine")
 def test_a_turn_ends_where_a_run_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Although its time is not over."""
     harness = Harness(window=WINDOW)
