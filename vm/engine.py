@@ -125,7 +125,7 @@ class Engine:
     def schedule(self) -> bool:
         """One pass; False if there was nothing to do."""
         busy = self.finished or self.pending or self._ready or self._doomed or self._leaving or self.running
-        if not busy and not self.in_run():
+        if not busy and not (self.held and self.in_run()):
             return False
         try:
             self._pass()
