@@ -46,6 +46,7 @@ class Clients:
         self.chains: dict[tuple[int, int], int] = {}
         self.routines: dict[tuple[int, int], Linked] = {}  # by session and key
         self.closed: set[int] = set()
+        self.turn = 0  # the session whose step was the last one
         self.read: dict[tuple[int, int], Answer] = {}
         self.asked: dict[int, tuple[int, ...]] = {}
         self.effects: list[tuple[tuple[int, int], int, tuple[Any, ...]]] = []
@@ -53,8 +54,12 @@ class Clients:
     def run(self, program: Program) -> list[str]:
         """Do every step; what was read and is wrong."""
         for step in program.steps:
+            self.turn_to(step.session)
             self.do(self.sessions[step.session], self.handles[step.session], step)
-        trace = next(s for n, s in enumerate(self.sessions) if n not in self.closed).trace()
+        open_ = [session for number, session in enumerate(self.sessions) if number not in self.closed]
+        for session in open_:
+            session.sync()  # a side effect is pending until then, and the end of its session would cancel it
+        trace = open_[0].trace()
         self.handles.clear()
         self.routines.clear()
         for session in self.sessions:
@@ -63,6 +68,12 @@ class Clients:
         return [*wrong, *self.compare_reads(), *self.compare_effects()]
 
     # -- steps -----------------------------------------------------------------------------------------------------
+
+    def turn_to(self, number: int) -> None:
+        """Another session's step comes next: what the last one has issued has its place before that."""
+        if number != self.turn and self.turn not in self.closed:
+            self.sessions[self.turn].flush()
+        self.turn = number
 
     def do(self, session: Any, handles: dict[int, Tensor], step: Step) -> None:
         kind = f"{step.kind}_" if step.kind in {"await", "RUN"} else step.kind

@@ -69,7 +69,7 @@ class Step:
 
 
 ROUTINE, FRESH, INNER, INPUTS, NUMBERS, RENAMED, RELEASED = range(7)  # the fields of a RUN
-FLOW_INPUTS = 2  # of a FLOW
+FLOW_INPUTS, FLOW_EFFECTS = 2, 5  # of a FLOW
 
 
 @dataclass(frozen=True)
