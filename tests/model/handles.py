@@ -22,6 +22,7 @@ class Client:
         self.handles: dict[int, Handle] = {}
         self.gone: list[int] = []
         self.chains: list[int] = []
+        self.drawn = 0  # random calls
         self.cancelled = False
         self.cancels = 0
         self.closed = False

@@ -127,7 +127,7 @@ class Generator:
             (1.2, self.atomic),
             (2.0, self.runs.emit),
             (0.3, self.runs.forget),
-            (0.0 if self.honest else 0.6, self.flows.emit),
+            (2.0 if self.honest else 0.6, self.flows.emit),
         ]
         risks = [
             (0.8, self.boom),
@@ -544,4 +544,4 @@ def random_faults(rng: random.Random) -> tuple[tuple[str, Any], ...]:
 def random_program(seed: int, *, honest: bool = False, devices: Devices = SIMS) -> Program:
     """The program of a seed. On a CUDA device no single call fails, since that is not in its nature."""
     generator = Generator(seed, honest=honest, devices=devices)
-    return generator.make(generator.rng.randint(20, 60))
+    return generator.make(generator.rng.randint(*((40, 120) if honest else (20, 60))))

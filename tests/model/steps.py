@@ -64,23 +64,35 @@ class Step:
     def location(self) -> int:
         return self.line or self.number
 
+    @property
+    def inner(self) -> tuple[Step, ...]:
+        """The steps that it stands for."""
+        return self.fields if self.kind == "ATOMIC" else self.fields[INNER] if self.kind == "RUN" else ()
+
     def __str__(self) -> str:
         return f"#{self.number} session {self.session}: {self.kind} {self.fields}"
 
 
 ROUTINE, FRESH, INNER, INPUTS, NUMBERS, RENAMED, RELEASED = range(7)  # the fields of a RUN
+LINKED, CAPTURED, ISSUED = WAYS = ("linked", "captured", "issued")  # ways in which a client runs a routine
+NAMING = frozenset({"PUBLISH", "LOOKUP", "UNPUBLISH"})  # steps about names
+SEED, RANDOM = 7, "integers"  # of the programs' random numbers, and the op that draws them
 FLOW_INPUTS, FLOW_EFFECTS = 2, 5  # of a FLOW
 
 
 @dataclass(frozen=True)
 class Routine:
-    """A program linked to devices and captured tensors. `keeps`: is the program kept, too?"""
+    """A program linked to devices and captured tensors.
+
+    `keeps`: is the program kept, too? `way`: how a client with the public surface runs it.
+    """
 
     key: int
     program: programs.Program
     devices: tuple[str, ...]
     captured: tuple[int, ...]
     keeps: bool
+    way: str = LINKED
 
 
 @dataclass(frozen=True)
@@ -112,6 +124,16 @@ class Program:
     world: World
     steps: tuple[Step, ...]
     failing: frozenset[tuple[int, int]] = frozenset()
+
+
+def shares(program: Program) -> bool:
+    """Do sessions share what they hold?"""
+    return any(step.kind in NAMING for outer in program.steps for step in (outer, *outer.inner))
+
+
+def flows(program: Program) -> bool:
+    """Has it runs whose messages wait for values?"""
+    return any(step.kind == "FLOW" for step in program.steps)
 
 
 @dataclass
