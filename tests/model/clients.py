@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import redirect_stdout
 from io import StringIO
 from typing import Any
@@ -69,10 +69,9 @@ class Clients:
             for step in program.steps:
                 self.turn_to(step.session)
                 self.do(self.sessions[step.session], self.handles[step.session], step)
-            open_ = [session for number, session in enumerate(self.sessions) if number not in self.closed]
-            for session in open_:
-                session.sync()  # a side effect is pending until then, and the end of its session would cancel it
-        trace = open_[0].trace()
+            for session in self.open_sessions():
+                session.sync()  # or side effects that nobody has read the results of would be cancelled
+        trace = next(self.open_sessions()).trace()
         self.handles.clear()
         self.routines.clear()
         for session in self.sessions:
@@ -80,6 +79,9 @@ class Clients:
         wrong = [f"trace: {problem}" for problem in trace.verify()]
         labels = labels_of(program)
         return [*wrong, *self.compare_reads(), *self.compare_effects(labels), *self.compare_prints(labels)]
+
+    def open_sessions(self) -> Iterator[Any]:
+        return (session for number, session in enumerate(self.sessions) if number not in self.closed)
 
     # -- steps -----------------------------------------------------------------------------------------------------
 
