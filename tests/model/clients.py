@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from io import StringIO
 from typing import Any
@@ -24,7 +24,7 @@ from tensord.vm.serial.values import Value
 
 from .check import Expected, compare_chain, kind_of, same
 from .issued import Function, Issuing
-from .steps import FLOW_EFFECTS, ISSUED, LINKED, ROUTINE, SEED, Program, Routine, Step, flows, shares
+from .steps import CAPTURED, FLOW_EFFECTS, ISSUED, LINKED, ROUTINE, SEED, Program, Routine, Step, flows, shares
 
 Answer = tuple[Any, TensordError | None]
 
@@ -151,7 +151,9 @@ class Clients:
         session.sync()
 
     def chain(self, session: Any, _handles: dict[int, Tensor], step: Step) -> None:
-        self.chains[step.session, step.fields[0]] = session.chain()
+        chain, own = step.fields
+        if not own:
+            self.chains[step.session, chain] = session.chain()
 
     def effect(self, session: Any, handles: dict[int, Tensor], step: Step) -> None:
         ids, chain, _ = step.fields
@@ -172,9 +174,10 @@ class Clients:
         return callback
 
     def run_(self, session: Any, handles: dict[int, Tensor], step: Step) -> None:
-        _, _, inner, inputs, numbers, renamed, released = step.fields
+        routine, _, inner, inputs, numbers, renamed, released = step.fields
         callbacks = [self.callback(one) for one in inner if one.kind == "EFFECT"]
         run = self.routine(session, handles, step, dict(enumerate(callbacks)))
+        numbers = parameters_of(routine.program, numbers) if routine.obtained else numbers
         made = run([handles[id_] for id_ in inputs], numbers)
         handles.update(zip([output for _, output in renamed], made, strict=True))
         for id_ in released:
@@ -188,9 +191,8 @@ class Clients:
             if one.op == EFFECT
         }
         run = self.routine(session, handles, step, callbacks)
-        if routine.way != LINKED:
-            given = zip(routine.program.numbers, numbers, strict=True)
-            numbers = [value for number, value in given if number.op == PARAMETER]
+        if routine.way != LINKED or routine.obtained:
+            numbers = parameters_of(routine.program, numbers)
         made = run([handles[id_] for id_ in inputs], numbers)
         handles.update(zip(outputs, made, strict=True))
 
@@ -201,7 +203,7 @@ class Clients:
         routine: Routine = step.fields[ROUTINE]
         key = (step.session, routine.key)
         if key not in self.routines or callbacks:
-            chains = [chain for (number, _), chain in self.chains.items() if number == step.session]
+            chains = self.chains_of(step.session)
             captured = [handles[id_] for id_ in routine.captured]
             if routine.way == LINKED:
                 functions = [callbacks.get(n, nothing) for n in range(1 + max(callbacks, default=0))]
@@ -211,6 +213,35 @@ class Clients:
                 function = Issuing(session, routine, chains, callbacks).whole(captured)
                 self.routines[key] = function if routine.way == ISSUED else session.routine(function)
         return self.routines[key]
+
+    def chains_of(self, session: int) -> list[int]:
+        """The chains that a session has made, in that order."""
+        return [chain for (number, _), chain in self.chains.items() if number == session]
+
+    def offer(self, session: Any, handles: dict[int, Tensor], step: Step) -> None:
+        name, routine, _, inputs, numbers = step.fields
+        captured = [handles[id_] for id_ in routine.captured]
+        if routine.way == CAPTURED:
+            function = Issuing(session, routine, self.chains_of(step.session), {}).whole(captured)
+            made = session.routine(function).link([handles[id_] for id_ in inputs], list(numbers))
+        else:
+            names = [source.name for source in routine.program.captured]
+            devices = {f"d{slot}": device for slot, device in enumerate(routine.devices)}
+            tensors = dict(zip(names, captured, strict=True))
+            made = session.link(with_texts(routine.program), devices=devices, tensors=tensors)
+        session.publish(name, made)
+
+    def obtain(self, session: Any, _handles: dict[int, Tensor], step: Step) -> None:
+        name, routine, snapshot = step.fields
+        found = session.lookup(name, snapshot=snapshot)
+        names = [n.name or f"n{slot}" for slot, n in enumerate(routine.program.numbers) if n.op == PARAMETER]
+
+        def run(inputs: Sequence[Tensor], numbers: Sequence[Any]) -> list[Tensor]:
+            if routine.way == CAPTURED:
+                return list(found(inputs, numbers))
+            return list(found(*inputs, **dict(zip(names, numbers, strict=True))))
+
+        self.routines[step.session, routine.key] = run
 
     def forget(self, _session: Any, _handles: dict[int, Tensor], step: Step) -> None:
         self.routines.pop((step.session, step.fields[0]), None)
@@ -323,6 +354,11 @@ def compare_lines(label: str, wanted: list[tuple[bool, str]], found: list[str]) 
         else:
             return [f"print {label}: {text!r} should not have come, or not here"]
     return [f"print {label}: {expected!r} did not come" for sure, expected in rest if sure]
+
+
+def parameters_of(program: programs.Program, numbers: Sequence[Any]) -> list[Any]:
+    """The numbers that a run is given, of all that it has."""
+    return [value for number, value in zip(program.numbers, numbers, strict=True) if number.op == PARAMETER]
 
 
 def with_texts(program: programs.Program) -> programs.Program:

@@ -23,7 +23,7 @@ from tensord.interpreter.schema.opdef import find
 from tensord.interpreter.types.meta import Meta
 
 from .handles import Client, Handle
-from .steps import LINKED, RANDOM, SEED, WAYS, Routine
+from .steps import CAPTURED, LINKED, RANDOM, SEED, WAYS, Routine
 
 if TYPE_CHECKING:
     from .programs import Generator
@@ -53,7 +53,7 @@ class Flows:
         """Some runs of a new routine, or of an old one."""
         known = self.routines.setdefault(client.number, [])
         if known and self.rng.random() < 0.1:
-            self.generator.add(client, "FORGET", self.rng.choice(known).key)
+            self.generator.offers.forget(client, known)
         if not known or self.rng.random() < 0.6:
             routine = self.draw(client)
             if routine is None:
@@ -78,7 +78,7 @@ class Flows:
             drawing.values.append(drawing.builder.parameter(*self.form(client, id_)))
         captured = self.rng.sample(fitting, min(len(fitting), self.rng.randint(0, 2)))
         for id_ in captured:
-            drawing.values.append(drawing.builder.captured(*self.form(client, id_)))
+            drawing.values.append(drawing.builder.captured(*self.form(client, id_), f"c{id_}"))
         drawing.steps(self.rng.randint(1, 5))
         with suppress(TensordError):
             drawing.construct()
@@ -96,8 +96,10 @@ class Flows:
 
     def is_certain(self, client: Client, id_: int) -> bool:
         """Is it open neither what the tensor's meta is, nor whether it has a value?"""
-        if not self.generator.runs.is_known(client, id_):
-            return False
+        return self.generator.runs.is_known(client, id_) and self.is_decided(client, id_)
+
+    def is_decided(self, client: Client, id_: int) -> bool:
+        """Is it not open whether the tensor has a value?"""
         value = self.generator.sessions[client.number].tensors[id_].value
         cancelled = [isinstance(error, CancelledError) for error in value.errors]
         return all(cancelled) or not any(cancelled) if value.array is None else not cancelled
@@ -105,7 +107,7 @@ class Flows:
     def run(self, client: Client, routine: Routine) -> None:
         """One run, on tensors of the metas and homes of its parameters, perhaps one for several."""
         make, program = self.generator, routine.program
-        if not all(id_ in client.handles and self.is_certain(client, id_) for id_ in routine.captured):
+        if not all(self.may_use(client, routine, id_) for id_ in routine.captured):
             return
         homes = [routine.devices[source.device] for source in program.parameters]
         inputs = [self.pick(client, s.meta, home) for s, home in zip(program.parameters, homes, strict=True)]
@@ -117,7 +119,7 @@ class Flows:
         effects = []
         for step, _ in effects_of(program):
             make.count += 1
-            chain = client.chains[dict(step.attributes)["chain"]]
+            chain = make.own_chain(client) if routine.obtained else client.chains[dict(step.attributes)["chain"]]
             raises = make.risky and self.rng.random() < 0.1
             effects.append((chain, make.count, raises and not (make.honest and step.op == PRINT)))
         make.add(client, "FLOW", routine, fresh, tuple(inputs), numbers, outputs, tuple(effects))
@@ -127,8 +129,11 @@ class Flows:
     def calls(self, client: Client, routine: Routine) -> Sequence[int]:
         """The numbers of the random calls of a run: those of the session, if it draws itself, in the order of steps."""
         program = routine.program
-        if routine.way == LINKED:
+        if routine.way == LINKED and not routine.obtained:
             return range(program.draws)
+        if routine.way != CAPTURED and routine.obtained:
+            client.drawn += program.draws
+            return range(client.drawn - program.draws, client.drawn)
         slots = dict.fromkeys(slot for slot, number in enumerate(program.numbers) if number.op == DRAW)
         found = dict.fromkeys(slots, 0)
         for step in program.steps:
@@ -144,6 +149,16 @@ class Flows:
         fitting = [id_ for id_ in known if self.is_certain(client, id_)]
         if fitting and self.rng.random() < 0.8:
             return self.rng.choice(fitting[-3:])
+        return self.upload(client, meta, home)
+
+    def may_use(self, client: Client, routine: Routine, id_: int) -> bool:
+        """Does the client still have that tensor, which the routine captures, and is it certain?"""
+        if routine.obtained:
+            return self.is_decided(client, id_)
+        return id_ in client.handles and self.is_certain(client, id_)
+
+    def upload(self, client: Client, meta: Meta, home: str) -> int:
+        """An array of that meta."""
         id_ = client.new()
         values = np.array([self.rng.randint(-3, 3) for _ in range(meta.size)])
         self.generator.add(client, "UPLOAD", id_, values.reshape(meta.shape).astype(meta.dtype), home)

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tensord.interpreter.programs import program as programs
 from tensord.interpreter.programs.program import EFFECT, PRINT, effects_of
 
 from .clients import Clients
 from .flows import blocks_inside, draws
 from .ops import failing_ops
 from .programs import random_program
-from .steps import ROUTINE, WAYS, Program
+from .steps import ROUTINE, WAYS, Program, Step
 
 SEEDS = range(40)
 
@@ -44,9 +45,8 @@ def test_the_programs_have_control_flow_of_every_sort_in_every_way() -> None:
         again = Counter((flow.session, flow.fields[ROUTINE].key) for flow in flows)
         for flow in flows:
             routine = flow.fields[ROUTINE]
-            blocks = list(blocks_inside(routine.program))
             effects = {step.op for step, depth in effects_of(routine.program) if depth}
-            steps = [step for block in blocks for step in block.steps]
+            steps = list(steps_inside(routine.program))
             mine = {
                 "again": again[flow.session, routine.key] > 1,
                 "nested": routine.program.depth > 2,
@@ -64,3 +64,43 @@ def test_the_programs_have_control_flow_of_every_sort_in_every_way() -> None:
     sorts = {sort for _, sort in found}
     assert len(sorts) == 14
     assert not {(way, sort) for way in WAYS for sort in sorts if not found[way, sort]}
+
+
+def steps_inside(program: programs.Program) -> Iterator[programs.Step]:
+    """Its steps, and those of its blocks."""
+    for one in (program, *blocks_inside(program)):
+        yield from one.steps
+
+
+def test_the_programs_have_published_routines_of_every_sort() -> None:
+    found: Counter[str] = Counter()
+    for program in map(program_of, SEEDS):
+        offered: dict[str, Step] = {}
+        obtained: dict[int, Step] = {}  # by key -> what was published
+        closed: set[int] = set()
+        for step in program.steps:
+            if step.kind == "OFFER":
+                found["published again"] += step.fields[0] in offered
+                offered[step.fields[0]] = step
+            elif step.kind == "OBTAIN":
+                name, routine, snapshot = step.fields
+                obtained[routine.key] = offered[name]
+                found["snapshots"] += bool(snapshot and routine.captured)
+            elif step.kind == "close":
+                closed.add(step.session)
+            elif step.kind in {"RUN", "FLOW"} and (routine := step.fields[ROUTINE]).key in obtained:
+                publisher = obtained[routine.key].session
+                found.update(
+                    {
+                        step.kind: True,
+                        routine.way: True,
+                        "of another session": publisher != step.session,
+                        "of a session that has ended": publisher in closed,
+                        "captured tensors": bool(routine.captured),
+                        "writes to what is outside": bool(routine.program.written),
+                        "failures": any(inner.op == "model_boom" for inner in steps_inside(routine.program)),
+                        "prints": bool(routine.program.effects[-1]),
+                    }
+                )
+    assert len(found) == 13
+    assert not {what for what, count in found.items() if not count}
