@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from io import StringIO
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -299,14 +299,24 @@ class Clients:
 
     def compare_prints(self, labels: Mapping[int, str]) -> list[str]:
         """The lines of each step that prints: those that certainly happen, in order, and no others than may."""
-        wanted: dict[str, list[tuple[bool, str]]] = {label: [] for label in labels.values()}
-        for session, _, number, arrays in self.expected.encoder.effects:
+        wanted: dict[str, list[Line]] = {label: [] for label in labels.values()}
+        for session, chain, number, arrays in self.expected.encoder.effects:
             if number in labels:
                 sure = not self.expected.sessions[session].answers[number].errors
-                wanted[labels[number]].append((sure, " ".join(map(str, arrays))))
+                wanted[labels[number]].append(Line((session, chain), " ".join(map(str, arrays)), sure))
         found = self.printed.by_label()
         wrong = [f"printed by nobody: {label}" for label in found.keys() - wanted.keys()]
-        return wrong + [problem for label in wanted for problem in compare_lines(label, wanted[label], found[label])]
+        return wrong + [
+            f"print {label}: {each}" for label in wanted for each in compare_lines(wanted[label], found[label])
+        ]
+
+
+class Line(NamedTuple):
+    """What is to be printed: by which chain of which session, and is it certain to come?"""
+
+    chain: tuple[int, int]
+    text: str
+    sure: bool
 
 
 class Lines(StringIO):
@@ -342,18 +352,33 @@ def labels_of(program: Program) -> dict[int, str]:
     }
 
 
-def compare_lines(label: str, wanted: list[tuple[bool, str]], found: list[str]) -> list[str]:
-    """What is wrong with the lines of one step; `wanted`: whether it is certain to come, and the text."""
+def compare_lines(wanted: list[Line], found: list[str]) -> list[str]:
+    """What is wrong with the lines of one step. If several chains print them, their order is open."""
+    if len({line.chain for line in wanted}) > 1:
+        return compare_unordered(wanted, Counter(found))
     rest = iter(wanted)
     for text in found:
-        for sure, expected in rest:
-            if text == expected or (text == "an error" and not sure):
+        for line in rest:
+            if line.text == text or (text == "an error" and not line.sure):
                 break
-            if sure:
-                return [f"print {label}: {text!r}, expected {expected!r}"]
+            if line.sure:
+                return [f"{text!r}, expected {line.text!r}"]
         else:
-            return [f"print {label}: {text!r} should not have come, or not here"]
-    return [f"print {label}: {expected!r} did not come" for sure, expected in rest if sure]
+            return [f"{text!r} should not have come, or not here"]
+    return [f"{line.text!r} did not come" for line in rest if line.sure]
+
+
+def compare_unordered(wanted: list[Line], found: Counter[str]) -> list[str]:
+    """The same for lines in any order."""
+    missing = []
+    for line in sorted(wanted, key=lambda line: not line.sure):
+        if found[line.text]:
+            found[line.text] -= 1
+        else:
+            missing.append(line)
+    found["an error"] -= sum(not line.sure for line in missing)
+    wrong = [f"{line.text!r} did not come" for line in missing if line.sure]
+    return wrong + [f"{text!r} should not have come" for text in +found]
 
 
 def parameters_of(program: programs.Program, numbers: Sequence[Any]) -> list[Any]:
