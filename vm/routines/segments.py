@@ -19,6 +19,7 @@ SHORTEST = 2  # steps of one that is worth an instruction of its own, besides vi
 # Work of a segment, in element operations: some ten milliseconds, for which it may hold a stream. A longer kernel is
 # alone; so are the steps of a block on very large tensors.
 LARGEST = 100_000_000
+PER_SECOND = 100 * LARGEST
 
 # A single step, or the steps of a segment.
 Piece: TypeAlias = range
