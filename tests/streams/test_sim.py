@@ -93,7 +93,7 @@ def test_each_part_of_a_task_takes_the_time_of_a_task_and_meets_its_faults(open_
     parts[2].cancelled = True
     stream.submit([task])
     reports.wait(1)
-    assert 4_000_000 <= task.finished - task.started
+    assert task.finished - task.started >= 4_000_000
     assert [str(part.error) for part in parts] == ["None", "part failed on sim:0 (injected)", "None"]
     assert [part.executed for part in parts] == [True, False, True]  # one that is cancelled says so itself
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from ...interpreter.errors import MetadataError, QuotaError
-from ...interpreter.programs.blocks import Block, find_blocks
+from ...interpreter.programs.fusion import Fusion, find_fusions
 from ...interpreter.programs.program import Program
 from ...interpreter.types.meta import Meta, Scalar
 from ..memory.overwriting import may_overwrite
@@ -42,8 +42,8 @@ class Segments:
         self.at_once = RunsAtOnce(scheduler, residency)
         self.details = scheduler.ring.details
         self.shared = CompiledPrograms()
-        self.compile: Callable[[Program, Piece, Sequence[Plan], Sequence[Block]], Recipe | None] = compile_segment
-        self.find_blocks: Callable[[Program], list[Block]] = find_blocks
+        self.compile: Callable[[Program, Piece, Sequence[Plan], Sequence[Fusion]], Recipe | None] = compile_segment
+        self.find_fusions: Callable[[Program], list[Fusion]] = find_fusions
 
     def pieces(self, session: VmSession, routine: Linked) -> Sequence[Piece]:
         """The pieces of a routine; as a whole, op by op, as long as an op was refused its signature."""
@@ -59,7 +59,7 @@ class Segments:
         """Take over what some session has compiled of the same program. If that is all of it, the first run need not be
         op by op."""
         routine.compiled = compiled = self.shared.of(routine.program, routine.devices)
-        routine.pieces, routine.blocks = compiled.pieces, compiled.blocks
+        routine.pieces, routine.fusions = compiled.pieces, compiled.fusions
         if compiled.whole():
             routine.runs = patience
 
@@ -93,7 +93,7 @@ class Segments:
         known = [plan for plan in plans if plan is not None]
         if len(known) < len(plans):
             return None
-        recipe = self.compile(routine.program, piece, known, self.blocks(routine))
+        recipe = self.compile(routine.program, piece, known, self.fusions(routine))
         if shared:
             compiled.recipes[piece.start] = recipe
         return recipe
@@ -105,11 +105,11 @@ class Segments:
             segment = segment_record(routine.program, recipe)
             ring.routines.compiled(session.id, routine, segment, self.scheduler.tick + 1)
 
-    def blocks(self, routine: Linked) -> Sequence[Block]:
-        """The blocks of a routine's program."""
-        if routine.blocks is None:
-            routine.blocks = routine.compiled.blocks = self.find_blocks(routine.program)
-        return routine.blocks
+    def fusions(self, routine: Linked) -> Sequence[Fusion]:
+        """The fusions of a routine's program."""
+        if routine.fusions is None:
+            routine.fusions = routine.compiled.fusions = self.find_fusions(routine.program)
+        return routine.fusions
 
     def admit(
         self,

@@ -320,7 +320,7 @@ class RunInstruction(Instruction):
         healthy = self.spread(call)
         if not healthy:
             return
-        if healthy < len(call.results):  # of a block, which cannot fail: some of its results are nobody's values
+        if healthy < len(call.results):  # of a fusion, which cannot fail: some of its results are nobody's values
             arguments = [stand_in(given, place) for given, place in zip(arguments, call.arguments, strict=True)]
         try:
             kernel(*arguments)
@@ -363,7 +363,7 @@ class RunInstruction(Instruction):
         """An op has failed for a reason outside its kernel; perhaps after the run, as errors surface late."""
         call, recipe = part.call, self.segment.recipe
         self.spread(call)
-        results = results_of(self.segment.program, recipe.blocks, call, part.step)
+        results = results_of(self.segment.program, recipe.fusions, call, part.step)
         if any(result not in self.poison for result in results):
             self.blame(results, self.failure(call, error, part.step))
         if self.finished:
@@ -372,7 +372,7 @@ class RunInstruction(Instruction):
             self.note_failures()
 
     def failure(self, call: Call, error: BaseException, step: int | None = None) -> TensordError:
-        """The error of a call, or of a step of its block, fit to be kept."""
+        """The error of a call, or of a step of its fusion, fit to be kept."""
         op, line = call.plan.op, self.segment.program.steps[call.step if step is None else step].location
         location = self.author.where(line) if is_line(line) else None
         if isinstance(error, TensordError):

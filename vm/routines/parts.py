@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from ...interpreter.programs.blocks import Block
+from ...interpreter.programs.fusion import Fusion
 from ...interpreter.programs.program import Program
 from ...streams.stream import Task
 from .recipe import Call, fill
@@ -21,7 +21,7 @@ COPY: Final = "copy"  # the label of what fills a variable's own memory, as one 
 
 
 class Part:
-    """One op of a run. `todo` is the call: the first part of a block that is executed makes it, if any is."""
+    """One op of a run. `todo` is the call: the first part of a fusion that is executed makes it, if any is."""
 
     __slots__ = (
         "bytes_moved",
@@ -79,25 +79,25 @@ class Part:
 
 
 def parts_of(run: RunInstruction, call: Call, bound: tuple[Any, Any]) -> Iterator[Part]:
-    """The ops of a call, one by one: several if it is a block's. `bound`: its kernel and arguments."""
+    """The ops of a call, one by one: several if it is a fusion's. `bound`: its kernel and arguments."""
     program, todo = run.segment.program, [bound]
-    block = block_of(run.segment.recipe.blocks, call)
-    for step in (call.step,) if block is None else block.steps:
+    fusion = fusion_of(run.segment.recipe.fusions, call)
+    for step in (call.step,) if fusion is None else fusion.steps:
         yield Part(run, call, step, COPY if call.kernel is fill else program.steps[step].op, todo)
 
 
-def block_of(blocks: Sequence[Block], call: Call) -> Block | None:
-    """The block that a call computes; None if it is one op's."""
-    return next((block for block in blocks if block.steps[-1] == call.step), None)
+def fusion_of(fusions: Sequence[Fusion], call: Call) -> Fusion | None:
+    """The fusion that a call computes; None if it is one op's."""
+    return next((fusion for fusion in fusions if fusion.steps[-1] == call.step), None)
 
 
-def results_of(program: Program, blocks: Sequence[Block], call: Call, step: int) -> Sequence[int]:
+def results_of(program: Program, fusions: Sequence[Fusion], call: Call, step: int) -> Sequence[int]:
     """The results of a call that depend on one of its steps."""
-    block = block_of(blocks, call)
-    if block is None:
+    fusion = fusion_of(fusions, call)
+    if fusion is None:
         return call.results
     values = {program.steps[step].first}
-    for position in block.steps:
+    for position in fusion.steps:
         found = program.steps[position]
         if not values.isdisjoint(found.operands):
             values.add(found.first)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tensord.interpreter.errors import KernelError
-from tensord.interpreter.programs.blocks import find_blocks
+from tensord.interpreter.programs.fusion import find_fusions
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.wire.messages import Location, Release
 from tensord.streams.faults import Fault
@@ -28,13 +28,13 @@ return %3, %4"""
 
 
 class OnSim:
-    """A routine on a sim device, which has run once, op by op. `blocks`: are its elementwise ops computed together?"""
+    """A routine on a sim device, which has run once, op by op. `fuses`: are its elementwise ops computed together?"""
 
-    def __init__(self, text: str = FORK, *, blocks: bool = False, late: bool = False) -> None:
+    def __init__(self, text: str = FORK, *, fuses: bool = False, late: bool = False) -> None:
         self.parts = Parts("sim:0", "cpu:0", events=True, late=late)
         self.sim = self.parts.backends["sim:0"]
         segments = self.parts.engine.admission.routines.segments
-        segments.find_blocks = lambda program: find_blocks(program, least=1) if blocks else []
+        segments.find_fusions = lambda program: find_fusions(program, least=1) if fuses else []
         self.client = self.parts.client()
         self.client.send(*[Location(line, f"user.py:{line}") for line in range(2, 6)])
         self.program = Program.parse(text)
@@ -73,40 +73,40 @@ class OnSim:
 FIRST, SECOND = [0.0, 2.0], [-2.0, -4.0]  # x^2 - x, -2x
 
 
-@pytest.mark.parametrize("blocks", [False, True])
+@pytest.mark.parametrize("fuses", [False, True])
 class TestFaults:
-    def test_a_fault_finds_its_op_and_what_does_not_depend_on_that_has_its_value(self, *, blocks: bool) -> None:
-        it = OnSim(blocks=blocks)
+    def test_a_fault_finds_its_op_and_what_does_not_depend_on_that_has_its_value(self, *, fuses: bool) -> None:
+        it = OnSim(fuses=fuses)
         it.sim.inject(Fault.of({"kind": "fail", "label": "square"}))
         assert it.results(it.run()) == [("square", "user.py:3"), SECOND]
         assert [(error.op, error.location) for error in it.parts.errors] == [("square", "user.py:3")]
         assert it.results(it.run()) == [FIRST, SECOND]
         it.close()
 
-    def test_each_op_counts(self, *, blocks: bool) -> None:
-        it = OnSim(blocks=blocks)
+    def test_each_op_counts(self, *, fuses: bool) -> None:
+        it = OnSim(fuses=fuses)
         it.sim.inject(Fault.of({"kind": "fail", "stream": "compute", "nth": 4}))
         assert it.results(it.run()) == [FIRST, ("subtract", "user.py:5")]
         it.close()
 
-    def test_an_operand_that_has_failed_is_the_error_of_an_op_that_fails(self, *, blocks: bool) -> None:
-        it = OnSim(blocks=blocks)
+    def test_an_operand_that_has_failed_is_the_error_of_an_op_that_fails(self, *, fuses: bool) -> None:
+        it = OnSim(fuses=fuses)
         it.sim.inject(Fault.of({"kind": "fail", "label": "negative"}))
         it.sim.inject(Fault.of({"kind": "fail", "label": "square"}))
         assert [op for op, _ in it.results(it.run())] == ["negative", "negative"]
         assert [error.op for error in it.parts.errors] == ["negative"]
         it.close()
 
-    def test_a_device_that_is_lost_at_an_op_fails_what_follows(self, *, blocks: bool) -> None:
-        it = OnSim(blocks=blocks)
+    def test_a_device_that_is_lost_at_an_op_fails_what_follows(self, *, fuses: bool) -> None:
+        it = OnSim(fuses=fuses)
         it.sim.inject(Fault.of({"kind": "lost", "label": "add"}))
         for results in (it.run(), it.run()):
             for id_ in results:
                 with pytest.raises(KernelError, match="sim:0 is lost, with or before"):
                     it.client.fetch(id_)
 
-    def test_an_error_that_surfaces_late_reaches_what_was_computed_with_the_value(self, *, blocks: bool) -> None:
-        it = OnSim(blocks=blocks, late=True)
+    def test_an_error_that_surfaces_late_reaches_what_was_computed_with_the_value(self, *, fuses: bool) -> None:
+        it = OnSim(fuses=fuses, late=True)
         it.sim.inject(Fault.of({"kind": "late", "label": "square"}))
         found, other = it.run()
         it.parts.drain()  # no reader is there when the run ends
