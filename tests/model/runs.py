@@ -106,7 +106,7 @@ class Runs:
         kinds = (*ops, *others, make.release, make.side_effect, *((make.boom, make.split) if make.risky else ()))
         devices = (None, *make.world.devices)
         make.staying = self.rng.choice(devices)
-        for _ in range(self.rng.choice((0, 1, 2, 3, 4, 6, 8, 12))):
+        for _ in range(self.rng.choice((0, 1, 2, 3, 4, 6, 8, 16))):
             self.rng.choice(kinds)(client)
             if self.rng.random() < 0.2:
                 make.staying = self.rng.choice(devices)

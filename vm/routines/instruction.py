@@ -211,6 +211,10 @@ class RunInstruction(Instruction):
         """Its ops are tasks of its stream, while something interferes with that."""
         return True
 
+    def poisoned_operand(self) -> TensordError | None:
+        """None: what fails the run as a whole fails results, too, that depend on no poisoned operand."""
+        return None
+
     def execute(self) -> None:
         """Run the whole segment."""
         while not self.advance():

@@ -12,6 +12,7 @@ from tensord.interpreter.errors import KernelError, TensordError
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.wire.messages import Release, ToDevice
 from tensord.streams.faults import Fault
+from tensord.streams.stream import StreamKind
 from tensord.vm.routines.instruction import RunInstruction
 
 from ..parts import Parts
@@ -34,6 +35,13 @@ parameter %0 x: float64[8] on d0
 %2: float64[8] = square %1 on d0
 %3: float64[8] = add %2, %1 on d0
 return %3"""
+PAIR = """\
+tensord program 1
+parameter %0 x: float64[8] on d0
+parameter %1 y: float64[8] on d0
+%2: float64[8] = negative %0 on d0
+%3: float64[8] = add %1, %1 on d0
+return %2, %3"""
 UPDATE = """\
 tensord program 1
 parameter %0 x: float64[8] on d0
@@ -165,6 +173,21 @@ class TestSeveralDevices:
         assert [each.device.name for each in it.segments] == ["sim:0"]
         assert it.fetch([here]) == [SQUARES]
         assert "lost" in str(it.error(there))
+
+    def test_a_lost_device_is_the_error_of_what_depends_on_no_operand_that_has_failed(self) -> None:
+        it = Linked(PAIR, "sim:0", homes=("sim:0", "cpu:0"))
+        it.parts.backends["sim:0"].inject(Fault.of({"kind": "fail", "stream": "h2d", "count": 2}))
+        it.parts.backends["sim:0"].inject(Fault.of({"kind": "lost", "label": "negative"}))
+        first, y = it.upload("cpu:0"), it.upload("cpu:0")
+        it.inputs = (it.inputs[0], first)
+        it.run()
+        it.inputs = (it.inputs[0], y)
+        results = it.run()
+        assert [each.status.value for each in it.segments] == ["DISPATCHED"] * 2
+        for _ in range(2):
+            it.parts.backends["sim:0"].copy_stream(StreamKind.H2D).execute()
+        execute(it.parts)
+        assert ["sim:0 is lost" in str(it.error(id_)) for id_ in results] == [True, True]
 
 
 class TestMemory:
