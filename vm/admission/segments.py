@@ -25,7 +25,7 @@ from ..routines.ids import Ids
 from ..routines.inside import segment_record
 from ..routines.instruction import RunInstruction, Segment, SegmentPlan
 from ..routines.recipe import Recipe, compile_segment
-from ..routines.segments import PER_SECOND, Piece, pieces_of
+from ..routines.segments import Piece, pieces_of, work_of_time
 from ..routines.stamps import Stamps
 from ..scheduler.scheduler import Scheduler
 from .lookup import define, enter, note_maker
@@ -68,7 +68,7 @@ class Segments:
         plan = plan_at(session, routine, position)
         if plan is None or not plan.device.backend.segments:
             return -1
-        return plan.work + int(plan.device.backend.op_time * PER_SECOND)
+        return plan.work + work_of_time(plan.device.backend.op_time)
 
     def segment(self, session: VmSession, routine: Linked, piece: Piece) -> Segment | None:
         """The compiled segment of a piece; None if it can only run op by op."""

@@ -29,7 +29,7 @@ from ..model.signature import call_text, plain
 from .parts import Part, parts_of, results_of
 from .recipe import Call, Place, Recipe, ResultsFailed
 from .replay import Replay, own_arena
-from .segments import Piece
+from .segments import Piece, work_of_time
 from .stamps import Stamps, timed
 
 # What waits for the next run keeps its arena's pages, also where the pool has let go of them: so it is little.
@@ -60,7 +60,7 @@ class SegmentPlan(Plan):
         self.two = self.pending = self.open = self.immediate = self.views = False
         self.outputs = outputs
         self.output = None
-        self.work = recipe.work
+        self.work = recipe.work + len(recipe.steps) * work_of_time(device.backend.op_time)
         self.most = 0
         self.scratch = recipe.scratch
         self.kernel = nothing

@@ -19,7 +19,7 @@ SHORTEST = 2  # steps of one that is worth an instruction of its own, besides vi
 # Work of a segment, in element operations: some ten milliseconds, for which it may hold a stream. A longer kernel is
 # alone; so are the steps of a block on very large tensors.
 LARGEST = 100_000_000
-PER_SECOND = 100 * LARGEST
+PER_SECOND = 100 * LARGEST  # of work
 
 # A single step, or the steps of a segment.
 Piece: TypeAlias = range
@@ -48,6 +48,11 @@ def pieces_of(program: Program, works: Works) -> list[Piece]:
             nearest = n
     views = accumulate((is_view(program, n) for n in range(len(steps))), initial=0)
     return cut(list(views), alone, borders)
+
+
+def work_of_time(seconds: float) -> int:
+    """The work that takes as long as that."""
+    return int(seconds * PER_SECOND)
 
 
 def borders_of(program: Program, works: Sequence[int]) -> set[int]:
