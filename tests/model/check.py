@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 from unittest.mock import patch
@@ -9,12 +10,14 @@ from unittest.mock import patch
 import numpy as np
 
 from tensord.interpreter.errors import CancelledError, KernelError, TensordError
+from tensord.interpreter.opcodes import Opcode
 from tensord.vm.admission.cancellation import PIECE
 from tensord.vm.memory import reservation
 from tensord.vm.model.device_state import DeviceState
 from tensord.vm.model.instruction import Instruction
 from tensord.vm.serial.oracle import Oracle
 from tensord.vm.serial.values import Value
+from tensord.vm.tracing.analysis.trace import Trace
 
 from .execution import execute
 from .ops import failing_ops
@@ -44,13 +47,16 @@ class Expected:
         return self.engine.open_session(lambda request, value, error: mine.__setitem__(request, (value, error)))
 
 
-def check(program: Program, seed: int | None = None, piece: int = PIECE) -> list[str]:
+def check(program: Program, seed: int | None = None, piece: int = PIECE, seen: Counter[str] | None = None) -> list[str]:
     """Everything that is wrong with one run; empty if it is as it should be.
 
-    `piece`: how many handles of ended sessions are released at once. The sessions of the programs are small.
+    `piece`: how many handles of ended sessions are released at once. The sessions of the programs are small. `seen`:
+    takes how many segments have run, on which devices and how.
     """
     with failing_ops(), np.errstate(all="ignore"):
-        return run_and_compare(program, program.seed if seed is None else seed, piece)
+        return run_and_compare(
+            program, program.seed if seed is None else seed, piece, Counter() if seen is None else seen
+        )
 
 
 def check_seed(seed: int) -> list[str]:
@@ -60,7 +66,7 @@ def check_seed(seed: int) -> list[str]:
     return check(program)
 
 
-def run_and_compare(program: Program, seed: int, piece: int) -> list[str]:
+def run_and_compare(program: Program, seed: int, piece: int, seen: Counter[str]) -> list[str]:
     limits, certain = tight_limits(program)
     expected = Expected(program)
     problems = compare_oracles(expected, Expected(program, unfolds=True))
@@ -75,8 +81,20 @@ def run_and_compare(program: Program, seed: int, piece: int) -> list[str]:
         return [f"stuck: {error}"]
     except Unsound as error:
         return [f"unsound: {error}"]
-    problems += [f"trace: {problem}" for problem in machine.trace().verify()]
+    trace = machine.trace()
+    seen.update(segments_of(trace))
+    problems += [f"trace: {problem}" for problem in trace.verify()]
     return problems + [f"left: {what}" for what in leftovers(machine)]
+
+
+def segments_of(trace: Trace) -> Iterator[str]:
+    """What there is to say of the segments that have run."""
+    for record in trace.records:
+        if record.opcode == Opcode.RUN.value:
+            yield f"on {record.device.partition(':')[0]}"
+            yield f"{record.status.lower()}"
+            if any(edge.elided for edge in record.edges):
+                yield "dispatched before what they follow had ended"
 
 
 def tight_limits(program: Program) -> tuple[dict[str, int], bool]:

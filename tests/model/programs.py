@@ -74,6 +74,7 @@ class Generator:
         self.failing: set[tuple[int, int]] = set()
         self.clients = [Client(n) for n in range(self.world.sessions)]
         self.names: dict[str, Handle | Offered] = {}
+        self.staying: str | None = None  # the device on which the steps of a run stay for a while
         missing = dict(self.world.missing)
         self.oracle = Oracle({d: [missing[d]] if d in missing else [] for d in self.world.devices}, self.injected)
         self.sessions = [self.oracle.open_session(lambda *_: None) for _ in self.clients]
@@ -190,13 +191,13 @@ class Generator:
 
     def pick(self, client: Client) -> int | None:
         """One of its handles, rather a recent one."""
-        ids = list(client.handles)
+        ids = [id_ for id_, handle in client.handles.items() if handle.home == self.staying] or list(client.handles)
         if not ids:
             return None
         return self.rng.choice(ids[-5:] if self.rng.random() < 0.6 else ids)
 
     def device(self) -> str:
-        return self.rng.choice(self.world.devices)
+        return self.staying or self.rng.choice(self.world.devices)
 
     def call(
         self,
@@ -287,7 +288,7 @@ class Generator:
         id_ = self.pick(client)
         if id_ is None:
             return
-        new, device = client.new(), self.device()
+        new, device = client.new(), self.rng.choice(self.world.devices)
         self.add(client, "TO_DEVICE", id_, new, device)
         client.handles[new] = Handle(client.handles[id_].meta, device)
 

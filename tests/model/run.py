@@ -13,6 +13,7 @@ import argparse
 import re
 import sys
 import traceback
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -32,13 +33,13 @@ REPLAY = "python -m tests.model.run --seed {seed} --programs 1 --piece {piece} -
 SHOWN = 5  # problems of one program
 
 
-def problems_of(program: Program, piece: int = PIECE) -> list[str]:
+def problems_of(program: Program, piece: int = PIECE, seen: Counter[str] | None = None) -> list[str]:
     """What is wrong with a run of the program; what it raises is wrong, too."""
     try:
         if program.world.devices == SIMS:
-            return check(program, piece=piece)
+            return check(program, piece=piece, seen=seen)
         with installed(Gpu(program.seed, peers=program.world.peer)):
-            return check(program, piece=piece)
+            return check(program, piece=piece, seen=seen)
     except Exception as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
         return [f"raised {type(error).__name__}: {error} at {last.filename}:{last.lineno}"]
@@ -50,9 +51,11 @@ def make(seed: int, devices: Devices = SIMS) -> Program:
         return random_program(seed, devices=devices)
 
 
-def failures(seed: int, programs: int, devices: Devices = SIMS, piece: int = PIECE) -> list[tuple[int, list[str]]]:
-    """The seeds among that many from `seed` on whose programs go wrong, with their problems."""
-    found = [(number, problems_of(make(number, devices), piece)) for number in range(seed, seed + programs)]
+def failures(
+    seed: int, programs: int, devices: Devices = SIMS, piece: int = PIECE, seen: Counter[str] | None = None
+) -> list[tuple[int, list[str]]]:
+    """The seeds among that many from `seed` on whose programs go wrong, with their problems. `seen`: as for `check`."""
+    found = [(number, problems_of(make(number, devices), piece, seen)) for number in range(seed, seed + programs)]
     return [(number, problems) for number, problems in found if problems]
 
 
