@@ -13,44 +13,25 @@ from tensord.vm.admission.cancellation import PIECE
 from tensord.vm.memory import reservation
 from tensord.vm.model.device_state import DeviceState
 from tensord.vm.model.instruction import Instruction
-from tensord.vm.serial.oracle import Oracle
 from tensord.vm.serial.values import Value
 
-from .execution import execute
+from .expected import Expected, expected_of
 from .ops import failing_ops
 from .programs import random_program
 from .scheduler import Machine, Stuck, Unsound
-from .steps import FLOW_EFFECTS, Encoder, Program, Step
+from .steps import FLOW_EFFECTS, Program, Step
 
 Root = tuple[str, str | None, str | None]
 
 
-class Expected:
-    """What the serial engine made of a program. `unfolds`: does it unfold runs itself?"""
-
-    def __init__(self, program: Program, *, unfolds: bool = False) -> None:
-        missing = dict(program.world.missing)
-        devices = {d: [missing[d]] if d in missing else [] for d in program.world.devices}
-        self.engine = Oracle(devices, lambda *call: RuntimeError("injected") if call in program.failing else None)
-        self.replies: list[dict[int, tuple[Any, Any]]] = []
-        self.sessions = [self.open() for _ in range(program.world.sessions)]
-        self.encoder = Encoder()
-        for step in program.steps:
-            execute(self.engine, self.sessions, self.encoder, step, unfolds=unfolds)
-
-    def open(self) -> Any:
-        mine: dict[int, tuple[Any, Any]] = {}
-        self.replies.append(mine)
-        return self.engine.open_session(lambda request, value, error: mine.__setitem__(request, (value, error)))
-
-
-def check(program: Program, seed: int | None = None, piece: int = PIECE) -> list[str]:
+def check(program: Program, seed: int | None = None, piece: int = PIECE, expected: Expected | None = None) -> list[str]:
     """Everything that is wrong with one run; empty if it is as it should be.
 
     `piece`: how many handles of ended sessions are released at once. The sessions of the programs are small.
+    `expected`: what is to come out, if that is known.
     """
     with failing_ops(), np.errstate(all="ignore"):
-        return run_and_compare(program, program.seed if seed is None else seed, piece)
+        return run_and_compare(program, program.seed if seed is None else seed, piece, expected or expected_of(program))
 
 
 def check_seed(seed: int) -> list[str]:
@@ -60,10 +41,9 @@ def check_seed(seed: int) -> list[str]:
     return check(program)
 
 
-def run_and_compare(program: Program, seed: int, piece: int) -> list[str]:
+def run_and_compare(program: Program, seed: int, piece: int, expected: Expected) -> list[str]:
     limits, certain = tight_limits(program)
-    expected = Expected(program)
-    problems = compare_oracles(expected, Expected(program, unfolds=True))
+    problems = compare_oracles(expected, expected_of(program, unfolds=True))
     machine = Machine(program, seed, limits, strict=True, piece=piece)
     try:
         machine.run(program.steps)
@@ -90,6 +70,8 @@ def tight_limits(program: Program) -> tuple[dict[str, int], bool]:
         serial = Machine(program, 0)
         serial.run(program.steps, serially=True)
         full = {name: device.peak for name, device in serial.devices.items() if name.startswith("sim")}
+        if program.world.tight == 1.0:
+            return full, not serial.errors
         less = {name: int(peak * program.world.tight) for name, peak in full.items()}
         tighter = Machine(program, 0, less)
         tighter.run(program.steps, serially=True)

@@ -34,7 +34,7 @@ from .cuda import ModelCuda
 from .steps import Encoder, Program, Step, World, flows, shares
 from .streams import ModelCpu, ModelSim, ModelStream, Steering, failing_inside
 
-PLENTY = 1 << 24
+PLENTY = 1 << 20  # bytes; of a GPU, each machine fills them twice
 STEPS = 200_000  # actions after which a program that does not end is given up
 
 
