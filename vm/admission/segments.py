@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from ...interpreter.errors import QuotaError
-from ...interpreter.programs.blocks import Block, find_blocks
+from ...interpreter.programs.fusion import Fusion, finding_fusions
 from ...interpreter.programs.program import Program
 from ...interpreter.types.meta import Meta, Scalar
 from ..model.account import check_bytes
@@ -24,7 +24,7 @@ from ..routines.ids import Ids
 from ..routines.inside import segment_record
 from ..routines.instruction import RunInstruction, Segment, SegmentPlan
 from ..routines.recipe import Recipe, compile_segment
-from ..routines.segments import Piece, pieces_of
+from ..routines.segments import Piece, cutting
 from ..routines.stamps import Stamps
 from ..scheduler.scheduler import Scheduler
 from .lookup import define, enter, note_maker
@@ -41,24 +41,42 @@ class Segments:
         self.at_once = RunsAtOnce(scheduler, residency)
         self.details = scheduler.ring.details
         self.shared = CompiledPrograms()
-        self.compile: Callable[[Program, Piece, Sequence[Plan], Sequence[Block]], Recipe | None] = compile_segment
-        self.find_blocks: Callable[[Program], list[Block]] = find_blocks
+        self.compile: Callable[[Program, Piece, Sequence[Plan], Sequence[Fusion]], Recipe | None] = compile_segment
+        self.find_fusions: Callable[[Program], Iterable[list[Fusion]]] = finding_fusions
 
     def pieces(self, session: VmSession, routine: Linked) -> Sequence[Piece]:
         """The pieces of a routine; as a whole, op by op, as long as an op was refused its signature."""
         if routine.refused:
             return (range(len(routine.program.steps)),)
         if routine.pieces is None:
-            routine.pieces = pieces_of(routine.program, lambda position: self.work(session, routine, position))
-            if routine.compiled.pieces is None and None not in routine.templates:
-                routine.compiled.pieces = routine.pieces
-        return routine.pieces
+            for _ in self.cut(session, routine):
+                pass
+        return routine.pieces or ()
+
+    def prepare(self, session: VmSession, routine: Linked) -> Iterator[None]:
+        """Cut a routine into pieces, and find its fusions, if that was not done, a slice at a time."""
+        if routine.refused:
+            return
+        if routine.pieces is None:
+            yield from self.cut(session, routine)
+        if routine.fusions is None:
+            yield from self.fuse(routine)
+
+    def cut(self, session: VmSession, routine: Linked) -> Iterator[None]:
+        """Cut a routine into pieces."""
+        found: list[Piece] = []
+        for pieces in cutting(routine.program, lambda position: self.work(session, routine, position)):
+            found += pieces
+            yield
+        routine.pieces = found
+        if routine.compiled.pieces is None and None not in routine.templates:
+            routine.compiled.pieces = routine.pieces
 
     def adopt(self, routine: Linked, patience: int) -> None:
         """Take over what some session has compiled of the same program. If that is all of it, the first run need not be
         op by op."""
         routine.compiled = compiled = self.shared.of(routine.program, routine.devices)
-        routine.pieces, routine.blocks = compiled.pieces, compiled.blocks
+        routine.pieces, routine.fusions = compiled.pieces, compiled.fusions
         if compiled.whole():
             routine.runs = patience
 
@@ -90,7 +108,7 @@ class Segments:
         known = [plan for plan in plans if plan is not None]
         if len(known) < len(plans):
             return None
-        recipe = self.compile(routine.program, piece, known, self.blocks(routine))
+        recipe = self.compile(routine.program, piece, known, self.fusions(routine))
         if shared:
             compiled.recipes[piece.start] = recipe
         return recipe
@@ -102,11 +120,20 @@ class Segments:
             segment = segment_record(routine.program, recipe)
             ring.routines.compiled(session.id, routine, segment, self.scheduler.tick + 1)
 
-    def blocks(self, routine: Linked) -> Sequence[Block]:
-        """The blocks of a routine's program."""
-        if routine.blocks is None:
-            routine.blocks = routine.compiled.blocks = self.find_blocks(routine.program)
-        return routine.blocks
+    def fusions(self, routine: Linked) -> Sequence[Fusion]:
+        """The fusions of a routine's program."""
+        if routine.fusions is None:
+            for _ in self.fuse(routine):
+                pass
+        return routine.fusions or ()
+
+    def fuse(self, routine: Linked) -> Iterator[None]:
+        """Find the fusions of a routine's program."""
+        found: list[Fusion] = []
+        for fusions in self.find_fusions(routine.program):
+            found += fusions
+            yield
+        routine.fusions = routine.compiled.fusions = found
 
     def admit(
         self,

@@ -38,8 +38,8 @@ def piece_row(routine: Linked, piece: range) -> dict[str, Any]:
     row: dict[str, Any] = {"first": piece.start, "last": piece.stop - 1, "how": "op by op", "op": ""}
     if isinstance(segment, Segment):
         recipe = segment.recipe
-        blocks = [list(block.steps) for block in recipe.blocks]
-        row |= {"how": "segment", "calls": len(recipe.calls), "arena": recipe.arena, "blocks": blocks}
+        fusions = [list(fusion.steps) for fusion in recipe.fusions]
+        row |= {"how": "segment", "calls": len(recipe.calls), "arena": recipe.arena, "fusions": fusions}
     elif len(piece) == 1:
         row["op"] = routine.program.steps[piece.start].op
     elif piece.start not in routine.segments:
@@ -56,9 +56,9 @@ def value_rows(routine: Linked) -> list[list[str]]:
             for value, place in segment.recipe.places.items():
                 if value >= program.inputs:
                     found[value] = inside(segment, value, place)
-            for block in segment.recipe.blocks:
-                for value in block.virtual:
-                    found[value] = ["virtual", f"between steps {block.steps[0]} and {block.steps[-1]} of one block"]
+            for fusion in segment.recipe.fusions:
+                for value in fusion.virtual:
+                    found[value] = ["virtual", f"between steps {fusion.steps[0]} and {fusion.steps[-1]} of one fusion"]
     return found
 
 

@@ -21,7 +21,7 @@ from ...interpreter.wire.locations import LINE
 from ...interpreter.wire.messages import CALL, EFFECT, RELEASE, TO_DEVICE, Message
 from ..model.linked import Linked, Template
 from ..model.unfolding import Answer
-from .control_flow import Construct, Results
+from .control_flow import PAUSE, Construct, Results
 from .ids import Ids
 
 RIDERS = 64  # operands that a call has bits for
@@ -31,6 +31,10 @@ class Engine(Protocol):
     """What an engine does for the runs of one session."""
 
     iterations: int
+
+    def prepare(self, routine: Linked) -> Iterator[None]:
+        """Do what takes long before there are pieces, a slice at a time. A turn ends behind each."""
+        ...
 
     def pieces(self, routine: Linked) -> Sequence[range]:
         """The steps of a program in order: those that may run as one instruction together."""
@@ -50,7 +54,7 @@ class Engine(Protocol):
         ...
 
     def stopped(self) -> TensordError | None:
-        """Why the session's loops end before their next round; None if they go on."""
+        """The cancellation that ends the session's loops before their next round; None if they go on."""
         ...
 
     def rename(self, pairs: Sequence[tuple[int, int]]) -> None:
@@ -71,7 +75,7 @@ class Unfolder:
         self.effects = effects
         self.location = location
         self.newest = newest
-        self.depth = 0  # of blocks
+        self.open: list[Construct] = []  # the steps with blocks that it is in the middle of, the outermost first
         self.drawn = 0  # the number of the block that runs, for its random draws
         self.iterations = 0
 
@@ -80,11 +84,18 @@ class Unfolder:
         self.newest += 1
         return self.newest
 
+    def stop(self, why: TensordError) -> None:
+        """The session ends in the middle of the run, for that reason."""
+        for construct in reversed(self.open):
+            construct.stop(why)
+
     def program(self, routine: Linked, ids: Ids, numbers: Sequence[Scalar], effects: int = 0) -> Iterator[Message]:
         """The messages of a program's steps, and admission where steps are one instruction. `numbers`: all of them, but
         for constants; `effects`: the place of its first side effect."""
         engine = self.engine
         routine.runs += 1
+        for _ in engine.prepare(routine):
+            yield PAUSE
         for piece in engine.pieces(routine):
             if len(piece) > 1 and engine.admit(routine, piece, ids, numbers, self.location):
                 dying = routine.segments[piece.start].recipe.dying
@@ -123,7 +134,7 @@ class Unfolder:
         """The message of a side effect. That of a block may come any number of times: the request stays open where the
         client calls back itself, and else is for the end alone."""
         chain, callback, request = effect
-        again = self.depth > 0
+        again = bool(self.open)
         if again and callback is not None:
             request = 0
         return (EFFECT, given, chain, callback, request, where, tolerant, again)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
@@ -97,6 +97,11 @@ class SessionRuns:
         self.session = session
         self.iterations = session.limits.iterations
 
+    def prepare(self, routine: Linked) -> Iterator[None]:
+        """Nothing is compiled."""
+        del routine
+        return iter(())
+
     def pieces(self, routine: Linked) -> Sequence[range]:
         """All steps of a program."""
         return (range(len(routine.program.steps)),)
@@ -123,7 +128,8 @@ class SessionRuns:
         return answer
 
     def stopped(self) -> TensordError | None:
-        """The cancellation of the session, if it was cancelled."""
+        """The cancellation of the session, if it was cancelled, also by another thread meanwhile."""
+        self.routines.engine.look_up()
         return self.session.cancelled
 
     def rename(self, pairs: Sequence[tuple[int, int]]) -> None:
@@ -139,8 +145,10 @@ class SessionRuns:
             errors = () if answer is None else answer.errors
         for id_, meta, home in results.made:
             engine.poison(session, id_, errors, meta, home)
+        spares = session.cancelled is not None and not results.begun
         for tensor in filter(None, map(session.tensors.get, results.written)):
-            engine.poison_value(tensor, errors)
+            if not (spares and tensor.holders > 1):
+                engine.poison_value(tensor, errors)
 
 
 def rename(session: SerialSession, pairs: Sequence[tuple[int, int]]) -> None:
