@@ -25,7 +25,7 @@ from tensord.vm.serial.values import Value
 from .check import compare_chain, kind_of, same
 from .expected import Expected, expected_of
 from .issued import Function, Issuing
-from .steps import CAPTURED, FLOW_EFFECTS, ISSUED, LINKED, ROUTINE, SEED, Program, Routine, Step, flows, shares
+from .steps import CAPTURED, FLOW_EFFECTS, ISSUED, LINKED, ROUTINE, SEED, Program, Routine, Step, runs, shares
 
 Answer = tuple[Any, TensordError | None]
 
@@ -62,7 +62,7 @@ class Clients:
         self.asked: dict[int, tuple[int, ...]] = {}
         self.effects: list[tuple[tuple[int, int], int, tuple[Any, ...]]] = []
         self.printed = Lines()
-        self.in_order = flows(program) and shares(program)
+        self.in_order = runs(program) and shares(program)
         for session in self.sessions:
             session.random.seed(SEED)
 
@@ -95,7 +95,7 @@ class Clients:
         self.turn = number
 
     def settle(self, session: Any) -> None:
-        """Have all admitted that the session has issued: also what waits behind control flow, where sessions share."""
+        """Have all admitted that the session has issued: also what waits behind a run, where sessions share."""
         session.flush()
         if self.in_order:
             attempt(session.names)

@@ -31,7 +31,7 @@ from tensord.vm.tracing.flat import Place
 
 from ..streams.fake_cuda.module import installed_gpu
 from .cuda import ModelCuda
-from .steps import Encoder, Program, Step, World, flows, shares
+from .steps import Encoder, Program, Step, World, runs, shares
 from .streams import ModelCpu, ModelSim, ModelStream, Steering, failing_inside
 
 PLENTY = 1 << 20  # bytes; of a GPU, each machine fills them twice
@@ -115,7 +115,7 @@ class Machine:
         # Where sessions share tensors, or memory is just enough: what one sends behind a run that waits has its place
         # before what others send then.
         self.shares = shares(program)
-        self.in_order = flows(program) and (self.shares or world.tight > 0)
+        self.in_order = runs(program) and (self.shares or world.tight > 0)
         self.engine.admission.routines.patience = world.patience
 
     def make_cuda(self, name: str, world: World, memory: int, lacks: frozenset[str], steering: Steering) -> ModelCuda:
