@@ -124,7 +124,7 @@ def compare_answers(expected: Expected, machine: Machine, steps: Sequence[Step],
     unanswered = ended & waiting  # nobody is there any more for what stood behind a value
     for number, session in enumerate(expected.sessions):
         mine = machine.answers[number]
-        for request, (_, error) in expected.replies[number].items():
+        for request, (told, error) in expected.replies[number].items():
             if request == 0:
                 continue
             if request not in mine and number in unanswered:
@@ -137,7 +137,10 @@ def compare_answers(expected: Expected, machine: Machine, steps: Sequence[Step],
                 wanted = Value((), ()) if error is None else Value(None, (error,))
             if faulty and (number, request) in undecided:
                 continue
-            if (wrong := differs(wanted, *mine[request], faulty=faulty)) is not None:
+            wrong = differs(wanted, *mine[request], faulty=faulty)
+            if wrong is None and isinstance(told, list) and told and isinstance(told[0], list):
+                wrong = other_routine(told, mine[request][0])
+            if wrong is not None:
                 problems.append(f"session {number}, request {request}: {wrong}")
         if extra := mine.keys() - expected.replies[number].keys():
             problems.append(f"session {number}: answers to {sorted(extra)}, which nobody asked")
@@ -189,6 +192,14 @@ def same(wanted: Any, value: Any) -> bool:
     if not isinstance(value, np.ndarray) or (value.shape, value.dtype) != (wanted.shape, wanted.dtype):
         return False
     return bool(np.array_equal(value, wanted, equal_nan=wanted.dtype.kind == "f"))
+
+
+def other_routine(wanted: list[Any], found: Any) -> str | None:
+    """What is wrong with what was told of a routine: its devices, and the records of its program."""
+    devices = [head[1] for head in wanted[0]]
+    if found is None or ([head[1] for head in found[0]], found[1:]) == (devices, wanted[1:]):
+        return None
+    return f"{found!r:.200}, expected {wanted!r:.200}"
 
 
 def same_metas(wanted: Any, value: Any) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterator
 from typing import Any
 
 from tensord.vm.serial.oracle import Oracle
@@ -25,11 +25,16 @@ class Expected:
     def open(self) -> Any:
         mine: dict[int, tuple[Any, Any]] = {}
         self.replies.append(mine)
-        return self.engine.open_session(lambda request, value, error: mine.__setitem__(request, (value, error)))
+        return self.engine.open_session(lambda request, value, error: mine.__setitem__(request, (whole(value), error)))
 
     def execute(self, step: Step, *, unfolds: bool = False) -> None:
         """One more step. `unfolds`: does the engine unfold runs itself?"""
         execute(self.engine, self.sessions, self.encoder, step, unfolds=unfolds)
+
+
+def whole(value: Any) -> Any:
+    """An answer that is given piece by piece, as one list."""
+    return list(value) if isinstance(value, Iterator) else value
 
 
 def expected_of(program: Program, *, unfolds: bool = False) -> Expected:

@@ -31,6 +31,7 @@ from tensord.vm.tracing.flat import Place
 
 from ..streams.fake_cuda.module import installed_gpu
 from .cuda import ModelCuda
+from .expected import whole
 from .steps import Encoder, Program, Step, World, runs, shares
 from .streams import ModelCpu, ModelSim, ModelStream, Steering, failing_inside
 
@@ -134,7 +135,7 @@ class Machine:
         def reply(request: int, value: Any, error: TensordError | None) -> None:
             if request:
                 assert request not in mine, f"request {request} was answered twice"
-                mine[request] = (value, error)
+                mine[request] = (whole(value), error)
 
         session: VmSession = self.engine.open_session(reply, trusted=number % 2 == 1)
         return session
