@@ -16,7 +16,7 @@ from tensord.interpreter.programs.builder import SLOTS, Builder
 from tensord.interpreter.programs.numbers import CONSTANT, PARAMETER, evaluate
 from tensord.interpreter.types.meta import Meta
 
-from .execution import execute, rename
+from .execution import rename
 from .handles import Client, Handle
 from .steps import Routine, Step
 
@@ -151,7 +151,7 @@ class Runs:
         inner = tuple(self.substituted(client, recorded, ids, numbers))
         make = self.generator
         for step in inner:
-            execute(make.oracle, make.sessions, make.encoder, step)
+            make.expected.execute(step)
         self.add(client, recorded, fresh, inner, inputs, numbers, ids=ids)
 
     def pick(self, client: Client, meta: Meta) -> int:
