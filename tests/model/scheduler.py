@@ -31,7 +31,7 @@ from tensord.vm.tracing.flat import Place
 
 from ..streams.fake_cuda.module import installed_gpu
 from .cuda import ModelCuda
-from .steps import Encoder, Program, Step, World
+from .steps import Encoder, Program, Step, World, flows, shares
 from .streams import ModelCpu, ModelSim, ModelStream, Steering, failing_inside
 
 PLENTY = 1 << 24
@@ -114,9 +114,8 @@ class Machine:
         self.sessions: list[VmSession] = [self.open(n) for n in range(world.sessions)]
         # Where sessions share tensors, or memory is just enough: what one sends behind a run that waits has its place
         # before what others send then.
-        kinds = {step.kind for step in program.steps}
-        self.shares = not kinds.isdisjoint({"PUBLISH", "LOOKUP"})
-        self.in_order = "FLOW" in kinds and (self.shares or world.tight > 0)
+        self.shares = shares(program)
+        self.in_order = flows(program) and (self.shares or world.tight > 0)
         self.engine.admission.routines.patience = world.patience
 
     def make_cuda(self, name: str, world: World, memory: int, lacks: frozenset[str], steering: Steering) -> ModelCuda:
