@@ -37,7 +37,7 @@ def check(
     """Everything that is wrong with one run; empty if it is as it should be.
 
     `piece`: how many handles of ended sessions are released at once. The sessions of the programs are small.
-    `expected`: what is to come out, if that is known. `seen`: takes how many segments have run, on which devices and how.
+    `expected`: what is to come out, if that is known. `seen`: takes how many segments ran, on which devices and how.
     """
     chosen, counted = program.seed if seed is None else seed, Counter() if seen is None else seen
     with failing_ops(), np.errstate(all="ignore"):
