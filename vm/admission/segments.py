@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Any
 
 from ...interpreter.errors import MetadataError, QuotaError
@@ -50,7 +51,8 @@ class Segments:
         if routine.refused:
             return (range(len(routine.program.steps)),)
         if routine.pieces is None:
-            routine.pieces = pieces_of(routine.program, lambda position: self.work(session, routine, position))
+            works = partial(self.work, session, routine)
+            routine.pieces = pieces_of(routine.program, works, routine.devices)
             if routine.compiled.pieces is None and None not in routine.templates:
                 routine.compiled.pieces = routine.pieces
         return routine.pieces

@@ -27,8 +27,8 @@ Piece: TypeAlias = range
 Works: TypeAlias = Callable[[int], int]
 
 
-def pieces_of(program: Program, works: Works) -> list[Piece]:
-    """The steps of a program in order, those of a segment together.
+def pieces_of(program: Program, works: Works, devices: Sequence[str] = ()) -> list[Piece]:
+    """The steps of a program in order, those of a segment together. `devices`: of its slots, if several may be one.
 
     A view that leaves its segment takes effect when that has been admitted. If the segment writes in place what the
     view is of, or may be of, that would be too late: then the view is a piece of its own.
@@ -36,7 +36,7 @@ def pieces_of(program: Program, works: Works) -> list[Piece]:
     steps, roots = program.steps, roots_of(program)
     written: dict[int, int] = {}  # root -> the first step behind the present one that writes there
     given = [works(n) if may_be_inside(program, n) else -1 for n in range(len(steps))]
-    borders = borders_of(program, given)
+    borders = borders_of(program, given, devices or range(program.devices))
     alone = {n for n, work in enumerate(given) if work < 0}
     nearest = len(steps)  # of the steps behind the present one: the first that is alone, or begins another segment
     for n in range(len(steps) - 1, -1, -1):
@@ -55,12 +55,13 @@ def work_of_time(seconds: float) -> int:
     return int(seconds * PER_SECOND)
 
 
-def borders_of(program: Program, works: Sequence[int]) -> set[int]:
+def borders_of(program: Program, works: Sequence[int], devices: Sequence[str] | Sequence[int]) -> set[int]:
     """The steps that begin another segment, since it would be too long, or is on another device."""
     found: set[int] = set()
     total, start = 0, 0
+    homes = [devices[step.device] if step.device >= 0 else -1 for step in program.steps]
     for n, work in enumerate(works):
-        other = n > 0 and program.steps[n].device != program.steps[n - 1].device
+        other = n > 0 and homes[n] != homes[n - 1]
         if other or n - start == LONGEST or (total and total + max(work, 0) > LARGEST):
             found.add(n)
             total, start = 0, n
