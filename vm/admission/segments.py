@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 from ...interpreter.errors import MetadataError, QuotaError
-from ...interpreter.programs.fusion import Fusion, find_fusions
+from ...interpreter.programs.fusion import Fusion, finding_fusions
 from ...interpreter.programs.program import Program
 from ...interpreter.types.meta import Meta, Scalar
 from ..memory.overwriting import may_overwrite
@@ -26,7 +26,7 @@ from ..routines.ids import Ids
 from ..routines.inside import segment_record
 from ..routines.instruction import RunInstruction, Segment, SegmentPlan
 from ..routines.recipe import Recipe, compile_segment
-from ..routines.segments import Piece, pieces_of, work_of_time
+from ..routines.segments import Piece, cutting, work_of_time
 from ..routines.stamps import Stamps
 from ..scheduler.scheduler import Scheduler
 from .lookup import define, enter, note_maker
@@ -44,18 +44,35 @@ class Segments:
         self.details = scheduler.ring.details
         self.shared = CompiledPrograms()
         self.compile: Callable[[Program, Piece, Sequence[Plan], Sequence[Fusion]], Recipe | None] = compile_segment
-        self.find_fusions: Callable[[Program], list[Fusion]] = find_fusions
+        self.find_fusions: Callable[[Program], Iterable[list[Fusion]]] = finding_fusions
 
     def pieces(self, session: VmSession, routine: Linked) -> Sequence[Piece]:
         """The pieces of a routine; as a whole, op by op, as long as an op was refused its signature."""
         if routine.refused:
             return (range(len(routine.program.steps)),)
         if routine.pieces is None:
-            works = partial(self.work, session, routine)
-            routine.pieces = pieces_of(routine.program, works, routine.devices)
-            if routine.compiled.pieces is None and None not in routine.templates:
-                routine.compiled.pieces = routine.pieces
-        return routine.pieces
+            for _ in self.cut(session, routine):
+                pass
+        return routine.pieces or ()
+
+    def prepare(self, session: VmSession, routine: Linked) -> Iterator[None]:
+        """Cut a routine into pieces, and find its fusions, if that was not done, a slice at a time."""
+        if routine.refused:
+            return
+        if routine.pieces is None:
+            yield from self.cut(session, routine)
+        if routine.fusions is None:
+            yield from self.fuse(routine)
+
+    def cut(self, session: VmSession, routine: Linked) -> Iterator[None]:
+        """Cut a routine into pieces."""
+        found: list[Piece] = []
+        for pieces in cutting(routine.program, partial(self.work, session, routine), routine.devices):
+            found += pieces
+            yield
+        routine.pieces = found
+        if routine.compiled.pieces is None and None not in routine.templates:
+            routine.compiled.pieces = routine.pieces
 
     def adopt(self, routine: Linked, patience: int) -> None:
         """Take over what some session has compiled of the same program. If that is all of it, the first run need not be
@@ -110,8 +127,17 @@ class Segments:
     def fusions(self, routine: Linked) -> Sequence[Fusion]:
         """The fusions of a routine's program."""
         if routine.fusions is None:
-            routine.fusions = routine.compiled.fusions = self.find_fusions(routine.program)
-        return routine.fusions
+            for _ in self.fuse(routine):
+                pass
+        return routine.fusions or ()
+
+    def fuse(self, routine: Linked) -> Iterator[None]:
+        """Find the fusions of a routine's program."""
+        found: list[Fusion] = []
+        for fusions in self.find_fusions(routine.program):
+            found += fusions
+            yield
+        routine.fusions = routine.compiled.fusions = found
 
     def admit(
         self,
