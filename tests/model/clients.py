@@ -24,7 +24,7 @@ from tensord.vm.serial.values import Value
 
 from .check import Expected, compare_chain, kind_of, same
 from .issued import Function, Issuing
-from .steps import CAPTURED, FLOW_EFFECTS, ISSUED, LINKED, ROUTINE, SEED, Program, Routine, Step, flows, shares
+from .steps import CAPTURED, FLOW_EFFECTS, ISSUED, LINKED, ROUTINE, SEED, Program, Routine, Step, pauses, shares
 
 Answer = tuple[Any, TensordError | None]
 
@@ -59,7 +59,7 @@ class Clients:
         self.asked: dict[int, tuple[int, ...]] = {}
         self.effects: list[tuple[tuple[int, int], int, tuple[Any, ...]]] = []
         self.printed = Lines()
-        self.in_order = flows(program) and shares(program)
+        self.in_order = pauses(program) and shares(program)
         for session in self.sessions:
             session.random.seed(SEED)
 

@@ -31,7 +31,7 @@ from tensord.vm.tracing.flat import Place
 
 from ..streams.fake_cuda.module import installed_gpu
 from .cuda import ModelCuda
-from .steps import Encoder, Program, Step, World, flows, shares
+from .steps import Encoder, Program, Step, World, pauses, shares
 from .streams import ModelCpu, ModelSim, ModelStream, Steering, failing_inside
 
 PLENTY = 1 << 24
@@ -113,10 +113,10 @@ class Machine:
         self.encoder = Encoder()
         self.answers: dict[int, dict[int, tuple[Any, Any]]] = {}
         self.sessions: list[VmSession] = [self.open(n) for n in range(world.sessions)]
-        # Where sessions share tensors, or memory is just enough: what one sends behind a run that waits has its place
+        # Where sessions share tensors, or memory is just enough: what one sends behind a run that pauses has its place
         # before what others send then.
         self.shares = shares(program)
-        self.in_order = flows(program) and (self.shares or world.tight > 0)
+        self.in_order = pauses(program) and (self.shares or world.tight > 0)
         self.engine.admission.routines.patience = world.patience
 
     def make_cuda(self, name: str, world: World, memory: int, lacks: frozenset[str], steering: Steering) -> ModelCuda:
