@@ -114,7 +114,7 @@ class Machine:
         self.encoder = Encoder()
         self.answers: dict[int, dict[int, tuple[Any, Any]]] = {}
         self.sessions: list[VmSession] = [self.open(n) for n in range(world.sessions)]
-        # Where sessions share tensors, or memory is just enough: what one sends behind a run that waits has its place
+        # Where sessions share tensors, or memory is just enough: what one sends behind a run that pauses has its place
         # before what others send then.
         self.shares = shares(program)
         self.in_order = runs(program) and (self.shares or world.tight > 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from ...interpreter.errors import MetadataError, QuotaError
@@ -66,7 +67,7 @@ class Segments:
     def cut(self, session: VmSession, routine: Linked) -> Iterator[None]:
         """Cut a routine into pieces."""
         found: list[Piece] = []
-        for pieces in cutting(routine.program, lambda position: self.work(session, routine, position)):
+        for pieces in cutting(routine.program, partial(self.work, session, routine), routine.devices):
             found += pieces
             yield
         routine.pieces = found
