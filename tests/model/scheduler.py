@@ -32,7 +32,7 @@ from tensord.vm.tracing.flat import Place
 from ..streams.fake_cuda.module import installed_gpu
 from .cuda import ModelCuda
 from .steps import Encoder, Program, Step, World
-from .streams import ModelCpu, ModelSim, ModelStream, Steering, failing_inside
+from .streams import ModelCpu, ModelSim, ModelStream, Steering, failing_inside, sparing
 
 PLENTY = 1 << 24
 STEPS = 200_000  # actions after which a program that does not end is given up
@@ -103,6 +103,7 @@ class Machine:
         self.engine.admission.cancellation.piece = piece
         segments = self.engine.admission.routines.segments
         segments.compile = failing_inside(segments.compile, program.failing)
+        segments.improved.of = sparing(segments.improved.of, program.failing)
         segments.shared.kept *= not program.failing  # what fails is another call in each session
         segments.find_blocks = functools.partial(find_blocks, least=1)  # of the smallest tensors, too
         self.errors: list[TensordError] = []

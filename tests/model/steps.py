@@ -74,13 +74,14 @@ FLOW_INPUTS = 2  # of a FLOW
 
 @dataclass(frozen=True)
 class Routine:
-    """A program linked to devices and captured tensors. `keeps`: is the program kept, too?"""
+    """A program linked to devices and captured tensors. `keeps`: is the program kept, too? `passes`: may change it."""
 
     key: int
     program: programs.Program
     devices: tuple[str, ...]
     captured: tuple[int, ...]
     keeps: bool
+    passes: tuple[str, ...] = ("all",)
 
 
 @dataclass(frozen=True)
@@ -250,5 +251,5 @@ def linking(routine: Routine, fresh: tuple[int, int], location: int) -> list[Nam
     made: list[NamedMessage] = [
         ProgramPart(program, tuple(records[start : start + size])) for start in range(0, len(records), size)
     ]
-    made.append(Link(id_, program, routine.devices, routine.captured, location))
+    made.append(Link(id_, program, routine.devices, routine.captured, location, "", routine.passes))
     return made if routine.keeps else [*made, Release((program,))]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from ...interpreter.errors import QuotaError
 from ...interpreter.programs.blocks import Block, find_blocks
+from ...interpreter.programs.passes.table import BLOCKS
 from ...interpreter.programs.program import Program
 from ...interpreter.types.meta import Meta, Scalar
 from ..model.account import check_bytes
@@ -23,6 +24,7 @@ from ..routines.compiled import Compiled, CompiledPrograms
 from ..routines.ids import Ids
 from ..routines.inside import segment_record
 from ..routines.instruction import RunInstruction, Segment, SegmentPlan
+from ..routines.passes import ImprovedPrograms, lacks
 from ..routines.recipe import Recipe, compile_segment
 from ..routines.segments import Piece, pieces_of
 from ..routines.stamps import Stamps
@@ -30,6 +32,8 @@ from ..scheduler.scheduler import Scheduler
 from .lookup import define, enter, note_maker
 from .quotas import check_results, check_targets, check_tensors
 from .runs_at_once import RunsAtOnce
+
+Compile: TypeAlias = Callable[[Program, Piece, Sequence[Plan], Sequence[Block], frozenset[str]], Recipe | None]
 
 
 class Segments:
@@ -40,8 +44,9 @@ class Segments:
         self.residency = residency
         self.at_once = RunsAtOnce(scheduler, residency)
         self.details = scheduler.ring.details
+        self.improved = ImprovedPrograms()
         self.shared = CompiledPrograms()
-        self.compile: Callable[[Program, Piece, Sequence[Plan], Sequence[Block]], Recipe | None] = compile_segment
+        self.compile: Compile = compile_segment
         self.find_blocks: Callable[[Program], list[Block]] = find_blocks
 
     def pieces(self, session: VmSession, routine: Linked) -> Sequence[Piece]:
@@ -55,9 +60,15 @@ class Segments:
         return routine.pieces
 
     def adopt(self, routine: Linked, patience: int) -> None:
-        """Take over what some session has compiled of the same program. If that is all of it, the first run need not be
-        op by op."""
-        routine.compiled = compiled = self.shared.of(routine.program, routine.devices)
+        """Apply the passes, and take over what some session has compiled of the same program. If that is all of it, the
+        first run need not be op by op."""
+        missing = [self.scheduler.devices[name].backend.missing for name in routine.devices]
+        found = self.improved.of(routine.program, frozenset() if lacks(routine.program, missing) else routine.passes)
+        routine.applied = found.applied
+        if found.program is not None:
+            routine.improved = routine.after(found.program)
+            self.adopt(routine.improved, patience)
+        routine.compiled = compiled = self.shared.of(routine.program, routine.devices, routine.passes)
         routine.pieces, routine.blocks = compiled.pieces, compiled.blocks
         if compiled.whole():
             routine.runs = patience
@@ -90,7 +101,7 @@ class Segments:
         known = [plan for plan in plans if plan is not None]
         if len(known) < len(plans):
             return None
-        recipe = self.compile(routine.program, piece, known, self.blocks(routine))
+        recipe = self.compile(routine.program, piece, known, self.blocks(routine), routine.passes)
         if shared:
             compiled.recipes[piece.start] = recipe
         return recipe
@@ -105,7 +116,8 @@ class Segments:
     def blocks(self, routine: Linked) -> Sequence[Block]:
         """The blocks of a routine's program."""
         if routine.blocks is None:
-            routine.blocks = routine.compiled.blocks = self.find_blocks(routine.program)
+            found = self.find_blocks(routine.program) if BLOCKS in routine.passes else []
+            routine.blocks = routine.compiled.blocks = found
         return routine.blocks
 
     def admit(

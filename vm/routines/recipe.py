@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from ...interpreter.programs.blocks import Block
 from ...interpreter.programs.passes.facts import made_by
+from ...interpreter.programs.passes.table import IN_PLACE, IN_SEGMENTS, MEMORY_PLAN
 from ...interpreter.programs.program import Program
 from ...interpreter.schema.opdef import UNNOTICED, BoundKernel
 from ...interpreter.types.meta import Meta
@@ -94,20 +95,33 @@ class Recipe(NamedTuple):
 
 
 def compile_segment(
-    program: Program, steps: Piece, plans: Sequence[Plan], blocks: Sequence[Block] = ()
+    program: Program,
+    steps: Piece,
+    plans: Sequence[Plan],
+    blocks: Sequence[Block] = (),
+    passes: frozenset[str] = IN_SEGMENTS,
 ) -> Recipe | None:
     """The recipe of a segment; None if its values cannot be laid out, so that it has to run op by op.
 
-    `plans`: of the ops, in order; `blocks`: of the program, those of the segment among them.
+    `plans`: of the ops, in order; `blocks`: of the program, those of the segment among them; `passes`: the names of
+    those that may be used.
     """
     inside = [block for block in blocks if block.steps[0] in steps and block.steps[-1] in steps]
-    return Compiler(program, steps, plans, inside).compile()
+    return Compiler(program, steps, plans, inside, passes).compile()
 
 
 class Compiler:
     """Lays out one segment."""
 
-    def __init__(self, program: Program, steps: Piece, plans: Sequence[Plan], blocks: Sequence[Block]) -> None:
+    def __init__(
+        self,
+        program: Program,
+        steps: Piece,
+        plans: Sequence[Plan],
+        blocks: Sequence[Block],
+        passes: frozenset[str] = IN_SEGMENTS,
+    ) -> None:
+        self.forwards = IN_PLACE in passes
         self.program = program
         self.steps = steps
         self.plans = plans
@@ -122,7 +136,7 @@ class Compiler:
         self.places: dict[int, Place] = {}
         self.bases: dict[int, int] = {}
         self.packed: set[int] = set()
-        self.arena = Arena()
+        self.arena = Arena(shares=MEMORY_PLAN in passes)
         self.scratch = 0
         self.blocks: dict[tuple[int, int], list[int]] = {}  # (slot, offset of the block) -> values in it
 
@@ -268,7 +282,7 @@ class Compiler:
         meta = self.meta(value)
         if value in self.slots:
             return self.fresh_place(value)
-        for index in plan.forward:
+        for index in plan.forward if self.forwards else ():
             operand = self.program.steps[position].operands[index]
             under = self.place(operand)
             alone = under.slot == ARENA and under.strides is None and under.meta.nbytes == meta.nbytes
