@@ -110,8 +110,8 @@ class Routines:
             return
         newest, outside = session.newest, (*message.inputs, *routine.captured)
         if routine.compiled is None:
-            self.segments.adopt(routine, self.patience)
-        better = routine if routine.improved is None or session.strict else routine.improved
+            self.segments.adopt(session, routine, self.patience)
+        better = routine.improved or routine
         if better.runs >= self.patience and self.run_whole(session, better, outside, message):
             return
         if better is not routine and are_apart(session, better.program, outside):
@@ -226,7 +226,7 @@ class SessionRuns:
     def compiles(self, routine: Linked) -> bool:
         """May its steps run as segments?"""
         if routine.compiled is None:  # a block of control flow
-            self.routines.segments.adopt(routine, self.routines.patience)
+            self.routines.segments.adopt(self.session, routine, self.routines.patience)
         return routine.runs > self.routines.patience and not routine.refused and self.session.cancelled is None
 
     def admit(self, routine: Linked, piece: range, ids: Ids, numbers: Sequence[Scalar], location: int) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from ...interpreter.errors import QuotaError
 from ...interpreter.programs.blocks import Block, find_blocks
-from ...interpreter.programs.passes.table import BLOCKS
+from ...interpreter.programs.passes.table import BLOCKS, TRANSFERS
 from ...interpreter.programs.program import Program
 from ...interpreter.types.meta import Meta, Scalar
 from ..model.account import check_bytes
@@ -24,7 +24,7 @@ from ..routines.compiled import Compiled, CompiledPrograms
 from ..routines.ids import Ids
 from ..routines.inside import segment_record
 from ..routines.instruction import RunInstruction, Segment, SegmentPlan
-from ..routines.passes import ImprovedPrograms, lacks
+from ..routines.passes import ImprovedPrograms, crowds, lacks
 from ..routines.recipe import Recipe, compile_segment
 from ..routines.segments import Piece, pieces_of
 from ..routines.stamps import Stamps
@@ -59,19 +59,27 @@ class Segments:
                 routine.compiled.pieces = routine.pieces
         return routine.pieces
 
-    def adopt(self, routine: Linked, patience: int) -> None:
+    def adopt(self, session: VmSession, routine: Linked, patience: int) -> None:
         """Apply the passes, and take over what some session has compiled of the same program. If that is all of it, the
         first run need not be op by op."""
-        missing = [self.scheduler.devices[name].backend.missing for name in routine.devices]
-        found = self.improved.of(routine.program, frozenset() if lacks(routine.program, missing) else routine.passes)
+        self.improve(session, routine)
+        if routine.improved is not None:
+            self.adopt(session, routine.improved, patience)
+        routine.compiled = compiled = self.shared.of(routine.program, routine.devices, routine.passes)
+        routine.pieces, routine.blocks = compiled.pieces, compiled.blocks
+        if compiled.whole() and routine.improved is None:
+            routine.runs = patience
+
+    def improve(self, session: VmSession, routine: Linked) -> None:
+        """Apply the passes on programs, unless steps may fail for their devices: each has an error of its own line."""
+        program, backends = routine.program, [self.scheduler.devices[name].backend for name in routine.devices]
+        if session.strict or lacks(program, [backend.missing for backend in backends]):
+            return
+        crowded = crowds(program, [backend.limit for backend in backends])
+        found = self.improved.of(program, routine.passes - {TRANSFERS} if crowded else routine.passes)
         routine.applied = found.applied
         if found.program is not None:
             routine.improved = routine.after(found.program)
-            self.adopt(routine.improved, patience)
-        routine.compiled = compiled = self.shared.of(routine.program, routine.devices, routine.passes)
-        routine.pieces, routine.blocks = compiled.pieces, compiled.blocks
-        if compiled.whole():
-            routine.runs = patience
 
     def work(self, session: VmSession, routine: Linked, position: int) -> int:
         """The work of a step, if it may run inside a segment: only on devices whose memory is the host's. Else -1."""

@@ -6,14 +6,14 @@ lines in it.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from copy import copy
 from typing import Any, Final, NamedTuple
 
 from ...interpreter.programs.constructs import blocks_of
 from ...interpreter.programs.passes.table import IN_SEGMENTS, Applied, applied
-from ...interpreter.programs.program import Program, Step
+from ...interpreter.programs.program import MOVE, Program, Step
 
 KEPT: Final = 1 << 14  # steps of programs in all: the one that was used least recently is forgotten first
 LARGEST: Final = 1 << 9  # steps of a program: passes take some 50 us for each, during which no other session is served
@@ -59,6 +59,24 @@ def lacks(program: Program, missing: Sequence[frozenset[str]]) -> bool:
     if any(step.device >= 0 and step.op in missing[step.device] for step in program.steps):
         return True
     return any(lacks(block, missing) for block in blocks_of(program))
+
+
+def crowds(program: Program, memory: Sequence[int]) -> bool:
+    """Do the program's moves bring more to a device than half of its `memory`? Moves that come early would drive each
+    other out then, and come again."""
+    brought = moved_bytes(program)
+    return any(2 * nbytes > memory[slot] for slot, nbytes in brought.items())
+
+
+def moved_bytes(program: Program) -> Counter[int]:
+    """How many bytes the moves bring to each device slot, as far as that is known; each in a block once."""
+    found: Counter[int] = Counter()
+    for step in program.steps:
+        if step.op == MOVE and step.results[0] is not None:
+            found[step.device] += step.results[0].nbytes
+    for block in blocks_of(program):
+        found.update(moved_bytes(block))
+    return found
 
 
 def improved(program: Program, passes: frozenset[str]) -> Improved:

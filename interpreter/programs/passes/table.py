@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, TypeAlias
 
 from ...errors import MetadataError
+from ...wire.forms import shown
 from ..constructs import FORMS, blocks_of, layout
 from ..program import Program, Step
 from .common_subexpressions import common_subexpressions
@@ -20,10 +21,11 @@ from .transfers import transfers
 
 Pass: TypeAlias = Callable[[Program], Program]
 
+TRANSFERS: Final = "transfers"
 PASSES: Final[dict[str, Pass]] = {
     "dead_results": dead_results,
     "numbers": numbers,
-    "transfers": transfers,
+    TRANSFERS: transfers,
     "common_subexpressions": common_subexpressions,
 }
 BLOCKS: Final = "blocks"  # elementwise steps on large tensors are computed together, piece by piece
@@ -49,7 +51,7 @@ def chosen_names(names: str | Iterable[str]) -> frozenset[str]:
     found: set[str] = set()
     for name in (names,) if isinstance(names, str) else names:
         if name not in NAMES and name not in (ALL, NONE):
-            raise MetadataError(f'there is no pass {name!r}: there are {", ".join(NAMES)}, or "all" or "none"')
+            raise MetadataError(f'there is no pass {shown(name)}: there are {", ".join(NAMES)}, or "all" or "none"')
         found.update(NAMES if name == ALL else () if name == NONE else (name,))
     return frozenset(found)
 
