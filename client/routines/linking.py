@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...interpreter.errors import MetadataError, MetadataTypeError
 from ...interpreter.programs.constructs import layout
 from ...interpreter.programs.numbers import PARAMETER, evaluate
+from ...interpreter.programs.passes.table import ALL, chosen_names
 from ...interpreter.programs.program import NO_OPS, Program
 from ...interpreter.schema.promotion import check_scalar
 from ...interpreter.types.meta import SCALAR_TYPES, Scalar
@@ -117,17 +118,36 @@ def link(
     devices: Mapping[str, str] | None,
     tensors: Mapping[str, Tensor] | None,
     name: str = "",
+    passes: str | Iterable[str] = ALL,
 ) -> Any:
     """One linked program, or a list of them."""
+    names = names_of_passes(passes)
     if isinstance(programs, Program):
-        return link_one(session, programs, devices or {}, tensors or {}, name)
+        return link_one(session, programs, devices or {}, tensors or {}, name, names)
     if not isinstance(programs, list | tuple) or not all(isinstance(each, Program) for each in programs):
         raise located(MetadataTypeError("link: takes a program, or a list of them; td.Program.parse(text) makes one"))
-    return [link_one(session, each, devices or {}, tensors or {}, name) for each in programs]
+    return [link_one(session, each, devices or {}, tensors or {}, name, names) for each in programs]
+
+
+def names_of_passes(passes: str | Iterable[str]) -> tuple[str, ...]:
+    """The names of passes as they travel. MetadataError at the user's line for one that is none."""
+    if not isinstance(passes, str | Iterable):
+        raise located(MetadataTypeError(f"passes: takes names of passes, not {type(passes).__name__}"))
+    names = (passes,) if isinstance(passes, str) else tuple(passes)
+    try:
+        chosen_names(names)
+    except MetadataError as error:
+        raise located(error) from None
+    return names
 
 
 def link_one(
-    session: Session, program: Program, devices: Mapping[str, str], tensors: Mapping[str, Tensor], name: str = ""
+    session: Session,
+    program: Program,
+    devices: Mapping[str, str],
+    tensors: Mapping[str, Tensor],
+    name: str = "",
+    passes: Sequence[str] = (ALL,),
 ) -> LinkedProgram:
     """Link a program: slots without a device get those of the session, in their order; tensors that are not given are
     looked up in the contexts around."""
@@ -139,7 +159,7 @@ def link_one(
     for tensor, source in zip(captured, program.captured, strict=True):
         if tensor._meta is not source.meta:
             raise located(MetadataError(f"link: {source.name} is {source.meta}, not {tensor._meta}"))
-    return LinkedProgram(session, Linked(session, program, homes, captured, name=name))
+    return LinkedProgram(session, Linked(session, program, homes, captured, name=name, passes=passes))
 
 
 def chosen_device(session: Session, slot: int, devices: Mapping[str, str]) -> str:

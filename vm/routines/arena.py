@@ -59,6 +59,16 @@ class Arena:
         part = self.part_of(address)
         part.last = max(part.last, last)
 
+    @property
+    def parts(self) -> int:
+        """How many parts it has."""
+        return len(self._parts)
+
+    @property
+    def unshared(self) -> int:
+        """The bytes of all parts together."""
+        return self._end
+
     def plan(self) -> None:
         """Give each part its offset: its address, or one where others were before. So many parts are planned together,
         the smaller ones behind the larger ones."""

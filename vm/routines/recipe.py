@@ -71,7 +71,8 @@ class Recipe(NamedTuple):
     value of each written and made one. `packed`: slots of operands that have to be packed, since views of them are
     taken. `bases`: of each view, the value that it is a view of. `places`: where each value lies. `views`: those that
     are used beyond the segment; `passing`: what is made for them alone. `dying`: operands that are inner values of the
-    program, and used here for the last time.
+    program, and used here for the last time. `parts`: values with memory of their own in the arena, of so many bytes
+    together (`unshared`); `forwarded`: those that are written over an operand.
     """
 
     steps: Piece
@@ -92,6 +93,9 @@ class Recipe(NamedTuple):
     scratch: int
     work: int
     largest: int
+    parts: int
+    forwarded: int
+    unshared: int
 
 
 def compile_segment(
@@ -122,6 +126,7 @@ class Compiler:
         passes: frozenset[str] = IN_SEGMENTS,
     ) -> None:
         self.forwards = IN_PLACE in passes
+        self.forwarded = 0
         self.program = program
         self.steps = steps
         self.plans = plans
@@ -173,6 +178,9 @@ class Compiler:
             max([self.scratch, *(plan.scratch for plan in self.plans)]),
             sum(plan.work for plan in self.plans),
             max((plan.work for plan in self.plans), default=0),
+            self.arena.parts,
+            self.forwarded,
+            self.arena.unshared,
         )
 
     def step(self, position: int, plan: Plan) -> list[Call] | None:
@@ -290,6 +298,7 @@ class Compiler:
             if alone and dies and not self.is_shared(operand, position):
                 place = Place(ARENA, under.offset, None, meta)
                 self.enter(value, place)
+                self.forwarded += 1
                 return place
         return self.fresh_place(value)
 
