@@ -7,7 +7,7 @@
   `cuda_staging`: copies of pageable memory; `cuda_scratch`: what CuPy's kernels take for temporaries
 - `worker`: an in-order queue with a thread; `events`: how one stream waits for another
 - `crew`: threads that help with large kernels
-- `blocks`: runs of pointwise ops on NumPy arrays, piece by piece; `block_layout`: where their temporaries lie
+- `fused_kernel`: fusions of ops on NumPy arrays, piece by piece; `fused_layout`: where their temporaries lie
 - `pool`: memory that is reused; `shared`: blocks that other processes may map
 - `faults`: fault injection; `blas`: the limit of BLAS threads
 """

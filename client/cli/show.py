@@ -145,8 +145,8 @@ def _rows(
         for step, inner in steps.get(record.id, ()):
             row = _row(step, trace, order, session="")
             row = (row[0], row[1], f"  {row[2]}", *row[3:])
-            block = f"block {inner.block}: " if inner.block else ""
-            yield (*row[:4], "", f"{block}{inner.memory}", *row[6:7], "", "", *row[9:])
+            fusion = f"fusion {inner.fusion}: " if inner.fusion else ""
+            yield (*row[:4], "", f"{fusion}{inner.memory}", *row[6:7], "", "", *row[9:])
 
 
 def _row(record: Record, trace: Trace, order: StreamOrder, *, session: str) -> tuple[str, ...]:

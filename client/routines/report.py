@@ -14,7 +14,7 @@ class Report(dict[str, Any]):
     `ops`: of the program; `passes`: what each pass has done to it: how many ops, calls, values or bytes there were
     `before` and `after`; `without_passes`: runs that could not be those of the program after passes. All else is about
     what they have left. `pieces`: what runs one after the other: a segment, which is one instruction, or a step by
-    itself; of a segment the number of calls, the bytes of its arena, and the steps of each block, which are computed
+    itself; of a segment the number of calls, the bytes of its arena, and the steps of each fusion, which are computed
     together. `values`: the memory mode of each value ("virtual", "local", "on device") and why; `metas`: what each is.
     """
 
@@ -37,8 +37,8 @@ class Report(dict[str, Any]):
         for piece in pieces:
             steps = f"steps {piece['first']} to {piece['last']}"
             if piece["how"] == "segment":
-                blocks = "".join(f", block of {len(block)} steps" for block in piece["blocks"])
-                yield f"  {steps}: {piece['calls']} calls{blocks}"
+                fusions = "".join(f", fusion of {len(fusion)} steps" for fusion in piece["fusions"])
+                yield f"  {steps}: {piece['calls']} calls{fusions}"
             else:
                 yield f"  {steps}: {piece['how']} {piece['op']}".rstrip()
         for value, ((mode, why), meta) in enumerate(zip(self["values"], self["metas"], strict=True)):

@@ -14,7 +14,7 @@ from operator import length_hint
 from typing import Any
 
 from tensord.interpreter.errors import TensordError
-from tensord.interpreter.programs.blocks import find_blocks
+from tensord.interpreter.programs.fusion import find_fusions
 from tensord.streams.cpu import CpuOptions
 from tensord.streams.cuda import CudaOptions
 from tensord.streams.faults import Fault
@@ -105,7 +105,7 @@ class Machine:
         segments.compile = failing_inside(segments.compile, program.failing)
         segments.improved.of = sparing(segments.improved.of, program.failing)
         segments.shared.kept *= not program.failing  # what fails is another call in each session
-        segments.find_blocks = functools.partial(find_blocks, least=1)  # of the smallest tensors, too
+        segments.find_fusions = functools.partial(find_fusions, least=1)  # of the smallest tensors, too
         self.errors: list[TensordError] = []
         self.engine.scheduler.report = lambda _session, error: self.errors.append(error)
         self.streams: list[ModelStream] = [s for d in self.devices.values() for s in d.streams]

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from ...interpreter.errors import QuotaError
-from ...interpreter.programs.blocks import Block, find_blocks
-from ...interpreter.programs.passes.table import BLOCKS, TRANSFERS
+from ...interpreter.programs.fusion import Fusion, find_fusions
+from ...interpreter.programs.passes.table import FUSION, TRANSFERS
 from ...interpreter.programs.program import Program
 from ...interpreter.types.meta import Meta, Scalar
 from ..model.account import check_bytes
@@ -33,7 +33,7 @@ from .lookup import define, enter, note_maker
 from .quotas import check_results, check_targets, check_tensors
 from .runs_at_once import RunsAtOnce
 
-Compile: TypeAlias = Callable[[Program, Piece, Sequence[Plan], Sequence[Block], frozenset[str]], Recipe | None]
+Compile: TypeAlias = Callable[[Program, Piece, Sequence[Plan], Sequence[Fusion], frozenset[str]], Recipe | None]
 
 
 class Segments:
@@ -47,7 +47,7 @@ class Segments:
         self.improved = ImprovedPrograms()
         self.shared = CompiledPrograms()
         self.compile: Compile = compile_segment
-        self.find_blocks: Callable[[Program], list[Block]] = find_blocks
+        self.find_fusions: Callable[[Program], list[Fusion]] = find_fusions
 
     def pieces(self, session: VmSession, routine: Linked) -> Sequence[Piece]:
         """The pieces of a routine; as a whole, op by op, as long as an op was refused its signature."""
@@ -66,7 +66,7 @@ class Segments:
         if routine.improved is not None:
             self.adopt(session, routine.improved, patience)
         routine.compiled = compiled = self.shared.of(routine.program, routine.devices, routine.passes)
-        routine.pieces, routine.blocks = compiled.pieces, compiled.blocks
+        routine.pieces, routine.fusions = compiled.pieces, compiled.fusions
         if compiled.whole() and routine.improved is None:
             routine.runs = patience
 
@@ -109,7 +109,7 @@ class Segments:
         known = [plan for plan in plans if plan is not None]
         if len(known) < len(plans):
             return None
-        recipe = self.compile(routine.program, piece, known, self.blocks(routine), routine.passes)
+        recipe = self.compile(routine.program, piece, known, self.fusions(routine), routine.passes)
         if shared:
             compiled.recipes[piece.start] = recipe
         return recipe
@@ -121,12 +121,12 @@ class Segments:
             segment = segment_record(routine.program, recipe)
             ring.routines.compiled(session.id, routine, segment, self.scheduler.tick + 1)
 
-    def blocks(self, routine: Linked) -> Sequence[Block]:
-        """The blocks of a routine's program."""
-        if routine.blocks is None:
-            found = self.find_blocks(routine.program) if BLOCKS in routine.passes else []
-            routine.blocks = routine.compiled.blocks = found
-        return routine.blocks
+    def fusions(self, routine: Linked) -> Sequence[Fusion]:
+        """The fusions of a routine's program."""
+        if routine.fusions is None:
+            found = self.find_fusions(routine.program) if FUSION in routine.passes else []
+            routine.fusions = routine.compiled.fusions = found
+        return routine.fusions
 
     def admit(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from ...interpreter.programs.blocks import Block as Fused
+from ...interpreter.programs.fusion import Fusion
 from ...interpreter.programs.passes.table import IN_SEGMENTS, Applied
 from ...interpreter.programs.program import Program
 from ...interpreter.types.meta import Meta
@@ -40,12 +40,12 @@ class Linked:
 
     __slots__ = (
         "applied",
-        "blocks",
         "captured",
         "compiled",
         "convention",
         "devices",
         "extra",
+        "fusions",
         "improved",
         "location",
         "name",
@@ -87,7 +87,7 @@ class Linked:
         self.runs = 0
         self.compiled: Any = None
         self.pieces: Sequence[range] | None = None  # of its steps; None until they all have signatures
-        self.blocks: Sequence[Fused] | None = None  # None until they are looked for
+        self.fusions: Sequence[Fusion] | None = None  # None until they are looked for
         self.segments: dict[int, Any] = {}  # first step of a piece -> how it runs as one instruction, if it may
 
     def all_templates(self) -> Iterator[Template]:

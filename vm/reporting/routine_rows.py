@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...interpreter.errors import ProtocolError, TensordError
-from ...interpreter.programs.passes.table import BLOCKS, IN_PLACE, MEMORY_PLAN
+from ...interpreter.programs.passes.table import FUSION, IN_PLACE, MEMORY_PLAN
 from ...interpreter.programs.program import Program
 from ..model.linked import Linked
 from ..model.session import VmSession
@@ -44,11 +44,11 @@ def pass_rows(routine: Linked, ran: Linked) -> list[dict[str, Any]]:
     if not recipes:
         return rows
     calls = sum(len(recipe.calls) for recipe in recipes)
-    blocks = [block for recipe in recipes for block in recipe.blocks]
+    fusions = [fusion for recipe in recipes for fusion in recipe.fusions]
     parts, forwarded = sum(recipe.parts for recipe in recipes), sum(recipe.forwarded for recipe in recipes)
     unshared, arena = sum(recipe.unshared for recipe in recipes), sum(recipe.arena for recipe in recipes)
     done = (
-        (BLOCKS, calls + sum(len(block.steps) - 1 for block in blocks), calls, "calls"),
+        (FUSION, calls + sum(len(fusion.steps) - 1 for fusion in fusions), calls, "calls"),
         (IN_PLACE, parts + forwarded, parts, "values with memory of their own"),
         (MEMORY_PLAN, unshared, arena, "bytes"),
     )
@@ -66,8 +66,8 @@ def piece_row(routine: Linked, piece: range) -> dict[str, Any]:
     row: dict[str, Any] = {"first": piece.start, "last": piece.stop - 1, "how": "op by op", "op": ""}
     if isinstance(segment, Segment):
         recipe = segment.recipe
-        blocks = [list(block.steps) for block in recipe.blocks]
-        row |= {"how": "segment", "calls": len(recipe.calls), "arena": recipe.arena, "blocks": blocks}
+        fusions = [list(fusion.steps) for fusion in recipe.fusions]
+        row |= {"how": "segment", "calls": len(recipe.calls), "arena": recipe.arena, "fusions": fusions}
     elif len(piece) == 1:
         row["op"] = routine.program.steps[piece.start].op
     elif piece.start not in routine.segments:
@@ -84,9 +84,9 @@ def value_rows(routine: Linked) -> list[list[str]]:
             for value, place in segment.recipe.places.items():
                 if value >= program.inputs:
                     found[value] = inside(segment, value, place)
-            for block in segment.recipe.blocks:
-                for value in block.virtual:
-                    found[value] = ["virtual", f"between steps {block.steps[0]} and {block.steps[-1]} of one block"]
+            for fusion in segment.recipe.fusions:
+                for value in fusion.virtual:
+                    found[value] = ["virtual", f"between steps {fusion.steps[0]} and {fusion.steps[-1]} of one fusion"]
     return found
 
 

@@ -1,4 +1,4 @@
-"""What is compiled of programs, for all sessions: where they are cut, their blocks, and the recipes of their segments.
+"""What is compiled of programs, for all sessions: where they are cut, their fusions, and the recipes of their segments.
 
 Nothing of it belongs to a session. It depends on the program, to the last bit of its constants, on the devices, and on
 the passes; so it is found by the program's digest, and by these. Lines are no part of the digest, and recipes know
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from ...interpreter.programs.blocks import Block
+from ...interpreter.programs.fusion import Fusion
 from ...interpreter.programs.passes.table import IN_SEGMENTS
 from ...interpreter.programs.program import Program
 from .recipe import Recipe
@@ -27,12 +27,12 @@ class Compiled:
     """What is compiled of one program on certain devices. `pieces`: None until it is cut; `recipes`: by the first step
     of their pieces, None for one that can only run op by op."""
 
-    __slots__ = ("blocks", "pieces", "recipes", "steps")
+    __slots__ = ("fusions", "pieces", "recipes", "steps")
 
     def __init__(self, steps: int) -> None:
         self.steps = steps
         self.pieces: Sequence[Piece] | None = None
-        self.blocks: Sequence[Block] | None = None
+        self.fusions: Sequence[Fusion] | None = None
         self.recipes: dict[int, Recipe | None] = {}
 
     def whole(self) -> bool:

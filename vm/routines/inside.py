@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...interpreter.programs.program import Program
-from ..tracing.inside import BLOCK, FILL, CallRecord, PlacedRecord, PlaceRecord, SegmentRecord
+from ..tracing.inside import FILL, FUSED, CallRecord, PlacedRecord, PlaceRecord, SegmentRecord
 from .recipe import Call, Place, Recipe, fill
 
 
 def segment_record(program: Program, recipe: Recipe) -> SegmentRecord:
     """The record of a segment."""
-    blocks = {block.steps[-1]: block for block in recipe.blocks}
+    fusions = {fusion.steps[-1]: fusion for fusion in recipe.fusions}
     calls = []
     for call in recipe.calls:
-        block = blocks.get(call.step)
+        fusion = fusions.get(call.step)
         if call.kernel is fill:
             calls.append(call_record(FILL, (call.step,), call.reads[0], call.reads[0], call))
-        elif block is not None:
-            calls.append(call_record(BLOCK, block.steps, block.inputs, call.results, call))
+        elif fusion is not None:
+            calls.append(call_record(FUSED, fusion.steps, fusion.inputs, call.results, call))
         else:
             operands = program.steps[call.step].operands
             calls.append(call_record(call.plan.op.name, (call.step,), operands, call.results, call))

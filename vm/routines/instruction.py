@@ -303,7 +303,7 @@ class RunInstruction(Instruction):
                 healthy -= 1
         if not healthy:
             return
-        if healthy < len(call.results):  # of a block, which cannot fail: some of its results are nobody's values
+        if healthy < len(call.results):  # of a fusion, which cannot fail: some of its results are nobody's values
             arguments = [stand_in(given, place) for given, place in zip(arguments, call.arguments, strict=True)]
         try:
             kernel(*arguments)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ...interpreter.programs.blocks import Block
+from ...interpreter.programs.fusion import Fusion
 from ...interpreter.programs.passes.facts import made_by
 from ...interpreter.programs.program import Program
 from .layouts import Layout
@@ -61,25 +61,25 @@ def outside_of(
     return tuple(variable for variable in entering if variable not in written), tuple(written), tuple(made), entering
 
 
-def overwritten_by(program: Program, block: Block, value: int) -> int | None:
-    """The value from outside of a block, or needed outside, over which one of its outputs is written; None for a new
+def overwritten_by(program: Program, fusion: Fusion, value: int) -> int | None:
+    """The value from outside of a fusion, or needed outside, over which one of its outputs is written; None for a new
     variable."""
-    makers = {program.steps[n].first: program.steps[n] for n in block.steps}
+    makers = {program.steps[n].first: program.steps[n] for n in fusion.steps}
     while (into := makers[value].into) is not None:
         value = into[0]
-        if value not in block.virtual:
+        if value not in fusion.virtual:
             return value
     return None
 
 
-def dependences(program: Program, block: Block) -> tuple[tuple[int, ...], ...]:
-    """For each output of a block the values from outside that it depends on, in the order in which steps read them."""
+def dependences(program: Program, fusion: Fusion) -> tuple[tuple[int, ...], ...]:
+    """For each output of a fusion the values from outside that it depends on, in the order in which steps read them."""
     needs: dict[int, dict[int, None]] = {}
-    for position in block.steps:
+    for position in fusion.steps:
         step = program.steps[position]
         mine: dict[int, None] = {}
         for operand in step.operands:
             if operand >= 0:
                 mine.update(needs.get(operand, {operand: None}))
         needs[step.first] = mine
-    return tuple(tuple(needs[value]) for value in block.outputs)
+    return tuple(tuple(needs[value]) for value in fusion.outputs)

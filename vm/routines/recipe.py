@@ -1,9 +1,9 @@
 """Compiling a segment: where each of its values lies, and which kernels are called on what.
 
 A value lies in the memory of an operand (a tensor from outside, or a result), or at an offset in the segment's *arena*,
-one block for all that nobody outside sees. Offsets are planned by liveness: a value's bytes serve others once the value
-is used no more. A view lies where its base does. An elementwise op writes over an operand that dies with it, as it
-would op by op.
+one block of memory for all that nobody outside sees. Offsets are planned by liveness: a value's bytes serve others once
+the value is used no more. A view lies where its base does. An elementwise op writes over an operand that dies with it,
+as it would op by op.
 
 The kernels are those of the ops' plans, so a segment computes the same bits.
 """
@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
-from ...interpreter.programs.blocks import Block
+from ...interpreter.programs.fusion import Fusion
 from ...interpreter.programs.passes.facts import made_by
 from ...interpreter.programs.passes.table import IN_PLACE, IN_SEGMENTS, MEMORY_PLAN
 from ...interpreter.programs.program import Program
 from ...interpreter.schema.opdef import UNNOTICED, BoundKernel
 from ...interpreter.types.meta import Meta
-from ...streams.blocks import BlockKernel
 from ...streams.crew import Crew, InParts
+from ...streams.fused_kernel import FusedKernel
 from ..model.plan import Plan
 from .arena import Arena
 from .layouts import LeavingView, layouts_of, leaving_views
@@ -28,8 +28,8 @@ from .liveness import dependences, last_uses, outside_of, overwritten_by
 from .segments import Piece
 
 ARENA: Final = -1  # as a slot
-SHARED: Final = 1 << 22  # work of a block from which on threads share it: some 500 us
-PARTS: Final = 2  # of such a block for each thread, so that a slow one holds the others up for less
+SHARED: Final = 1 << 22  # work of a fusion from which on threads share it: some 500 us
+PARTS: Final = 2  # of such a fusion for each thread, so that a slow one holds the others up for less
 
 
 class Place(NamedTuple):
@@ -85,7 +85,7 @@ class Recipe(NamedTuple):
     calls: tuple[Call, ...]
     bases: dict[int, int]
     places: dict[int, Place]
-    blocks: tuple[Block, ...]
+    fusions: tuple[Fusion, ...]
     views: tuple[LeavingView, ...]
     passing: tuple[int, ...]
     dying: tuple[int, ...]
@@ -102,15 +102,15 @@ def compile_segment(
     program: Program,
     steps: Piece,
     plans: Sequence[Plan],
-    blocks: Sequence[Block] = (),
+    fusions: Sequence[Fusion] = (),
     passes: frozenset[str] = IN_SEGMENTS,
 ) -> Recipe | None:
     """The recipe of a segment; None if its values cannot be laid out, so that it has to run op by op.
 
-    `plans`: of the ops, in order; `blocks`: of the program, those of the segment among them; `passes`: the names of
+    `plans`: of the ops, in order; `fusions`: of the program, those of the segment among them; `passes`: the names of
     those that may be used.
     """
-    inside = [block for block in blocks if block.steps[0] in steps and block.steps[-1] in steps]
+    inside = [fusion for fusion in fusions if fusion.steps[0] in steps and fusion.steps[-1] in steps]
     return Compiler(program, steps, plans, inside, passes).compile()
 
 
@@ -122,7 +122,7 @@ class Compiler:
         program: Program,
         steps: Piece,
         plans: Sequence[Plan],
-        blocks: Sequence[Block],
+        fusions: Sequence[Fusion],
         passes: frozenset[str] = IN_SEGMENTS,
     ) -> None:
         self.forwards = IN_PLACE in passes
@@ -130,9 +130,9 @@ class Compiler:
         self.program = program
         self.steps = steps
         self.plans = plans
-        self.blocks_at = {block.steps[-1]: block for block in blocks}
-        # The steps of blocks -> the last one, at which the block runs.
-        self.runs_at = {position: block.steps[-1] for block in blocks for position in block.steps}
+        self.fusions_at = {fusion.steps[-1]: fusion for fusion in fusions}
+        # The steps of fusions -> the last one, at which the fusion runs.
+        self.runs_at = {position: fusion.steps[-1] for fusion in fusions for position in fusion.steps}
         self.uses = last_uses(program, steps, self.runs_at)
         self.layouts = layouts_of(program, steps, plans)
         self.reads, self.written, self.made, self.entering = outside_of(program, steps, self.layouts)
@@ -143,15 +143,15 @@ class Compiler:
         self.packed: set[int] = set()
         self.arena = Arena(shares=MEMORY_PLAN in passes)
         self.scratch = 0
-        self.blocks: dict[tuple[int, int], list[int]] = {}  # (slot, offset of the block) -> values in it
+        self.held: dict[tuple[int, int], list[int]] = {}  # (slot, address of the part of memory) -> values in it
 
     def compile(self) -> Recipe | None:
         """The recipe, or None."""
         calls: list[Call] = []
         for position, plan in zip(self.steps, self.plans, strict=True):
             self.arena.now = position
-            block = self.blocks_at.get(position)
-            found = self.block(block, plan) if block is not None else self.step(position, plan)
+            fusion = self.fusions_at.get(position)
+            found = self.fusion(fusion, plan) if fusion is not None else self.step(position, plan)
             if found is None:
                 return None
             calls += found
@@ -170,7 +170,7 @@ class Compiler:
             tuple([call._replace(arguments=tuple(map(self.planned, call.arguments))) for call in calls]),
             self.bases,
             {value: self.planned(place) for value, place in self.places.items()},
-            tuple(self.blocks_at.values()),
+            tuple(self.fusions_at.values()),
             tuple(leaving_views(self.program, self.steps, self.layouts)),
             tuple(v for v in self.made if self.program.last_use[finals[v]] < self.steps.stop),
             self.dying(),
@@ -212,13 +212,13 @@ class Compiler:
         filled = call._replace(kernel=fill, arguments=(old, new), reads=((target,),))
         return [filled, call._replace(arguments=(new, *inputs[1:], new))]
 
-    def block(self, block: Block, plan: Plan) -> list[Call] | None:
-        """Lay out the results of a block; its call. None if one of them has to be written where another value lies."""
-        position = block.steps[-1]
-        inputs = [operand if operand < 0 else self.place(operand) for operand in block.inputs]
+    def fusion(self, fusion: Fusion, plan: Plan) -> list[Call] | None:
+        """Lay out the results of a fusion; its call. None if one of them has to be written where another value lies."""
+        position = fusion.steps[-1]
+        inputs = [operand if operand < 0 else self.place(operand) for operand in fusion.inputs]
         places = []
-        for value in block.outputs:
-            before = overwritten_by(self.program, block, value)
+        for value in fusion.outputs:
+            before = overwritten_by(self.program, fusion, value)
             if before is None:
                 places.append(self.fresh_place(value))
                 continue
@@ -227,18 +227,18 @@ class Compiler:
                 return None
             self.enter(value, old)
             places.append(old)
-        work = sum(self.plans[n - self.steps.start].work for n in block.steps)
-        kernel = self.kernel(BlockKernel(self.program, block), work, plan.device.backend.crew)
+        work = sum(self.plans[n - self.steps.start].work for n in fusion.steps)
+        kernel = self.kernel(FusedKernel(self.program, fusion), work, plan.device.backend.crew)
         if kernel.scratch > UNNOTICED:
             self.scratch = max(self.scratch, kernel.scratch)
-        reads = dependences(self.program, block)
-        return [Call(position, plan, kernel, (*inputs, *places), reads, block.outputs, work)]
+        reads = dependences(self.program, fusion)
+        return [Call(position, plan, kernel, (*inputs, *places), reads, fusion.outputs, work)]
 
-    def kernel(self, block: BlockKernel, work: int, crew: Crew | None) -> BlockKernel | InParts:
-        """The kernel of a block, in parts if it is large and there are threads for them."""
+    def kernel(self, fused: FusedKernel, work: int, crew: Crew | None) -> FusedKernel | InParts:
+        """The kernel of a fusion, in parts if it is large and there are threads for them."""
         if crew is None or work < SHARED:
-            return block
-        return InParts(block.split(PARTS * (crew.size + 1)), crew)
+            return fused
+        return InParts(fused.split(PARTS * (crew.size + 1)), crew)
 
     def dying(self) -> tuple[int, ...]:
         """The variables from outside that die in the segment."""
@@ -271,10 +271,10 @@ class Compiler:
     def enter(self, value: int, place: Place) -> None:
         """Put a value in its place."""
         self.places[value] = place
-        block = self.arena.part_of(place.offset).address if place.slot == ARENA else 0
-        self.blocks.setdefault((place.slot, block), []).append(value)
+        part = self.arena.part_of(place.offset).address if place.slot == ARENA else 0
+        self.held.setdefault((place.slot, part), []).append(value)
         if place.slot == ARENA:
-            self.arena.keep(block, self.uses.get(value, -1))
+            self.arena.keep(part, self.uses.get(value, -1))
 
     def lay_view(self, value: int, base: int) -> None:
         """Put a view where its root lies."""
@@ -317,7 +317,7 @@ class Compiler:
         meta, slot = self.meta(value), self.slots.get(self.program.variables[value])
         if slot is None:
             place = Place(ARENA, self.arena.allocate(meta.nbytes), None, meta)
-        elif (slot, 0) in self.blocks or slot < len(self.reads) + len(self.written):
+        elif (slot, 0) in self.held or slot < len(self.reads) + len(self.written):
             return None
         else:
             place = Place(slot, 0, None, meta, whole=True)
@@ -327,10 +327,8 @@ class Compiler:
     def is_shared(self, value: int, position: int) -> bool:
         """Is there another value in the same memory that this step or a later one uses?"""
         place = self.places[value]
-        block = self.arena.part_of(place.offset).address if place.slot == ARENA else 0
-        return any(
-            other != value and self.uses.get(other, -1) >= position for other in self.blocks[(place.slot, block)]
-        )
+        part = self.arena.part_of(place.offset).address if place.slot == ARENA else 0
+        return any(other != value and self.uses.get(other, -1) >= position for other in self.held[(place.slot, part)])
 
 
 def fill(old: Any, new: Any) -> None:

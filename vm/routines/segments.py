@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import accumulate
 from typing import TypeAlias
 
-from ...interpreter.programs.blocks import roots_of
+from ...interpreter.programs.fusion import roots_of
 from ...interpreter.programs.program import NO_OPS, Program
 from ...interpreter.schema.opdef import find
 

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 ARENA: Final = -1  # as a slot
 FILL: Final = "(fill)"  # in place of an op: a copy of a value, before a part of the copy is written
-BLOCK: Final = "(block)"  # steps that are computed together
+FUSED: Final = "(fused)"  # steps that are computed together
 
 
 class PartRecord(NamedTuple):
@@ -40,7 +40,7 @@ class PlacedRecord(NamedTuple):
 
 
 class CallRecord(NamedTuple):
-    """A call of a segment: its op, `FILL` or `BLOCK`; the steps that it computes; what it is given, and where its
+    """A call of a segment: its op, `FILL` or `FUSED`; the steps that it computes; what it is given, and where its
     results go; and for each result the values that it fails with."""
 
     op: str

@@ -28,11 +28,11 @@ PASSES: Final[dict[str, Pass]] = {
     TRANSFERS: transfers,
     "common_subexpressions": common_subexpressions,
 }
-BLOCKS: Final = "blocks"  # elementwise steps on large tensors are computed together, piece by piece
+FUSION: Final = "fusion"  # elementwise steps on large tensors are computed together, piece by piece
 IN_PLACE: Final = "in_place"  # a step writes over an operand that dies with it
 MEMORY_PLAN: Final = "memory_plan"  # values that do not live at the same time share bytes
-IN_SEGMENTS: Final = frozenset((BLOCKS, IN_PLACE, MEMORY_PLAN))
-NAMES: Final = (*PASSES, BLOCKS, IN_PLACE, MEMORY_PLAN)
+IN_SEGMENTS: Final = frozenset((FUSION, IN_PLACE, MEMORY_PLAN))
+NAMES: Final = (*PASSES, FUSION, IN_PLACE, MEMORY_PLAN)
 ALL: Final = "all"
 NONE: Final = "none"
 

@@ -66,7 +66,7 @@ def test_json_has_the_values_and_the_report(capsys, files):
     assert (piece["how"], piece["calls"]) == ("segment", 3)
 
 
-@pytest.mark.parametrize(("given", "passes"), [("none", []), ("blocks,numbers", ["numbers", "blocks"])])
+@pytest.mark.parametrize(("given", "passes"), [("none", []), ("fusion,numbers", ["numbers", "fusion"])])
 def test_passes_are_named_between_commas(capsys, files, given, passes):
     code, out, _ = run(capsys, *usual(files), "--json", "--times", 2, "--report", "--passes", given)
     assert code == 0
@@ -74,9 +74,9 @@ def test_passes_are_named_between_commas(capsys, files, given, passes):
 
 
 def test_an_unknown_pass_names_the_known_ones(capsys, files):
-    code, _, err = run(capsys, *usual(files), "--passes", "blocs")
+    code, _, err = run(capsys, *usual(files), "--passes", "fusoin")
     assert code == 1
-    assert "no pass 'blocs': there are dead_results" in err
+    assert "no pass 'fusoin': there are dead_results" in err
 
 
 def test_slots_have_the_devices_that_are_named(capsys, files):

@@ -148,7 +148,7 @@ class TestReport:
         modes = {why.split()[0]: mode for mode, why in f.report()["values"]}
         assert modes["between"] == "virtual"
         assert "local" in {mode for mode, _ in f.report()["values"]}
-        assert [block for piece in f.report()["pieces"] for block in piece["blocks"]]
+        assert [fusion for piece in f.report()["pieces"] for fusion in piece["fusions"]]
 
     def test_a_routine_that_was_not_called_has_none(self, session):
         with pytest.raises(ProtocolError, match="was not called yet"):

@@ -311,14 +311,14 @@ class TestLoops:
 
 class TestTheirNames:
     def test_are_checked_where_they_are_given(self, session: Session) -> None:
-        with pytest.raises(MetadataError, match=r"no pass 'blocs': there are dead_results, .*memory_plan"):
-            session.routine(lambda x: x, passes=["blocks", "blocs"])
+        with pytest.raises(MetadataError, match=r"no pass 'fusoin': there are dead_results, .*memory_plan"):
+            session.routine(lambda x: x, passes=["fusion", "fusoin"])
         with pytest.raises(MetadataError, match="no pass 'nothing'"):
             session.link(SHARED, passes="nothing")
         with pytest.raises(MetadataTypeError, match="names of passes, not int"):
             td.routine(passes=3)(lambda x: x)  # type: ignore[call-overload]
 
-    @pytest.mark.parametrize("passes", [[], "none", *NAMES, ["blocks", "numbers"], "all"])
+    @pytest.mark.parametrize("passes", [[], "none", *NAMES, ["fusion", "numbers"], "all"])
     def test_switch_them_one_by_one_and_no_bit_changes(self, session: Session, passes: Any) -> None:
         def f(x: Any, w: Any) -> Any:
             y = ((x * 2 + 1) * x).T @ (x * 2 + 1)
@@ -365,10 +365,10 @@ def test_the_report_says_what_each_pass_has_done(session: Session) -> None:
     assert report["ops"] == 8
     assert rows["dead_results"] == (8, 7, "ops")
     assert rows["common_subexpressions"] == (7, 5, "ops")
-    assert rows["blocks"] == (5, 2, "calls")
-    assert "  dead_results: 8 to 7 ops\n  common_subexpressions: 7 to 5 ops\n  blocks: 5 to 2 calls\n" in str(report)
+    assert rows["fusion"] == (5, 2, "calls")
+    assert "  dead_results: 8 to 7 ops\n  common_subexpressions: 7 to 5 ops\n  fusion: 5 to 2 calls\n" in str(report)
     assert len(report["values"]) == len(report["metas"]) == 6
-    without = session.routine(f, passes=[name for name in NAMES if name != "blocks"])
+    without = session.routine(f, passes=[name for name in NAMES if name != "fusion"])
     for _ in range(RUNS):
         without(x)
     assert [piece["calls"] for piece in without.report()["pieces"]] == [5]

@@ -8,7 +8,7 @@ from functools import cache
 from unittest.mock import patch
 
 from tensord.interpreter.errors import TensordError
-from tensord.interpreter.programs.blocks import find_blocks
+from tensord.interpreter.programs.fusion import find_fusions
 from tensord.interpreter.programs.program import NO_OPS, Program
 from tensord.interpreter.schema.infer import InferCache
 from tensord.interpreter.schema.opdef import find
@@ -23,7 +23,7 @@ from ...interpreter.programs.passes import random_programs
 from ...interpreter.programs.passes.random_programs import Maker
 from ..parts import Parts
 
-BLOCKS = 1  # bytes that a block has at least: so the smallest tensors have some, too
+FUSIONS = 1  # bytes that a fusion has at least: so the smallest tensors have some, too
 
 
 @cache
@@ -41,10 +41,10 @@ def plan_of(program: Program, position: int) -> Plan | None:
     return Plan(find(step.op), step.attributes, operands, device, targets, InferCache(), 1)
 
 
-def compiled(program: Program, *, blocks: bool = True) -> Iterator[SegmentRecord]:
+def compiled(program: Program, *, fusions: bool = True) -> Iterator[SegmentRecord]:
     """The segments of a program, as a trace has them."""
     plans = [plan_of(program, position) for position in range(len(program.steps))]
-    found = find_blocks(program, least=BLOCKS) if blocks else []
+    found = find_fusions(program, least=FUSIONS) if fusions else []
 
     def work(position: int) -> int:
         plan = plans[position]

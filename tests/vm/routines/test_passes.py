@@ -174,7 +174,7 @@ def test_moves_crowd_a_device_if_they_bring_more_than_half_of_its_memory() -> No
 
 def test_a_link_with_an_unknown_pass_is_an_error_of_each_run(bare: Bare) -> None:
     client, program = bare.client(), Program.parse(PLAIN)
-    routine, x = link(client, program, passes=["blocks", "frobnicate"]), client.upload([2.0])
+    routine, x = link(client, program, passes=["fusion", "frobnicate"]), client.upload([2.0])
     for _ in range(2):
         (result,) = run(client, routine, program, [x])
         with pytest.raises(MetadataError, match=r"no pass 'frobnicate': there are dead_results"):

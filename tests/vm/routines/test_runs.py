@@ -33,7 +33,7 @@ def bare() -> Bare:
     bare = Bare()
     segments = bare.engine.admission.routines.segments
     segments.at_once.limit = 0  # runs are instructions
-    segments.find_blocks = lambda _program: []  # and their ops are calls
+    segments.find_fusions = lambda _program: []  # and their ops are calls
     return bare
 
 

@@ -58,7 +58,7 @@ LEGEND = (
     "dotted: met, the source was done before the admission",
     "red: missing, see tensord trace verify",
 )
-BLOCK_TITLE = ("one block, piece by piece",)
+FUSION_TITLE = ("one fusion, piece by piece",)
 # An arrow for several dependences is drawn like the most important of them.
 _WEIGHT = (Mark.MET, Mark.ELIDED, Mark.WAITED, Mark.MISSING)
 _MERMAID_PLAIN = frozenset(" _.,:/()+-=")
@@ -105,14 +105,15 @@ def _dot(picture: Picture, *, legend: bool) -> Iterator[str]:
         for run, title, inside in boxes(nodes):
             if run:
                 yield f"    subgraph cluster_run{run} {{ bgcolor=white; label={_dot_quoted([title])};"
-            for block, several in inside:
-                if block:
-                    yield f"      subgraph cluster_run{run}_{block} {{ style=dashed; label={_dot_quoted(BLOCK_TITLE)};"
+            for fusion, several in inside:
+                if fusion:
+                    label = _dot_quoted(FUSION_TITLE)
+                    yield f"      subgraph cluster_run{run}_{fusion} {{ style=dashed; label={label};"
                 for node in several:
                     shape = _DOT_SHAPES.get(traits_of(node.first.opcode).category, "box")
                     look = f'shape={shape} fillcolor="{_fill(number)}" tooltip={_dot_quoted([node.tooltip()])}'
                     yield f"    n{node.id} [label={_dot_quoted(node.label(picture.until))} {look}];"
-                if block:
+                if fusion:
                     yield "      }"
             if run:
                 yield "    }"
@@ -133,13 +134,13 @@ def _mermaid(picture: Picture, *, legend: bool) -> Iterator[str]:
         for run, title, inside in boxes(nodes):
             if run:
                 yield f"    subgraph r{run}[{_mermaid_quoted([title])}]"
-            for block, several in inside:
-                if block:
-                    yield f"      subgraph r{run}b{block}[{_mermaid_quoted(BLOCK_TITLE)}]"
+            for fusion, several in inside:
+                if fusion:
+                    yield f"      subgraph r{run}b{fusion}[{_mermaid_quoted(FUSION_TITLE)}]"
                 for node in several:
                     left, right = _MERMAID_SHAPES.get(traits_of(node.first.opcode).category, ("[", "]"))
                     yield f"    n{node.id}{left}{_mermaid_quoted(node.label(picture.until))}{right}:::device{number}"
-                if block:
+                if fusion:
                     yield "      end"
             if run:
                 yield "    end"
@@ -164,7 +165,7 @@ def _by_device(picture: Picture) -> Iterable[tuple[str, list[Node]]]:
 
 
 def boxes(nodes: Iterable[Node]) -> list[tuple[int, str, list[tuple[int, list[Node]]]]]:
-    """Nodes by the run that they are inside of, its id and title, and there by the block; 0 for none of either."""
+    """Nodes by the run that they are inside of, its id and title, and there by the fusion; 0 for none of either."""
     runs: dict[int, dict[int, list[Node]]] = {}
     titles = {0: ""}
     for node in nodes:
@@ -172,8 +173,8 @@ def boxes(nodes: Iterable[Node]) -> list[tuple[int, str, list[tuple[int, list[No
         run = 0 if inner is None else inner.run.id
         if inner is not None:
             titles[run] = "  ".join(filter(None, (name(inner.run), inner.run.attributes, took(inner.run))))
-        runs.setdefault(run, {}).setdefault(0 if inner is None else inner.block, []).append(node)
-    return [(run, titles[run], list(blocks.items())) for run, blocks in runs.items()]
+        runs.setdefault(run, {}).setdefault(0 if inner is None else inner.fusion, []).append(node)
+    return [(run, titles[run], list(fusions.items())) for run, fusions in runs.items()]
 
 
 def took(record: Record) -> str:

@@ -10,7 +10,7 @@ lie there whole, by their bytes; a write takes away whatever it touches. So each
 
 And at the end each step was computed once, and operands have the values that the program leaves in them; a view that is
 needed behind the segment is one of an operand. What is inside
-of a block's kernel is not checked.
+of a fusion's kernel is not checked.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ....interpreter.programs.program import NO_OPS, Program, Step
 from ....interpreter.schema.opdef import find
-from ..inside import ARENA, BLOCK, FILL, CallRecord, PlacedRecord, PlaceRecord, SegmentRecord
+from ..inside import ARENA, FILL, FUSED, CallRecord, PlacedRecord, PlaceRecord, SegmentRecord
 from .views import layout_of_view
 
 if TYPE_CHECKING:
@@ -86,8 +86,8 @@ class _Machine:
         yield from self._end()
 
     def _title(self, call: CallRecord) -> str:
-        if call.op == BLOCK:
-            return f"the block of steps {', '.join(map(str, call.steps))}"
+        if call.op == FUSED:
+            return f"the fusion of steps {', '.join(map(str, call.steps))}"
         copy = "the copy before " if call.op == FILL else ""
         return f"{copy}step {call.steps[0]} {self.program.steps[call.steps[0]].op}"
 
@@ -116,9 +116,9 @@ class _Machine:
                 yield f"step {n} is not of this segment"
             elif n in self.done:
                 yield f"step {n} is computed twice"
-        if call.op not in (BLOCK, FILL) and call.op != program.steps[call.steps[0]].op:
+        if call.op not in (FUSED, FILL) and call.op != program.steps[call.steps[0]].op:
             yield f"the kernel is that of {call.op}"
-        if call.op == BLOCK and not all(find(program.steps[n].op).elementwise for n in call.steps):
+        if call.op == FUSED and not all(find(program.steps[n].op).elementwise for n in call.steps):
             yield "not all of its steps go element by element"
 
     def _operands(self, call: CallRecord) -> Iterator[str]:
@@ -129,7 +129,7 @@ class _Machine:
             wanted: Sequence[int] = steps[0].into or ()
             if given != list(wanted) or made != given:
                 yield "it does not copy what the step writes"
-        elif call.op == BLOCK:
+        elif call.op == FUSED:
             inner = {value for step in steps for value in _made_by(step)}
             outside = {operand for step in steps for operand in step.operands} - inner
             if sorted(given) != sorted(outside):

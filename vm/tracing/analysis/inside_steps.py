@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ....interpreter.opcodes import Opcode
 from ...model.reason import Reason
-from ..inside import ARENA, BLOCK, FILL, PartRecord, PlacedRecord, SegmentRecord
+from ..inside import ARENA, FILL, FUSED, PartRecord, PlacedRecord, SegmentRecord
 from ..record import EdgeRecord, Kind, MetaRecord, Record
 from .insides import Insides
 from .text import inner_id
@@ -26,12 +26,12 @@ Uses = dict[tuple[int, bool], int]
 
 
 class Inner(NamedTuple):
-    """A step of a run: which, where its value lies, and the number of the block that computes it, 0 for none."""
+    """A step of a run: which, where its value lies, and the number of the fusion that computes it, 0 for none."""
 
     run: Record
     step: int
     memory: str
-    block: int
+    fusion: int
 
 
 class Opened(NamedTuple):
@@ -51,7 +51,7 @@ class Form(NamedTuple):
     segment: SegmentRecord | None
     waits: Mapping[int, tuple[tuple[int, Reason], ...]]
     memory: Mapping[int, str]
-    blocks: Mapping[int, int]
+    fusions: Mapping[int, int]
     firsts: Uses
     lasts: Uses
 
@@ -73,7 +73,7 @@ class Opener:
         steps = []
         for n in range(part.first, part.last + 1):
             step = step_record(form, record, n, times.get(n, (0, 0)))
-            steps.append((step, Inner(record, n, form.memory.get(n, ""), form.blocks.get(n, 0))))
+            steps.append((step, Inner(record, n, form.memory.get(n, ""), form.fusions.get(n, 0))))
         if form.segment is None:
             return Opened(tuple(steps), {}, {})
         copies = copies_of(record, form.segment)
@@ -91,8 +91,8 @@ class Opener:
         segment = self.insides.segment_of(part)
         steps = range(part.first, part.last + 1)
         memory = {} if segment is None else memory_of(program, segment)
-        blocks = {} if segment is None else blocks_of(segment)
-        return Form(program, segment, waits_of(program, steps), memory, blocks, *uses_of(program, steps))
+        fusions = {} if segment is None else fusions_of(segment)
+        return Form(program, segment, waits_of(program, steps), memory, fusions, *uses_of(program, steps))
 
 
 def step_record(form: Form, run: Record, position: int, times: tuple[int, int]) -> Record:
@@ -226,7 +226,7 @@ def place_text(program: Program, segment: SegmentRecord, placed: PlacedRecord) -
     return "on device, written in place" if written else "on device, used later"
 
 
-def blocks_of(segment: SegmentRecord) -> dict[int, int]:
-    """The numbers of the blocks, from 1, by their steps."""
-    blocks = [call for call in segment.calls if call.op == BLOCK]
-    return {n: number for number, call in enumerate(blocks, 1) for n in call.steps}
+def fusions_of(segment: SegmentRecord) -> dict[int, int]:
+    """The numbers of the fusions, from 1, by their steps."""
+    fusions = [call for call in segment.calls if call.op == FUSED]
+    return {n: number for number, call in enumerate(fusions, 1) for n in call.steps}

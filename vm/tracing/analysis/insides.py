@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from ....interpreter.errors import TensordError
-from ..inside import BLOCK, FILL, CallRecord, PartRecord, SegmentRecord
+from ..inside import FILL, FUSED, CallRecord, PartRecord, SegmentRecord
 from ..record import Record
 from .trace import Trace
 
@@ -27,8 +27,8 @@ class TimedCall(NamedTuple):
 
 
 def call_name(call: CallRecord) -> str:
-    """`matmul`, `block`, `copy`: a call for people."""
-    return {BLOCK: "block", FILL: "copy"}.get(call.op, call.op)
+    """`matmul`, `fusion`, `copy`: a call for people."""
+    return {FUSED: "fusion", FILL: "copy"}.get(call.op, call.op)
 
 
 class Insides:

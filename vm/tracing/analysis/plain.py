@@ -28,5 +28,5 @@ def as_dict(record: Record) -> dict[str, object]:
 
 
 def inner_dict(inner: Inner | None) -> dict[str, object] | None:
-    """Of which run a step is, which one, where its value lies, and the number of its block; None for no step."""
+    """Of which run a step is, which one, where its value lies, and the number of its fusion; None for no step."""
     return None if inner is None else inner._asdict() | {"run": inner.run.id}

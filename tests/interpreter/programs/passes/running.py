@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensord.interpreter.programs.blocks import Block
+from tensord.interpreter.programs.fusion import Fusion
 from tensord.interpreter.programs.numbers import evaluate
 from tensord.interpreter.programs.program import EFFECT, MOVE, PRINT, Program, Step
 from tensord.interpreter.schema.infer import infer_once
@@ -86,39 +86,39 @@ def run(
     inputs: Sequence[Placed],
     parameters: Sequence[Any] = (),
     seed: int = 0,
-    blocks: Mapping[Block, Callable[..., None]] = MappingProxyType({}),
+    fusions: Mapping[Fusion, Callable[..., None]] = MappingProxyType({}),
 ) -> Run:
     """Run the program on tensors, those of its parameters and captures, and on the values of its parameter numbers.
 
-    Blocks run as such, where none of their operands has failed.
+    Fusions run as such, where none of their operands has failed.
     """
     numbers = evaluate(program.numbers, parameters, seed, range(7, 7 + program.draws))
     values: Values = dict(enumerate(inputs))
     effects: list[Any] = []
     errors: list[Error] = []
     with np.errstate(all="ignore"):
-        lasts = {block.steps[-1]: block for block in blocks}
-        inside = {place for block in blocks for place in block.steps}
+        lasts = {fusion.steps[-1]: fusion for fusion in fusions}
+        inside = {place for fusion in fusions for place in fusion.steps}
         for place, step in enumerate(program.steps):
             if place in lasts:
-                block = lasts[place]
-                if any(isinstance(values.get(n), Failed) for n in block.inputs):
-                    for each in block.steps:
+                fusion = lasts[place]
+                if any(isinstance(values.get(n), Failed) for n in fusion.inputs):
+                    for each in fusion.steps:
                         advance(program, program.steps[each], values, numbers, effects, errors)
                 else:
-                    run_block(program, block, blocks[block], values, numbers)
+                    run_fusion(program, fusion, fusions[fusion], values, numbers)
             elif place not in inside:
                 advance(program, step, values, numbers, effects, errors)
     return outcome(program, values, effects, errors)
 
 
-def run_block(
-    program: Program, block: Block, kernel: Callable[..., None], values: Values, numbers: Sequence[Any]
+def run_fusion(
+    program: Program, fusion: Fusion, kernel: Callable[..., None], values: Values, numbers: Sequence[Any]
 ) -> None:
-    """Run a block, in place where it may, if the operand is packed."""
-    operands = [values[n].array if n >= 0 else numbers[~n] for n in block.inputs]
+    """Run a fusion, in place where it may, if the operand is packed."""
+    operands = [values[n].array if n >= 0 else numbers[~n] for n in fusion.inputs]
     outputs = []
-    for value, over in zip(block.outputs, block.over, strict=True):
+    for value, over in zip(fusion.outputs, fusion.over, strict=True):
         meta = program.metas[value]
         if over >= 0 and operands[over].flags.c_contiguous:
             values[value] = placed(operands[over])

@@ -134,5 +134,5 @@ def test_what_each_pass_has_done_counts_the_steps_of_blocks() -> None:
 
 
 def test_all_and_none_may_stand_among_names() -> None:
-    assert chosen_names(["none", "blocks"]) == {"blocks"}
+    assert chosen_names(["none", "fusion"]) == {"fusion"}
     assert chosen_names(("all",)) == chosen_names("all") == frozenset(NAMES)

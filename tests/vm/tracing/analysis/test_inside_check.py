@@ -27,15 +27,15 @@ SMALL = Meta.of((4, 4), "float64")
 SEEDS = 60
 
 
-def wrong(program: Program, *, blocks: bool = True) -> list[str]:
+def wrong(program: Program, *, fusions: bool = True) -> list[str]:
     """What is wrong with the segments of a program."""
-    return list(chain.from_iterable(check_segment(program, each) for each in compiled(program, blocks=blocks)))
+    return list(chain.from_iterable(check_segment(program, each) for each in compiled(program, fusions=fusions)))
 
 
-@pytest.mark.parametrize("blocks", [True, False])
+@pytest.mark.parametrize("fusions", [True, False])
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_random_programs_are_compiled_to_what_they_say(seed, blocks):
-    assert wrong(random_local(seed), blocks=blocks) == []
+def test_random_programs_are_compiled_to_what_they_say(seed, fusions):
+    assert wrong(random_local(seed), fusions=fusions) == []
 
 
 def test_a_view_of_a_value_without_dimensions_is_that_value():
@@ -154,8 +154,8 @@ def forgets_to_fill(monkeypatch: Any) -> None:
     monkeypatch.setattr(Compiler, "step", hasty)
 
 
-def runs_blocks_early(monkeypatch: Any) -> None:
-    """A block runs one call earlier than at its last step."""
+def runs_fusions_early(monkeypatch: Any) -> None:
+    """A fusion runs one call earlier than at its last step."""
     compile_ = Compiler.compile
 
     def early(self: Any) -> Any:
@@ -164,7 +164,7 @@ def runs_blocks_early(monkeypatch: Any) -> None:
             return None
         calls = list(recipe.calls)
         for place, call in enumerate(calls):
-            if place and call.step in self.blocks_at:
+            if place and call.step in self.fusions_at:
                 calls[place - 1 : place + 1] = [call, calls[place - 1]]
         return recipe._replace(calls=tuple(calls))
 
@@ -202,7 +202,7 @@ MISTAKES: dict[Callable[[Any], None], str] = {
     shares_nothing: "it reads %",
     forwards_whatever_the_op: "while that is read",
     forgets_to_fill: "it reads %",
-    runs_blocks_early: "it reads %",
+    runs_fusions_early: "it reads %",
     counts_too_little: "bytes",
     loses_dependences: "but depends on %",
 }
@@ -301,7 +301,7 @@ def elsewhere(call: Any, **place: Any) -> Any:
 
 def test_a_mistake_in_a_segment_is_told_with_its_step():
     program = example()
-    (segment,) = compiled(program, blocks=False)
+    (segment,) = compiled(program, fusions=False)
     assert check_segment(program, segment) == []
     for said, changed in spoilt(segment):
         found = check_segment(program, changed)
@@ -344,7 +344,7 @@ class TestViews:
         (y,) = builder.op("negative", [x])
         (y,) = builder.op(op, [y], attributes)
         program = builder.finish(builder.op("sum", [y]))
-        (segment,) = compiled(program, blocks=False)
+        (segment,) = compiled(program, fusions=False)
         assert [call.steps for call in segment.calls] == [(0,), (2,)]  # the view itself is no call
         assert check_segment(program, segment) == []
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensord.interpreter.programs.blocks import find_blocks
 from tensord.interpreter.programs.builder import Builder
+from tensord.interpreter.programs.fusion import find_fusions
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.types.meta import Meta
 from tensord.interpreter.wire.messages import Fetch, Release
@@ -49,7 +49,7 @@ def program() -> Program:
 def trace() -> Trace:
     """Two runs, op by op and as one instruction, that was timed; the sum of the second one is read."""
     bare = Bare()
-    bare.engine.admission.routines.segments.find_blocks = functools.partial(find_blocks, least=1)
+    bare.engine.admission.routines.segments.find_fusions = functools.partial(find_fusions, least=1)
     client, given = bare.client(), program()
     client.session.detail = 1
     routine = link(client, given, name="step")
@@ -108,16 +108,16 @@ class TestGraph:
         (writer,) = [record.id for record in trace.records if record.op == "add" and record.operands[-1].copy == 1]
         assert (str(writer), f"{number}/0", "RAW") in edges_of(opened(trace))
 
-    def test_it_is_known_where_values_lie_and_what_is_one_block(self, trace):
+    def test_it_is_known_where_values_lie_and_what_is_one_fusion(self, trace):
         graph = opened(trace)
-        found = [(inner.step, inner.memory, inner.block) for inner in graph.inner.values()]
+        found = [(inner.step, inner.memory, inner.fusion) for inner in graph.inner.values()]
         assert [memory for _, memory, _ in found] == [
             "a view of %0", "local, at 0", "virtual", "local, at 128", "on device, written in place",
             "on device, a result",
         ]  # fmt: skip
-        blocks = [block for _, _, block in found]
-        assert blocks[2] == blocks[3] == 1
-        assert blocks[1] == blocks[5] == 0
+        fusions = [fusion for _, _, fusion in found]
+        assert fusions[2] == fusions[3] == 1
+        assert fusions[1] == fusions[5] == 0
 
     def test_what_is_no_run_stays_as_it_is(self, trace):
         without = Trace(trace.records, dropped=trace.dropped)
@@ -137,7 +137,7 @@ class TestGraph:
 
 
 class TestPictures:
-    def test_dot_has_a_box_for_the_run_and_one_for_the_block(self, trace):
+    def test_dot_has_a_box_for_the_run_and_one_for_the_fusion(self, trace):
         number, text = run_in(trace), to_dot(opened(trace))
         assert f'subgraph cluster_run{number} {{ bgcolor=white; label="#{number} run step' in text
         assert f"subgraph cluster_run{number}_1 {{ style=dashed" in text
@@ -157,7 +157,7 @@ class TestPictures:
         inside = [node["inside"] for node in nodes if node["inside"]]
         assert [each["step"] for each in inside] == list(range(6))
         assert {each["run"] for each in inside} == {run_in(trace)}
-        assert inside[2] == {"run": run_in(trace), "step": 2, "memory": "virtual", "block": 1}
+        assert inside[2] == {"run": run_in(trace), "step": 2, "memory": "virtual", "fusion": 1}
         assert {node["run"] for node in nodes if node["inside"]} == {f"step #{run_in(trace)}"}
 
     def test_a_page_has_the_steps(self, trace):
@@ -171,7 +171,7 @@ class TestTimeline:
         events = json.loads(to_chrome(trace))["traceEvents"]
         (whole,) = [event for event in events if event["ph"] == "X" and event["name"] == "run step"]
         calls = [event for event in events if event.get("cat") == "call"]
-        assert [event["name"] for event in calls] == ["matmul", "block", "sum"]
+        assert [event["name"] for event in calls] == ["matmul", "fusion", "sum"]
         for event in calls:
             assert (event["pid"], event["tid"]) == (whole["pid"], whole["tid"])
             assert whole["ts"] <= event["ts"] <= event["ts"] + event["dur"] <= whole["ts"] + whole["dur"]
@@ -221,7 +221,7 @@ class TestWhy:
         text = timed.why(number)
         assert "inside, 3 calls in 85 ns:\n" in text
         assert "      50 ns  /1 matmul (4, 4) x (4, 4) float64  user.py:1\n" in text
-        assert "       5 ns  /2 /3 /4 block of add, multiply, add  user.py:1\n" in text
+        assert "       5 ns  /2 /3 /4 fusion of add, multiply, add  user.py:1\n" in text
         assert "the longest chain of dependences among them took 85 ns: /1 /4 /5\n" in text
         found = json.loads(why_json(why(timed, number)))
         assert [(each["step"], each["ran"]) for each in found["inside"]] == [(1, 50), (4, 5), (5, 30)]

@@ -1,17 +1,17 @@
-"""Blocks: runs of pointwise steps that are computed together, a piece at a time, so that what is between them stays in
+"""Fusions: runs of pointwise steps that are computed together, a piece at a time, so that what is between them stays in
 the processor's cache.
 
-Steps of one device and one shape belong to a block if each shares a value with the others: it reads what another one
-made, or what another one reads. They must be *total* (raise on no data), so that an error never splits a block.
+Steps of one device and one shape belong to a fusion if each shares a value with the others: it reads what another one
+made, or what another one reads. They must be *total* (raise on no data), so that an error never splits a fusion.
 
-**A block runs at the place of its last step.** Its earlier steps wait until then, which nobody notices: a step outside
-that reads or overwrites what a block has made, or overwrites what it reads, closes the block, so that its last step is
-before that one. So blocks need no order of their own, and never wait for each other in a circle.
+**A fusion runs at the place of its last step.** Its earlier steps wait until then, which nobody notices: a step outside
+that reads or overwrites what a fusion has made, or overwrites what it reads, closes the fusion, so that its last step
+is before that one. So fusions need no order of their own, and never wait for each other in a circle.
 
-**Memory.** What only the block uses is *virtual*: it never is in memory as a whole. A block writes in place if nothing
-else that it reads or writes may lie in that memory: then each piece is read before it is written. Views lie in the
-memory of what they are views of, as far as anybody can say here; whoever binds tensors of a run to a block's operands
-has to see to it that no two of them overlap that this rule does not see.
+**Memory.** What only the fusion uses is *virtual*: it never is in memory as a whole. A fusion writes in place if
+nothing else that it reads or writes may lie in that memory: then each piece is read before it is written. Views lie in
+the memory of what they are views of, as far as anybody can say here; whoever binds tensors of a run to a fusion's
+operands has to see to it that no two of them overlap that this rule does not see.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from ..types.meta import Shape
 from .passes.facts import is_total, made_by, metas_of, newest_values
 from .program import MOVE, NO_OPS, Program, Step
 
-LEAST: Final = 1 << 20  # bytes that a block reads and writes: fewer lie in the cache also from step to step
-MANY: Final = 16  # tensors of a block: where so many would be too small together, none is looked for
-STEPS: Final = 64  # of a block, at the most
-REACH: Final = 64  # places that a step may wait for the next one of its block
+LEAST: Final = 1 << 20  # bytes that a fusion reads and writes: fewer lie in the cache also from step to step
+MANY: Final = 16  # tensors of a fusion: where so many would be too small together, none is looked for
+STEPS: Final = 64  # of a fusion, at the most
+REACH: Final = 64  # places that a step may wait for the next one of its fusion
 
-Usable: TypeAlias = Callable[[int], bool]  # of a device's slot: may blocks run there?
+Usable: TypeAlias = Callable[[int], bool]  # of a device's slot: may fusions run there?
 _Key: TypeAlias = tuple[int, Shape]
 
 
-class Block(NamedTuple):
-    """One block. `steps`: their places in the program, in order; it runs at the last of them.
+class Fusion(NamedTuple):
+    """One fusion. `steps`: their places in the program, in order; it runs at the last of them.
 
     `inputs`: what it reads from outside, values and numbers as operands have them, each once. `outputs`: the values
     that somebody else needs. `virtual`: the values that nobody else sees. `over`: for each output the place in `inputs`
@@ -51,8 +51,8 @@ class Block(NamedTuple):
     over: tuple[int, ...]
 
 
-def find_blocks(program: Program, usable: Usable = lambda _device: True, least: int = LEAST) -> list[Block]:
-    """The blocks of a program, by their last steps. `least`: bytes of the tensors that one reads and writes."""
+def find_fusions(program: Program, usable: Usable = lambda _device: True, least: int = LEAST) -> list[Fusion]:
+    """The fusions of a program, by their last steps. `least`: bytes of the tensors that one reads and writes."""
     keys = [key_of(program, step, usable, least) for step in program.steps]
     if sum(key is not None for key in keys) < 2:
         return []
@@ -62,12 +62,12 @@ def find_blocks(program: Program, usable: Usable = lambda _device: True, least: 
     search.close(list(search.open))
     uses = _Uses(program)
     found = [described(program, steps, uses) for steps in search.found if len(steps) > 1]
-    paying = (block for block in found if bytes_of(program, block) >= least)
-    return sorted(paying, key=lambda block: block.steps[-1])
+    paying = (fusion for fusion in found if bytes_of(program, fusion) >= least)
+    return sorted(paying, key=lambda fusion: fusion.steps[-1])
 
 
 def key_of(program: Program, step: Step, usable: Usable, least: int) -> _Key | None:
-    """Device and shape of the blocks that the step fits in; None if there are none."""
+    """Device and shape of the fusions that the step fits in; None if there are none."""
     if step.op in NO_OPS or not usable(step.device):
         return None
     op, meta = find(step.op), step.results[0]
@@ -79,14 +79,14 @@ def key_of(program: Program, step: Step, usable: Usable, least: int) -> _Key | N
     return (step.device, meta.shape) if all(program.homes[value] == step.device for value in values) else None
 
 
-def bytes_of(program: Program, block: Block) -> int:
-    """The bytes of the tensors that the block reads and writes."""
-    metas = (program.metas[n] for n in (*block.inputs, *block.outputs) if n >= 0)
+def bytes_of(program: Program, fusion: Fusion) -> int:
+    """The bytes of the tensors that the fusion reads and writes."""
+    metas = (program.metas[n] for n in (*fusion.inputs, *fusion.outputs) if n >= 0)
     return sum(meta.nbytes for meta in metas if meta is not None)
 
 
 class _Open:
-    """A block that may still grow: the places of its steps, what they make, and what they read and write.
+    """A fusion that may still grow: the places of its steps, what they make, and what they read and write.
 
     `variables`: root -> the variables there that steps read from outside or write; `written`: the roots of the latter.
     """
@@ -114,79 +114,81 @@ class _Open:
 
 
 class _Search:
-    """Goes through the steps in their order. `found`: the places of the steps of each block that was closed."""
+    """Goes through the steps in their order. `found`: the places of the steps of each fusion that was closed."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
         self.found: list[list[int]] = []
         self.roots = roots_of(program)
-        self.makers: dict[int, _Open] = {}  # value -> the block that makes it
-        self.readers: dict[int, list[_Open]] = {}  # value -> the blocks that read it from outside
+        self.makers: dict[int, _Open] = {}  # value -> the fusion that makes it
+        self.readers: dict[int, list[_Open]] = {}  # value -> the fusions that read it from outside
         self.open: dict[_Open, None] = {}  # the one with the latest step last
 
     def take(self, place: int, step: Step, key: _Key | None) -> None:
-        """The next step: it joins the blocks that it has values in common with, or closes those that it touches."""
-        self.close([block for block in self.open if block.steps[-1] < place - REACH])
+        """The next step: it joins the fusions that it has values in common with, or closes those that it touches."""
+        self.close([fusion for fusion in self.open if fusion.steps[-1] < place - REACH])
         touched = self.touched(step)
         alone = None if key is None else self.of_one(place, step, key)
         if alone is None or not alone.is_sound():
             self.close(touched)
             return
         akin = (
-            block for value in step.operands if self.is_whole(value, alone) for block in self.readers.get(value, ())
+            fusion for value in step.operands if self.is_whole(value, alone) for fusion in self.readers.get(value, ())
         )
-        joined = [block for block in dict.fromkeys((*touched, *akin)) if block.key == alone.key and block in self.open]
-        block = self.merged([*joined, alone])
-        if block is None:
-            block, joined = alone, []
+        joined = [
+            fusion for fusion in dict.fromkeys((*touched, *akin)) if fusion.key == alone.key and fusion in self.open
+        ]
+        fusion = self.merged([*joined, alone])
+        if fusion is None:
+            fusion, joined = alone, []
         self.close([other for other in touched if other not in joined])
         for other in joined:
             del self.open[other]
-        self.enter(block)
+        self.enter(fusion)
 
     def touched(self, step: Step) -> list[_Open]:
-        """The open blocks that have made what the step reads or overwrites, or read what it overwrites."""
+        """The open fusions that have made what the step reads or overwrites, or read what it overwrites."""
         into = step.into or ()
         makers = [self.makers[value] for value in (*step.operands, *into) if value in self.makers]
-        found = (*makers, *(block for value in into for block in self.readers.get(value, ())))
-        return [block for block in dict.fromkeys(found) if block in self.open]
+        found = (*makers, *(fusion for value in into for fusion in self.readers.get(value, ())))
+        return [fusion for fusion in dict.fromkeys(found) if fusion in self.open]
 
-    def is_whole(self, value: int, block: _Open) -> bool:
-        """Is it a tensor of the block's shape?"""
+    def is_whole(self, value: int, fusion: _Open) -> bool:
+        """Is it a tensor of the fusion's shape?"""
         meta = self.program.metas[value] if value >= 0 else None
-        return meta is not None and meta.shape == block.key[1]
+        return meta is not None and meta.shape == fusion.key[1]
 
     def of_one(self, place: int, step: Step, key: _Key) -> _Open:
-        """A block of this step alone."""
-        block = _Open(key)
-        block.steps.append(place)
-        block.made.update(made_by(step))
-        block.read.update(value for value in step.operands if value >= 0)
-        for value in (*block.read, *(step.into or ())):
-            block.variables.setdefault(self.roots[value], set()).add(self.program.variables[value])
-        block.written.update(self.roots[value] for value in step.into or ())
-        return block
+        """A fusion of this step alone."""
+        fusion = _Open(key)
+        fusion.steps.append(place)
+        fusion.made.update(made_by(step))
+        fusion.read.update(value for value in step.operands if value >= 0)
+        for value in (*fusion.read, *(step.into or ())):
+            fusion.variables.setdefault(self.roots[value], set()).add(self.program.variables[value])
+        fusion.written.update(self.roots[value] for value in step.into or ())
+        return fusion
 
-    def merged(self, blocks: Sequence[_Open]) -> _Open | None:
-        """One block of all of these, if that is sound; the last one has the latest step."""
-        found = _Open(blocks[-1].key)
-        for block in blocks:
-            found.absorb(block)
+    def merged(self, fusions: Sequence[_Open]) -> _Open | None:
+        """One fusion of all of these, if that is sound; the last one has the latest step."""
+        found = _Open(fusions[-1].key)
+        for fusion in fusions:
+            found.absorb(fusion)
         found.steps.sort()
         return found if found.is_sound() else None
 
-    def enter(self, block: _Open) -> None:
-        """Let the block be open, and known as the one that makes and reads its values."""
-        self.makers.update(dict.fromkeys(block.made, block))
-        for value in block.read:
-            self.readers[value] = [*filter(self.open.__contains__, self.readers.get(value, ())), block]
-        self.open[block] = None
+    def enter(self, fusion: _Open) -> None:
+        """Let the fusion be open, and known as the one that makes and reads its values."""
+        self.makers.update(dict.fromkeys(fusion.made, fusion))
+        for value in fusion.read:
+            self.readers[value] = [*filter(self.open.__contains__, self.readers.get(value, ())), fusion]
+        self.open[fusion] = None
 
-    def close(self, blocks: Iterable[_Open]) -> None:
+    def close(self, fusions: Iterable[_Open]) -> None:
         """Nothing joins these any more."""
-        for block in blocks:
-            del self.open[block]
-            self.found.append(block.steps)
+        for fusion in fusions:
+            del self.open[fusion]
+            self.found.append(fusion.steps)
 
 
 def roots_of(program: Program) -> list[int]:
@@ -218,8 +220,8 @@ class _Uses:
         return value in self.after or not steps.issuperset(self.places.get(value, ()))
 
 
-def described(program: Program, steps: Sequence[int], uses: _Uses) -> Block:
-    """The block of these steps."""
+def described(program: Program, steps: Sequence[int], uses: _Uses) -> Fusion:
+    """The fusion of these steps."""
     inside = frozenset(steps)
     made = [value for place in steps for value in made_by(program.steps[place])]
     read = dict.fromkeys(operand for place in steps for operand in program.steps[place].operands)
@@ -227,7 +229,7 @@ def described(program: Program, steps: Sequence[int], uses: _Uses) -> Block:
     outputs = tuple(value for value in made if uses.outside(value, inside))
     places = {program.variables[value]: place for place, value in enumerate(inputs) if value >= 0}
     last = program.steps[steps[-1]]
-    return Block(
+    return Fusion(
         steps=tuple(steps),
         device=last.device,
         shape=program.metas[last.first].shape,  # type: ignore[union-attr]  # pointwise ops have known results

@@ -1,6 +1,6 @@
-"""Running blocks on NumPy arrays: a piece after the other, so that what is between the steps stays in cache.
+"""Running fusions on NumPy arrays: a piece after the other, so that what is between the steps stays in cache.
 
-A block calls the very kernels that its steps would call one by one, with the same numbers, on slices of the same
+A fusion calls the very kernels that its steps would call one by one, with the same numbers, on slices of the same
 arrays, so its results have the same bits. That needs some care, since NumPy's loops look at strides:
 
 - Slices have the strides of the arrays that they are of, and temporaries are packed, as those in memory are.
@@ -10,7 +10,7 @@ arrays, so its results have the same bits. That needs some care, since NumPy's l
   where one is not packed, they are cut along the outermost axis alone. Where that is an output, no temporary lies
   in it.
 
-Pieces are as long as fits in the cache with all that a block reads and writes. Those of packed arrays are multiples of
+Pieces are as long as fits in the cache with all that a fusion reads and writes. Those of packed arrays are multiples of
 `GRAIN`, so that each element is in the same lane of a vector register as in the whole. Where arrays broadcast, or are
 not packed, one thing may differ: the sign of the NaN that two NaNs give, which NumPy's vectors take from one of them,
 and the rest of its loops from the other.
@@ -26,12 +26,12 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from ..interpreter.programs.blocks import Block
+from ..interpreter.programs.fusion import Fusion
 from ..interpreter.programs.passes.facts import metas_of
 from ..interpreter.programs.program import Program, Step
 from ..interpreter.schema.opdef import UNNOTICED, find
 from ..interpreter.types.meta import Shape
-from .block_layout import BlockLayout
+from .fused_layout import FusedLayout
 
 CACHE: Final = 1 << 20  # bytes of what a piece reads and writes
 GRAIN: Final = 1 << 10  # elements
@@ -42,32 +42,32 @@ Pieces: TypeAlias = list[tuple[Shape, list[Index]]]  # for each piece its shape,
 Memory: TypeAlias = np.ndarray[tuple[int], np.dtype[np.uint8]]
 
 
-class BlockKernel:
-    """A block, to be called as `kernel(*inputs, *outputs)`: arrays, and numbers as the ops would get them.
+class FusedKernel:
+    """A fusion, to be called as `kernel(*inputs, *outputs)`: arrays, and numbers as the ops would get them.
 
-    An output lies in the memory of the input that it overwrites (`Block.over`), or in memory of its own. Any thread may
-    call it, several at a time: each call has scratch of its own, `scratch` bytes. The caller switches floating-point
-    errors off, as for any kernel. `length`: elements of a piece, if not as many as fit in the cache. `share`: which
-    part of how many it computes.
+    An output lies in the memory of the input that it overwrites (`Fusion.over`), or in memory of its own. Any thread
+    may call it, several at a time: each call has scratch of its own, `scratch` bytes. The caller switches
+    floating-point errors off, as for any kernel. `length`: elements of a piece, if not as many as fit in the cache.
+    `share`: which part of how many it computes.
     """
 
     def __init__(
-        self, program: Program, block: Block, length: int | None = None, share: tuple[int, int] = (0, 1)
+        self, program: Program, fusion: Fusion, length: int | None = None, share: tuple[int, int] = (0, 1)
     ) -> None:
-        self._program, self._block, self._share = program, block, share
-        self._lending = BlockLayout(program, block, lend=True)
-        self._length = length_of_pieces(program, block, self._lending.widths) if length is None else length
-        metas = [program.metas[n] if n >= 0 else None for n in (*block.inputs, *block.outputs)]
+        self._program, self._fusion, self._share = program, fusion, share
+        self._lending = FusedLayout(program, fusion, lend=True)
+        self._length = length_of_pieces(program, fusion, self._lending.widths) if length is None else length
+        metas = [program.metas[n] if n >= 0 else None for n in (*fusion.inputs, *fusion.outputs)]
         self._shapes = [None if meta is None else meta.shape for meta in metas]  # of arguments, None for numbers
         self._tensors = [place for place, shape in enumerate(self._shapes) if shape is not None]
         self._longer = max(self._length, 2 * np.getbufsize())
-        self._size = math.prod(block.shape)
+        self._size = math.prod(fusion.shape)
 
-    def split(self, parts: int) -> list[BlockKernel]:
+    def split(self, parts: int) -> list[FusedKernel]:
         """So many kernels, to be called with the same arguments, in any order or at the same time."""
         count = -(-self._size // (self._length * parts)) * parts
         length = min(self._length, -(-self._size // (count * GRAIN)) * GRAIN)
-        return [BlockKernel(self._program, self._block, length, (number, parts)) for number in range(parts)]
+        return [FusedKernel(self._program, self._fusion, length, (number, parts)) for number in range(parts)]
 
     @cached_property
     def scratch(self) -> int:
@@ -78,7 +78,7 @@ class BlockKernel:
     def __call__(self, *given: Any) -> None:
         loose = [place for place in self._tensors if not given[place].flags.c_contiguous]
         if loose:
-            cut = self._outer if loose[-1] < len(self._block.inputs) else self._apart
+            cut = self._outer if loose[-1] < len(self._fusion.inputs) else self._apart
         elif self._flat is None:
             cut = self._rows
         else:
@@ -94,19 +94,19 @@ class BlockKernel:
     @cached_property
     def _rows(self) -> Cut:
         """For packed arrays, some of which broadcast."""
-        shape = self._block.shape
+        shape = self._fusion.shape
         return Cut(self._lending, self._pieces(shape, self._shapes, cutting_axis(shape, self._longer)))
 
     @cached_property
     def _outer(self) -> Cut:
         """For inputs of any layout."""
-        return Cut(self._lending, self._pieces(self._block.shape, self._shapes, outermost(self._block.shape)))
+        return Cut(self._lending, self._pieces(self._fusion.shape, self._shapes, outermost(self._fusion.shape)))
 
     @cached_property
     def _apart(self) -> Cut:
         """For outputs of any layout, too."""
-        layout = BlockLayout(self._program, self._block, lend=False)
-        return Cut(layout, self._pieces(self._block.shape, self._shapes, outermost(self._block.shape)))
+        layout = FusedLayout(self._program, self._fusion, lend=False)
+        return Cut(layout, self._pieces(self._fusion.shape, self._shapes, outermost(self._fusion.shape)))
 
     @cached_property
     def _flat(self) -> Cut | None:
@@ -119,7 +119,7 @@ class BlockKernel:
 
     def _flattened(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
         """Packed arrays with one axis, or with none if they have one element; and numbers as they are."""
-        if len(self._block.shape) < 2:
+        if len(self._fusion.shape) < 2:
             return given
         arrays = list(given)
         for place in self._tensors:
@@ -137,12 +137,12 @@ class BlockKernel:
 
 
 class Cut:
-    """A layout of a block's values, and the pieces.
+    """A layout of a fusion's values, and the pieces.
 
     `offsets`: of the parts of the scratch, and its end. `spare`: scratch that no call uses now.
     """
 
-    def __init__(self, layout: BlockLayout, pieces: Pieces) -> None:
+    def __init__(self, layout: FusedLayout, pieces: Pieces) -> None:
         self.layout, self.pieces = layout, pieces
         self.spare: list[Memory] = []
         most = max((math.prod(shape) for shape, _ in pieces), default=0)
@@ -164,15 +164,15 @@ def run(cut: Cut, given: Sequence[Any], memory: Memory) -> None:
             kernel(*[places[operand] for operand in operands], places[result])
 
 
-def length_of_pieces(program: Program, block: Block, widths: Sequence[int]) -> int:
+def length_of_pieces(program: Program, fusion: Fusion, widths: Sequence[int]) -> int:
     """The elements of a piece: as many as fit in the cache, and whose kernels' temporaries nobody notices."""
-    metas = [meta for n in (*block.inputs, *block.outputs) if n >= 0 and (meta := program.metas[n]) is not None]
-    width = sum(widths) + sum(meta.dtype.itemsize for meta in metas if meta.shape == block.shape)
+    metas = [meta for n in (*fusion.inputs, *fusion.outputs) if n >= 0 and (meta := program.metas[n]) is not None]
+    width = sum(widths) + sum(meta.dtype.itemsize for meta in metas if meta.shape == fusion.shape)
     length = CACHE // width
-    for step in (program.steps[place] for place in block.steps):
+    for step in (program.steps[place] for place in fusion.steps):
         taken = temporaries_of(program, step)
         if taken:
-            length = min(length, UNNOTICED * math.prod(block.shape) // taken)
+            length = min(length, UNNOTICED * math.prod(fusion.shape) // taken)
     return max(length // GRAIN, 1) * GRAIN
 
 

@@ -1,4 +1,4 @@
-"""Blocks on NumPy arrays: bit for bit what their steps give one by one, wherever the pieces' borders fall."""
+"""Fusions on NumPy arrays: bit for bit what their steps give one by one, wherever the pieces' borders fall."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from tensord.interpreter.errors import TensordError
-from tensord.interpreter.programs.blocks import Block, find_blocks
 from tensord.interpreter.programs.builder import Builder
+from tensord.interpreter.programs.fusion import Fusion, find_fusions
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.schema.opdef import REGISTRY, UNNOTICED, OpDef, find
 from tensord.interpreter.types.meta import DTYPES, Meta
-from tensord.streams.block_layout import BlockLayout
-from tensord.streams.blocks import GRAIN, BlockKernel, slices_of
+from tensord.streams.fused_kernel import GRAIN, FusedKernel, slices_of
+from tensord.streams.fused_layout import FusedLayout
 
 from ..interpreter.conftest import meta_of
 from ..interpreter.programs.passes.random_programs import Maker, inputs_of
@@ -77,8 +77,8 @@ def number_of(dtype: str) -> Any:
     return {"b": True, "i": 3, "u": 3, "f": 0.5, "c": 0.5 - 1j}[DTYPES[dtype].kind]
 
 
-def block_of(op: OpDef, operands: list[Any], attributes: dict[str, Any]) -> tuple[Program, Block] | None:
-    """A program of one block that returns the op's result, and with it something made of it."""
+def fusion_of(op: OpDef, operands: list[Any], attributes: dict[str, Any]) -> tuple[Program, Fusion] | None:
+    """A program of one fusion that returns the op's result, and with it something made of it."""
     builder = Builder()
     try:
         values = [builder.parameter(meta_of(x)) if isinstance(x, np.ndarray) else -1 for x in operands]
@@ -90,8 +90,8 @@ def block_of(op: OpDef, operands: list[Any], attributes: dict[str, Any]) -> tupl
     except TensordError:
         return None
     program = builder.finish([result, equal])
-    blocks = find_blocks(program, least=1)
-    return (program, blocks[0]) if blocks else None
+    fusions = find_fusions(program, least=1)
+    return (program, fusions[0]) if fusions else None
 
 
 @pytest.mark.parametrize("name", POINTWISE)
@@ -137,18 +137,18 @@ def compare(
     op: OpDef, operands: list[Any], attributes: dict[str, Any], length: int, buffers: Callable[..., Any] = nullcontext
 ) -> int:
     """The op's bits in pieces are those of the whole; 0 if it does not take these operands."""
-    found = block_of(op, operands, attributes)
+    found = fusion_of(op, operands, attributes)
     if found is None:
         return 0
-    program, block = found
-    outputs = [np.zeros(meta.shape, meta.dtype) for n in block.outputs if (meta := program.metas[n]) is not None]
+    program, fusion = found
+    outputs = [np.zeros(meta.shape, meta.dtype) for n in fusion.outputs if (meta := program.metas[n]) is not None]
     expected = np.zeros_like(outputs[0])
     with np.errstate(all="ignore"), buffers():
         find(op.name).bind(np, len(operands), dict(op.freeze(attributes)))(*operands, expected)
         tensors = [operand for operand in operands if isinstance(operand, np.ndarray)]
         numbers = [operand for operand in operands if not isinstance(operand, np.ndarray)]
-        given = [tensors[n] if n >= 0 else numbers[~n] for n in block.inputs]
-        for kernel in BlockKernel(program, block, length).split(3):
+        given = [tensors[n] if n >= 0 else numbers[~n] for n in fusion.inputs]
+        for kernel in FusedKernel(program, fusion, length).split(3):
             kernel(*given, *outputs)
     shown = np.ndarray.tobytes if buffers is nullcontext else bits  # of pieces this short, signs of NaN may differ
     assert shown(outputs[0]) == shown(expected), (meta_of(operands[0]), length)
@@ -157,26 +157,26 @@ def compare(
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_program_in_blocks_does_what_it_does_step_by_step(seed: int) -> None:
+def test_a_program_in_fusions_does_what_it_does_step_by_step(seed: int) -> None:
     program = Maker(seed).program(80)
     inputs = inputs_of(program, seed)
     with short_buffers():
         expected = run(program, inputs, (3, 0.25), seed)
         for length in (2, 5):
-            blocks = {block: BlockKernel(program, block, length) for block in find_blocks(program, least=1)}
-            assert run(program, inputs, (3, 0.25), seed, blocks) == expected
+            fusions = {fusion: FusedKernel(program, fusion, length) for fusion in find_fusions(program, least=1)}
+            assert run(program, inputs, (3, 0.25), seed, fusions) == expected
 
 
-def test_random_programs_have_blocks() -> None:
+def test_random_programs_have_fusions() -> None:
     programs = [Maker(seed).program(80) for seed in range(40)]
-    blocks = [block for program in programs for block in find_blocks(program, least=1)]
-    assert len(blocks) > 40
-    assert sum(bool(block.virtual) for block in blocks) > 10
-    assert sum(max(block.over, default=-1) >= 0 for block in blocks) > 5
+    fusions = [fusion for program in programs for fusion in find_fusions(program, least=1)]
+    assert len(fusions) > 40
+    assert sum(bool(fusion.virtual) for fusion in fusions) > 10
+    assert sum(max(fusion.over, default=-1) >= 0 for fusion in fusions) > 5
 
 
 def dense(seed: int) -> Program:
-    """A program of one or few blocks, with many values alive at a time, of several dtypes, some written in place."""
+    """A program of one or few fusions, with many values alive at a time, of several dtypes, some written in place."""
     rng, builder = random.Random(seed), Builder()
     values = [builder.parameter(Meta.of((60,), dtype)) for dtype in ("float32", "float64", "float16", "float32")]
     for _ in range(24):
@@ -195,9 +195,9 @@ def dense(seed: int) -> Program:
 def test_values_that_live_at_a_time_do_not_disturb_each_other(seed: int) -> None:
     program = dense(seed)
     inputs = inputs_of(program, seed)
-    blocks = {block: BlockKernel(program, block, 7) for block in find_blocks(program, least=1)}
+    fusions = {fusion: FusedKernel(program, fusion, 7) for fusion in find_fusions(program, least=1)}
     with short_buffers():
-        assert run(program, inputs, blocks=blocks) == run(program, inputs)
+        assert run(program, inputs, fusions=fusions) == run(program, inputs)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
@@ -206,30 +206,30 @@ def test_pieces_of_packed_arrays_keep_the_signs_of_nan(dtype: str) -> None:
     given = [np.copysign(rng.choice([np.nan, 1.0], size), rng.choice([-1, 1], size)).astype(dtype) for _ in range(2)]
     operands = [builder.parameter(meta_of(each)) for each in given]
     program = builder.finish([builder.op(name, operands)[0] for name in ("add", "multiply", "maximum", "subtract")])
-    (block,) = find_blocks(program, least=1)
-    whole, pieces = ([np.zeros(size, dtype) for _ in block.outputs] for _ in range(2))
+    (fusion,) = find_fusions(program, least=1)
+    whole, pieces = ([np.zeros(size, dtype) for _ in fusion.outputs] for _ in range(2))
     with np.errstate(all="ignore"):
         for length, outputs in ((1 << 20, whole), (GRAIN, pieces)):
-            BlockKernel(program, block, length)(*[given[n] for n in block.inputs], *outputs)
+            FusedKernel(program, fusion, length)(*[given[n] for n in fusion.inputs], *outputs)
     assert [each.tobytes() for each in whole] == [each.tobytes() for each in pieces]
 
 
-def chain(*ops: str, dtype: str = "float32", shape: tuple[int, ...] = (50_000,)) -> tuple[Program, Block]:
+def chain(*ops: str, dtype: str = "float32", shape: tuple[int, ...] = (50_000,)) -> tuple[Program, Fusion]:
     """A program that applies the ops one after the other to its parameter, and to it again where they take two."""
     builder = Builder()
     value = first = builder.parameter(Meta.of(shape, dtype))
     for name in ops:
         value = builder.op(name, [value, first][: find(name).inputs])[0]
     program = builder.finish([value])
-    (block,) = find_blocks(program, least=1)
-    return program, block
+    (fusion,) = find_fusions(program, least=1)
+    return program, fusion
 
 
 def test_temporaries_of_one_dtype_lie_in_the_output() -> None:
-    program, block = chain("add", "exp", "multiply", "subtract")
-    layout = BlockLayout(program, block, lend=True)
+    program, fusion = chain("add", "exp", "multiply", "subtract")
+    layout = FusedLayout(program, fusion, lend=True)
     assert (layout.temporaries, layout.widths) == ([], [])
-    assert BlockLayout(program, block, lend=False).widths == [4]
+    assert FusedLayout(program, fusion, lend=False).widths == [4]
 
 
 def test_temporaries_that_are_wider_than_the_output_lie_in_scratch_of_a_piece() -> None:
@@ -238,27 +238,27 @@ def test_temporaries_that_are_wider_than_the_output_lie_in_scratch_of_a_piece() 
     (wide,) = builder.op("astype", [x], {"dtype": "float64"})
     (mask,) = builder.op("less", [wide, ~builder.number("float", "constant", (), 0.5)])
     program = builder.finish([mask])
-    (block,) = find_blocks(program)
-    assert 0 < BlockKernel(program, block).scratch < 1 << 20
+    (fusion,) = find_fusions(program)
+    assert 0 < FusedKernel(program, fusion).scratch < 1 << 20
 
 
 def test_an_output_that_is_not_packed_gets_what_packed_ones_get() -> None:
-    program, block = chain("negative", "log10", "add", dtype="float16", shape=(28_000,))
+    program, fusion = chain("negative", "log10", "add", dtype="float16", shape=(28_000,))
     x = some("float16", 28_000)
     packed, spread = np.zeros(28_000, np.float16), np.zeros(56_000, np.float16)[::2]
     with np.errstate(all="ignore"):
         for out in (packed, spread):
-            BlockKernel(program, block)(x, out)
+            FusedKernel(program, fusion)(x, out)
         assert packed.tobytes() == spread.tobytes() == (np.log10(-x) + x).tobytes()
 
 
-def test_a_block_may_be_computed_by_several_threads() -> None:
-    program, block = chain("add", "exp", "multiply", "subtract")
+def test_a_fusion_may_be_computed_by_several_threads() -> None:
+    program, fusion = chain("add", "exp", "multiply", "subtract")
     x = some("float32", 50_000) / 8
     expected, found = np.zeros_like(x), np.zeros_like(x)
     with np.errstate(all="ignore"):
-        BlockKernel(program, block)(x, expected)
-    parts = BlockKernel(program, block).split(3)
+        FusedKernel(program, fusion)(x, expected)
+    parts = FusedKernel(program, fusion).split(3)
     assert len(parts) == 3
     with ThreadPoolExecutor(3, initializer=lambda: np.seterr(all="ignore")) as threads:
         list(threads.map(lambda part: part(x, found), parts))
@@ -267,13 +267,13 @@ def test_a_block_may_be_computed_by_several_threads() -> None:
 
 def test_a_call_has_scratch_of_its_own() -> None:
     """As if another thread called the same kernel between two steps."""
-    program, block = chain("add", "less", "logical_not", shape=(5000,))
-    kernel = BlockKernel(program, block, GRAIN)
+    program, fusion = chain("add", "less", "logical_not", shape=(5000,))
+    kernel = FusedKernel(program, fusion, GRAIN)
     x, y = some("float32", 5000), some("float32", 5000, seed=1)
     expected, found, other = (np.zeros(5000, bool) for _ in range(3))
     with np.errstate(all="ignore"):
         kernel(x, expected)
-        calls = BlockLayout(program, block, lend=True).calls
+        calls = FusedLayout(program, fusion, lend=True).calls
         cut = kernel._flat
         assert cut is not None
         less = calls[1].kernel
@@ -295,33 +295,33 @@ def test_parts_of_the_scratch_are_aligned() -> None:
     (wide,) = builder.op("astype", [x], {"dtype": "float64"})
     (chosen,) = builder.op("where", [mask, wide, ~builder.number("float", "constant", (), 0.5)])
     program = builder.finish(builder.op("less", [chosen, wide]))
-    (block,) = find_blocks(program, least=1)
-    cut = BlockKernel(program, block, GRAIN)._flat
+    (fusion,) = find_fusions(program, least=1)
+    cut = FusedKernel(program, fusion, GRAIN)._flat
     assert cut is not None
     assert len(cut.offsets) > 2
     assert all(offset % 64 == 0 for offset in cut.offsets)
 
 
-def test_a_block_writes_in_place() -> None:
+def test_a_fusion_writes_in_place() -> None:
     builder = Builder()
     w, g = (builder.parameter(Meta.of((3000,), "float32")) for _ in range(2))
     (step,) = builder.op("multiply", [g, ~builder.number("float", "parameter")])
     builder.op("subtract", [w, step], into=[w])
     program = builder.finish([])
-    (block,) = find_blocks(program, least=1)
-    assert (block.virtual, block.over) == ((2,), (block.inputs.index(w),))
+    (fusion,) = find_fusions(program, least=1)
+    assert (fusion.virtual, fusion.over) == ((2,), (fusion.inputs.index(w),))
     weights, gradient = some("float32", 3000), some("float32", 3000, seed=1)
     with np.errstate(all="ignore"):
         expected = weights - gradient * np.float32(0.1)
         given = {w: weights, g: gradient, -1: 0.1}
-        for part in BlockKernel(program, block, GRAIN).split(2):
-            part(*[given[n] for n in block.inputs], weights)
+        for part in FusedKernel(program, fusion, GRAIN).split(2):
+            part(*[given[n] for n in fusion.inputs], weights)
     assert weights.tobytes() == expected.tobytes()
 
 
 def test_kernels_with_temporaries_get_pieces_whose_temporaries_nobody_notices() -> None:
-    program, block = chain("gelu", "add", dtype="float64", shape=(1_000_000,))
-    kernel = BlockKernel(program, block)
+    program, fusion = chain("gelu", "add", dtype="float64", shape=(1_000_000,))
+    kernel = FusedKernel(program, fusion)
     meta = Meta.of((kernel._length,), "float64")
     assert find("gelu").temporaries((meta,), (meta,), {"approximate": "tanh"}) <= UNNOTICED
     assert kernel._length % GRAIN == 0

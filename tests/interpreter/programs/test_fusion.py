@@ -6,7 +6,7 @@ from time import perf_counter
 
 import pytest
 
-from tensord.interpreter.programs.blocks import LEAST, REACH, STEPS, Block, find_blocks
+from tensord.interpreter.programs.fusion import LEAST, REACH, STEPS, Fusion, find_fusions
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.types.meta import Meta
 
@@ -18,19 +18,19 @@ def builder() -> Writer:
     return Writer()
 
 
-def blocks(program: Program) -> list[Block]:
-    return find_blocks(program, least=1)
+def fusions(program: Program) -> list[Fusion]:
+    return find_fusions(program, least=1)
 
 
 def places(program: Program) -> list[tuple[int, ...]]:
-    return [block.steps for block in blocks(program)]
+    return [fusion.steps for fusion in fusions(program)]
 
 
-def test_a_chain_is_one_block_whose_inner_values_are_virtual(builder: Writer) -> None:
+def test_a_chain_is_one_fusion_whose_inner_values_are_virtual(builder: Writer) -> None:
     number = builder.constant(2)
     product = builder.call("multiply", builder.call("add", builder.call("multiply", 0, number), 1), 0)
-    assert blocks(builder.finish([product])) == [
-        Block((0, 1, 2), 0, (4, 4), inputs=(0, number, 1), outputs=(product,), virtual=(3, 4), over=(-1,))
+    assert fusions(builder.finish([product])) == [
+        Fusion((0, 1, 2), 0, (4, 4), inputs=(0, number, 1), outputs=(product,), virtual=(3, 4), over=(-1,))
     ]
 
 
@@ -47,17 +47,17 @@ def test_what_somebody_else_needs_is_an_output(builder: Writer) -> None:
     total = builder.call("add", 0, 1)
     root, power = builder.call("sqrt", total), builder.call("square", total)
     builder.print([None], [root])
-    (block,) = blocks(builder.finish([power]))
-    assert (block.outputs, block.virtual) == ((root, power), (total,))
+    (fusion,) = fusions(builder.finish([power]))
+    assert (fusion.outputs, fusion.virtual) == ((root, power), (total,))
 
 
-def test_one_op_is_no_block(builder: Writer) -> None:
+def test_one_op_is_no_fusion(builder: Writer) -> None:
     builder.call("sum", builder.call("add", 0, 1))
-    assert not blocks(builder.finish([builder.call("matmul", 0, 1)]))
+    assert not fusions(builder.finish([builder.call("matmul", 0, 1)]))
 
 
 @pytest.mark.parametrize("between", ["sum", "transpose", "inv", "print", "move"])
-def test_what_reads_a_value_in_between_closes_the_block(builder: Writer, between: str) -> None:
+def test_what_reads_a_value_in_between_closes_the_fusion(builder: Writer, between: str) -> None:
     value = builder.call("exp", builder.call("add", 0, 1))
     if between == "print":
         builder.print([None], [value])
@@ -77,10 +77,10 @@ def test_what_touches_nothing_in_between_does_not(builder: Writer) -> None:
     assert places(builder.finish([builder.call("sqrt", value)])) == [(0, 4)]
 
 
-def test_a_write_of_what_a_block_reads_closes_it(builder: Writer) -> None:
+def test_a_write_of_what_a_fusion_reads_closes_it(builder: Writer) -> None:
     value = builder.call("add", 0, 1)
     builder.call("matmul", 1, 1, into=0)
-    assert not blocks(builder.finish([builder.call("sqrt", value)]))
+    assert not fusions(builder.finish([builder.call("sqrt", value)]))
 
 
 def test_ops_that_may_fail_or_have_another_shape_or_device_do_not_belong(builder: Writer) -> None:
@@ -89,7 +89,7 @@ def test_ops_that_may_fail_or_have_another_shape_or_device_do_not_belong(builder
     builder.call("add", builder.call("exp", small), 0)
     builder.call("add", builder.call("exp", 0, device=1), 0, device=0)
     builder.call("sqrt", builder.call("astype", 0, dtype="int8"))
-    assert not blocks(builder.finish([]))
+    assert not fusions(builder.finish([]))
 
 
 def test_ops_on_the_same_operand_belong_together(builder: Writer) -> None:
@@ -98,42 +98,42 @@ def test_ops_on_the_same_operand_belong_together(builder: Writer) -> None:
     assert places(builder.finish([first, second, other])) == [(0, 1)]
 
 
-def test_two_blocks_become_one_where_they_meet(builder: Writer) -> None:
+def test_two_fusions_become_one_where_they_meet(builder: Writer) -> None:
     left, right = builder.call("sqrt", builder.call("abs", 0)), builder.call("exp", builder.call("negative", 1))
     assert places(builder.finish([builder.call("add", left, right)])) == [(0, 1, 2, 3, 4)]
 
 
 def test_a_write_in_place_is_over_the_input(builder: Writer) -> None:
     newer = builder.call("subtract", 0, builder.call("multiply", 1, builder.constant(0.1)), into=0)
-    (block,) = blocks(builder.finish([]))
-    assert (block.outputs, block.over, block.inputs[block.over[0]]) == ((newer,), (2,), 0)
+    (fusion,) = fusions(builder.finish([]))
+    assert (fusion.outputs, fusion.over, fusion.inputs[fusion.over[0]]) == ((newer,), (2,), 0)
 
 
-def test_a_write_over_what_lies_in_the_same_memory_is_not_in_the_block(builder: Writer) -> None:
+def test_a_write_over_what_lies_in_the_same_memory_is_not_in_the_fusion(builder: Writer) -> None:
     view = builder.call("flip", 0, axis=None)
     builder.call("add", builder.call("exp", view), 1, into=0)
-    assert not blocks(builder.finish([]))
+    assert not fusions(builder.finish([]))
 
 
 def test_a_value_that_is_overwritten_inside_is_virtual(builder: Writer) -> None:
     builder.call("sqrt", builder.call("exp", 1, into=0), into=3)
-    (block,) = blocks(builder.finish([]))
-    assert (block.outputs, block.virtual, block.over) == ((4,), (3,), (-1,))
+    (fusion,) = fusions(builder.finish([]))
+    assert (fusion.outputs, fusion.virtual, fusion.over) == ((4,), (3,), (-1,))
 
 
-def test_small_tensors_and_devices_that_are_not_usable_have_no_blocks(builder: Writer) -> None:
+def test_small_tensors_and_devices_that_are_not_usable_have_no_fusions(builder: Writer) -> None:
     small, large = (builder.captured(Meta.of((size,), "float32")) for size in (LEAST // 8 - 1, LEAST // 8))
     results = [builder.call("exp", builder.call("sqrt", value)) for value in (0, small, large)]
     program = builder.finish(results)
-    assert [block.shape for block in find_blocks(program)] == [(LEAST // 8,)]
-    assert not find_blocks(program, usable=lambda device: device != 0)
+    assert [fusion.shape for fusion in find_fusions(program)] == [(LEAST // 8,)]
+    assert not find_fusions(program, usable=lambda device: device != 0)
 
 
-def test_a_step_waits_for_others_of_its_block_a_while_only(builder: Writer) -> None:
+def test_a_step_waits_for_others_of_its_fusion_a_while_only(builder: Writer) -> None:
     value = builder.call("sqrt", 0)
     for _ in range(REACH + 1):
         builder.call("sum", 1)
-    assert not blocks(builder.finish([builder.call("exp", value)]))
+    assert not fusions(builder.finish([builder.call("exp", value)]))
 
 
 def test_a_long_chain_is_cut_and_found_in_time(builder: Writer) -> None:
@@ -142,7 +142,7 @@ def test_a_long_chain_is_cut_and_found_in_time(builder: Writer) -> None:
         value = builder.call("exp", value)
     program = builder.finish([value])
     before = perf_counter()
-    found = blocks(program)
+    found = fusions(program)
     assert perf_counter() - before < 20  # not quadratic
-    assert {len(block.steps) for block in found[:-1]} == {STEPS}
-    assert sum(len(block.steps) for block in found) == 2000
+    assert {len(fusion.steps) for fusion in found[:-1]} == {STEPS}
+    assert sum(len(fusion.steps) for fusion in found) == 2000

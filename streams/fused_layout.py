@@ -1,4 +1,4 @@
-"""Where the values of a block lie while one piece is computed.
+"""Where the values of a fusion lie while one piece is computed.
 
 A temporary takes the place of an operand that dies with the step, or lies in the piece of an output that is still to be
 written, or in scratch.
@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..interpreter.programs.blocks import Block
+from ..interpreter.programs.fusion import Fusion
 from ..interpreter.programs.program import Program
 from ..interpreter.schema.opdef import BoundKernel, find
 
 
 class Call(NamedTuple):
-    """One step of a block: a kernel, the places of its operands, and that of its result."""
+    """One step of a fusion: a kernel, the places of its operands, and that of its result."""
 
     kernel: BoundKernel
     operands: tuple[int, ...]
@@ -58,23 +58,23 @@ class Cell:
         return fits and free and (last < self.end or (last == self.end and dtype == self.made))
 
 
-class BlockLayout:
-    """The calls of a block, and the places of its values: those of inputs, outputs and temporaries, in this order.
+class FusedLayout:
+    """The calls of a fusion, and the places of its values: those of inputs, outputs and temporaries, in this order.
 
     `lend`: may temporaries lie in the pieces of outputs? `widths`: bytes per element of each part of the scratch.
     """
 
-    def __init__(self, program: Program, block: Block, *, lend: bool) -> None:
+    def __init__(self, program: Program, fusion: Fusion, *, lend: bool) -> None:
         self.calls: list[Call] = []
         self.temporaries: list[Temporary] = []
         self.widths: list[int] = []
         self._metas = program.metas
-        self._lasts = last_reads(program, block)
-        arguments = (*block.inputs, *block.outputs)
+        self._lasts = last_reads(program, fusion)
+        arguments = (*fusion.inputs, *fusion.outputs)
         self._places = {operand: place for place, operand in enumerate(arguments)}
         self._arguments = len(arguments)
-        self._cells = self._lent(program, block) if lend else []
-        for number, place in enumerate(block.steps):
+        self._cells = self._lent(program, fusion) if lend else []
+        for number, place in enumerate(fusion.steps):
             step = program.steps[place]
             operands = tuple([self._places[operand] for operand in step.operands])
             if step.first not in self._places:
@@ -82,22 +82,22 @@ class BlockLayout:
             kernel = find(step.op).bind(np, len(operands), dict(step.attributes))
             self.calls.append(Call(kernel, operands, self._places[step.first]))
 
-    def _lent(self, program: Program, block: Block) -> list[Cell]:
+    def _lent(self, program: Program, fusion: Fusion) -> list[Cell]:
         """The memory of the outputs: free until they are made, once the inputs that lie there were read."""
-        made = {program.steps[place].first: number for number, place in enumerate(block.steps)}
+        made = {program.steps[place].first: number for number, place in enumerate(fusion.steps)}
         cells = []
-        for output, over in zip(block.outputs, block.over, strict=True):
+        for output, over in zip(fusion.outputs, fusion.over, strict=True):
             dtype = self._dtype(output)
-            until = -1 if over < 0 else self._lasts[block.inputs[over]]
+            until = -1 if over < 0 else self._lasts[fusion.inputs[over]]
             cells.append(Cell(self._places[output], -1, dtype.itemsize, until, dtype, made[output], dtype))
         return cells
 
     def _dtype(self, value: int) -> Any:
         meta = self._metas[value]
-        return None if meta is None else meta.dtype  # a block has no pending values
+        return None if meta is None else meta.dtype  # a fusion has no pending values
 
     def _temporary(self, step: int, value: int) -> int:
-        """A place for what the step makes and only the block reads."""
+        """A place for what the step makes and only the fusion reads."""
         dtype, last = self._dtype(value), self._lasts.get(value, step)
         fitting = [cell for cell in self._cells if cell.takes(step, last, dtype)]
         cell = max(fitting, key=lambda cell: (cell.until == step, cell.output >= 0), default=None)
@@ -114,6 +114,6 @@ class BlockLayout:
         return self._arguments + self.temporaries.index(wanted)
 
 
-def last_reads(program: Program, block: Block) -> dict[int, int]:
-    """For each operand of a block's steps the number of the last one that reads it."""
-    return {operand: number for number, place in enumerate(block.steps) for operand in program.steps[place].operands}
+def last_reads(program: Program, fusion: Fusion) -> dict[int, int]:
+    """For each operand of a fusion's steps the number of the last one that reads it."""
+    return {operand: number for number, place in enumerate(fusion.steps) for operand in program.steps[place].operands}

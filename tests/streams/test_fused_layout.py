@@ -1,13 +1,13 @@
-"""Where temporaries of a block may lie."""
+"""Where temporaries of a fusion may lie."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from tensord.interpreter.programs.blocks import find_blocks
 from tensord.interpreter.programs.builder import Builder
+from tensord.interpreter.programs.fusion import find_fusions
 from tensord.interpreter.types.meta import Meta
-from tensord.streams.block_layout import BlockLayout, Cell, Temporary
+from tensord.streams.fused_layout import Cell, FusedLayout, Temporary
 
 SINGLE, DOUBLE, WHOLE = np.dtype("float32"), np.dtype("float64"), np.dtype("int32")
 
@@ -43,9 +43,9 @@ def test_an_output_over_an_input_is_free_when_the_input_was_read() -> None:
     (third,) = builder.op("less", [second, g])
     builder.op("where", [third, second, g], into=[w])
     program = builder.finish([])
-    (block,) = find_blocks(program, least=1)
-    layout = BlockLayout(program, block, lend=True)
-    inputs, output = {n: place for place, n in enumerate(block.inputs)}, len(block.inputs)
+    (fusion,) = find_fusions(program, least=1)
+    layout = FusedLayout(program, fusion, lend=True)
+    inputs, output = {n: place for place, n in enumerate(fusion.inputs)}, len(fusion.inputs)
     assert [call.result for call in layout.calls] == [output + 1, output, output + 2, output]
     assert layout.temporaries == [Temporary(-1, 0, SINGLE), Temporary(-1, 0, np.dtype(bool))]
     assert layout.calls[1].operands == (inputs[w], output + 1)
