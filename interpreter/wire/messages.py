@@ -268,7 +268,7 @@ class ProgramPart(NamedTuple):
 
 class Link(NamedTuple):
     """Link a program to a device for each of its slots, and to the tensors that it captures. `name` is for people;
-    `passes` are the names of those that may change the program, by default all that the machine has."""
+    `passes` are the names of those that may change the program."""
 
     id: UsedId
     program: UsedId

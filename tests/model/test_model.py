@@ -15,6 +15,7 @@ import pytest
 
 from tensord.interpreter.programs import program as programs
 from tensord.interpreter.programs.constructs import blocks_of
+from tensord.interpreter.programs.passes.table import apply
 from tensord.interpreter.schema.opdef import REGISTRY
 from tensord.interpreter.types.meta import Meta
 from tensord.vm.admission.cancellation import PIECE
@@ -58,10 +59,16 @@ def test_the_programs_have_runs_of_every_sort() -> None:
         )
         for run in runs:
             routine, inner, inputs = run.fields[ROUTINE], run.fields[INNER], run.fields[INPUTS]
+            linked, twice = routine.program, [n for n in inputs if inputs.count(n) > 1]
+            changed = apply(linked, routine.passes) != linked
             kinds = {step.kind for step in inner}
             found.update(
                 {
-                    "aliases": len(set(inputs)) < len(inputs),
+                    "aliases": bool(twice),
+                    "changed by passes": changed,
+                    "some passes alone": "all" not in routine.passes,
+                    "changed by passes, with aliases of what is written": changed
+                    and any(inputs[n] in twice for n in linked.written if n < len(inputs)),
                     "captured": bool(routine.captured),
                     "two slots of a device": len(set(routine.devices)) < len(routine.devices),
                     "numbers": bool(run.fields[NUMBERS]),
