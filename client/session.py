@@ -173,18 +173,20 @@ class Session(ControlFlow):
         devices: Mapping[str, str] | None = None,
         tensors: Mapping[str, Tensor] | None = None,
         name: str = "",
+        callbacks: Sequence[Callable[..., None]] = (),
         passes: str | Iterable[str] = "all",
     ) -> Any:
         """Make a function of a program: `f = s.link(program, devices={"d0": "sim:0"}, tensors={"w": w}); (y,) = f(x)`.
 
         `devices`: for the program's device slots, by default the session's devices in their order. `tensors`: what the
-        program captures, by name; what is missing is looked up in the contexts around; `name`: what records show;
-        `passes`: the names of those that may change the program, or "all" or "none" (docs/routines.md).
-        Of several programs, a list of functions. MetadataError for what does not fit.
+        program captures, by name; what is missing is looked up in the contexts around; `name`: what records show.
+        `callbacks`: the functions that its effects call, in the order of their numbers. `passes`: the names of those
+        that may change the program, or "all" or "none" (docs/routines.md). Of several programs, a list of functions.
+        MetadataError for what does not fit.
         """
         from .routines.linking import link
 
-        return link(self, programs, devices, tensors, name, passes)
+        return link(self, programs, devices, tensors, name, callbacks, passes)
 
     @overload
     def routine(

@@ -118,12 +118,12 @@ class FusedKernel:
         return Cut(self._lending, self._pieces((self._size,), shapes, 0, self._length))
 
     def _flattened(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Packed arrays with one axis, or with none if they have one element; and numbers as they are."""
-        if len(self._fusion.shape) < 2:
+        """Packed arrays with one axis, or with none if they broadcast; and numbers as they are."""
+        if len(self._fusion.shape) == 1:
             return given
         arrays = list(given)
         for place in self._tensors:
-            arrays[place] = given[place].reshape(-1 if given[place].size > 1 else ())
+            arrays[place] = given[place].reshape(-1 if given[place].size == self._size else ())
         return tuple(arrays)
 
     def _pieces(self, shape: Shape, shapes: Sequence[Shape | None], axis: int, length: int = 0) -> Pieces:

@@ -16,7 +16,7 @@ operands has to see to it that no two of them overlap that this rule does not se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from ..schema.opdef import find
@@ -27,6 +27,7 @@ from .program import MOVE, NO_OPS, Program, Step
 LEAST: Final = 1 << 20  # bytes that a fusion reads and writes: fewer lie in the cache also from step to step
 MANY: Final = 16  # tensors of a fusion: where so many would be too small together, none is looked for
 STEPS: Final = 64  # of a fusion, at the most
+SLICE: Final = 512  # steps that are looked at in one go, some 20 ms at the most
 REACH: Final = 64  # places that a step may wait for the next one of its fusion
 
 Usable: TypeAlias = Callable[[int], bool]  # of a device's slot: may fusions run there?
@@ -53,17 +54,30 @@ class Fusion(NamedTuple):
 
 def find_fusions(program: Program, usable: Usable = lambda _device: True, least: int = LEAST) -> list[Fusion]:
     """The fusions of a program, by their last steps. `least`: bytes of the tensors that one reads and writes."""
-    keys = [key_of(program, step, usable, least) for step in program.steps]
+    return [fusion for found in finding_fusions(program, usable, least) for fusion in found]
+
+
+def finding_fusions(
+    program: Program, usable: Usable = lambda _device: True, least: int = LEAST
+) -> Iterator[list[Fusion]]:
+    """The same for a long program, during which others are to be served: nothing after each `SLICE` steps, the fusions
+    in the end."""
+    keys: list[_Key | None] = []
+    for start in range(0, len(program.steps), SLICE):
+        keys += [key_of(program, step, usable, least) for step in program.steps[start : start + SLICE]]
+        yield []
     if sum(key is not None for key in keys) < 2:
-        return []
+        return
     search = _Search(program)
     for place, (step, key) in enumerate(zip(program.steps, keys, strict=True)):
         search.take(place, step, key)
+        if place % SLICE == SLICE - 1:
+            yield []
     search.close(list(search.open))
     uses = _Uses(program)
     found = [described(program, steps, uses) for steps in search.found if len(steps) > 1]
     paying = (fusion for fusion in found if bytes_of(program, fusion) >= least)
-    return sorted(paying, key=lambda fusion: fusion.steps[-1])
+    yield sorted(paying, key=lambda fusion: fusion.steps[-1])
 
 
 def key_of(program: Program, step: Step, usable: Usable, least: int) -> _Key | None:
@@ -196,6 +210,8 @@ def roots_of(program: Program) -> list[int]:
     roots = list(range(len(program.metas)))
     for step in program.steps:
         lies = step.op == MOVE or (step.op not in NO_OPS and find(step.op).view is not None)
+        if step.into is None and not lies:  # most of them
+            continue
         for value, target in zip(made_by(step), step.targets, strict=True):
             if target is not None:
                 roots[value] = roots[target]

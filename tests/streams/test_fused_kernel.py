@@ -327,6 +327,18 @@ def test_kernels_with_temporaries_get_pieces_whose_temporaries_nobody_notices() 
     assert kernel._length % GRAIN == 0
 
 
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1), (0, 3), (0,)])
+def test_a_fusion_of_one_element_or_none_has_temporaries_of_that_shape(shape: tuple[int, ...]) -> None:
+    builder = Builder()
+    x = builder.parameter(Meta.of(shape, "int32"))
+    (largest,) = builder.op("maximum", [x, x])
+    program = builder.finish(builder.op("equal", [largest, x]))
+    (fusion,) = find_fusions(program, least=0)
+    output = np.zeros(shape, bool)
+    FusedKernel(program, fusion)(np.full(shape, -2, "int32"), output)
+    assert output.all()
+
+
 @pytest.mark.parametrize("step", [2, 3, 7])
 def test_no_piece_has_one_element(step: int) -> None:
     for size in range(2, 30):
