@@ -116,7 +116,7 @@ class Machine:
         # Where sessions share tensors, or memory is just enough: what one sends behind a run that waits has its place
         # before what others send then.
         self.shares = shares(program)
-        self.in_order = flows(program) and (self.shares or world.tight > 0)
+        self.in_order = self.shares or (flows(program) and world.tight > 0)
         self.engine.admission.routines.patience = world.patience
 
     def make_cuda(self, name: str, world: World, memory: int, lacks: frozenset[str], steering: Steering) -> ModelCuda:
