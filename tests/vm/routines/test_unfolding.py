@@ -36,7 +36,7 @@ class Unfolded:
         client = self.client
         self.inputs = [client.upload([1.0]) for _ in program.parameters]
         self.captured = [client.upload([1.0]) for _ in program.captured]
-        routine = link(client, program, self.captured, devices)
+        routine = link(client, program, self.captured, devices, passes=("none",))
         self.newest = client.session.newest
         run = run_message(client, routine, program, self.inputs, numbers, effects)
         self.outputs = tuple(run.outputs)
