@@ -33,12 +33,13 @@ from ..interpreter.schema.opdef import UNNOTICED, find
 from ..interpreter.types.meta import Shape
 from .fused_layout import FusedLayout
 
-CACHE: Final = 1 << 20  # bytes of what a piece reads and writes
+CACHE: Final = 1 << 19  # bytes of what a piece reads and writes: a part of a core's own cache
 GRAIN: Final = 1 << 10  # elements
 _ALIGNED: Final = 64  # bytes
 
-Index: TypeAlias = tuple[slice, ...]  # of the leading axes; empty for what every piece has as a whole
-Pieces: TypeAlias = list[tuple[Shape, list[Index]]]  # for each piece its shape, and the index of each argument
+Index: TypeAlias = tuple[slice, ...]  # of the leading axes
+# For each piece its shape, and the places and indices of the arguments that it has a part of.
+Pieces: TypeAlias = list[tuple[Shape, list[tuple[int, Index | slice]]]]
 Memory: TypeAlias = np.ndarray[tuple[int], np.dtype[np.uint8]]
 
 
@@ -132,8 +133,8 @@ class FusedKernel:
         number, parts = self._share
         mine = indices[number * len(indices) // parts : (number + 1) * len(indices) // parts]
         if len(indices) == len(mine) == 1:
-            return [(shape, [() for _ in shapes])]
-        return [(lengths(index, shape), [part(index, len(shape), each) for each in shapes]) for index in mine]
+            return [(shape, [])]
+        return [(lengths(index, shape), list(parts_of(index, len(shape), shapes))) for index in mine]
 
 
 class Cut:
@@ -152,16 +153,29 @@ class Cut:
 
 def run(cut: Cut, given: Sequence[Any], memory: Memory) -> None:
     """Compute the pieces, one after the other."""
-    calls, temporaries, offsets = cut.layout.calls, cut.layout.temporaries, cut.offsets
-    for shape, indices in cut.pieces:
-        places = [array[index] if index else array for array, index in zip(given, indices, strict=True)]
-        for output, number, dtype in temporaries:
-            if output >= 0:
-                places.append(places[output].view(dtype))
-            else:
-                places.append(np.ndarray(shape, dtype, memory, offsets[number]))
-        for kernel, operands, result in calls:
-            kernel(*[places[operand] for operand in operands], places[result])
+    calls, lent, apart = cut.layout.calls, cut.layout.lent, cut.layout.apart
+    numbers = [as_array(given[place], dtype) for place, dtype in cut.layout.numbers]
+    places = [*given, *numbers, *[None] * (len(lent) + len(apart))]
+    shape = None
+    for lengths, parts in cut.pieces:
+        for place, index in parts:
+            places[place] = given[place][index]
+        if lengths != shape:
+            shape = lengths
+            for place, number, dtype in apart:
+                places[place] = np.ndarray(shape, dtype, memory, cut.offsets[number])
+        for place, output, dtype in lent:
+            places[place] = places[output].view(dtype)
+        for kernel, _, _, arrays in calls:
+            kernel(*arrays(places))
+
+
+def as_array(number: Any, dtype: Any) -> Any:
+    """The number as an array without dimensions, so that no call converts it; itself if the dtype does not hold it."""
+    try:
+        return np.array(number, dtype)
+    except OverflowError:
+        return number
 
 
 def length_of_pieces(program: Program, fusion: Fusion, widths: Sequence[int]) -> int:
@@ -218,9 +232,10 @@ def lengths(index: Index, shape: Shape) -> Shape:
     return (*(each.stop - each.start for each in index), *shape[len(index) :])
 
 
-def part(index: Index, ndim: int, shape: Shape | None) -> Index:
-    """The index of a piece in an argument of that shape, which broadcasts to one of `ndim` axes."""
-    if shape is None:
-        return ()
-    leading = index[ndim - len(shape) :]
-    return tuple([each if n > 1 else slice(None) for each, n in zip(leading, shape, strict=False)])
+def parts_of(index: Index, ndim: int, shapes: Sequence[Shape | None]) -> Iterator[tuple[int, Index | slice]]:
+    """Place and index of each argument that a piece has a part of. Arguments broadcast to a shape of `ndim` axes."""
+    for place, shape in enumerate(shapes):
+        leading = () if shape is None else index[ndim - len(shape) :]
+        found = tuple([each if n > 1 else slice(None) for each, n in zip(leading, shape or (), strict=False)])
+        if any(each != slice(None) for each in found):
+            yield place, found[0] if len(found) == 1 else found

@@ -7,22 +7,30 @@ written, or in scratch.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..interpreter.programs.fusion import Fusion
-from ..interpreter.programs.program import Program
+from ..interpreter.programs.passes.facts import metas_of
+from ..interpreter.programs.program import Program, Step
 from ..interpreter.schema.opdef import BoundKernel, find
+from ..interpreter.schema.promotion import number_dtype
 
 
 class Call(NamedTuple):
-    """One step of a fusion: a kernel, the places of its operands, and that of its result."""
+    """One step of a fusion: a kernel, the places of its operands, and that of its result.
+
+    `arrays` takes what lies at these places out of a list of all.
+    """
 
     kernel: BoundKernel
     operands: tuple[int, ...]
     result: int
+    arrays: Callable[[list[Any]], Any]
 
 
 class Temporary(NamedTuple):
@@ -59,9 +67,12 @@ class Cell:
 
 
 class FusedLayout:
-    """The calls of a fusion, and the places of its values: those of inputs, outputs and temporaries, in this order.
+    """The calls of a fusion, and the places of its values: those of inputs, outputs, numbers that are arrays, and
+    temporaries, in this order.
 
     `lend`: may temporaries lie in the pieces of outputs? `widths`: bytes per element of each part of the scratch.
+    `numbers`: of each that is an array, the place among the inputs, and the dtype. `lent`, `apart`: the places of
+    temporaries in outputs and in the scratch, with the output or the part, and the dtype.
     """
 
     def __init__(self, program: Program, fusion: Fusion, *, lend: bool) -> None:
@@ -72,15 +83,22 @@ class FusedLayout:
         self._lasts = last_reads(program, fusion)
         arguments = (*fusion.inputs, *fusion.outputs)
         self._places = {operand: place for place, operand in enumerate(arguments)}
-        self._arguments = len(arguments)
+        self._given = len(arguments)
+        self.numbers: list[tuple[int, Any]] = []
+        converted = [self._converted(program, program.steps[place]) for place in fusion.steps]
+        self._arguments = self._given + len(self.numbers)
         self._cells = self._lent(program, fusion) if lend else []
         for number, place in enumerate(fusion.steps):
             step = program.steps[place]
-            operands = tuple([self._places[operand] for operand in step.operands])
+            operands = tuple([converted[number].get(operand) or self._places[operand] for operand in step.operands])
             if step.first not in self._places:
                 self._places[step.first] = self._temporary(number, step.first)
             kernel = find(step.op).bind(np, len(operands), dict(step.attributes))
-            self.calls.append(Call(kernel, operands, self._places[step.first]))
+            result = self._places[step.first]
+            self.calls.append(Call(kernel, operands, result, itemgetter(*operands, result)))
+        found = list(enumerate(self.temporaries, self._arguments))
+        self.lent = [(place, each.output, each.dtype) for place, each in found if each.output >= 0]
+        self.apart = [(place, each.part, each.dtype) for place, each in found if each.output < 0]
 
     def _lent(self, program: Program, fusion: Fusion) -> list[Cell]:
         """The memory of the outputs: free until they are made, once the inputs that lie there were read."""
@@ -91,6 +109,17 @@ class FusedLayout:
             until = -1 if over < 0 else self._lasts[fusion.inputs[over]]
             cells.append(Cell(self._places[output], -1, dtype.itemsize, until, dtype, made[output], dtype))
         return cells
+
+    def _converted(self, program: Program, step: Step) -> dict[int, int]:
+        """The place of the step's number as an array of the dtype that NumPy would give it, if there is one."""
+        dtype = number_dtype(find(step.op), metas_of(program, step))
+        if dtype is None:
+            return {}
+        number = min(step.operands)
+        wanted = (self._places[number], dtype)
+        if wanted not in self.numbers:
+            self.numbers.append(wanted)
+        return {number: self._given + self.numbers.index(wanted)}
 
     def _dtype(self, value: int) -> Any:
         meta = self._metas[value]

@@ -288,6 +288,33 @@ def test_a_call_has_scratch_of_its_own() -> None:
     assert found.tobytes() == expected.tobytes()
 
 
+@pytest.mark.parametrize(("number", "converted"), [(3, np.ndarray), (1000, int)])
+def test_a_number_is_converted_once_and_not_by_the_call_of_each_piece(number: int, converted: type) -> None:
+    """Unless the dtype does not hold it: NumPy compares such a number all the same."""
+    builder = Builder()
+    x = builder.parameter(Meta.of((5000,), "uint8"))
+    (mask,) = builder.op("less", [x, ~builder.number("int", "parameter")])
+    program = builder.finish(builder.op("logical_not", [mask]))
+    (fusion,) = find_fusions(program, least=1)
+    kernel = FusedKernel(program, fusion, GRAIN)
+    given = []
+    cut = kernel._flat
+    assert cut is not None
+
+    def less(x: Any, number: Any, out: Any) -> None:
+        given.append(number)
+        np.less(x, number, out)
+
+    cut.layout.calls[0] = cut.layout.calls[0]._replace(kernel=less)
+    array = np.arange(5000).astype(np.uint8)
+    out = np.zeros(5000, bool)
+    kernel(array, number, out)
+    assert out.tobytes() == (array >= number).tobytes()
+    assert len(given) == 5
+    assert len({id(each) for each in given}) == 1
+    assert type(given[0]) is converted
+
+
 def test_parts_of_the_scratch_are_aligned() -> None:
     builder = Builder()
     x = builder.parameter(Meta.of((3 * GRAIN + 1,), "float32"))
