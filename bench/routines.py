@@ -23,16 +23,16 @@ OPS = 1_000  # of a captured chain
 WARM = 3  # calls before the clock starts: the capture, a run op by op, and one that compiles
 
 
-def chain(x: Any, y: Any) -> Any:
+def chain(x: Any, y: Any, ops: int) -> Any:
     """Every op needs the one before it."""
-    for _ in range(OPS):
+    for _ in range(ops):
         x = x + y
     return x
 
 
-def chain_of_views(x: Any, y: Any, scale: float) -> Any:
+def chain_of_views(x: Any, y: Any, ops: int, scale: float) -> Any:
     """The same with numbers and views in between."""
-    for _ in range(OPS // 4):
+    for _ in range(ops // 4):
         x = x * scale + y
         x = x[::-1] - y[::-1]
     return x
@@ -40,16 +40,16 @@ def chain_of_views(x: Any, y: Any, scale: float) -> Any:
 
 def measure_replay(settings: Settings) -> list[Row]:
     """Microseconds per op of a captured chain of 1,000 ops on float32[16], until the result is there."""
-    times = settings.size(30, 2)
+    times, ops = settings.size(30, 2), settings.size(OPS, 40)
     x, y = np.full(LENGTH, 1e-3, np.float32), np.full(LENGTH, 1e-6, np.float32)
     rows = []
     for name, function, more, limits in (
-        ("captured chain", chain, (), (0.6, 0.3)),
-        ("with numbers and views", chain_of_views, (0.999,), (0.8, 0.4)),
+        ("captured chain", chain, (ops,), (0.6, 0.3)),
+        ("with numbers and views", chain_of_views, (ops, 0.999), (0.8, 0.4)),
     ):
 
         def baseline(function: Any = function, more: tuple[float, ...] = more) -> float:
-            return clocked(lambda: [function(x, y, *more) for _ in range(times)], per=times * OPS)
+            return clocked(lambda: [function(x, y, *more) for _ in range(times)], per=times * ops)
 
         if settings.baseline_only:
             runs = compare(settings, None, baseline, "us")
@@ -63,7 +63,7 @@ def measure_replay(settings: Settings) -> list[Row]:
                             found = routine(*operands, *more)
                         found.wait()
 
-                    return clocked(work, per=times * OPS)
+                    return clocked(work, per=times * ops)
 
                 for _ in range(WARM):
                     routine(*operands, *more).wait()
@@ -77,7 +77,7 @@ def measure_training(settings: Settings, threads: int = 1) -> Row:
 
     `threads`: of BLAS, NumPy's and that of a machine in this process.
     """
-    steps = settings.size(200, 10 // threads**2)
+    steps = settings.size(200, 5 if threads == 1 else 1)
     batches = list(minibatches(load(), np.random.default_rng(0)))
 
     def baseline() -> float:

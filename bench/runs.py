@@ -13,7 +13,7 @@ import numpy as np
 
 from examples.train_digits import Network, initial_parameters, load, minibatches
 
-from .clients import CLIENTS, race, throughput
+from .clients import clients_of, race, throughput
 from .measure import Row, Settings, clocked, compare, median
 from .partner import Partner
 from .small_ops import LENGTH
@@ -96,18 +96,18 @@ def peak_of(session: Any, work: Callable[[], object]) -> int:
 def measure_clients(settings: Settings) -> Row:
     """Captured training steps per second of eight clients together, against one client that runs all of them."""
     row = Row("8 clients, captured steps", "steps/ms", None, None, 0.9, 1.1, "ratio", "1 client", more_is_better=True)
-    count = settings.size(50, 2)
+    count, many = settings.size(50, 2), clients_of(settings)
     row.runs = {"ours": [], "baseline": []}
     with ExitStack() as stack:
-        clients = [stack.enter_context(Partner("client", settings.server.address)) for _ in range(CLIENTS)]
+        clients = [stack.enter_context(Partner("client", settings.server.address)) for _ in range(many)]
         for client in clients:
             client.hear()
         for turn in range(settings.runs + 1):
-            alone = race(clients[:1], count * CLIENTS, "steps")
+            alone = race(clients[:1], count * many, "steps")
             together = race(clients, count, "steps")
             if turn > 0:
-                row.runs["baseline"].append(throughput(alone, count * CLIENTS))
-                row.runs["ours"].append(throughput(together, count * CLIENTS))
+                row.runs["baseline"].append(throughput(alone, count * many))
+                row.runs["ours"].append(throughput(together, count * many))
     row.ours, row.baseline = medians(row.runs)
     return row
 

@@ -6,6 +6,7 @@ machine opened through the fixtures here has to be empty after it was closed: no
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 import threading
@@ -50,12 +51,13 @@ def entries(folder: str) -> set[str]:
     return set(os.listdir(folder)) if os.path.isdir(folder) else set()  # noqa: PTH112, PTH208 - twice in each test
 
 
-def open_descriptors() -> dict[str, str]:
-    """Descriptor -> what it is open on; empty where the system does not tell."""
-    found = {}
-    for descriptor in entries(DESCRIPTORS):
+def open_descriptors() -> set[int]:
+    """The descriptors of this process; none where the system does not tell."""
+    found = set()
+    for descriptor in map(int, entries(DESCRIPTORS)):
         with suppress(OSError):  # it is the one that has listed them
-            found[descriptor] = os.readlink(f"{DESCRIPTORS}/{descriptor}")  # noqa: PTH115
+            fcntl.fcntl(descriptor, fcntl.F_GETFD)
+            found.add(descriptor)
     return found
 
 
@@ -121,11 +123,13 @@ def nothing_leaks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     assert not more, f"file descriptors were left open: {more}"
 
 
-def new_descriptors(before: dict[str, str]) -> dict[str, str]:
-    """Descriptors opened since. The driver of a GPU opens some whenever it likes."""
-    if stand_in.is_cuda():
-        return {}
-    return {descriptor: what for descriptor, what in open_descriptors().items() if descriptor not in before}
+def new_descriptors(before: set[int]) -> dict[int, str]:
+    """Descriptors opened since, and what they are open on. The driver of a GPU opens some whenever it likes."""
+    found = {}
+    for descriptor in set() if stand_in.is_cuda() else open_descriptors() - before:
+        with suppress(OSError):  # closed meanwhile
+            found[descriptor] = os.readlink(f"{DESCRIPTORS}/{descriptor}")  # noqa: PTH115
+    return found
 
 
 def assert_empty(engine: Engine) -> None:

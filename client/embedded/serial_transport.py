@@ -71,6 +71,11 @@ class SerialTransport(InProcessTransport):
         """Refuse what the session sends until it is restarted."""
         self.machine.cancel(self._session)
 
+    def ending(self) -> None:
+        """Stop the loops of a batch that another thread executes, holding the outbox."""
+        if not self.machine.executes_here():
+            self.cancel()
+
     def close(self) -> None:
         """End the session, and the machine with its last one."""
         if self._closed:

@@ -317,6 +317,7 @@ class Outbox:
     def close(self) -> None:
         """End the session; everything afterwards raises ConnectionLost."""
         transport = self.transport
+        transport.ending()
         with self.lock:
             self.transport = ClosedTransport(transport.devices)
             self.messages = Closed()

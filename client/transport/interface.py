@@ -113,6 +113,9 @@ class Transport(Protocol):
     def cancel(self) -> None:
         """Cancel the session's pending instructions."""
 
+    def ending(self) -> None:
+        """The session is about to be closed: what another thread sends is not waited for. Called without any lock."""
+
     def close(self) -> None:
         """End the session."""
 
@@ -130,6 +133,9 @@ class ClosedTransport:
         self.maps = self.eager = False
         self.lost = True
         self.shield = nullcontext()
+
+    def ending(self) -> None:
+        """Nothing to do: the session has ended."""
 
     def close(self) -> None:
         """Nothing to do: the session has ended."""

@@ -420,6 +420,9 @@ class RemoteTransport:
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
+    def ending(self) -> None:
+        """Nothing to do: to send a batch waits for nothing."""
+
     def close(self, patience: float | None = None) -> None:
         """End the session. `patience`: seconds to wait for a callback of the user's that runs; None: until it ends.
 

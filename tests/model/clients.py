@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -54,13 +54,18 @@ class Clients:
         """Do every step; what was read and is wrong."""
         for step in program.steps:
             self.do(self.sessions[step.session], self.handles[step.session], step)
-        trace = next(s for n, s in enumerate(self.sessions) if n not in self.closed).trace()
+        for session in self.open_sessions():
+            session.sync()  # or side effects that nobody has read the results of would be cancelled
+        trace = next(self.open_sessions()).trace()
         self.handles.clear()
         self.routines.clear()
         for session in self.sessions:
             session.close()
         wrong = [f"trace: {problem}" for problem in trace.verify()]
         return [*wrong, *self.compare_reads(), *self.compare_effects()]
+
+    def open_sessions(self) -> Iterator[Any]:
+        return (session for number, session in enumerate(self.sessions) if number not in self.closed)
 
     # -- steps -----------------------------------------------------------------------------------------------------
 
@@ -193,8 +198,9 @@ class Clients:
 
     def compare_effects(self) -> list[str]:
         wrong = []
-        for key in {key for key, _, _ in self.effects}:
-            wanted = [effect[2:] for effect in self.expected.encoder.effects if effect[:2] == key]
+        expected = self.expected.encoder.effects
+        for key in {key for key, _, _ in self.effects} | {effect[:2] for effect in expected}:
+            wanted = [effect[2:] for effect in expected if effect[:2] == key]
             found = [(number, arrays) for chain, number, arrays in self.effects if chain == key]
             answers = self.expected.sessions[key[0]].answers
             wrong += compare_chain({n for n, _ in wanted if not answers[n].errors}, wanted, found, str(key))

@@ -5,7 +5,7 @@ revoked: the stream's thread checks for that right before the kernel runs. A ker
 finishes unseen: those who wait for it are told now, what it writes is poisoned with the cancellation, and its memory is
 released once it has ended. Other sessions notice nothing: an instruction is kept if it writes a value that a name or
 another session holds, or if such an instruction, or one of another session, needs its result or the shape of its
-result.
+result. A loop may go on for ever, so it is stopped between two rounds, and poisons what it writes.
 
 The cost is bounded by what the session has. Nothing of a session that has never published or looked up a name is held
 by others, so only its live instructions are visited. For any other session its own tensors are looked through, once,
@@ -29,6 +29,7 @@ from ..scheduler.scheduler import Scheduler
 from .names import Names
 
 CANCELLED = "the session was cancelled"
+CLOSED = "the session was closed"
 PIECE = 256  # handles of ended sessions that are released at once
 
 
@@ -87,7 +88,9 @@ class Cancellation:
         A release takes some 5 us, so a large session would keep the others waiting. `release_some` goes on. Meanwhile
         nobody is refused memory (`memory.reservation`), nor loses a replica for want of it (`catch_up`).
         """
-        self.cancel(session, "the session was closed")
+        self.cancel(session, CLOSED)
+        if session.unfolding is not None:
+            session.unfolding.stop(CancelledError(CLOSED))
         self.residency.abandon_exports(session)
         end_moves(session)
         tensors, session.tensors = session.tensors, {}

@@ -116,7 +116,7 @@ class Routines:
         ids = Ids(routine.program, outside, newest, unfolder)
         messages, trace = unfolder.program(routine, ids, message.numbers), self.trace(session, routine, message)
         finish = partial(self.finish, session, routine, ids, message, trace)
-        session.unfolding = Unfolding(messages, finish, routine.program.asks, trace)
+        session.unfolding = Unfolding(messages, finish, unfolder.stop, routine.program.asks, trace)
 
     def trace(self, session: VmSession, routine: Linked, message: Run) -> tuple[int, ...]:
         """What a trace says of a run while it is admitted op by op."""
@@ -262,7 +262,9 @@ class SessionRuns:
             return
         for id_, meta, home in results.made:
             rejection.poison(session, id_, error, meta, routines.scheduler.devices[home])
-        # A cancelled run spares what others hold. A value that was cancelled before does not, like any op's operand.
-        poison = rejection.poison_value if session.cancelled is None else rejection.poison_existing
+        # A cancelled run spares what others hold, if no loop has begun to write it. A value that was cancelled before
+        # does not, like any op's operand.
+        spares = session.cancelled is not None and not results.begun
+        poison = rejection.poison_existing if spares else rejection.poison_value
         for tensor in filter(None, map(session.tensors.get, results.written)):
             poison(session, tensor, error)

@@ -29,19 +29,26 @@ class Answer:
 
 class Unfolding:
     """The messages of a run that are still to be admitted, before all others of its session; `finish` ends the run.
+    `stop` does instead, with the reason, where the session ends in the middle of it.
 
     `asks`: has it control flow, so that nobody knows how many messages there are? `asked`: what the next message
     depends on; None for nothing. `run` is what a trace says of it: the routine's number, the first instruction, 0, and
     where it was called; empty if there is no trace.
     """
 
-    __slots__ = ("asked", "asks", "finish", "messages", "run")
+    __slots__ = ("asked", "asks", "finish", "messages", "run", "stop")
 
     def __init__(
-        self, messages: Iterator[Sequence[Any]], finish: Callable[[], None], asks: bool, run: tuple[int, ...] = ()
+        self,
+        messages: Iterator[Sequence[Any]],
+        finish: Callable[[], None],
+        stop: Callable[[TensordError], None],
+        asks: bool,
+        run: tuple[int, ...] = (),
     ) -> None:
         self.messages = messages
         self.finish = finish
+        self.stop = stop
         self.asks = asks
         self.run = run
         self.asked: Answer | None = None

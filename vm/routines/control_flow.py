@@ -3,6 +3,10 @@
 The run waits for each of them, and with it its session, and nobody else. What a test or a count fails with is the error
 of what the step was to make and to write; so are an index without a block, and a loop that reaches its bound.
 
+A cancellation, and the end of the session, stop a loop between two rounds. What it writes has a value then that is
+neither that from before the loop nor that from behind it, so it is poisoned, whoever holds it. What has not begun has
+written nothing.
+
 A block's random draws are parts of the one random call that its outermost step takes: the number of the block among
 those that have run there, and the draw's place in it.
 """
@@ -12,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from ...interpreter.errors import KernelError, KernelIndexError, MetadataError, TensordError
+from ...interpreter.errors import CancelledError, KernelError, KernelIndexError, MetadataError, TensordError
 from ...interpreter.programs.constructs import FORMS, MAX_ITERATIONS, layout_of, results_of
 from ...interpreter.programs.numbers import DRAW, PARAMETER
 from ...interpreter.programs.program import CASE, WHILE, Step
@@ -42,13 +46,19 @@ class Failed(Exception):  # noqa: N818 - it is caught in this module, and no err
 
 
 class Results:
-    """What a step makes: ids, metas and homes of new tensors; and the ids of those that it writes."""
+    """What a step makes: ids, metas and homes of new tensors; and the ids of those that it writes.
 
-    __slots__ = ("made", "written")
+    `begun`: may a loop have written some of them? Then a cancellation does not spare those that others hold.
+    """
 
-    def __init__(self, made: Sequence[tuple[int, Meta | None, str]], written: Sequence[int]) -> None:
+    __slots__ = ("begun", "made", "written")
+
+    def __init__(
+        self, made: Sequence[tuple[int, Meta | None, str]], written: Sequence[int], begun: bool = False
+    ) -> None:
         self.made = made
         self.written = written
+        self.begun = begun
 
 
 class Construct:
@@ -72,25 +82,42 @@ class Construct:
         self.given = given
         self.effects = effects
         self.where = where
+        self.rounds = 0
+        self.begun = False  # has a block of a loop run?
+        self.written: Sequence[int] = ()
 
     def unfold(self, ids: Ids, variables: Sequence[int]) -> Generator[Message]:
         """All messages; the results are these variables. New ones have no ids before the end, since ids rise."""
         run, results = self.run, results_of(self.step.blocks[-1])
-        if not run.depth:
+        self.written = [ids[variable] for variable in variables[len(results) :]]
+        if not run.open:
             run.drawn = 0
-        run.depth += 1
+        run.open.append(self)
         try:
             found = yield from self.loop() if FORMS[self.step.op].loops else self.choice()
             run.engine.rename([(id_, ids[variable]) for id_, variable in zip(found, variables, strict=False)])
         except Failed as failed:
+            error, answer = failed.error, failed.answer
+            why = run.engine.stopped() if self.begun else None
+            if why is not None:
+                error, answer = self.stopped(why), None
             homes = [(meta, self.routine.devices[home]) for meta, home in results]
             made = [(ids[variable], *each) for variable, each in zip(variables, homes, strict=False)]
-            written = [ids[variable] for variable in variables[len(made) :]]
-            run.engine.fail(failed.error, failed.answer, Results(made, written), self.step.op, self.where)
+            run.engine.fail(error, answer, Results(made, self.written, self.begun), self.step.op, self.where)
         finally:
-            run.depth -= 1
-        if not run.depth:
+            run.open.pop()
+        if not run.open:
             yield from self.end_effects()
+
+    def stop(self, why: TensordError) -> None:
+        """The session ends in the middle of the step: poison what a loop writes, for those who hold it, too."""
+        if self.begun:
+            results = Results((), self.written, begun=True)
+            self.run.engine.fail(self.stopped(why), None, results, self.step.op, self.where)
+
+    def stopped(self, why: TensordError) -> TensordError:
+        """The error of what a loop has written when it was stopped."""
+        return CancelledError(f"{why.message} in the middle of a {self.step.op}; rounds begun: {self.rounds}")
 
     def end_effects(self) -> Generator[Message]:
         """Answer the requests of side effects, which were open as long as their blocks might run again."""
@@ -115,9 +142,8 @@ class Construct:
             state.append(self.run.new_id())
             yield (TO_DEVICE, argument, state[-1], self.routine.devices[source.device], self.where)
         try:
-            rounds = 0
-            while (yield from self.goes_on(state, rounds, count)):
-                rounds += 1
+            while (yield from self.goes_on(state, count)):
+                self.rounds += 1
                 before, state = state, (yield from self.block(body, state))
                 yield (RELEASE, tuple(before))
         except Failed:
@@ -125,9 +151,9 @@ class Construct:
             raise
         return state
 
-    def goes_on(self, state: Sequence[int], rounds: int, count: Any) -> Generator[Message, None, bool]:
-        """Does the body run once more, after so many times? `count`: how often it is to run; None for a test."""
-        run, most = self.run, dict(self.step.attributes).get(MAX_ITERATIONS)
+    def goes_on(self, state: Sequence[int], count: Any) -> Generator[Message, None, bool]:
+        """Does the body run once more? `count`: how often it is to run; None for a test."""
+        run, rounds, most = self.run, self.rounds, dict(self.step.attributes).get(MAX_ITERATIONS)
         if (error := run.engine.stopped()) is not None:
             raise Failed(error)
         if self.step.op == WHILE:
@@ -152,6 +178,7 @@ class Construct:
         """Run a block on these tensors, and what else it is given; the ids of its results."""
         run, routine, program = self.run, block.routine, block.routine.program
         run.drawn += 1
+        self.begun = FORMS[self.step.op].loops
         captured = [self.given[place] for place in block.values[len(inputs) :]]
         ids = Ids(program, (*inputs, *captured), run.newest, run)
         numbers = self.numbers(block)

@@ -50,7 +50,7 @@ class Engine(Protocol):
         ...
 
     def stopped(self) -> TensordError | None:
-        """Why the session's loops end before their next round; None if they go on."""
+        """The cancellation that ends the session's loops before their next round; None if they go on."""
         ...
 
     def rename(self, pairs: Sequence[tuple[int, int]]) -> None:
@@ -71,7 +71,7 @@ class Unfolder:
         self.effects = effects
         self.location = location
         self.newest = newest
-        self.depth = 0  # of blocks
+        self.open: list[Construct] = []  # the steps with blocks that it is in the middle of, the outermost first
         self.drawn = 0  # the number of the block that runs, for its random draws
         self.iterations = 0
 
@@ -79,6 +79,11 @@ class Unfolder:
         """An id that nothing has."""
         self.newest += 1
         return self.newest
+
+    def stop(self, why: TensordError) -> None:
+        """The session ends in the middle of the run, for that reason."""
+        for construct in reversed(self.open):
+            construct.stop(why)
 
     def program(self, routine: Linked, ids: Ids, numbers: Sequence[Scalar], effects: int = 0) -> Iterator[Message]:
         """The messages of a program's steps, and admission where steps are one instruction. `numbers`: all of them, but
@@ -123,7 +128,7 @@ class Unfolder:
         """The message of a side effect. That of a block may come any number of times: the request stays open where the
         client calls back itself, and else is for the end alone."""
         chain, callback, request = effect
-        again = self.depth > 0
+        again = bool(self.open)
         if again and callback is not None:
             request = 0
         return (EFFECT, given, chain, callback, request, where, tolerant, again)

@@ -95,7 +95,8 @@ class SerialEngine:
     """Executes the messages of all sessions, one by one. `devices`: names -> names of ops without a kernel there.
 
     Ops, side effects and refused messages are instructions; `ids` is the number of the newest one. `failed` counts
-    errors at their origin; `report` is called with each.
+    errors at their origin; `report` is called with each. `look_up` is called between two rounds of a loop, and may
+    cancel sessions.
     """
 
     def __init__(self, devices: Mapping[str, Iterable[str]], inject: Injection | None = None) -> None:
@@ -107,6 +108,7 @@ class SerialEngine:
         self.ids = 0
         self.failed = 0
         self.report: Callable[[SerialSession, TensordError], None] = lambda _session, _error: None
+        self.look_up: Callable[[], None] = lambda: None
         self.tables = tables = Tables(self.devices)
         effects, names = Effects(self), Names(self.names, self.deny)
         self.routines = Routines(self, effects)

@@ -7,8 +7,9 @@ Guarantees. One thread at a time touches the engine. Messages of one batch run i
 threads run one after the other. Ctrl-C is kept back while a message is executed, as in the virtual machine. A callback,
 or a signal handler on the thread that executes, may neither submit nor wait: ProtocolError. Ops that a callback issues
 are sent when the batch is over (`later`). Callbacks and signal handlers may cancel: a cancellation only adds the
-session to `cancellations`. The holder of the lock processes that queue between two messages, and checks it once more
-after it has released the lock.
+session to `cancellations`. The holder of the lock processes that queue between two messages, and between two rounds of
+a loop, and checks it once more after it has released the lock. So a loop without end is not waited for: not by a
+cancellation, and not by the end of its session, which cancels first.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class SerialMachine:
         }
         self.engine = engine = SerialEngine(self.devices)
         engine.report = self.report
+        engine.look_up = self.take_cancellations
         engine.handlers[Query] = self.query
         self.recent_errors: deque[TensordError] = deque(maxlen=ERRORS_KEPT)
         self.failures = Failures(time.monotonic)
@@ -70,6 +72,8 @@ class SerialMachine:
 
     def detach(self, session: SerialSession) -> None:
         """End a session: its tensors are released."""
+        if not self.executes_here():
+            self.cancel(session)
         with self.inside():
             lines = self.failures.end(session.id)
             self.engine.close(session)

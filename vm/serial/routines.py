@@ -123,7 +123,8 @@ class SessionRuns:
         return answer
 
     def stopped(self) -> TensordError | None:
-        """The cancellation of the session, if it was cancelled."""
+        """The cancellation of the session, if it was cancelled, also by another thread meanwhile."""
+        self.routines.engine.look_up()
         return self.session.cancelled
 
     def rename(self, pairs: Sequence[tuple[int, int]]) -> None:
@@ -139,8 +140,10 @@ class SessionRuns:
             errors = () if answer is None else answer.errors
         for id_, meta, home in results.made:
             engine.poison(session, id_, errors, meta, home)
+        spares = session.cancelled is not None and not results.begun
         for tensor in filter(None, map(session.tensors.get, results.written)):
-            engine.poison_value(tensor, errors)
+            if not (spares and tensor.holders > 1):
+                engine.poison_value(tensor, errors)
 
 
 def rename(session: SerialSession, pairs: Sequence[tuple[int, int]]) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 import tensord as td
 from tensord.client.session import Session
-from tensord.interpreter.errors import MetadataError, MetadataKeyError, MetadataTypeError, ProtocolError
+from tensord.interpreter.errors import CancelledError, MetadataError, MetadataKeyError, MetadataTypeError, ProtocolError
 
 from ...puppet import Puppet, eventually
 
@@ -239,6 +239,17 @@ def scaled(x, by):
 s.publish("scaled", scaled.link(s.asarray(np.zeros(2)), 1.0))
 """
 
+COUNTER = """
+count = s.asarray(np.array(0.0))
+s.publish("count", count)
+def body(x):
+    global count
+    count += 1
+    return x + 1
+y = s.while_loop(lambda x: x >= 0, body, s.asarray(0.0))
+s.flush()
+"""
+
 
 def test_processes_share_a_routine_and_a_dead_one_leaves_it_to_the_others(daemon):
     """Nothing of the publisher's code is in the process that runs it."""
@@ -247,13 +258,21 @@ def test_processes_share_a_routine_and_a_dead_one_leaves_it_to_the_others(daemon
             trainer.do(TRAINER)
             found, x = session.lookup("scaled"), session.asarray([1.0, 1.0])
             assert found(x, 1.0)["y"].tolist() == [3.0, 4.0]
+            trainer.do(COUNTER)
+            count: Any = session.lookup("count")
+            eventually(lambda: count.item() > 2)
             trainer.kill()
+        with pytest.raises(CancelledError, match="the session was closed in the middle of a while_loop") as caught:
+            eventually(lambda: count.numpy() is None)
+        assert "in <module>" in (caught.value.location or "")
+        session.unpublish("count")
         assert found(x, 2.0)["y"].tolist() == [8.0, 10.0]
         run = "s.lookup('scaled')(s.asarray([1.0, 1.0]), 1.0)['y'].tolist()"
         assert runner.do(run) == [5.0, 6.0]
         runner.kill()
         assert found(x, 1.0)["y"].tolist() == [6.0, 7.0]
         session.unpublish("scaled")
+        count = None
         del found, x
         session.sync()
         eventually(lambda: session._query("status")["devices"]["cpu:0"]["used"] == 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,27 +13,22 @@ from tensord.interpreter.errors import (
     KernelError,
     KernelIndexError,
     MetadataError,
-    TensordError,
 )
-from tensord.interpreter.programs.program import Program
 from tensord.interpreter.wire.messages import (
     Atomic,
     Call,
-    Chain,
     Fetch,
-    Location,
     Release,
     Restart,
-    Upload,
     encode_message,
 )
 from tensord.streams.faults import Fault
 from tensord.vm import engine as engine_module
 from tensord.vm.reporting.invariants import violations
 
-from ..bare_engine import Bare, Client
+from ..bare_engine import Bare
+from ..linked import Linked, scalar, upload
 from ..parts import Parts
-from ..programs import link, run_message
 
 STEP, INSIDE = "user.py:2", "user.py:3"  # the lines of a step with blocks, and of what fails in one
 
@@ -41,80 +36,6 @@ STEP, INSIDE = "user.py:2", "user.py:3"  # the lines of a step with blocks, and 
 @pytest.fixture(params=[True, False], ids=["inline", "streams"])
 def bare(request: pytest.FixtureRequest) -> Bare:
     return Bare(inline=request.param)
-
-
-class Linked:
-    """A client that has linked a program, whose side effects note in `seen` what they are given."""
-
-    def __init__(self, bare: Bare, text: str, captured: Sequence[Any] = (), **limits: int) -> None:
-        self.bare = bare
-        self.client = bare.client(**limits)
-        self.client.send(*(Location(n, f"user.py:{n}") for n in range(2, 6)))
-        self.program = Program.parse(f"tensord program 1\n{text}")
-        self.uploads = self.captured = [upload(self.client, value) for value in captured]
-        self.chain = self.client.new()
-        self.client.send(Chain(self.chain))
-        devices = [*bare.engine.devices][: self.program.devices]
-        self.routine = link(self.client, self.program, self.captured, devices)
-        self.seen: list[Any] = []
-        self.places: list[int] = []
-
-    def message(self, *inputs: Any, n: Sequence[Any] = ()) -> Any:
-        """A run; what is no id is uploaded."""
-        ids = [upload(self.client, value) if isinstance(value, np.ndarray) else value for value in inputs]
-        self.uploads = [*self.uploads, *ids]
-        effects = [(self.chain, self.noting(n), 0) for n in range(self.program.effects[-1])]
-        return run_message(self.client, self.routine, self.program, ids, n, effects)
-
-    def run(self, *inputs: Any, n: Sequence[Any] = ()) -> tuple[int, ...]:
-        message = self.message(*inputs, n=n)
-        self.client.send(message)
-        return tuple(message.outputs)
-
-    def noting(self, place: int) -> Callable[..., None]:
-        """The callback of a side effect, by its place among those of the program."""
-
-        def call(*arrays: Any) -> None:
-            self.places.append(place)
-            self.note(*arrays)
-
-        return call
-
-    def note(self, *arrays: Any) -> None:
-        self.seen += [array.tolist() for array in arrays]
-
-    def error(self, id_: int) -> TensordError:
-        """The error that a tensor has in the place of a value."""
-        with pytest.raises(TensordError) as caught:
-            self.client.fetch(id_)
-        return caught.value
-
-    def is_left(self, *ids: int) -> None:
-        """Of what the client has not uploaded, these are all that is there; and the engine is as it should be."""
-        self.bare.drain()
-        assert set(self.client.session.tensors) - {*self.uploads} == {*ids}
-        assert not violations(self.bare.engine)
-        assert self.client.session.unfolding is None
-        assert not self.bare.engine.held
-
-    def close(self) -> None:
-        """The session ends, and leaves nothing."""
-        self.bare.engine.close(self.client.session)
-        self.bare.drain()
-        engine = self.bare.engine
-        assert not any((engine.live, engine.pending, engine.held, self.client.session.tensors))
-        assert self.bare.device.allocated == 0
-        assert not violations(engine)
-
-
-def upload(client: Client, value: Any) -> int:
-    array = np.array(value)  # which becomes the tensor's memory
-    client.send(Upload(client.new(), array.shape, array.dtype.name, "cpu:0", array, 1))
-    return client.ids
-
-
-def scalar(value: Any) -> Any:
-    return np.array(value)
 
 
 X = np.array([-9.0])
