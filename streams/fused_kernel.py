@@ -29,9 +29,10 @@ import numpy as np
 from ..interpreter.programs.fusion import Fusion
 from ..interpreter.programs.passes.facts import metas_of
 from ..interpreter.programs.program import Program, Step
+from ..interpreter.programs.rows import Form
 from ..interpreter.schema.opdef import UNNOTICED, find
 from ..interpreter.types.meta import Shape
-from .fused_layout import FusedLayout
+from .fused_layout import Extent, FusedLayout, extent_of
 
 CACHE: Final = 1 << 19  # bytes of what a piece reads and writes: a part of a core's own cache
 GRAIN: Final = 1 << 10  # elements
@@ -57,9 +58,9 @@ class FusedKernel:
     ) -> None:
         self._program, self._fusion, self._share = program, fusion, share
         self._lending = FusedLayout(program, fusion, lend=True)
-        self._length = length_of_pieces(program, fusion, self._lending.widths) if length is None else length
-        metas = [program.metas[n] if n >= 0 else None for n in (*fusion.inputs, *fusion.outputs)]
-        self._shapes = [None if meta is None else meta.shape for meta in metas]  # of arguments, None for numbers
+        self._length = length_of_pieces(program, fusion, self._lending.width) if length is None else length
+        inputs = [shape_of(program, n) for n in fusion.inputs]  # None for numbers
+        self._shapes = [*inputs, *(shape_to_cut(fusion, shape_of(program, n)) for n in fusion.outputs)]
         self._tensors = [place for place, shape in enumerate(self._shapes) if shape is not None]
         self._longer = max(self._length, 2 * np.getbufsize())
         self._size = math.prod(fusion.shape)
@@ -73,8 +74,9 @@ class FusedKernel:
     @cached_property
     def scratch(self) -> int:
         """The bytes that a call takes besides its arguments, at the most."""
-        cuts = (self._flat, self._rows, self._outer, self._apart)
-        return max(cut.offsets[-1] for cut in cuts if cut is not None)
+        taken = max(temporaries_of(self._program, self._program.steps[place]) for place in self._fusion.steps)
+        cuts = [cut for cut in (self._flat, self._rows, self._outer, self._apart) if cut is not None]
+        return max(cut.offsets[-1] + noticed(taken * cut.longest // max(self._size, 1)) for cut in cuts)
 
     def __call__(self, *given: Any) -> None:
         loose = [place for place in self._tensors if not given[place].flags.c_contiguous]
@@ -94,9 +96,9 @@ class FusedKernel:
 
     @cached_property
     def _rows(self) -> Cut:
-        """For packed arrays, some of which broadcast."""
-        shape = self._fusion.shape
-        return Cut(self._lending, self._pieces(shape, self._shapes, cutting_axis(shape, self._longer)))
+        """For packed arrays, some of which broadcast, or are reduced by rows."""
+        shape, last = self._fusion.shape, max(self._fusion.rows - 1, 0)
+        return Cut(self._lending, self._pieces(shape, self._shapes, min(cutting_axis(shape, self._longer), last)))
 
     @cached_property
     def _outer(self) -> Cut:
@@ -111,20 +113,20 @@ class FusedKernel:
 
     @cached_property
     def _flat(self) -> Cut | None:
-        """For packed arrays, as if they had one axis; None if some broadcast."""
+        """For packed arrays, as if they had one axis; None if some broadcast, or rows are reduced."""
         sizes = [None if shape is None else math.prod(shape) for shape in self._shapes]
-        if any(size not in (None, 1, self._size) for size in sizes):
+        if self._fusion.rows < len(self._fusion.shape) or any(size not in (None, 1, self._size) for size in sizes):
             return None
         shapes = [(size,) if size == self._size else None for size in sizes]
         return Cut(self._lending, self._pieces((self._size,), shapes, 0, self._length))
 
     def _flattened(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Packed arrays with one axis, or with none if they have one element; and numbers as they are."""
-        if len(self._fusion.shape) < 2:
+        """Packed arrays with one axis, or with none if they broadcast; and numbers as they are."""
+        if len(self._fusion.shape) == 1:
             return given
         arrays = list(given)
         for place in self._tensors:
-            arrays[place] = given[place].reshape(-1 if given[place].size > 1 else ())
+            arrays[place] = given[place].reshape(-1 if given[place].size == self._size else ())
         return tuple(arrays)
 
     def _pieces(self, shape: Shape, shapes: Sequence[Shape | None], axis: int, length: int = 0) -> Pieces:
@@ -140,14 +142,16 @@ class FusedKernel:
 class Cut:
     """A layout of a fusion's values, and the pieces.
 
-    `offsets`: of the parts of the scratch, and its end. `spare`: scratch that no call uses now.
+    `longest`: elements of the longest piece. `offsets`: of the parts of the scratch, and its end. `spare`: scratch that
+    no call uses now.
     """
 
     def __init__(self, layout: FusedLayout, pieces: Pieces) -> None:
         self.layout, self.pieces = layout, pieces
         self.spare: list[Memory] = []
-        most = max((math.prod(shape) for shape, _ in pieces), default=0)
-        sizes = (-(-width * most // _ALIGNED) * _ALIGNED for width in layout.widths)
+        self.longest = max((math.prod(shape) for shape, _ in pieces), default=0)
+        most = [max((part.extent.count(shape, layout.rows) for shape, _ in pieces), default=0) for part in layout.parts]
+        sizes = (-(-part.width * count // _ALIGNED) * _ALIGNED for part, count in zip(layout.parts, most, strict=True))
         self.offsets = list(itertools.accumulate(sizes, initial=0))
 
 
@@ -163,7 +167,8 @@ def run(cut: Cut, given: Sequence[Any], memory: Memory) -> None:
         if lengths != shape:
             shape = lengths
             for place, number, dtype in apart:
-                places[place] = np.ndarray(shape, dtype, memory, cut.offsets[number])
+                lying = cut.layout.parts[number].extent.lengths(shape, cut.layout.rows)
+                places[place] = np.ndarray(lying, dtype, memory, cut.offsets[number])
         for place, output, dtype in lent:
             places[place] = places[output].view(dtype)
         for kernel, _, _, arrays in calls:
@@ -178,10 +183,23 @@ def as_array(number: Any, dtype: Any) -> Any:
         return number
 
 
-def length_of_pieces(program: Program, fusion: Fusion, widths: Sequence[int]) -> int:
+def shape_of(program: Program, operand: int) -> Shape | None:
+    """The shape of a value; None for a number."""
+    meta = program.metas[operand] if operand >= 0 else None
+    return None if meta is None else meta.shape
+
+
+def shape_to_cut(fusion: Fusion, shape: Shape | None) -> Shape | None:
+    """The shape of an output, with as many axes as the fusion's: none but those of its rows are cut."""
+    if shape is None or extent_of(fusion, shape) is Extent.WHOLE:
+        return shape
+    return Form(fusion.shape, fusion.rows).thin
+
+
+def length_of_pieces(program: Program, fusion: Fusion, width: int) -> int:
     """The elements of a piece: as many as fit in the cache, and whose kernels' temporaries nobody notices."""
     metas = [meta for n in (*fusion.inputs, *fusion.outputs) if n >= 0 and (meta := program.metas[n]) is not None]
-    width = sum(widths) + sum(meta.dtype.itemsize for meta in metas if meta.shape == fusion.shape)
+    width += sum(meta.dtype.itemsize for meta in metas if meta.shape == fusion.shape)
     length = CACHE // width
     for step in (program.steps[place] for place in fusion.steps):
         taken = temporaries_of(program, step)
@@ -195,6 +213,11 @@ def temporaries_of(program: Program, step: Step) -> int:
     scratch = find(step.op).scratch
     known = tuple([meta for meta in metas_of(program, step) if meta is not None])
     return 0 if scratch is None else scratch(known, step.results, dict(step.attributes))
+
+
+def noticed(nbytes: int) -> int:
+    """So many bytes of temporaries, if they count."""
+    return nbytes if nbytes > UNNOTICED else 0
 
 
 def outermost(shape: Shape) -> int:
@@ -213,7 +236,9 @@ def indices_of(shape: Shape, axis: int, length: int) -> Iterator[Index]:
     if not shape:
         yield ()
         return
-    step = max(length // max(math.prod(shape[axis + 1 :]), 1), 2)
+    rest = max(math.prod(shape[axis + 1 :]), 1)
+    step, whole = max(length // rest, 2), GRAIN // math.gcd(rest, GRAIN)
+    step -= step % whole if step > whole else 0
     outer = itertools.product(*([slice(n, n + 1) for n in range(size)] for size in shape[:axis]))
     inner = list(slices_of(shape[axis], step))
     for leading in outer:

@@ -19,7 +19,7 @@ from tensord.interpreter.programs.program import Program
 from tensord.interpreter.schema.opdef import REGISTRY, UNNOTICED, OpDef, find
 from tensord.interpreter.types.meta import DTYPES, Meta
 from tensord.streams.fused_kernel import GRAIN, FusedKernel, slices_of
-from tensord.streams.fused_layout import FusedLayout
+from tensord.streams.fused_layout import Extent, FusedLayout, Part
 
 from ..interpreter.conftest import meta_of
 from ..interpreter.programs.passes.random_programs import Maker, inputs_of
@@ -228,8 +228,8 @@ def chain(*ops: str, dtype: str = "float32", shape: tuple[int, ...] = (50_000,))
 def test_temporaries_of_one_dtype_lie_in_the_output() -> None:
     program, fusion = chain("add", "exp", "multiply", "subtract")
     layout = FusedLayout(program, fusion, lend=True)
-    assert (layout.temporaries, layout.widths) == ([], [])
-    assert FusedLayout(program, fusion, lend=False).widths == [4]
+    assert (layout.temporaries, layout.parts) == ([], [])
+    assert FusedLayout(program, fusion, lend=False).parts == [Part(4, Extent.WHOLE)]
 
 
 def test_temporaries_that_are_wider_than_the_output_lie_in_scratch_of_a_piece() -> None:
@@ -352,6 +352,18 @@ def test_kernels_with_temporaries_get_pieces_whose_temporaries_nobody_notices() 
     meta = Meta.of((kernel._length,), "float64")
     assert find("gelu").temporaries((meta,), (meta,), {"approximate": "tanh"}) <= UNNOTICED
     assert kernel._length % GRAIN == 0
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1), (0, 3), (0,)])
+def test_a_fusion_of_one_element_or_none_has_temporaries_of_that_shape(shape: tuple[int, ...]) -> None:
+    builder = Builder()
+    x = builder.parameter(Meta.of(shape, "int32"))
+    (largest,) = builder.op("maximum", [x, x])
+    program = builder.finish(builder.op("equal", [largest, x]))
+    (fusion,) = find_fusions(program, least=0)
+    output = np.zeros(shape, bool)
+    FusedKernel(program, fusion)(np.full(shape, -2, "int32"), output)
+    assert output.all()
 
 
 @pytest.mark.parametrize("step", [2, 3, 7])
