@@ -49,7 +49,8 @@ class Segments:
         if routine.refused:
             return (range(len(routine.program.steps)),)
         if routine.pieces is None:
-            routine.pieces = pieces_of(routine.program, lambda position: self.work(session, routine, position))
+            fusions = self.fusions(routine)
+            routine.pieces = pieces_of(routine.program, lambda n: self.work(session, routine, n), fusions)
             if routine.compiled.pieces is None and None not in routine.templates:
                 routine.compiled.pieces = routine.pieces
         return routine.pieces

@@ -10,15 +10,16 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import accumulate
 from typing import TypeAlias
 
-from ...interpreter.programs.fusion import roots_of
+from ...interpreter.programs.fusion import Fusion, roots_of
 from ...interpreter.programs.program import NO_OPS, Program
 from ...interpreter.schema.opdef import find
 
 LONGEST = 512  # steps of a segment: to compile it takes some milliseconds, during which no other session is served
 SHORTEST = 2  # steps of one that is worth an instruction of its own, besides views
 # Work of a segment, in element operations: some ten milliseconds, for which it may hold a stream. A longer kernel is
-# alone; so are the steps of a block on very large tensors.
+# alone.
 LARGEST = 100_000_000
+BEYOND = 4  # times as large or as long is a segment that would else end within a fusion, which cut is none
 
 # A single step, or the steps of a segment.
 Piece: TypeAlias = range
@@ -26,8 +27,8 @@ Piece: TypeAlias = range
 Works: TypeAlias = Callable[[int], int]
 
 
-def pieces_of(program: Program, works: Works) -> list[Piece]:
-    """The steps of a program in order, those of a segment together.
+def pieces_of(program: Program, works: Works, fusions: Sequence[Fusion] = ()) -> list[Piece]:
+    """The steps of a program in order, those of a segment together, and if possible those of each fusion.
 
     A view that leaves its segment takes effect when that has been admitted. If the segment writes in place what the
     view is of, or may be of, that would be too late: then the view is a piece of its own.
@@ -35,7 +36,7 @@ def pieces_of(program: Program, works: Works) -> list[Piece]:
     steps, roots = program.steps, roots_of(program)
     written: dict[int, int] = {}  # root -> the first step behind the present one that writes there
     given = [works(n) if may_be_inside(program, n) else -1 for n in range(len(steps))]
-    borders = borders_of(program, given)
+    borders = borders_of(program, given, fusions)
     alone = {n for n, work in enumerate(given) if work < 0}
     nearest = len(steps)  # of the steps behind the present one: the first that is alone, or begins another segment
     for n in range(len(steps) - 1, -1, -1):
@@ -49,13 +50,17 @@ def pieces_of(program: Program, works: Works) -> list[Piece]:
     return cut(list(views), alone, borders)
 
 
-def borders_of(program: Program, works: Sequence[int]) -> set[int]:
+def borders_of(program: Program, works: Sequence[int], fusions: Sequence[Fusion]) -> set[int]:
     """The steps that begin another segment, since it would be too long, or is on another device."""
     found: set[int] = set()
     total, start = 0, 0
+    begun = {fusion.steps[0]: sum(works[n] for n in fusion.steps) for fusion in fusions}
+    within = {n for fusion in fusions for n in range(fusion.steps[0] + 1, fusion.steps[-1] + 1)}
     for n, work in enumerate(works):
         other = n > 0 and program.steps[n].device != program.steps[n - 1].device
-        if other or n - start == LONGEST or (total and total + max(work, 0) > LARGEST):
+        ends = n - start >= LONGEST or (total > 0 and total + begun.get(n, max(work, 0)) > LARGEST)
+        late = n - start >= BEYOND * LONGEST or total + work > BEYOND * LARGEST
+        if other or (ends and (late or n not in within)):
             found.add(n)
             total, start = 0, n
         total += max(work, 0)
