@@ -133,7 +133,7 @@ class FusedLayout:
             operands = tuple([converted[number].get(operand) or self._places[operand] for operand in step.operands])
             if step.first not in self._places:
                 self._places[step.first] = self._temporary(number, step.first)
-            kernel = find(step.op).bind(np, len(operands), dict(step.attributes))
+            kernel = kernel_of(program, step)
             result = self._places[step.first]
             self.calls.append(Call(kernel, operands, result, itemgetter(*operands, result)))
         found = list(enumerate(self.temporaries, self._arguments))
@@ -191,6 +191,14 @@ class FusedLayout:
         if wanted not in self.temporaries:
             self.temporaries.append(wanted)
         return self._arguments + self.temporaries.index(wanted)
+
+
+def kernel_of(program: Program, step: Step) -> BoundKernel:
+    """The kernel of a step for its pieces: that which takes the fewest calls, for reductions of rows."""
+    op, metas, attributes = find(step.op), metas_of(program, step), dict(step.attributes)
+    known = tuple([meta for meta in metas if meta is not None])
+    direct = op.direct(known, step.results, attributes) if op.rows is not None and op.direct is not None else None
+    return direct or op.bind(np, len(metas), attributes)
 
 
 def last_reads(program: Program, fusion: Fusion) -> dict[int, int]:

@@ -37,6 +37,14 @@ from ..types.meta import Meta, OperandMeta, Shape
 _ACCUMULATORS = {"b": np.dtype(np.int64), "i": np.dtype(np.int64), "u": np.dtype(np.uint64)}
 _ONE_AXIS = Attribute("axis", optional(check_int), None)
 _PART = 1 << 20
+_UFUNCS: dict[str, Any] = {
+    "sum": np.add,
+    "prod": np.multiply,
+    "max": np.maximum,
+    "min": np.minimum,
+    "any": np.logical_or,
+    "all": np.logical_and,
+}
 
 
 def _axes_of(x: Meta, attributes: Attributes) -> Shape:
@@ -160,14 +168,18 @@ def rows_of_variance(metas: tuple[OperandMeta, ...], attributes: Attributes) -> 
     return rows_of_mean(metas, attributes) if tensor(metas).dtype.kind == "f" else 0
 
 
-def sum_direct(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> BoundKernel | None:
-    """The reduction that NumPy's function calls in the end."""
-    out = outputs[0]
-    if out is None or out.size == 0 or not isinstance(metas[0], Meta):
-        return None
-    axis, keepdims, dtype = attributes["axis"], attributes["keepdims"], out.dtype
-    reduce: Any = np.add.reduce
-    return lambda x, result: reduce(x, axis, dtype, result, keepdims)
+def directly(name: str) -> Direct:
+    """The reduction that NumPy's function of that name calls in the end."""
+    reduce = _UFUNCS[name].reduce
+
+    def direct(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> BoundKernel | None:
+        out = outputs[0]
+        if out is None or out.size == 0 or not isinstance(metas[0], Meta):
+            return None
+        axis, keepdims, dtype = attributes["axis"], attributes["keepdims"], out.dtype
+        return lambda x, result: reduce(x, axis, dtype, result, keepdims)
+
+    return direct
 
 
 def count_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
@@ -252,15 +264,15 @@ def _define_reduction(
     )
 
 
-for _name, _direct in (("sum", sum_direct), ("prod", None)):
+for _name in ("sum", "prod"):
     _kernel = _with_numpy_name(_name, dtype=True)
-    _define_reduction(_name, infer_sum, _kernel, DTYPE_OR_NONE, direct=_direct, rows=rows_of_sum)
+    _define_reduction(_name, infer_sum, _kernel, DTYPE_OR_NONE, direct=directly(_name), rows=rows_of_sum)
 for _name in ("max", "min"):
-    _define_reduction(_name, infer_max, _with_numpy_name(_name))
+    _define_reduction(_name, infer_max, _with_numpy_name(_name), direct=directly(_name))
 for _name in ("argmax", "argmin"):
     _define_reduction(_name, infer_argmax, _with_numpy_name(_name), axis=_ONE_AXIS, scratch=scratch(operands=1))
 for _name in ("any", "all"):
-    _define_reduction(_name, infer_any, _with_numpy_name(_name))
+    _define_reduction(_name, infer_any, _with_numpy_name(_name), direct=directly(_name))
 _define_reduction("count_nonzero", infer_count, count_kernel, scratch=scratch(elements=1))
 _CORRECTION = Attribute("correction", check_float, 0.0)
 _define_reduction("mean", infer_mean, mean_kernel, rows=rows_of_mean)
