@@ -141,6 +141,12 @@ def describe_one(code: CodeType, line: int) -> str:
     return f"{shown(code.co_filename)}:{line} in {code.co_qualname}"
 
 
+def describe_place(code: CodeType, offset: int) -> str:
+    """ "file:line" of an instruction's offset."""
+    line = next((line for start, end, line in code.co_lines() if start <= offset < end), None)
+    return printable(f"{shown(code.co_filename)}:{line or code.co_firstlineno}")
+
+
 def shown(file: str) -> str:
     """A file's name for people."""
     short = shorter(file)

@@ -23,7 +23,7 @@ from ..interpreter.errors import MetadataError, TensordError
 from ..interpreter.wire.forms import shown
 from ..interpreter.wire.locations import LINE
 from ..interpreter.wire.messages import Location, NamedMessage
-from .frames import OWNERS, PACKAGE, PROGRAM, Line, describe, describe_lines, lines_from, lines_of
+from .frames import OWNERS, PACKAGE, PROGRAM, Line, describe, describe_lines, describe_place, lines_from, lines_of
 from .spans import Spans
 
 Raised = TypeVar("Raised", bound=TensordError)
@@ -96,6 +96,13 @@ class Locations:
             self.unsent.append(Location(number, text))
         return number
 
+    def place(self, number: int) -> str:
+        """`train.py:12`, the program's line of a site with that number; "" if there is none any more. Looks through all
+        sites; the caller holds the lock."""
+        found = [(self._codes[key[0]], key[1]) for key in path_to(self.sites, number) if key is not None]
+        ours = (each for each in found if OWNERS[each[0].co_filename] is PROGRAM)
+        return describe_place(*next(ours, found[-1])) if found else ""
+
     def site(self, frame: FrameType | None) -> int:
         """The number of the line where that frame is now, or the nearest frame around it outside this package."""
         while frame is not None and OWNERS[frame.f_code.co_filename] is PACKAGE:
@@ -141,6 +148,15 @@ class Locations:
         code = frame.f_code
         self._codes[id(code)] = code
         return id(code), frame.f_lasti
+
+
+def path_to(callers: Callers, number: int) -> list[Any]:
+    """The keys that lead to a number in a tree of call sites, the nearest line first; none if it is not there."""
+    for key, found in callers.items():
+        rest = path_to(found, number) if type(found) is dict else []
+        if rest or found == number:
+            return [key, *rest]
+    return []
 
 
 def user_line() -> str | None:

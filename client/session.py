@@ -173,16 +173,18 @@ class Session(ControlFlow):
         devices: Mapping[str, str] | None = None,
         tensors: Mapping[str, Tensor] | None = None,
         name: str = "",
+        callbacks: Sequence[Callable[..., None]] = (),
     ) -> Any:
         """Make a function of a program: `f = s.link(program, devices={"d0": "sim:0"}, tensors={"w": w}); (y,) = f(x)`.
 
         `devices`: for the program's device slots, by default the session's devices in their order. `tensors`: what the
         program captures, by name; what is missing is looked up in the contexts around; `name`: what records show.
-        Of several programs, a list of functions. MetadataError for what does not fit.
+        `callbacks`: the functions that its effects call, in the order of their numbers. Of several programs, a list of
+        functions. MetadataError for what does not fit.
         """
         from .routines.linking import link
 
-        return link(self, programs, devices, tensors, name)
+        return link(self, programs, devices, tensors, name, callbacks)
 
     @overload
     def routine(self, function: Callable[..., Any], *, eager: bool = False) -> Routine: ...

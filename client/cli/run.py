@@ -96,6 +96,8 @@ def parsed_from(file: Path) -> Program:
 
 def check(program: Program, given: dict[str, str], captured: dict[str, str] | None, outputs: Sequence[Path]) -> None:
     """The files are those that the program needs. `captured`: None if it has its captured tensors already."""
+    if program.callbacks:
+        raise click.UsageError("the program calls back (effect) functions of Python, which are not here: let it print")
     check_names(given, [source.name for source in program.parameters], "input")
     if captured is not None:
         check_names(captured, [source.name for source in program.captured], "tensor")

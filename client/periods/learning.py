@@ -8,12 +8,13 @@ from typing import Final
 
 from ...interpreter.errors import TensordError
 from ...interpreter.wire.messages import ATOMIC, SIGNATURE, Message
-from ..spans import Spans
+from ..locations import Locations
+from ..routines.linked import shown_name
 from .catalogue import Catalogue
 from .history import KEPT, History, Stretch
 from .linking import Building
 from .period import Form, Period, form_of
-from .stream import BREAK, INPUTS, OUTPUTS, signature_in, tokens_of
+from .stream import BREAK, INPUTS, OUTPUTS, line_in, signature_in, tokens_of
 
 LISTENS: Final = 2 * KEPT  # messages among which it looks for periods, before it pauses
 GIVEN_UP: Final = 64  # forms that are known to be no periods
@@ -27,15 +28,15 @@ class Learning:
     was found or sent, or a signature was new. `_release` takes the id of a routine.
     """
 
-    __slots__ = ("_given_up", "_history", "_periods", "_release", "_spans", "_unheard", "signatures")
+    __slots__ = ("_given_up", "_history", "_locations", "_periods", "_release", "_unheard", "signatures")
 
-    def __init__(self, periods: Catalogue, spans: Spans, release: Callable[[int], None]) -> None:
+    def __init__(self, periods: Catalogue, locations: Locations, release: Callable[[int], None]) -> None:
         self.signatures: dict[int, Message] = {}
         self._given_up: dict[Form, int] = {}
         self._history = History()
+        self._locations = locations
         self._periods = periods
         self._release = release
-        self._spans = spans
         self._unheard = 0
 
     def interrupt(self) -> None:
@@ -64,7 +65,7 @@ class Learning:
             self._history.clear()
             return
         tokens = tokens_of(messages)
-        if BREAK in tokens or self._spans.used:
+        if BREAK in tokens or self._locations.spans.used:
             messages, tokens = self._history.calls_in(messages, tokens)
         for distance, stretches in self._history.add(tokens, map(INPUTS, messages), map(OUTPUTS, messages)):
             if self._add_repeated(stretches):
@@ -101,6 +102,7 @@ class Learning:
         if not self._is_sound(period):
             self._give_up(form, NEVER)
             return False
+        period.name = shown_name(f"auto:{self._locations.place(line_in(form.tokens[0]))}")
         self._periods.add(period)
         self.limit()
         return True

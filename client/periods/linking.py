@@ -52,7 +52,7 @@ def link(outbox: Outbox, period: Period, results: Results, signatures: Signature
     parts = [ProgramPart(program_id, records[n : n + RECORDS]) for n in range(0, len(records), RECORDS)]
     id_ = outbox.new_id()
     number, reply = outbox.transport.request()
-    link = Link(id_, program_id, tuple(devices), (), line_in(period.form.tokens[0]))
+    link = Link(id_, program_id, tuple(devices), (), line_in(period.form.tokens[0]), period.name)
     messages: list[NamedMessage] = [*parts, link, Release((program_id,)), Query("routine", (id_,), number)]
     outbox.transport.attend(reply)
     return Linked(id_, results, reply), [encode_message(message) for message in messages]

@@ -81,13 +81,18 @@ class PeriodicOutbox(Outbox):
         self._start = self._seen = 0
         self._whole: list[tuple[int, Period]] = []
         super().__init__(transport, frames)
-        self._learning = Learning(self.periods, self.locations.spans, self.release)
+        self._learning = Learning(self.periods, self.locations, self.release)
 
     def stats(self) -> dict[str, Any]:
-        """How many periods are known, the programs that are linked for them, and what was sent as runs."""
-        programs = sum(len(period.programs) for period in self.periods)
-        counts = {"known": len(self.periods), "programs": programs, "runs": self.runs, "ops": self.ops_in_runs}
-        return {"periods": counts}
+        """How many periods are known, the programs that are linked for them, and what was sent as runs; and each period
+        by itself, the one that was sent last at the end."""
+        with self.lock:
+            rows = [
+                {"name": each.name, "calls": len(each), "programs": len(each.programs), "runs": each.runs}
+                for each in self.periods
+            ]
+            counts = {"known": len(rows), "programs": sum(len(each.programs) for each in self.periods)}
+            return {"periods": {**counts, "runs": self.runs, "ops": self.ops_in_runs, "each": rows}}
 
     # -- holding back ----------------------------------------------------------------------------------------------
 
@@ -324,6 +329,7 @@ class PeriodicOutbox(Outbox):
     def _count(self, period: Period) -> None:
         self.periods.use(period)
         period.missed = 0
+        period.runs += 1
         self._learning.went_well()
         self.runs += 1
         self.ops_in_runs += len(period)

@@ -68,7 +68,8 @@ class Period:
     """A form that is expected to come again. `outside`, `numbers`, `made` give what is at these places of the values.
 
     `programs`: what is linked for it, by which of the new tensors are results. `seen`: how often the others were
-    wanted. `missed`: how many times in a row it began and did not become a run.
+    wanted. `missed`: how many times in a row it began and did not become a run; `runs`: how often it became one. `name`
+    is for people.
     """
 
     __slots__ = (
@@ -77,16 +78,19 @@ class Period:
         "form",
         "made",
         "missed",
+        "name",
         "numbers",
         "outside",
         "places",
         "programs",
+        "runs",
         "seen",
         "tokens",
     )
 
     def __init__(self, form: Form, signatures: Signatures) -> None:
         self.form = form
+        self.name = ""
         self.tokens = list(form.tokens)
         outside: list[int] = []
         made: list[int] = []
@@ -103,6 +107,7 @@ class Period:
         self.programs: dict[Results, Any] = {}
         self.seen: dict[Results, int] = {}
         self.missed = 0
+        self.runs = 0
 
     def __len__(self) -> int:
         return len(self.tokens)

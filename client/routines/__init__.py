@@ -10,5 +10,5 @@
 - `binding`: nested arguments by a calling convention; `linked_routine`: one capture as a function of its own
 - `publishing`: routines under names, from one session to others
 - `linking`: `session.link`, for programs that were not captured here; `report`: what the machine has made of a routine
-- `linked`: a program with its devices and captured tensors, ready to run
+- `linked`: a program with its devices and captured tensors, ready to run; `inlining`: one that is called in a capture
 """

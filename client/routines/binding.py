@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import is_dataclass
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from ...interpreter.errors import MetadataError, MetadataTypeError
 from ...interpreter.programs.convention import PARAMETER, Convention, Fixed, Nested, Node, Other, Place
@@ -18,7 +18,9 @@ from ..checks import own
 from ..locations import located
 from ..tensor import Tensor
 from .capture import plain_number
+from .numbers import SymbolicNumber, fixed
 from .structure import exact, is_named, is_number, joined, members
+from .symbolic import SymbolicTensor
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -85,6 +87,7 @@ class Bound:
 
     def _take(self, node: Node, value: Any, path: str) -> None:
         if isinstance(node, Fixed):
+            value = fixed(value)
             if type(value) is not type(node.value) or exact(value) != exact(node.value):
                 self._refuse(path, f"was {node.value!r}", value)
         elif isinstance(node, Nested):
@@ -102,6 +105,7 @@ class Bound:
         meta = tensor._meta
         if meta is not source.meta:
             if type(meta) is not Meta:
+                refuse_symbolic(tensor)
                 raise located(MetadataError(f"{path} has a shape that depends on data: wait for it first (.wait())"))
             raise located(MetadataError(f"{path} is {source.meta}, not {meta}"))
         if before is not None and before is not tensor:
@@ -110,10 +114,10 @@ class Bound:
 
     def _number(self, node: Place, value: Any, path: str) -> None:
         kind = SCALAR_TYPES[self._program.number_parameters[node.slot].kind]
-        if not is_number(value):
+        if not (is_number(value) or type(value) is SymbolicNumber):
             self._refuse(path, f"is {kind.__name__}", value)
         number = as_kind(path, plain_number(value), kind)
-        if node.value is not None and exact(number) != exact(node.value):
+        if node.value is not None and exact(fixed(number)) != exact(node.value):
             self._refuse(path, f"was {node.value!r}", value)
         self.numbers[node.slot] = number
 
@@ -146,6 +150,12 @@ class Bound:
         raise located(MetadataTypeError(message))
 
 
+def refuse_symbolic(tensor: Tensor) -> None:
+    """CaptureError for a tensor of a capture whose shape data decide: nobody can wait for that."""
+    if type(tensor) is SymbolicTensor:
+        tensor._known()
+
+
 def by_name(convention: Convention, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments by name: those by position first, as Python does it; MetadataTypeError if they are others."""
     names = [name for name, _ in convention.arguments]
@@ -162,8 +172,13 @@ def signature(convention: Convention) -> str:
 
 
 def as_kind(name: str, value: Any, kind: Any) -> Any:
-    """A number of that type; an int or a bool stands for a float, as in Python."""
+    """A number of that type; an int or a bool stands for a float, as in Python. One that the runs of a capture compute
+    stays so, if it is of the type, or an int for a float; else it is fixed."""
     if type(value) is kind:
+        return value
+    if type(value) is SymbolicNumber and type(value._value) is int and kind is float:
+        value = cast(Any, value) * 1.0
+    if type(value) is SymbolicNumber and type(value._value) is kind:
         return value
     if (kind in (float, complex) and isinstance(value, int | float)) or (kind is int and isinstance(value, int)):
         return kind(value)

@@ -84,6 +84,10 @@ class BlockCapture(Capture):
         self._returned.add(variable)
         return variable
 
+    def seed(self) -> SymbolicNumber:
+        """The seed of the random call."""
+        return self.draws.numbers()[0]
+
     def draw(self) -> tuple[SymbolicNumber, ...]:
         """The seed and the number of the random call, and the number of the draw in it."""
         with LOCATED:

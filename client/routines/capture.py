@@ -101,7 +101,7 @@ class Capture:
         self.ranges: list[Range] = []
         self.captured: list[Tensor | Constant] = []
         self._builder = Builder(CURRENT.infer)
-        self._names = names  # of tensors that may be captured, by id()
+        self._names = dict(names)  # of tensors that may be captured, by id()
         self._devices: dict[str, int] = {}
         self._chains: dict[int, int] = {}
         self._callbacks: dict[Identity, int] = {}
@@ -156,6 +156,11 @@ class Capture:
     def is_parameter(self, tensor: SymbolicTensor) -> bool:
         """Does it stand for an argument?"""
         return tensor._variable < len(self._builder.parameters)
+
+    def name(self, tensor: Tensor, name: str) -> None:
+        """The name that a tensor gets if it is captured from now on, unless it has one."""
+        if name:
+            self._names.setdefault(id(tensor), name)
 
     # -- arguments -------------------------------------------------------------------------------------------------
 
@@ -258,12 +263,17 @@ class Capture:
         behind = (each._leaves for each in operands if type(each) is SymbolicNumber)
         return SymbolicNumber(self, slot, value, frozenset().union(*behind))
 
-    def draw(self) -> tuple[SymbolicNumber, ...]:
-        """The session's seed, and the number of one of its random calls, as of the run."""
+    def seed(self) -> SymbolicNumber:
+        """The session's seed, as of the run."""
         with LOCATED:
             if self._seed is None:
                 self._seed = SymbolicNumber(self, self._builder.number("int", SEED), None)
-            return self._seed, SymbolicNumber(self, self._builder.number("int", DRAW), None)
+            return self._seed
+
+    def draw(self) -> tuple[SymbolicNumber, ...]:
+        """The session's seed, and the number of one of its random calls, as of the run."""
+        with LOCATED:
+            return self.seed(), SymbolicNumber(self, self._builder.number("int", DRAW), None)
 
     def attributes(self, given: Any) -> Any:
         """An op's attributes with plain numbers."""

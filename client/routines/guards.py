@@ -24,12 +24,15 @@ from typing import Any, Final, TypeAlias
 from ..frames import OWNERS, Owner
 from ..operators import SCALARS
 from ..tensor import Tensor
+from .linked_routine import LinkedRoutine
+from .linking import LinkedProgram
 from .structure import exact, is_container, joined, members
 
 DEEPEST: Final = 8
 FEW: Final = 32  # keys that are compared one by one
 MOST: Final = 512
 TEXTS: Final = frozenset((str, bytes, type(None)))
+LINKED: Final = (LinkedProgram, LinkedRoutine)
 VALUES: Final = SCALARS | TEXTS  # compared by type and value
 _GLOBAL, _NAME, _EXTENDED = (dis.opmap[name] for name in ("LOAD_GLOBAL", "LOAD_NAME", "EXTENDED_ARG"))
 
@@ -191,7 +194,7 @@ def matters(value: Any) -> bool:
         return True
     if isinstance(value, FunctionType | MethodType | partial | type | set | frozenset) or is_container(value):
         return True
-    return wrapped_by(value) is not None or is_of_program(type(value).__module__)
+    return isinstance(value, LINKED) or wrapped_by(value) is not None or is_of_program(type(value).__module__)
 
 
 def wrapped_by(value: Any) -> Any:

@@ -51,10 +51,11 @@ class Linked:
         self._session = session
         self._id = 0  # so that it can be dropped at any time
         self._written = program.written
+        known = session._effects.known
+        self.chains = tuple([known(chains[n] if n < len(chains) else None) for n in range(program.chains)])
+        self.callbacks = tuple(callbacks)
         self._results = tuple((program.metas[value], self.devices[program.homes[value]]) for value in program.results)
-        self._effects = tuple(
-            (step.op, *self._effect(step, chains, callbacks, depth > 0)) for step, depth in effects_of(program)
-        )
+        self._effects = tuple((step.op, *self._effect(step, depth > 0)) for step, depth in effects_of(program))
         self._room = program.inner
         self._asks = program.asks
         self._heavy = work_of(program) > session._outbox.transport.inline_work
@@ -78,17 +79,14 @@ class Linked:
         outbox.appended()
         return id_
 
-    def _effect(
-        self, step: Step, chains: Sequence[int], callbacks: Sequence[Callable[..., None]], repeats: bool
-    ) -> tuple[int, Callable[..., None]]:
+    def _effect(self, step: Step, repeats: bool) -> tuple[int, Callable[..., None]]:
         """Chain and callback of a step that prints or calls back, once or any number of times."""
         attributes = dict(step.attributes)
-        slot = attributes["chain"]
-        chain = self._session._effects.known(chains[slot] if slot < len(chains) else None)
+        chain = self.chains[attributes["chain"]]
         if step.op == PRINT:
             callback = line_of(attributes["parts"], attributes["sep"])
         else:
-            callback = refusing(self._session._outbox, callbacks[attributes["callback"]])
+            callback = refusing(self._session._outbox, self.callbacks[attributes["callback"]])
         return chain, AtLine(callback, step.location, repeats=repeats)
 
     def _records(self) -> list[tuple[Any, ...]]:

@@ -10,7 +10,7 @@ from ..locations import located
 from ..tensor import Tensor
 from ..tracebacks import hides, make_public
 from .binding import Bound, signature
-from .current import refuse_captured
+from .inlining import capture_for
 from .linked import Linked
 from .linking import LinkedProgram
 from .report import Report
@@ -38,11 +38,14 @@ class LinkedRoutine:
 
     @hides
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Run it. MetadataError for arguments that do not fit, before anything is sent."""
-        refuse_captured(self._session._outbox, f"{self._convention.name} was linked already, and cannot be run")
+        """Run it. MetadataError for arguments that do not fit, before anything is sent.
+
+        In a routine its steps become steps of that one, with the same effects.
+        """
+        capture = capture_for(self._session, self._convention.name)
         given = Bound(self._session, self.program, self._convention, args, kwargs)
-        values = self.flat._values(given.numbers)
-        return self._make(self._linked.run(given.tensors, values), given.tensors, values)
+        results, values = self.flat._issue(capture, given.tensors, given.numbers, self._convention.name)
+        return self._make(results, given.tensors, values)
 
     def report(self) -> Report:
         """What the machine has made of it so far, in this session."""

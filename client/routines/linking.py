@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...interpreter.errors import MetadataError, MetadataTypeError
@@ -13,16 +13,18 @@ from ...interpreter.schema.promotion import check_scalar
 from ...interpreter.types.meta import SCALAR_TYPES, Scalar
 from ..checks import device_of, own
 from ..contexts import open_from
+from ..effects import check_callback
 from ..locations import located
 from ..tensor import Tensor
 from ..tracebacks import hides, make_public
-from .binding import as_kind
-from .current import refuse_captured
+from .binding import as_kind, refuse_symbolic
+from .inlining import PYTHONS, capture_for, evaluated, inlined, uncomputable
 from .linked import Linked
 from .report import Report
 
 if TYPE_CHECKING:
     from ..session import Session
+    from .capture import Capture
 
 
 class LinkedProgram:
@@ -44,16 +46,31 @@ class LinkedProgram:
     @hides
     def __call__(self, /, *tensors: Tensor, **numbers: Scalar) -> tuple[Tensor, ...]:
         """Run it. MetadataError for other tensors than the parameters', and for numbers that are none of it."""
-        session, program = self._session, self.program
-        refuse_captured(session._outbox, "a linked program cannot be run")
+        session, program, name = self._session, self.program, self._linked.name or "the program"
+        capture = capture_for(session, name)
         given = [own(session, tensor) for tensor in tensors]
         if len(given) != len(program.parameters):
             expected = ", ".join(f"{source.name or 'a tensor'} {source.meta}" for source in program.parameters)
             raise located(MetadataError(f"the program takes {len(program.parameters)} tensors: {expected}"))
         for tensor, source in zip(given, program.parameters, strict=True):
             if tensor._meta is not source.meta:
+                refuse_symbolic(tensor)
                 raise located(MetadataError(f"parameter {source.name} is {source.meta}, not {tensor._meta}"))
-        return tuple(self._linked.run(given, self._values(self._by_name(numbers))))
+        return tuple(self._issue(capture, given, self._by_name(numbers), name)[0])
+
+    def _issue(
+        self, capture: Capture | None, tensors: Sequence[Tensor], numbers: Sequence[Scalar], name: str
+    ) -> tuple[list[Tensor], Sequence[Any]]:
+        """Run it, or make its steps a part of the routine that is captured; the results, and the value of each number
+        of the program."""
+        if capture is None:
+            for tensor in self._linked.captured:
+                if tensor._id <= 0:  # it was released, as with the context that it was made in
+                    tensor._check()
+            values = self._values(numbers)
+            return self._linked.run(tensors, values), values
+        values = evaluated(capture, self.program, numbers, self._ints)
+        return inlined(capture, self._linked, tensors, values, name), values
 
     def _by_name(self, numbers: Mapping[str, Scalar]) -> list[Scalar]:
         """The numbers that a run is given, in their order."""
@@ -77,10 +94,8 @@ class LinkedProgram:
             values = evaluate(program.numbers, parameters, seed, tuple(calls))
             for op, slot, metas, attributes in self._ints:
                 check_scalar(op, values[slot], metas, attributes)
-        except MetadataError as error:
-            raise located(error) from None
-        except (ArithmeticError, ValueError, TypeError) as error:  # as Python raises it
-            raise located(MetadataError(f"the program's numbers cannot be computed: {error}")) from None
+        except (MetadataError, *PYTHONS) as error:
+            raise located(uncomputable(error)) from None
         return values
 
     def report(self) -> Report:
@@ -117,20 +132,26 @@ def link(
     devices: Mapping[str, str] | None,
     tensors: Mapping[str, Tensor] | None,
     name: str = "",
+    callbacks: Sequence[Callable[..., None]] = (),
 ) -> Any:
     """One linked program, or a list of them."""
     if isinstance(programs, Program):
-        return link_one(session, programs, devices or {}, tensors or {}, name)
+        return link_one(session, programs, devices or {}, tensors or {}, name, callbacks)
     if not isinstance(programs, list | tuple) or not all(isinstance(each, Program) for each in programs):
         raise located(MetadataTypeError("link: takes a program, or a list of them; td.Program.parse(text) makes one"))
-    return [link_one(session, each, devices or {}, tensors or {}, name) for each in programs]
+    return [link_one(session, each, devices or {}, tensors or {}, name, callbacks) for each in programs]
 
 
 def link_one(
-    session: Session, program: Program, devices: Mapping[str, str], tensors: Mapping[str, Tensor], name: str = ""
+    session: Session,
+    program: Program,
+    devices: Mapping[str, str],
+    tensors: Mapping[str, Tensor],
+    name: str = "",
+    callbacks: Sequence[Callable[..., None]] = (),
 ) -> LinkedProgram:
     """Link a program: slots without a device get those of the session, in their order; tensors that are not given are
-    looked up in the contexts around."""
+    looked up in the contexts around. The program calls the first of the callbacks, as many as it needs."""
     homes = [chosen_device(session, slot, devices) for slot in range(program.devices)]
     for slot in devices:
         if slot not in {f"d{number}" for number in range(program.devices)}:
@@ -139,7 +160,21 @@ def link_one(
     for tensor, source in zip(captured, program.captured, strict=True):
         if tensor._meta is not source.meta:
             raise located(MetadataError(f"link: {source.name} is {source.meta}, not {tensor._meta}"))
-    return LinkedProgram(session, Linked(session, program, homes, captured, name=name))
+    called = called_back(program, callbacks)
+    return LinkedProgram(session, Linked(session, program, homes, captured, callbacks=called, name=name))
+
+
+def called_back(program: Program, callbacks: Sequence[Callable[..., None]]) -> Sequence[Callable[..., None]]:
+    """The functions that a program calls in its effects. MetadataError if there are too few of them."""
+    if not isinstance(callbacks, list | tuple):
+        raise located(MetadataTypeError(f"link: callbacks= takes a list of functions, not {type(callbacks).__name__}"))
+    needed = program.callbacks
+    if len(callbacks) < needed:
+        message = f"link: the program has effects, which call {needed} functions, and callbacks= gives {len(callbacks)}"
+        raise located(MetadataError(f"{message}: give a list of them, in the order of their numbers"))
+    for callback in callbacks[:needed]:
+        check_callback(callback)
+    return callbacks[:needed]
 
 
 def chosen_device(session: Session, slot: int, devices: Mapping[str, str]) -> str:

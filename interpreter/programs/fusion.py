@@ -17,7 +17,7 @@ operands has to see to it that no two of them overlap that this rule does not se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from ..schema.opdef import find
@@ -29,6 +29,7 @@ from .rows import Form, common, goes_through, is_thin
 LEAST: Final = 1 << 20  # bytes that a fusion reads and writes: fewer lie in the cache also from step to step
 MANY: Final = 16  # tensors of a fusion: where so many would be too small together, none is looked for
 STEPS: Final = 64  # of a fusion, at the most
+SLICE: Final = 512  # steps that are looked at in one go, some 20 ms at the most
 REACH: Final = 64  # places that a step may wait for the next one of its fusion
 
 Usable: TypeAlias = Callable[[int], bool]  # of a device's slot: may fusions run there?
@@ -57,35 +58,44 @@ class Fusion(NamedTuple):
 
 def find_fusions(program: Program, usable: Usable = lambda _device: True, least: int = LEAST) -> list[Fusion]:
     """The fusions of a program, by their last steps. `least`: bytes of the tensors that one reads and writes."""
-    keys = keys_of(program, usable, least)
+    return [fusion for found in finding_fusions(program, usable, least) for fusion in found]
+
+
+def finding_fusions(
+    program: Program, usable: Usable = lambda _device: True, least: int = LEAST
+) -> Iterator[list[Fusion]]:
+    """The same for a long program, during which others are to be served: nothing after each `SLICE` steps, the fusions
+    in the end."""
+    keys: list[_Key | None] = []
+    for start in range(0, len(program.steps), SLICE):
+        keys += [key_of(program, step, usable, least) for step in program.steps[start : start + SLICE]]
+        yield []
+    thin = frozenset(key[1].thin for key in keys if key is not None and key[1].rows < len(key[1].shape))
+    for start in range(0, len(program.steps) if thin else 0, SLICE):
+        for n in range(start, min(start + SLICE, len(keys))):
+            keys[n] = keys[n] or key_of(program, program.steps[n], usable, least, thin)
+        yield []
     if sum(key is not None for key in keys) < 2:
-        return []
+        return
     search = _Search(program)
     for place, (step, key) in enumerate(zip(program.steps, keys, strict=True)):
         search.take(place, step, key)
+        if place % SLICE == SLICE - 1:
+            yield []
     search.close(list(search.open))
     uses = _Uses(program)
     found = [described(program, fusion, uses) for fusion in search.found if len(fusion.steps) > 1]
     paying = (fusion for fusion in found if bytes_of(program, fusion) >= least)
-    return sorted(paying, key=lambda fusion: fusion.steps[-1])
-
-
-def keys_of(program: Program, usable: Usable, least: int) -> list[_Key | None]:
-    """Device and form of the fusions that each step fits in; None if there are none.
-
-    Steps on small tensors are looked at only where these have one element for each row of a large one.
-    """
-    keys = [key_of(program, step, usable, least) for step in program.steps]
-    thin = frozenset(form.thin for _, form in filter(None, keys) if form.rows < len(form.shape))
-    if not thin:
-        return keys
-    return [key or key_of(program, step, usable, least, thin) for step, key in zip(program.steps, keys, strict=True)]
+    yield sorted(paying, key=lambda fusion: fusion.steps[-1])
 
 
 def key_of(
     program: Program, step: Step, usable: Usable, least: int, thin: frozenset[Shape] = frozenset()
 ) -> _Key | None:
-    """Device and form of a step. `thin`: the shapes whose tensors may be small."""
+    """Device and form of the fusions that the step fits in; None if there are none.
+
+    `thin`: shapes with one element for each row of a large tensor: such tensors may be small.
+    """
     if step.op in NO_OPS or not usable(step.device):
         return None
     found = goes_through(program, step)
@@ -233,6 +243,8 @@ def roots_of(program: Program) -> list[int]:
     roots = list(range(len(program.metas)))
     for step in program.steps:
         lies = step.op == MOVE or (step.op not in NO_OPS and find(step.op).view is not None)
+        if step.into is None and not lies:  # most of them
+            continue
         for value, target in zip(made_by(step), step.targets, strict=True):
             if target is not None:
                 roots[value] = roots[target]

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections import Counter, defaultdict
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
+from io import StringIO
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,11 +15,16 @@ import tensord
 from tensord.client.routines.linked import Linked
 from tensord.client.tensor import Tensor
 from tensord.interpreter.errors import TensordError
+from tensord.interpreter.programs import program as programs
+from tensord.interpreter.programs.numbers import PARAMETER
+from tensord.interpreter.programs.program import EFFECT, PRINT, effects_of
+from tensord.interpreter.programs.records import Reader, wire_records
 from tensord.interpreter.types.meta import Meta
 from tensord.vm.serial.values import Value
 
 from .check import Expected, compare_chain, kind_of, same
-from .steps import Program, Step
+from .issued import Function, Issuing
+from .steps import CAPTURED, FLOW_EFFECTS, ISSUED, LINKED, ROUTINE, SEED, Program, Routine, Step, flows, shares
 
 Answer = tuple[Any, TensordError | None]
 
@@ -44,30 +52,50 @@ class Clients:
         self.sessions = [connect(address, devices=specs) for _ in range(program.world.sessions)]
         self.handles: list[dict[int, Tensor]] = [{} for _ in self.sessions]
         self.chains: dict[tuple[int, int], int] = {}
-        self.routines: dict[tuple[int, int], Linked] = {}  # by session and key
+        self.routines: dict[tuple[int, int], Function] = {}  # by session and key
         self.closed: set[int] = set()
+        self.turn = 0  # the session whose step was the last one
         self.read: dict[tuple[int, int], Answer] = {}
         self.asked: dict[int, tuple[int, ...]] = {}
         self.effects: list[tuple[tuple[int, int], int, tuple[Any, ...]]] = []
+        self.printed = Lines()
+        self.in_order = flows(program) and shares(program)
+        for session in self.sessions:
+            session.random.seed(SEED)
 
     def run(self, program: Program) -> list[str]:
         """Do every step; what was read and is wrong."""
-        for step in program.steps:
-            self.do(self.sessions[step.session], self.handles[step.session], step)
-        for session in self.open_sessions():
-            session.sync()  # or side effects that nobody has read the results of would be cancelled
+        with redirect_stdout(self.printed):
+            for step in program.steps:
+                self.turn_to(step.session)
+                self.do(self.sessions[step.session], self.handles[step.session], step)
+            for session in self.open_sessions():
+                session.sync()  # or side effects that nobody has read the results of would be cancelled
         trace = next(self.open_sessions()).trace()
         self.handles.clear()
         self.routines.clear()
         for session in self.sessions:
             session.close()
         wrong = [f"trace: {problem}" for problem in trace.verify()]
-        return [*wrong, *self.compare_reads(), *self.compare_effects()]
+        labels = labels_of(program)
+        return [*wrong, *self.compare_reads(), *self.compare_effects(labels), *self.compare_prints(labels)]
 
     def open_sessions(self) -> Iterator[Any]:
         return (session for number, session in enumerate(self.sessions) if number not in self.closed)
 
     # -- steps -----------------------------------------------------------------------------------------------------
+
+    def turn_to(self, number: int) -> None:
+        """Another session's step comes next: what the last one has issued has its place before that."""
+        if number != self.turn and self.turn not in self.closed:
+            self.settle(self.sessions[self.turn])
+        self.turn = number
+
+    def settle(self, session: Any) -> None:
+        """Have all admitted that the session has issued: also what waits behind control flow, where sessions share."""
+        session.flush()
+        if self.in_order:
+            attempt(session.names)
 
     def do(self, session: Any, handles: dict[int, Tensor], step: Step) -> None:
         kind = f"{step.kind}_" if step.kind in {"await", "RUN"} else step.kind
@@ -116,15 +144,16 @@ class Clients:
             tensor._meta = known
 
     def await_(self, _session: Any, handles: dict[int, Tensor], step: Step) -> None:
-        answer = self.expected.sessions[step.session].answers.get(step.fields[0])
-        if answer is not None and answer.array is not None and not answer.errors:
-            assert handles[self.asked[step.fields[0]][0]].shape is not None
+        if step.fields[0] in self.asked:
+            attempt(lambda: handles[self.asked[step.fields[0]][0]].shape)
 
     def sync(self, session: Any, _handles: dict[int, Tensor], _step: Step) -> None:
         session.sync()
 
     def chain(self, session: Any, _handles: dict[int, Tensor], step: Step) -> None:
-        self.chains[step.session, step.fields[0]] = session.chain()
+        chain, own = step.fields
+        if not own:
+            self.chains[step.session, chain] = session.chain()
 
     def effect(self, session: Any, handles: dict[int, Tensor], step: Step) -> None:
         ids, chain, _ = step.fields
@@ -132,9 +161,13 @@ class Clients:
 
     def callback(self, step: Step) -> Callable[..., None]:
         _, chain, raises = step.fields
+        return self.noting(step.session, chain, step.number, raises)
+
+    def noting(self, session: int, chain: int, number: int, raises: bool) -> Callable[..., None]:
+        """A callback that notes what it is given."""
 
         def callback(*arrays: Any) -> None:
-            self.effects.append(((step.session, chain), step.number, tuple(array.copy() for array in arrays)))
+            self.effects.append(((session, chain), number, tuple(array.copy() for array in arrays)))
             if raises:
                 raise ValueError("the callback failed")
 
@@ -143,15 +176,72 @@ class Clients:
     def run_(self, session: Any, handles: dict[int, Tensor], step: Step) -> None:
         routine, _, inner, inputs, numbers, renamed, released = step.fields
         callbacks = [self.callback(one) for one in inner if one.kind == "EFFECT"]
-        key = (step.session, routine.key)
-        if key not in self.routines or callbacks:  # which are those of one run here
-            chains = [chain for (number, _), chain in self.chains.items() if number == step.session]
-            captured = [handles[id_] for id_ in routine.captured]
-            self.routines[key] = Linked(session, routine.program, routine.devices, captured, chains, callbacks)
-        made = self.routines[key].run([handles[id_] for id_ in inputs], numbers)
+        run = self.routine(session, handles, step, dict(enumerate(callbacks)))
+        numbers = parameters_of(routine.program, numbers) if routine.obtained else numbers
+        made = run([handles[id_] for id_ in inputs], numbers)
         handles.update(zip([output for _, output in renamed], made, strict=True))
         for id_ in released:
             del handles[id_]
+
+    def flow(self, session: Any, handles: dict[int, Tensor], step: Step) -> None:
+        routine, _, inputs, numbers, outputs, effects = step.fields
+        callbacks = {
+            dict(one.attributes)["callback"]: self.noting(step.session, *effect)
+            for (one, _), effect in zip(effects_of(routine.program), effects, strict=True)
+            if one.op == EFFECT
+        }
+        run = self.routine(session, handles, step, callbacks)
+        if routine.way != LINKED or routine.obtained:
+            numbers = parameters_of(routine.program, numbers)
+        made = run([handles[id_] for id_ in inputs], numbers)
+        handles.update(zip(outputs, made, strict=True))
+
+    def routine(
+        self, session: Any, handles: dict[int, Tensor], step: Step, callbacks: dict[int, Callable[..., None]]
+    ) -> Function:
+        """What runs a step's routine: made anew for each run if there are callbacks, which here are of one run."""
+        routine: Routine = step.fields[ROUTINE]
+        key = (step.session, routine.key)
+        if key not in self.routines or callbacks:
+            chains = self.chains_of(step.session)
+            captured = [handles[id_] for id_ in routine.captured]
+            if routine.way == LINKED:
+                functions = [callbacks.get(n, nothing) for n in range(1 + max(callbacks, default=0))]
+                program = with_texts(routine.program)
+                self.routines[key] = Linked(session, program, routine.devices, captured, chains, functions).run
+            else:
+                function = Issuing(session, routine, chains, callbacks).whole(captured)
+                self.routines[key] = function if routine.way == ISSUED else session.routine(function)
+        return self.routines[key]
+
+    def chains_of(self, session: int) -> list[int]:
+        """The chains that a session has made, in that order."""
+        return [chain for (number, _), chain in self.chains.items() if number == session]
+
+    def offer(self, session: Any, handles: dict[int, Tensor], step: Step) -> None:
+        name, routine, _, inputs, numbers = step.fields
+        captured = [handles[id_] for id_ in routine.captured]
+        if routine.way == CAPTURED:
+            function = Issuing(session, routine, self.chains_of(step.session), {}).whole(captured)
+            made = session.routine(function).link([handles[id_] for id_ in inputs], list(numbers))
+        else:
+            names = [source.name for source in routine.program.captured]
+            devices = {f"d{slot}": device for slot, device in enumerate(routine.devices)}
+            tensors = dict(zip(names, captured, strict=True))
+            made = session.link(with_texts(routine.program), devices=devices, tensors=tensors)
+        session.publish(name, made)
+
+    def obtain(self, session: Any, _handles: dict[int, Tensor], step: Step) -> None:
+        name, routine, snapshot = step.fields
+        found = session.lookup(name, snapshot=snapshot)
+        names = [n.name or f"n{slot}" for slot, n in enumerate(routine.program.numbers) if n.op == PARAMETER]
+
+        def run(inputs: Sequence[Tensor], numbers: Sequence[Any]) -> list[Tensor]:
+            if routine.way == CAPTURED:
+                return list(found(inputs, numbers))
+            return list(found(*inputs, **dict(zip(names, numbers, strict=True))))
+
+        self.routines[step.session, routine.key] = run
 
     def forget(self, _session: Any, _handles: dict[int, Tensor], step: Step) -> None:
         self.routines.pop((step.session, step.fields[0]), None)
@@ -172,7 +262,7 @@ class Clients:
         self.read[step.session, step.number] = (session.names(), None)
 
     def cancel(self, session: Any, _handles: dict[int, Tensor], _step: Step) -> None:
-        session.flush()  # a cancellation overtakes what was not sent; the program's comes after what was before it
+        self.settle(session)  # a cancellation overtakes what was not sent; the program's comes after that
         session.cancel()
 
     def restart(self, session: Any, _handles: dict[int, Tensor], _step: Step) -> None:
@@ -180,6 +270,7 @@ class Clients:
 
     def close(self, session: Any, handles: dict[int, Tensor], step: Step) -> None:
         self.closed.add(step.session)
+        self.settle(session)
         handles.clear()
         session.close()
 
@@ -196,15 +287,115 @@ class Clients:
                 wrong.append(f"session {number}, step {request}: {error!r}, expected {wanted.array!r} or {possible}")
         return wrong
 
-    def compare_effects(self) -> list[str]:
+    def compare_effects(self, prints: Container[int]) -> list[str]:
         wrong = []
-        expected = self.expected.encoder.effects
-        for key in {key for key, _, _ in self.effects} | {effect[:2] for effect in expected}:
-            wanted = [effect[2:] for effect in expected if effect[:2] == key]
+        happening = [effect for effect in self.expected.encoder.effects if effect[2] not in prints]
+        for key in {key for key, _, _ in self.effects} | {effect[:2] for effect in happening}:
+            wanted = [effect[2:] for effect in happening if effect[:2] == key]
             found = [(number, arrays) for chain, number, arrays in self.effects if chain == key]
             answers = self.expected.sessions[key[0]].answers
             wrong += compare_chain({n for n, _ in wanted if not answers[n].errors}, wanted, found, str(key))
         return wrong
+
+    def compare_prints(self, labels: Mapping[int, str]) -> list[str]:
+        """The lines of each step that prints: those that certainly happen, in order, and no others than may."""
+        wanted: dict[str, list[Line]] = {label: [] for label in labels.values()}
+        for session, chain, number, arrays in self.expected.encoder.effects:
+            if number in labels:
+                sure = not self.expected.sessions[session].answers[number].errors
+                wanted[labels[number]].append(Line((session, chain), " ".join(map(str, arrays)), sure))
+        found = self.printed.by_label()
+        wrong = [f"printed by nobody: {label}" for label in found.keys() - wanted.keys()]
+        return wrong + [
+            f"print {label}: {each}" for label in wanted for each in compare_lines(wanted[label], found[label])
+        ]
+
+
+class Line(NamedTuple):
+    """What is to be printed: by which chain of which session, and is it certain to come?"""
+
+    chain: tuple[int, int]
+    text: str
+    sure: bool
+
+
+class Lines(StringIO):
+    """In the place of the standard output: keeps what is written, a line at a time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def write(self, text: str) -> int:
+        self.lines.append(text.removesuffix("\n"))
+        return len(text)
+
+    def by_label(self) -> defaultdict[str, list[str]]:
+        """What was written, by the first word of each line; for errors, that there was one."""
+        found = defaultdict(list)
+        for line in self.lines:
+            label, _, text = line.partition(" ")
+            found[label].append("an error" if text.startswith("<") else text)
+        return found
+
+
+def labels_of(program: Program) -> dict[int, str]:
+    """For the number of each print of a run with control flow, the first word of its lines."""
+    return {
+        number: str(one.location)
+        for step in program.steps
+        if step.kind == "FLOW"
+        for (one, _), (_, number, _) in zip(
+            effects_of(step.fields[ROUTINE].program), step.fields[FLOW_EFFECTS], strict=True
+        )
+        if one.op == PRINT
+    }
+
+
+def compare_lines(wanted: list[Line], found: list[str]) -> list[str]:
+    """What is wrong with the lines of one step. If several chains print them, their order is open."""
+    if len({line.chain for line in wanted}) > 1:
+        return compare_unordered(wanted, Counter(found))
+    rest = iter(wanted)
+    for text in found:
+        for line in rest:
+            if line.text == text or (text == "an error" and not line.sure):
+                break
+            if line.sure:
+                return [f"{text!r}, expected {line.text!r}"]
+        else:
+            return [f"{text!r} should not have come, or not here"]
+    return [f"{line.text!r} did not come" for line in rest if line.sure]
+
+
+def compare_unordered(wanted: list[Line], found: Counter[str]) -> list[str]:
+    """The same for lines in any order."""
+    missing = []
+    for line in sorted(wanted, key=lambda line: not line.sure):
+        if found[line.text]:
+            found[line.text] -= 1
+        else:
+            missing.append(line)
+    found["an error"] -= sum(not line.sure for line in missing)
+    wrong = [f"{line.text!r} did not come" for line in missing if line.sure]
+    return wrong + [f"{text!r} should not have come" for text in +found]
+
+
+def parameters_of(program: programs.Program, numbers: Sequence[Any]) -> list[Any]:
+    """The numbers that a run is given, of all that it has."""
+    return [value for number, value in zip(program.numbers, numbers, strict=True) if number.op == PARAMETER]
+
+
+def with_texts(program: programs.Program) -> programs.Program:
+    """The program with texts in the place of the numbers of its lines, as clients have them."""
+    reader = Reader()
+    found = [reader.add(record) for record in wire_records(program, lambda line: f"step {line}")]
+    assert found[-1] is not None
+    return found[-1]
+
+
+def nothing(*_arrays: Any) -> None:
+    """The callback of a place that no step calls."""
 
 
 def is_possible(error: TensordError, possible: set[tuple[str, str | None]]) -> bool:

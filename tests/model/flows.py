@@ -5,8 +5,9 @@ What such a run does is found out by `interpreted`, on the oracle.
 
 from __future__ import annotations
 
+import itertools
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -15,19 +16,19 @@ import numpy as np
 from tensord.interpreter.errors import CancelledError, TensordError
 from tensord.interpreter.programs import program as programs
 from tensord.interpreter.programs.builder import Builder
+from tensord.interpreter.programs.constructs import blocks_of
 from tensord.interpreter.programs.numbers import CONSTANT, DRAW, PARAMETER, evaluate
-from tensord.interpreter.programs.program import CASE, COND, REPEAT, WHILE, effects_of
+from tensord.interpreter.programs.program import CASE, COND, PRINT, REPEAT, WHILE, effects_of
 from tensord.interpreter.schema.opdef import find
 from tensord.interpreter.types.meta import Meta
 
 from .handles import Client, Handle
-from .steps import Routine
+from .steps import CAPTURED, LINKED, RANDOM, SEED, WAYS, Routine
 
 if TYPE_CHECKING:
     from .programs import Generator
 
 DEEPEST = 3  # levels of blocks
-SEED = 7
 UNARY = ("negative", "square", "abs", "positive", "logical_not", "relu")
 BINARY = ("add", "subtract", "multiply", "maximum", "minimum", "bitwise_xor", "greater", "equal", "logical_and")
 IN_PLACE = ("add", "subtract", "multiply", "maximum")
@@ -52,7 +53,7 @@ class Flows:
         """Some runs of a new routine, or of an old one."""
         known = self.routines.setdefault(client.number, [])
         if known and self.rng.random() < 0.1:
-            self.generator.add(client, "FORGET", self.rng.choice(known).key)
+            self.generator.offers.forget(client, known)
         if not known or self.rng.random() < 0.6:
             routine = self.draw(client)
             if routine is None:
@@ -72,11 +73,12 @@ class Flows:
             make.chain(client)
         devices = list(make.world.devices)
         drawing = Drawing(make, client, Builder(), devices)
+        way = self.rng.choice(WAYS) if make.honest else LINKED
         for id_ in self.rng.choices(fitting, k=self.rng.randint(1, 3)):
             drawing.values.append(drawing.builder.parameter(*self.form(client, id_)))
         captured = self.rng.sample(fitting, min(len(fitting), self.rng.randint(0, 2)))
         for id_ in captured:
-            drawing.values.append(drawing.builder.captured(*self.form(client, id_)))
+            drawing.values.append(drawing.builder.captured(*self.form(client, id_), f"c{id_}"))
         drawing.steps(self.rng.randint(1, 5))
         with suppress(TensordError):
             drawing.construct()
@@ -84,7 +86,7 @@ class Flows:
         program = drawing.builder.finish(drawing.made(self.rng.randint(0, 3)))
         make.runs.keys += 1
         keeps = self.rng.random() < 0.3
-        return Routine(make.runs.keys, program, tuple(devices[: program.devices]), tuple(captured), keeps)
+        return Routine(make.runs.keys, program, tuple(devices[: program.devices]), tuple(captured), keeps, way)
 
     def form(self, client: Client, id_: int) -> tuple[Meta, int]:
         """The meta of a tensor, and the slot of its home."""
@@ -94,8 +96,10 @@ class Flows:
 
     def is_certain(self, client: Client, id_: int) -> bool:
         """Is it open neither what the tensor's meta is, nor whether it has a value?"""
-        if not self.generator.runs.is_known(client, id_):
-            return False
+        return self.generator.runs.is_known(client, id_) and self.is_decided(client, id_)
+
+    def is_decided(self, client: Client, id_: int) -> bool:
+        """Is it not open whether the tensor has a value?"""
         value = self.generator.sessions[client.number].tensors[id_].value
         cancelled = [isinstance(error, CancelledError) for error in value.errors]
         return all(cancelled) or not any(cancelled) if value.array is None else not cancelled
@@ -103,23 +107,41 @@ class Flows:
     def run(self, client: Client, routine: Routine) -> None:
         """One run, on tensors of the metas and homes of its parameters, perhaps one for several."""
         make, program = self.generator, routine.program
-        if not all(id_ in client.handles and self.is_certain(client, id_) for id_ in routine.captured):
+        if not all(self.may_use(client, routine, id_) for id_ in routine.captured):
             return
         homes = [routine.devices[source.device] for source in program.parameters]
         inputs = [self.pick(client, s.meta, home) for s, home in zip(program.parameters, homes, strict=True)]
         fresh = (client.new(), client.new())
         given = [self.rng.randint(0, 3) for _ in program.number_parameters]
-        numbers = tuple(evaluate(program.numbers, given, SEED, range(program.draws)))
+        numbers = tuple(evaluate(program.numbers, given, SEED, self.calls(client, routine)))
         client.ids += program.inner
         outputs = tuple(client.new() for _ in program.results)
         effects = []
         for step, _ in effects_of(program):
             make.count += 1
-            chain = client.chains[dict(step.attributes)["chain"]]
-            effects.append((chain, make.count, make.risky and self.rng.random() < 0.1))
+            chain = make.own_chain(client) if routine.obtained else client.chains[dict(step.attributes)["chain"]]
+            raises = make.risky and self.rng.random() < 0.1
+            effects.append((chain, make.count, raises and not (make.honest and step.op == PRINT)))
         make.add(client, "FLOW", routine, fresh, tuple(inputs), numbers, outputs, tuple(effects))
         for value, id_ in zip(program.results, outputs, strict=True):
             client.handles[id_] = Handle(program.metas[value], routine.devices[program.homes[value]])
+
+    def calls(self, client: Client, routine: Routine) -> Sequence[int]:
+        """The numbers of the random calls of a run: those of the session, if it draws itself, in the order of steps."""
+        program = routine.program
+        if routine.way == LINKED and not routine.obtained:
+            return range(program.draws)
+        if routine.way != CAPTURED and routine.obtained:
+            client.drawn += program.draws
+            return range(client.drawn - program.draws, client.drawn)
+        slots = dict.fromkeys(slot for slot, number in enumerate(program.numbers) if number.op == DRAW)
+        found = dict.fromkeys(slots, 0)
+        for step in program.steps:
+            if draws(step):
+                slot = next(~operand for operand in step.operands if ~operand in slots)
+                found[slot] = client.drawn
+                client.drawn += 1
+        return list(found.values())
 
     def pick(self, client: Client, meta: Meta, home: str) -> int:
         """A handle like that; or an array that is uploaded for it."""
@@ -127,6 +149,16 @@ class Flows:
         fitting = [id_ for id_ in known if self.is_certain(client, id_)]
         if fitting and self.rng.random() < 0.8:
             return self.rng.choice(fitting[-3:])
+        return self.upload(client, meta, home)
+
+    def may_use(self, client: Client, routine: Routine, id_: int) -> bool:
+        """Does the client still have that tensor, which the routine captures, and is it certain?"""
+        if routine.obtained:
+            return self.is_decided(client, id_)
+        return id_ in client.handles and self.is_certain(client, id_)
+
+    def upload(self, client: Client, meta: Meta, home: str) -> int:
+        """An array of that meta."""
         id_ = client.new()
         values = np.array([self.rng.randint(-3, 3) for _ in range(meta.size)])
         self.generator.add(client, "UPLOAD", id_, values.reshape(meta.shape).astype(meta.dtype), home)
@@ -134,20 +166,39 @@ class Flows:
         return id_
 
 
+def draws(step: programs.Step) -> bool:
+    """Does a step draw random numbers, or may one of its blocks?"""
+    return step.op == RANDOM or any(map(draws, (inner for block in step.blocks for inner in block.steps)))
+
+
+def blocks_inside(program: programs.Program) -> Iterator[programs.Program]:
+    """The blocks of its steps, and theirs."""
+    for block in blocks_of(program):
+        yield block
+        yield from blocks_inside(block)
+
+
 class Drawing:
-    """Draws the steps of a program, or of a block in one. `values`: what can be read; `numbers`: slots of ints."""
+    """Draws the steps of a program, or of a block in one.
+
+    `values`: what can be read; `numbers`: slots of ints; `given`: slots around of numbers that the block needs besides.
+    """
 
     def __init__(
-        self, make: Generator, client: Client, builder: Builder, devices: Sequence[str], depth: int = 0
+        self, make: Generator, client: Client, builder: Builder, devices: Sequence[str], around: Drawing | None = None
     ) -> None:
+        self.around = around
         self.make = make
         self.client = client
         self.rng: random.Random = make.rng
         self.builder = builder
         self.devices = devices
-        self.depth = depth
+        self.depth: int = 0 if around is None else around.depth + 1
+        self.callbacks: Iterator[int] = itertools.count() if around is None else around.callbacks
         self.values: list[int] = []
         self.numbers: list[int] = []
+        self.given: list[int] = []
+        self.drawn: int | None = None  # the slot of the random call of the outermost step that is being made
 
     def line(self, *, may_fail: bool = False) -> int:
         """The line of the next step; perhaps of one that is made to fail."""
@@ -219,11 +270,13 @@ class Drawing:
 
     def effect(self) -> None:
         chain = self.rng.randrange(min(len(self.client.chains), 3))
-        self.builder.effect(0, [self.pick() for _ in range(self.rng.randint(0, 2))], chain, self.line())
+        values = [self.pick() for _ in range(self.rng.randint(0, 2))]
+        self.builder.effect(next(self.callbacks), values, chain, self.line())
 
     def print(self) -> None:
         chain = self.rng.randrange(min(len(self.client.chains), 3))
-        self.builder.print(["is", None], [self.pick()], " ", chain, self.line())
+        value, line = self.pick(), self.line()
+        self.builder.print([str(line), None], [value], " ", chain, line)
 
     def number(self) -> None:
         if self.depth == 0 and self.rng.random() < 0.5:
@@ -235,8 +288,19 @@ class Drawing:
         return self.builder.number("int", CONSTANT, value=value)
 
     def draw(self) -> None:
-        operands = [~self.constant(SEED), ~self.builder.number("int", DRAW)]
-        self.op("integers", operands, {"low": -3, "high": 4, "shape": (4,)})
+        call = [~self.call()] if self.depth else []
+        operands = [~self.constant(SEED), *call, ~self.builder.number("int", DRAW)]
+        self.op(RANDOM, operands, {"low": -3, "high": 4, "shape": (4,)})
+
+    def call(self) -> int:
+        """The slot of the one random call that all blocks of the outermost step share."""
+        if self.drawn is None and self.around is None:
+            self.drawn = self.builder.number("int", DRAW)
+        elif self.drawn is None and self.around is not None:
+            self.given.append(self.around.call())
+            self.drawn = self.builder.number("int", PARAMETER)
+        assert self.drawn is not None
+        return self.drawn
 
     def boom(self) -> None:
         x = self.pick()
@@ -246,6 +310,7 @@ class Drawing:
 
     def construct(self) -> None:
         """A step of control flow."""
+        self.drawn = self.drawn if self.depth else None
         self.rng.choice((self.cond, self.case, self.repeat, self.repeat, self.while_loop, self.while_loop))()
 
     def truth(self) -> int:
@@ -314,7 +379,7 @@ class Drawing:
     ) -> tuple[programs.Program, list[int]]:
         """A block that returns what `first` makes, then results of the metas and homes that are wanted; and what it
         gets by itself."""
-        inner = Drawing(self.make, self.client, self.builder.block(), self.devices, self.depth + 1)
+        inner = Drawing(self.make, self.client, self.builder.block(), self.devices, self)
         for value in arguments:
             meta, home = self.form(value)
             assert meta is not None
@@ -332,7 +397,7 @@ class Drawing:
         results = first(inner) if first else []
         for meta, home in wanted[len(results) :]:
             results.append(inner.result(meta, home, results))
-        return inner.builder.finish(results), [*captured, *[~slot for slot in numbers]]
+        return inner.builder.finish(results), [*captured, *[~slot for slot in (*numbers, *inner.given)]]
 
     def result(self, meta: Meta | None, home: int, taken: Sequence[int]) -> int:
         """A value of that meta with that home that steps have made; if there is none, a copy of another."""

@@ -22,6 +22,8 @@ class Client:
         self.handles: dict[int, Handle] = {}
         self.gone: list[int] = []
         self.chains: list[int] = []
+        self.own_chain = 0  # the one that is there from the beginning, once it is needed
+        self.drawn = 0  # random calls
         self.cancelled = False
         self.cancels = 0
         self.closed = False

@@ -3,7 +3,7 @@ which they decide. It shares nothing with the unfolding of the engines."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tensord.interpreter.errors import KernelError, KernelIndexError, TensordError
@@ -189,7 +189,7 @@ class Interpreter:
 class Parts:
     """What a step with blocks is given. `own`: for each block what it captures, its numbers, and its side effects."""
 
-    def __init__(self, step: programs.Step, given: Sequence[Any], effects: Sequence[Any]) -> None:
+    def __init__(self, step: programs.Step, given: Sequence[Any], effects: Iterable[Any]) -> None:
         rest, more = iter(given), iter(effects)
         self.step = step
         self.head: Any = None if step.op == WHILE else next(rest)

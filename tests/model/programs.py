@@ -24,6 +24,7 @@ from tensord.vm.serial.oracle import Oracle
 from .execution import execute
 from .flows import Flows
 from .handles import Client, Handle
+from .offers import Offered, Offers
 from .runs import Runs
 from .steps import Encoder, Program, Step, World
 
@@ -72,16 +73,18 @@ class Generator:
         self.count = 0  # of steps, those in groups and runs, too
         self.failing: set[tuple[int, int]] = set()
         self.clients = [Client(n) for n in range(self.world.sessions)]
-        self.names: dict[str, Handle] = {}
+        self.names: dict[str, Handle | Offered] = {}
         missing = dict(self.world.missing)
         self.oracle = Oracle({d: [missing[d]] if d in missing else [] for d in self.world.devices}, self.injected)
         self.sessions = [self.oracle.open_session(lambda *_: None) for _ in self.clients]
         self.encoder = Encoder()
         self.runs = Runs(self)
         self.flows = Flows(self)
+        self.offers = Offers(self)
         self.risky = self.rng.random() < 0.5  # are ops that fail, unknown ids and cancellation in it?
         self.reads = self.rng.choice((0.5, 1.0, 3.0))
         self.moves = self.rng.choice((0.3, 1.0, 3.0))
+        self.naming = self.rng.choice((0.5, 1.0, 4.0))
 
     def injected(self, session: int, location: int) -> BaseException | None:
         return RuntimeError("injected") if (session, location) in self.failing else None
@@ -120,21 +123,22 @@ class Generator:
             (0.5 * self.reads, self.wait),
             (0.3, self.sync),
             (0.6, self.effect),
-            (0.6, self.publish),
-            (0.6, self.lookup),
-            (0.2, self.unpublish),
+            (0.6 * self.naming, self.publish),
+            (0.6 * self.naming, self.lookup),
+            (0.8 * self.naming, self.offer),
+            (0.1 * self.naming, self.unpublish),
             (0.1, self.list_names),
             (1.2, self.atomic),
             (2.0, self.runs.emit),
             (0.3, self.runs.forget),
-            (0.0 if self.honest else 0.6, self.flows.emit),
+            (3.0 if self.honest else 0.6, self.flows.emit),
         ]
         risks = [
             (0.8, self.boom),
             (0.3, self.split),
             (0.0 if self.honest else 0.4, self.unknown),
-            (0.35, self.cancel),
-            (0.1, self.close),
+            (0.8 if self.honest else 0.35, self.cancel),
+            (0.1 * self.naming, self.close),
         ]
         return usual + risks if self.risky else usual
 
@@ -413,7 +417,14 @@ class Generator:
     def chain(self, client: Client) -> None:
         chain = client.new()
         client.chains.append(chain)
-        self.add(client, "CHAIN", chain)
+        self.add(client, "CHAIN", chain, False)
+
+    def own_chain(self, client: Client) -> int:
+        """The chain that a session has from the beginning."""
+        if not client.own_chain:
+            client.own_chain = client.new()
+            self.add(client, "CHAIN", client.own_chain, True)
+        return client.own_chain
 
     def side_effect(self, client: Client) -> None:
         ids = tuple(x for x in (self.pick(client) for _ in range(self.rng.randint(0, 2))) if x is not None)
@@ -429,13 +440,19 @@ class Generator:
             self.names[name] = Handle(client.handles[x].meta, client.handles[x].home)
 
     def lookup(self, client: Client) -> None:
-        name = self.rng.choice(NAMES)
-        if name in self.names:
+        name = self.rng.choice([*self.names] if self.names and self.rng.random() < 0.8 else NAMES)
+        found = self.names.get(name)
+        if isinstance(found, Handle):
             id_ = client.new()
             self.add(client, "LOOKUP", (name,), (id_,), self.rng.random() < 0.4)
-            client.handles[id_] = Handle(self.names[name].meta, self.names[name].home)
+            client.handles[id_] = Handle(found.meta, found.home)
+        elif found is not None:
+            self.offers.obtain(client, name)
         elif self.risky and not self.honest:
             self.add(client, "LOOKUP", (name,), (client.new(),), self.rng.random() < 0.4)
+
+    def offer(self, client: Client) -> None:
+        self.offers.offer(client, self.rng.choice(NAMES))
 
     def list_names(self, client: Client) -> None:
         self.add(client, "NAMES")
@@ -510,7 +527,7 @@ def random_world(rng: random.Random, devices: Devices = SIMS) -> World:
     tight = rng.choice((0.0, 0.0, 1.0, 0.8, 0.6))
     late = tuple(d for d in devices if rng.random() < 0.3) if rng.random() < 0.3 else ()
     return World(
-        sessions=rng.choice((1, 1, 2, 3)),
+        sessions=rng.choice((1, 2, 2, 3)),
         workers=rng.randint(1, 3),
         compute_streams=rng.randint(1, 2),
         peer=rng.random() < 0.5,
@@ -544,4 +561,4 @@ def random_faults(rng: random.Random) -> tuple[tuple[str, Any], ...]:
 def random_program(seed: int, *, honest: bool = False, devices: Devices = SIMS) -> Program:
     """The program of a seed. On a CUDA device no single call fails, since that is not in its nature."""
     generator = Generator(seed, honest=honest, devices=devices)
-    return generator.make(generator.rng.randint(20, 60))
+    return generator.make(generator.rng.randint(*((40, 120) if honest else (20, 60))))

@@ -28,13 +28,15 @@ if TYPE_CHECKING:
 class Recorded:
     """A routine with what its later runs need.
 
-    `steps`: those of the first run; `parameters`: the ids of its inputs there; `results`: ids inside and handles of
-    what lives on; `slots`: of the number of each operand, by (step's number, position).
+    `steps`: those of the first run; `parameters`, `captured`: the ids of its inputs there, and of what it captures;
+    `results`: ids inside and handles of what lives on; `slots`: of the number of each operand, by (step's number,
+    position).
     """
 
     routine: Routine
     steps: tuple[Step, ...]
     parameters: tuple[int, ...]
+    captured: tuple[int, ...]
     results: tuple[tuple[int, Meta | None, str], ...]
     slots: Mapping[tuple[int, int], int]
 
@@ -65,7 +67,7 @@ class Runs:
         """Release a routine. A later run links it again."""
         known = self.recorded.get(client.number)
         if known:
-            self.generator.add(client, "FORGET", self.rng.choice(known).routine.key)
+            self.generator.offers.forget(client, known)
 
     # -- the first run ---------------------------------------------------------------------------------------------
 
@@ -88,7 +90,7 @@ class Runs:
         build = Building(self.rng, self.keys, {id_: (h.meta, h.home) for id_, h in outside.items()}, client.chains)
         routine = build.routine(inner, tuple(alive))
         results = tuple((id_, handle.meta, handle.home) for id_, handle in alive.items())
-        found = Recorded(routine, tuple(inner), tuple(build.parameters), results, build.slots)
+        found = Recorded(routine, tuple(inner), tuple(build.parameters), routine.captured, results, build.slots)
         self.add(client, found, fresh, tuple(inner), found.parameters, build.values_of_numbers(), released)
         return found
 
@@ -132,12 +134,13 @@ class Runs:
 
     def again(self, client: Client, recorded: Recorded) -> None:
         """Run it with other tensors of the same metas, perhaps one for several parameters, and other numbers."""
-        if self.generator.honest and not client.handles.keys() >= {*recorded.routine.captured}:
+        routine, program = recorded.routine, recorded.routine.program
+        if self.generator.honest and not (routine.obtained or client.handles.keys() >= {*routine.captured}):
             return  # a real client's routine would keep what it captures
-        program = recorded.routine.program
         inputs = tuple([self.pick(client, source.meta) for source in program.parameters])
         fresh = (client.new(), client.new())
-        ids = dict(zip(recorded.parameters, inputs, strict=True)) | {id_: id_ for id_ in recorded.routine.captured}
+        ids = dict(zip(recorded.parameters, inputs, strict=True))
+        ids |= dict(zip(recorded.captured, routine.captured, strict=True))
         given = [self.rng.randint(0, 1) for _ in program.number_parameters]
         numbers = tuple(evaluate(program.numbers, given))
         inner = tuple(self.substituted(client, recorded, ids, numbers))
@@ -239,7 +242,7 @@ class Building:
             meta, home = self.outside[id_]
             assert meta is not None
             self.captured.append(id_)
-            self.values[id_] = self.builder.captured(meta, self.slot(home))
+            self.values[id_] = self.builder.captured(meta, self.slot(home), f"c{id_}")
         return self.values[id_]
 
     def number(self, value: int) -> int:

@@ -14,7 +14,7 @@ from operator import length_hint
 from typing import Any
 
 from tensord.interpreter.errors import TensordError
-from tensord.interpreter.programs.fusion import find_fusions
+from tensord.interpreter.programs.fusion import finding_fusions
 from tensord.streams.cpu import CpuOptions
 from tensord.streams.cuda import CudaOptions
 from tensord.streams.faults import Fault
@@ -31,7 +31,7 @@ from tensord.vm.tracing.flat import Place
 
 from ..streams.fake_cuda.module import installed_gpu
 from .cuda import ModelCuda
-from .steps import Encoder, Program, Step, World
+from .steps import Encoder, Program, Step, World, flows, shares
 from .streams import ModelCpu, ModelSim, ModelStream, Steering, failing_inside
 
 PLENTY = 1 << 24
@@ -104,7 +104,7 @@ class Machine:
         segments = self.engine.admission.routines.segments
         segments.compile = failing_inside(segments.compile, program.failing)
         segments.shared.kept *= not program.failing  # what fails is another call in each session
-        segments.find_fusions = functools.partial(find_fusions, least=1)  # of the smallest tensors, too
+        segments.find_fusions = functools.partial(finding_fusions, least=1)  # of the smallest tensors, too
         self.errors: list[TensordError] = []
         self.engine.scheduler.report = lambda _session, error: self.errors.append(error)
         self.streams: list[ModelStream] = [s for d in self.devices.values() for s in d.streams]
@@ -114,9 +114,8 @@ class Machine:
         self.sessions: list[VmSession] = [self.open(n) for n in range(world.sessions)]
         # Where sessions share tensors, or memory is just enough: what one sends behind a run that waits has its place
         # before what others send then.
-        kinds = {step.kind for step in program.steps}
-        self.shares = not kinds.isdisjoint({"PUBLISH", "LOOKUP"})
-        self.in_order = "FLOW" in kinds and (self.shares or world.tight > 0)
+        self.shares = shares(program)
+        self.in_order = flows(program) and (self.shares or world.tight > 0)
         self.engine.admission.routines.patience = world.patience
 
     def make_cuda(self, name: str, world: World, memory: int, lacks: frozenset[str], steering: Steering) -> ModelCuda:

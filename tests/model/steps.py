@@ -50,8 +50,10 @@ class Step:
     Those of a group ("ATOMIC") are steps. Those of a run ("RUN") are a `Routine`, two ids for it if it is not linked
     yet, the steps that it stands for, inputs, numbers, (id inside, id of the result) of each result, and what is
     released behind it. Those of a run with control flow ("FLOW") are a `Routine`, its two ids, inputs, numbers,
-    outputs, and (chain, number, whether it raises) of each side effect. `line`: the step that the location names, if
-    that is another one, of the routine's first run.
+    outputs, and (chain, number, whether it raises) of each side effect. Those of a routine that is published ("OFFER")
+    are the name, a `Routine`, its two ids, and inputs and numbers that it could run on; of one that is looked up
+    ("OBTAIN") the name, a `Routine`, and whether what it captures is a snapshot. `line`: the step that the location
+    names, if that is another one, of the routine's first run.
     """
 
     number: int
@@ -64,23 +66,37 @@ class Step:
     def location(self) -> int:
         return self.line or self.number
 
+    @property
+    def inner(self) -> tuple[Step, ...]:
+        """The steps that it stands for."""
+        return self.fields if self.kind == "ATOMIC" else self.fields[INNER] if self.kind == "RUN" else ()
+
     def __str__(self) -> str:
         return f"#{self.number} session {self.session}: {self.kind} {self.fields}"
 
 
 ROUTINE, FRESH, INNER, INPUTS, NUMBERS, RENAMED, RELEASED = range(7)  # the fields of a RUN
-FLOW_INPUTS = 2  # of a FLOW
+LINKED, CAPTURED, ISSUED = WAYS = ("linked", "captured", "issued")  # ways in which a client runs a routine
+NAMING = frozenset({"PUBLISH", "LOOKUP", "UNPUBLISH", "OFFER", "OBTAIN"})  # steps about names
+SEED, RANDOM = 7, "integers"  # of the programs' random numbers, and the op that draws them
+FLOW_INPUTS, FLOW_EFFECTS = 2, 5  # of a FLOW
 
 
 @dataclass(frozen=True)
 class Routine:
-    """A program linked to devices and captured tensors. `keeps`: is the program kept, too?"""
+    """A program linked to devices and captured tensors.
+
+    `keeps`: is the program kept, too? `way`: how a client with the public surface runs it. `obtained`: was it looked
+    up? Then what it captures is its own.
+    """
 
     key: int
     program: programs.Program
     devices: tuple[str, ...]
     captured: tuple[int, ...]
     keeps: bool
+    way: str = LINKED
+    obtained: bool = False
 
 
 @dataclass(frozen=True)
@@ -114,6 +130,16 @@ class Program:
     failing: frozenset[tuple[int, int]] = frozenset()
 
 
+def shares(program: Program) -> bool:
+    """Do sessions share what they hold?"""
+    return any(step.kind in NAMING for outer in program.steps for step in (outer, *outer.inner))
+
+
+def flows(program: Program) -> bool:
+    """Has it runs whose messages wait for values?"""
+    return any(step.kind == "FLOW" for step in program.steps)
+
+
 @dataclass
 class Encoder:
     """Makes one run's messages. `effects` gets (session, chain, number, arrays) of every side effect that happens."""
@@ -127,7 +153,7 @@ class Encoder:
         before = [encode_message(told(step.location))]
         if step.kind == "ATOMIC":
             return [*before, encode_message(Atomic([one for inner in step.fields for one in self.messages(inner)]))]
-        if step.kind in {"CALL", "RUN", "FLOW", "FORGET"}:
+        if step.kind in {"CALL", "RUN", "FLOW", "FORGET", "OFFER"}:
             return before + list(map(encode_message, getattr(self, step.kind.lower())(step)))
         make: Callable[[Step], NamedMessage] = getattr(self, step.kind.lower())
         return [*before, encode_message(make(step))]
@@ -148,33 +174,47 @@ class Encoder:
         """A run, behind the program and the link that it needs, if it is the first of its routine."""
         routine, fresh, inner, inputs, numbers, renamed, released = step.fields
         made: list[NamedMessage] = [told(one.location) for one in inner]
-        key = (step.session, routine.key)
-        if key not in self.routines:
-            self.routines[key] = fresh[1]
-            made += linking(routine, fresh, step.number)
+        made += self.linked(step, routine, fresh)
         effects = [self.effect(one) for one in inner if one.kind == "EFFECT"]
         outputs = tuple(output for _, output in renamed)
         called = tuple((one.chain, one.callback, one.request) for one in effects)
-        made.append(Run(self.routines[key], inputs, numbers, outputs, called, step.number))
+        made.append(Run(self.routines[step.session, routine.key], inputs, numbers, outputs, called, step.number))
         return [*made, Release(released)] if released else made
 
     def flow(self, step: Step) -> list[NamedMessage]:
         """A run with control flow, behind the program and the link that it needs, if it is the first of its routine."""
         routine, fresh, inputs, numbers, outputs, effects = step.fields
+        made = self.linked(step, routine, fresh)
+        called = tuple(
+            (chain, self.noting(step.session, chain, number, raises), number) for chain, number, raises in effects
+        )
+        id_ = self.routines[step.session, routine.key]
+        return [*made, Run(id_, inputs, numbers, outputs, called, step.number)]
+
+    def linked(self, step: Step, routine: Routine, fresh: tuple[int, int]) -> list[NamedMessage]:
+        """The lines of a routine; and its program and the link, unless the session has linked it."""
         made: list[NamedMessage] = list(map(told, lines_of(routine.program)))
         key = (step.session, routine.key)
         if key not in self.routines:
             self.routines[key] = fresh[1]
             made += linking(routine, fresh, step.number)
-        called = tuple(
-            (chain, self.noting(step.session, chain, number, raises), number) for chain, number, raises in effects
-        )
-        return [*made, Run(self.routines[key], inputs, numbers, outputs, called, step.number)]
+        return made
+
+    def offer(self, step: Step) -> list[NamedMessage]:
+        """The name of a routine, behind what it takes to have it."""
+        name, routine, fresh, _, _ = step.fields
+        made = self.linked(step, routine, fresh)
+        return [*made, Publish((name,), (self.routines[step.session, routine.key],), step.number)]
+
+    def obtain(self, step: Step) -> Lookup:
+        name, routine, snapshot = step.fields
+        return Lookup((name,), routine.captured, step.number, snapshot)
 
     def forget(self, step: Step) -> list[NamedMessage]:
-        """The release of a routine, if it is linked."""
-        id_ = self.routines.pop((step.session, step.fields[0]), None)
-        return [] if id_ is None else [Release((id_,))]
+        """The release of a routine, if it is linked, and of what is its own."""
+        key, captured = step.fields
+        id_ = self.routines.pop((step.session, key), None)
+        return [Release((*captured, *(() if id_ is None else (id_,))))]
 
     def upload(self, step: Step) -> Upload:
         id_, array, device = step.fields

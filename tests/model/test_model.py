@@ -8,18 +8,16 @@ missing and no superfluous edge; and nothing is left in the engine.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from functools import cache
 
 import pytest
 
-from tensord.interpreter.programs import program as programs
-from tensord.interpreter.programs.constructs import blocks_of
 from tensord.interpreter.schema.opdef import REGISTRY
 from tensord.interpreter.types.meta import Meta
 from tensord.vm.admission.cancellation import PIECE
 
 from .check import check
+from .flows import blocks_inside
 from .ops import hungry_ops
 from .run import REPLAY, failures, make
 from .steps import FLOW_INPUTS, INNER, INPUTS, NUMBERS, RELEASED, RENAMED, ROUTINE, Program, Step, World, lines_of
@@ -108,33 +106,12 @@ def test_the_programs_have_control_flow_of_every_sort() -> None:
     assert not {what for what, count in found.items() if count < 2 and not REGISTRY.keys() & {what}}
 
 
-def blocks_inside(program: programs.Program) -> Iterator[programs.Program]:
-    """The blocks of its steps, and theirs."""
-    for block in blocks_of(program):
-        yield block
-        yield from blocks_inside(block)
-
-
 @pytest.mark.parametrize("first", range(0, HUNGRY, CHUNK))
 def test_temporaries_of_kernels_are_planned_like_results(first: int) -> None:
     """Behaviour 43: they fit wherever they fit when run serially, and never beside what they would not fit with."""
     with hungry_ops():
         wrong = failures(first, CHUNK)
     assert not wrong, [(seed, problems[0]) for seed, problems in wrong]
-
-
-@pytest.mark.parametrize(
-    "seed",
-    [
-        503657,  # a replica was dropped at dispatch for an instruction that could have waited
-        524167,  # a write to a shared tensor was kept, the producer of its shape was cancelled
-        7002121,  # which replicas a plan dropped depended on whether their transfers had arrived
-        9604482,  # the memory of a copy that stood by was given up although its transfer was under way
-        3001461,  # a late failure poisoned what a later writer had overwritten, since a third one was waiting
-    ],
-)
-def test_programs_that_once_went_wrong(seed: int) -> None:
-    assert failures(seed, 1) == []
 
 
 PAIR = Meta.of((2,), "int64")

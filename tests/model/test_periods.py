@@ -21,12 +21,15 @@ REHEARSALS = 6  # of the calls of a run, before they are issued in earnest
 
 
 class OneByOne(Clients):
-    """Issues the steps of a run one by one. `sent`: how many calls left in runs all the same."""
+    """Issues the steps of a run of its own one by one. `sent`: how many calls left in runs all the same."""
 
     sent = 0
 
     def run_(self, session: Any, handles: dict[int, Tensor], step: Step) -> None:
-        _, _, inner, _, _, renamed, released = step.fields
+        routine, _, inner, _, _, renamed, released = step.fields
+        if routine.obtained:  # what it captures has no handles
+            super().run_(session, handles, step)
+            return
         for _ in range(REHEARSALS):
             self.rehearse(session, dict(handles), inner)
             session.flush()

@@ -163,7 +163,8 @@ class Admission:
             self.take(session, rest)
             while session.in_run():
                 self.take(session, rest_of_run(session, STEPS))
-                self.take(session, rest)
+                if not session.in_run():
+                    self.take(session, rest)
         finally:
             self.routines.in_group = False
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain, repeat
 from typing import Any
@@ -25,6 +25,7 @@ from ..routines.control_flow import Results
 from ..routines.ids import Ids
 from ..routines.programs import add_part, check_in_group, check_run, drop, link, routine_of, steps_of_runs, written_by
 from ..routines.publishing import keep_convention, publish_routine
+from ..routines.segments import LONGEST
 from ..routines.unfolding import Unfolder, metas_of
 from ..scheduler.scheduler import Scheduler
 from .accesses import Accesses
@@ -129,7 +130,7 @@ class Routines:
 
     def run_whole(self, session: VmSession, routine: Linked, outside: Sequence[int], message: Run) -> bool:
         """Admit the run as one instruction, if its program is a single segment and may run now."""
-        if routine.refused:
+        if routine.refused or len(routine.program.steps) > LONGEST:
             return False
         pieces, program = self.segments.pieces(session, routine), routine.program
         if len(pieces) != 1 or len(pieces[0]) == 1:
@@ -203,6 +204,17 @@ class SessionRuns:
         self.session = session
         self.iterations = session.limits.iterations
 
+    def prepare(self, routine: Linked) -> Iterator[None]:
+        """Cut a program that has run often enough to be compiled, and find its fusions."""
+        for _ in self.routines.segments.prepare(self.session, routine) if self.compiles(routine) else ():
+            self.rest()
+            yield
+
+    def rest(self) -> None:
+        """Others have their turn before the run goes on."""
+        if self.session.unfolding is not None:
+            self.session.unfolding.rests = True
+
     def pieces(self, routine: Linked) -> Sequence[range]:
         """The pieces of a program that has run often enough to be compiled; else all of it."""
         if self.compiles(routine):
@@ -218,7 +230,13 @@ class SessionRuns:
     def admit(self, routine: Linked, piece: range, ids: Ids, numbers: Sequence[Scalar], location: int) -> bool:
         """Admit a segment, if it can run as one."""
         segments = self.routines.segments
-        return self.compiles(routine) and segments.admit(self.session, routine, piece, ids, numbers, location)
+        if not self.compiles(routine):
+            return False
+        known = piece.start in routine.segments
+        admitted = segments.admit(self.session, routine, piece, ids, numbers, location)
+        if not known:  # it was compiled
+            self.rest()
+        return admitted
 
     def sign(self, routine: Linked, position: int, number: int) -> int:
         """Make the signature of an op."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from ...interpreter.errors import QuotaError
-from ...interpreter.programs.fusion import Fusion, find_fusions
+from ...interpreter.programs.fusion import Fusion, finding_fusions
 from ...interpreter.programs.program import Program
 from ...interpreter.types.meta import Meta, Scalar
 from ..model.account import check_bytes
@@ -24,7 +24,7 @@ from ..routines.ids import Ids
 from ..routines.inside import segment_record
 from ..routines.instruction import RunInstruction, Segment, SegmentPlan
 from ..routines.recipe import Recipe, compile_segment
-from ..routines.segments import Piece, pieces_of
+from ..routines.segments import Piece, cutting
 from ..routines.stamps import Stamps
 from ..scheduler.scheduler import Scheduler
 from .lookup import define, enter, note_maker
@@ -42,18 +42,36 @@ class Segments:
         self.details = scheduler.ring.details
         self.shared = CompiledPrograms()
         self.compile: Callable[[Program, Piece, Sequence[Plan], Sequence[Fusion]], Recipe | None] = compile_segment
-        self.find_fusions: Callable[[Program], list[Fusion]] = find_fusions
+        self.find_fusions: Callable[[Program], Iterable[list[Fusion]]] = finding_fusions
 
     def pieces(self, session: VmSession, routine: Linked) -> Sequence[Piece]:
         """The pieces of a routine; as a whole, op by op, as long as an op was refused its signature."""
         if routine.refused:
             return (range(len(routine.program.steps)),)
         if routine.pieces is None:
-            fusions = self.fusions(routine)
-            routine.pieces = pieces_of(routine.program, lambda n: self.work(session, routine, n), fusions)
-            if routine.compiled.pieces is None and None not in routine.templates:
-                routine.compiled.pieces = routine.pieces
-        return routine.pieces
+            for _ in self.cut(session, routine):
+                pass
+        return routine.pieces or ()
+
+    def prepare(self, session: VmSession, routine: Linked) -> Iterator[None]:
+        """Find the fusions of a routine, and cut it into pieces, if that was not done, a slice at a time."""
+        if routine.refused:
+            return
+        if routine.fusions is None:
+            yield from self.fuse(routine)
+        if routine.pieces is None:
+            yield from self.cut(session, routine)
+
+    def cut(self, session: VmSession, routine: Linked) -> Iterator[None]:
+        """Cut a routine into pieces."""
+        found: list[Piece] = []
+        fusions = self.fusions(routine)
+        for pieces in cutting(routine.program, lambda position: self.work(session, routine, position), fusions):
+            found += pieces
+            yield
+        routine.pieces = found
+        if routine.compiled.pieces is None and None not in routine.templates:
+            routine.compiled.pieces = routine.pieces
 
     def adopt(self, routine: Linked, patience: int) -> None:
         """Take over what some session has compiled of the same program. If that is all of it, the first run need not be
@@ -106,8 +124,17 @@ class Segments:
     def fusions(self, routine: Linked) -> Sequence[Fusion]:
         """The fusions of a routine's program."""
         if routine.fusions is None:
-            routine.fusions = routine.compiled.fusions = self.find_fusions(routine.program)
-        return routine.fusions
+            for _ in self.fuse(routine):
+                pass
+        return routine.fusions or ()
+
+    def fuse(self, routine: Linked) -> Iterator[None]:
+        """Find the fusions of a routine's program."""
+        found: list[Fusion] = []
+        for fusions in self.find_fusions(routine.program):
+            found += fusions
+            yield
+        routine.fusions = routine.compiled.fusions = found
 
     def admit(
         self,

@@ -32,11 +32,12 @@ class Unfolding:
     `stop` does instead, with the reason, where the session ends in the middle of it.
 
     `asks`: has it control flow, so that nobody knows how many messages there are? `asked`: what the next message
-    depends on; None for nothing. `run` is what a trace says of it: the routine's number, the first instruction, 0, and
-    where it was called; empty if there is no trace.
+    depends on; None for nothing. `rests`: has it just done what takes long, so that others have their turn? `run` is
+    what a trace says of it: the routine's number, the first instruction, 0, and where it was called; empty if there is
+    no trace.
     """
 
-    __slots__ = ("asked", "asks", "finish", "messages", "run", "stop")
+    __slots__ = ("asked", "asks", "finish", "messages", "rests", "run", "stop")
 
     def __init__(
         self,
@@ -52,6 +53,7 @@ class Unfolding:
         self.asks = asks
         self.run = run
         self.asked: Answer | None = None
+        self.rests = False
 
     def waits(self) -> bool:
         """Is the next message not known yet?"""
@@ -60,7 +62,8 @@ class Unfolding:
 
 def rest_of_run(session: VmSession, most: int) -> Iterator[Sequence[Any]]:
     """The next messages of the run that the session is in the middle of, at most so many. To be admitted one by one:
-    the run ends when the message behind its last one is asked for. It may have to wait for a value in between."""
+    the run ends when the message behind its last one is asked for. It may have to wait for a value in between, or have
+    taken so long that others come first."""
     unfolding = session.unfolding
     if unfolding is None:
         return
@@ -73,3 +76,6 @@ def rest_of_run(session: VmSession, most: int) -> Iterator[Sequence[Any]]:
             unfolding.finish()
             return
         yield message
+        if unfolding.rests:
+            unfolding.rests = False
+            return

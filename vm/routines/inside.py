@@ -40,4 +40,4 @@ def place_record(argument: Place | int) -> PlaceRecord | None:
     if isinstance(argument, int):
         return None
     meta = argument.meta
-    return PlaceRecord(argument.slot, argument.offset, argument.strides, meta.shape, str(meta.dtype), argument.whole)
+    return PlaceRecord(argument.slot, argument.offset, argument.strides, meta.shape, meta.plain[1], argument.whole)

@@ -305,7 +305,9 @@ class Compiler:
         """Is there another value in the same memory that this step or a later one uses?"""
         place = self.places[value]
         part = self.arena.part_of(place.offset).address if place.slot == ARENA else 0
-        return any(other != value and self.uses.get(other, -1) >= position for other in self.held[(place.slot, part)])
+        held, uses = self.held[(place.slot, part)], self.uses
+        held[:] = [other for other in held if uses.get(other, -1) >= position]  # the others are used no more
+        return any(other != value for other in held)
 
 
 def fill(old: Any, new: Any) -> None:

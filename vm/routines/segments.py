@@ -15,6 +15,7 @@ from ...interpreter.programs.program import NO_OPS, Program
 from ...interpreter.schema.opdef import find
 
 LONGEST = 512  # steps of a segment: to compile it takes some milliseconds, during which no other session is served
+SLICE = 1 << 11  # steps that are looked at in one go, to cut a program
 SHORTEST = 2  # steps of one that is worth an instruction of its own, besides views
 # Work of a segment, in element operations: some ten milliseconds, for which it may hold a stream. A longer kernel is
 # alone.
@@ -33,21 +34,33 @@ def pieces_of(program: Program, works: Works, fusions: Sequence[Fusion] = ()) ->
     A view that leaves its segment takes effect when that has been admitted. If the segment writes in place what the
     view is of, or may be of, that would be too late: then the view is a piece of its own.
     """
+    return [piece for pieces in cutting(program, works, fusions) for piece in pieces]
+
+
+def cutting(program: Program, works: Works, fusions: Sequence[Fusion] = ()) -> Iterator[list[Piece]]:
+    """The same for a long program, during which others are to be served: nothing after each `SLICE` steps, the pieces
+    in the end."""
     steps, roots = program.steps, roots_of(program)
-    written: dict[int, int] = {}  # root -> the first step behind the present one that writes there
-    given = [works(n) if may_be_inside(program, n) else -1 for n in range(len(steps))]
+    yield []
+    given: list[int] = []
+    views: list[bool] = []
+    for n in range(len(steps)):
+        given.append(works(n) if may_be_inside(program, n) else -1)
+        views.append(is_view(program, n))
+        if len(given) % SLICE == 0:
+            yield []
     borders = borders_of(program, given, fusions)
     alone = {n for n, work in enumerate(given) if work < 0}
+    written: dict[int, int] = {}  # root -> the first step behind the present one that writes there
     nearest = len(steps)  # of the steps behind the present one: the first that is alone, or begins another segment
     for n in range(len(steps) - 1, -1, -1):
-        leaves = n not in alone and is_view(program, n) and program.last_use[steps[n].first] >= nearest
+        leaves = views[n] and n not in alone and program.last_use[steps[n].first] >= nearest
         if leaves and written.get(roots[steps[n].first], nearest) < nearest:
             alone.add(n)
         written.update((roots[value], n) for value in steps[n].into or ())
         if n in alone or n in borders:
             nearest = n
-    views = accumulate((is_view(program, n) for n in range(len(steps))), initial=0)
-    return cut(list(views), alone, borders)
+    yield cut(list(accumulate(views, initial=0)), alone, borders)
 
 
 def borders_of(program: Program, works: Sequence[int], fusions: Sequence[Fusion]) -> set[int]:

@@ -21,7 +21,7 @@ from ...interpreter.wire.locations import LINE
 from ...interpreter.wire.messages import CALL, EFFECT, RELEASE, TO_DEVICE, Message
 from ..model.linked import Linked, Template
 from ..model.unfolding import Answer
-from .control_flow import Construct, Results
+from .control_flow import PAUSE, Construct, Results
 from .ids import Ids
 
 RIDERS = 64  # operands that a call has bits for
@@ -31,6 +31,10 @@ class Engine(Protocol):
     """What an engine does for the runs of one session."""
 
     iterations: int
+
+    def prepare(self, routine: Linked) -> Iterator[None]:
+        """Do what takes long before there are pieces, a slice at a time. A turn ends behind each."""
+        ...
 
     def pieces(self, routine: Linked) -> Sequence[range]:
         """The steps of a program in order: those that may run as one instruction together."""
@@ -90,6 +94,8 @@ class Unfolder:
         for constants; `effects`: the place of its first side effect."""
         engine = self.engine
         routine.runs += 1
+        for _ in engine.prepare(routine):
+            yield PAUSE
         for piece in engine.pieces(routine):
             if len(piece) > 1 and engine.admit(routine, piece, ids, numbers, self.location):
                 dying = routine.segments[piece.start].recipe.dying

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
@@ -96,6 +96,11 @@ class SessionRuns:
         self.routines = routines
         self.session = session
         self.iterations = session.limits.iterations
+
+    def prepare(self, routine: Linked) -> Iterator[None]:
+        """Nothing is compiled."""
+        del routine
+        return iter(())
 
     def pieces(self, routine: Linked) -> Sequence[range]:
         """All steps of a program."""

@@ -112,6 +112,14 @@ def test_what_is_no_program_is_refused(capsys, tmp_path, content):
     assert "internal error" not in err
 
 
+def test_a_program_that_calls_back_is_refused_since_its_functions_are_elsewhere(capsys, tmp_path):
+    path = tmp_path / "p.txt"
+    path.write_text("tensord program 1\nparameter %0 x: float64[1] on d0\neffect %0 {callback: 0}\nreturn")
+    code, out, said = run(capsys, path, "--input", "x=x.npy")
+    assert (code, out) == (1, "")
+    assert "the program calls back (effect) functions of Python, which are not here: let it print" in said
+
+
 def test_what_is_no_array_is_refused_and_not_unpickled(capsys, files):
     np.save(files / "x.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
     code, _, err = run(capsys, *usual(files))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -140,6 +142,24 @@ def test_large_ops_are_sent_as_runs_too(auto: Session) -> None:
             x, w, y, v = ones(auto, 600, 600), ones(auto, 600, 600), np.ones(SIZE), np.ones(SIZE)
     assert np.unique(x.numpy()).tolist() == [y[0]]
     assert counts(auto)["known"] > 0
+
+
+@anywhere
+def test_periods_and_their_runs_are_named_by_the_line_that_they_begin_at(auto: Session) -> None:
+    learn(auto)
+    rows = auto.stats()["periods"]["each"]
+    named = re.compile(rf"auto:(?:.*/)?{Path(__file__).name}:(\d+)")
+    lines = [int(found[1]) for row in rows if (found := named.fullmatch(row["name"]))]
+    first = step.__code__.co_firstlineno
+    assert len(lines) == len(rows) == counts(auto)["known"]
+    assert all(first < line <= first + OPS for line in lines)
+    assert [row["calls"] % OPS for row in rows] == [0] * len(rows)
+    assert sum(row["runs"] for row in rows) == counts(auto)["runs"]
+    trace = auto.trace()
+    ran = {record.op for record in trace.records if record.part is not None}
+    assert ran
+    assert ran <= {f"run {row['name']}" for row in rows}
+    assert {routine.name for routine in trace.routines.values()} <= {row["name"] for row in rows}
 
 
 def test_without_the_option_nothing_is_counted(session: Session) -> None:

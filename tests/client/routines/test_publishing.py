@@ -316,6 +316,23 @@ def test_control_flow_travels_with_its_blocks(pair, capsys):
 
 
 @anywhere
+def test_runs_of_a_routine_that_was_looked_up_have_the_name_that_was_published(pair):
+    trainer, server = pair
+    theirs, x = trainer.asarray([1.0]), server.asarray([1.0])
+    trainer.publish("forward", trainer.routine(lambda x: x + 1 - x).link(theirs))
+    trainer.publish("backward", trainer.link(trainer.routine(lambda x: x * 2 + x).program(theirs)))
+    for name in ("forward", "backward"):
+        found = server.lookup(name)
+        for _ in range(3):
+            found(x)
+    server.sync()
+    trace = server.trace()
+    runs = [record for record in trace.records if record.part is not None]
+    assert {record.op for record in runs} == {"run forward", "run backward"}
+    assert {routine.name for routine in trace.routines.values()} == {"forward", "backward"}
+    assert trace.why(runs[0]).startswith(f"#{runs[0].id} run forward")
+
+
 def test_a_look_up_waits_for_names_that_somebody_will_publish(pair):
     trainer, server = pair
     found = []
@@ -519,14 +536,11 @@ class TestArgumentsThatDoNotFit:
         x = trainer.asarray([1.0])
         trainer.publish("f", trainer.routine(lambda x, n: x * (1 / n)).link(x, 2))
         found = server.lookup("f")
-        with pytest.raises(MetadataError, match="cannot be computed: division by zero"):
-            found(server.asarray([2.0]), 0)
-
-    def test_a_routine_that_was_looked_up_is_no_part_of_a_capture(self, pair, found):
-        server = pair[1]
-        p = {"x": server.asarray([1.0, 2.0]), "y": server.asarray([3.0, 4.0])}
-        with pytest.raises(td.CaptureError, match="f was linked already"):
-            server.routine(lambda: found(p, 3))()
+        x = server.asarray([2.0])
+        for f in (found, server.routine(found.__call__)):
+            with pytest.raises(MetadataError, match="cannot be computed: division by zero"):
+                f(x, 0)
+            assert f(x, 4).tolist() == [0.5]
 
 
 class TestWhatCannotBePublished:

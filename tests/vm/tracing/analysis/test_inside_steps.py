@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tensord.interpreter.programs.builder import Builder
-from tensord.interpreter.programs.fusion import find_fusions
+from tensord.interpreter.programs.fusion import finding_fusions
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.types.meta import Meta
 from tensord.interpreter.wire.messages import Fetch, Release
@@ -49,7 +49,7 @@ def program() -> Program:
 def trace() -> Trace:
     """Two runs, op by op and as one instruction, that was timed; the sum of the second one is read."""
     bare = Bare()
-    bare.engine.admission.routines.segments.find_fusions = functools.partial(find_fusions, least=1)
+    bare.engine.admission.routines.segments.find_fusions = functools.partial(finding_fusions, least=1)
     client, given = bare.client(), program()
     client.session.detail = 1
     routine = link(client, given, name="step")

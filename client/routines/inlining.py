@@ -1,0 +1,187 @@
+"""A linked program that is called while a routine is captured: its steps become steps of the capture.
+
+They are what a run of it stands for: the same ops on the same devices, on the variables behind its arguments and the
+tensors that it captures, with the lines that they were captured at; prints and effects on their chains. Random draws
+take the calls of the session's random numbers that the run would have taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from ...interpreter.errors import CaptureError, MetadataError, MetadataTypeError, TensordError
+from ...interpreter.programs.constructs import results_of
+from ...interpreter.programs.inlining import Slots, add_step
+from ...interpreter.programs.numbers import ARITHMETIC, CONSTANT, DRAW, PARAMETER, SEED, Number
+from ...interpreter.programs.program import Program, Step
+from ...interpreter.schema.promotion import check_scalar
+from ..checks import own
+from ..locations import located, user_line
+from ..tensor import Tensor
+from .capture import LOCATED, Capture, Identity, kind_of, limited
+from .current import CURRENT
+from .numbers import SymbolicNumber
+
+if TYPE_CHECKING:
+    from ..session import Session
+    from .linked import Linked
+
+PYTHONS: Final = (ArithmeticError, ValueError, TypeError)  # what arithmetic raises
+
+
+def capture_for(session: Session, name: str) -> Capture | None:
+    """The capture that this thread is in; CaptureError if it is of another session than that of the routine."""
+    capture = CURRENT.capture
+    if capture is not None and capture.session is not session:
+        message = f"{name} belongs to another session than the routine that is captured"
+        raise located(CaptureError(f"{message}: publish it, and look it up there"))
+    return capture
+
+
+def inlined(
+    capture: Capture, linked: Linked, tensors: Sequence[Tensor], values: Sequence[Any], name: str
+) -> list[Tensor]:
+    """Record what a run would do; its results. `values`: of the program's numbers, by slot (`evaluated`)."""
+    captured = [still_there(capture.session, tensor, name) for tensor in linked.captured]
+    inlining = Inlining(capture, linked, values, name)
+    with LOCATED:
+        inlining.take((*tensors, *captured))
+        for step in linked.program.steps:
+            inlining.add(step)
+    return inlining.results()
+
+
+def still_there(session: Session, tensor: Tensor, name: str) -> Tensor:
+    """A captured tensor; CaptureError if it was released, as with the context that it was made in."""
+    try:
+        return own(session, tensor)
+    except TensordError as error:
+        message = f"{name} captures a tensor that is gone ({error.message}): keep it (context.keep), or link anew"
+        raise located(CaptureError(message)) from None
+
+
+def uncomputable(error: Exception) -> MetadataError:
+    """The error of numbers that Python cannot compute."""
+    return (
+        error
+        if isinstance(error, MetadataError)
+        else MetadataError(f"the program's numbers cannot be computed: {error}")
+    )
+
+
+# -- numbers -----------------------------------------------------------------------------------------------------------
+
+
+def evaluated(
+    capture: Capture, program: Program, given: Iterable[Any], ints: Iterable[tuple[str, int, Any, Any]]
+) -> list[Any]:
+    """The value of each number of the program: plain, or one that the runs of the capture compute. In a block, a draw
+    is two numbers, in a tuple: that of the random call, and its part. `ints`: the ints that are operands of ops."""
+    rest, values = iter(given), list[Any]()
+    with LOCATED:
+        try:
+            for number in program.numbers:
+                values.append(next(rest) if number.op == PARAMETER else value_of(capture, number, values))
+        except PYTHONS as error:
+            raise uncomputable(error) from None
+        for op, slot, metas, attributes in ints:
+            if type(values[slot]) is int:
+                check_scalar(op, values[slot], metas, attributes)
+            else:
+                capture._check_ints(op, [values[slot]], metas, attributes)
+    return values
+
+
+def value_of(capture: Capture, number: Number, earlier: Sequence[Any]) -> Any:
+    """The value of a number that is no parameter."""
+    if number.op == CONSTANT:
+        return number.value
+    if number.op == SEED:
+        return capture.seed()
+    if number.op == DRAW:
+        drawn = capture.draw()[1:]
+        return drawn[0] if len(drawn) == 1 else drawn
+    value = ARITHMETIC[number.op][1](*[earlier[slot] for slot in number.operands])
+    kind = kind_of(value._value if type(value) is SymbolicNumber else value)
+    if kind != number.kind:
+        message = f"a number of the program is {number.kind}, and {kind} for these values"
+        raise MetadataTypeError(message, op=number.op)
+    return value
+
+
+# -- steps -------------------------------------------------------------------------------------------------------------
+
+
+class Inlining:
+    """One linked program in one capture."""
+
+    def __init__(self, capture: Capture, linked: Linked, values: Sequence[Any], name: str) -> None:
+        self._capture = capture
+        self._builder = capture._builder
+        self._program = linked.program
+        self._devices = linked.devices
+        self._values = values
+        self._name = name
+        self._variables: dict[int, int] = {}  # of the program -> of the capture
+        self._line = user_line()
+        with LOCATED:
+            self._slots = Slots(
+                [capture._slot(device) for device in linked.devices],
+                [limited(capture._chains, chain, "chains") for chain in linked.chains],
+                [limited(capture._callbacks, Identity(f), "functions of side effects") for f in linked.callbacks],
+            )
+
+    def take(self, tensors: Sequence[Tensor]) -> None:
+        """Let the program's parameters and captured tensors be these."""
+        sources = (*self._program.parameters, *self._program.captured)
+        for value, (tensor, source) in enumerate(zip(tensors, sources, strict=True)):
+            self._capture.root.name(tensor, source.name)
+            self._variables[value] = self._builder.variables[self._capture._value(tensor)]
+        for step in self._program.steps:
+            if step.blocks:
+                self._check_homes(step)
+
+    def _check_homes(self, step: Step) -> None:
+        """CaptureError if a step of control flow is given a tensor of another home than its blocks are for."""
+        program, builder = self._program, self._builder
+        for value in step.operands:
+            variable = self._variables.get(program.variables[value]) if value >= 0 else None
+            wanted = self._slots.devices[program.homes[value]] if variable is not None else -1
+            if variable is not None and builder.homes[variable] != wanted:
+                name = (*program.parameters, *program.captured)[program.variables[value]].name or "a tensor"
+                found, home = self._capture.devices[builder.homes[variable]], self._capture.devices[wanted]
+                message = f"{self._name} takes {name} on {home} into its {step.op}, not on {found}: move it (to_device)"
+                raise CaptureError(f"{message}, or call {self._name} outside of the routine")
+
+    def add(self, step: Step) -> None:
+        """Record a step."""
+        operands = tuple([each for operand in step.operands for each in self._operand(operand)])
+        into = None if step.into is None else tuple(map(self._newest, step.into))
+        made = add_step(self._builder, step, operands, into, self._slots, self._locate)
+        new = len(results_of(step.blocks[-1])) if step.blocks else 0 if step.into else len(step.results)
+        for place in range(new):
+            self._variables[step.first + place] = made[place]
+
+    def results(self) -> list[Tensor]:
+        """The tensors that a run returns."""
+        program, builder = self._program, self._builder
+        found: list[Tensor] = []
+        for value in program.results:
+            variable = self._variables[program.variables[value]]
+            home = self._devices[program.homes[value]]
+            found.append(self._capture._symbol(variable, builder.metas[builder.newest[variable]], home))
+        return found
+
+    def _newest(self, value: int) -> int:
+        return self._builder.newest[self._variables[self._program.variables[value]]]
+
+    def _operand(self, operand: int) -> Iterable[int]:
+        """The values, or the numbers (n < 0), in the place of an operand: two for a draw in a block."""
+        if operand >= 0:
+            return (self._newest(operand),)
+        value = self._values[~operand]
+        return map(self._capture._operand, value if type(value) is tuple else (value,))
+
+    def _locate(self, location: Any) -> Any:
+        return location or self._line

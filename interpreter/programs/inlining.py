@@ -1,0 +1,64 @@
+"""The steps of one program inside another: with other device slots, chains and callbacks.
+
+Values and numbers of the steps at the top are the caller's business (`operands`, `into`). Those of blocks stay as they
+are: a block shares nothing with the program around it but the slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from .builder import Builder
+from .passes.rebuilding import added
+from .program import EFFECT, NO_DEVICE, PRINT, Program, Step
+
+# The location of a step inside, for that which it has had.
+Locate = Callable[[Any], Any]
+
+
+class Slots(NamedTuple):
+    """What each slot of the inner program is in the outer one."""
+
+    devices: Sequence[int]
+    chains: Sequence[int]
+    callbacks: Sequence[int]
+
+
+def add_step(
+    builder: Builder,
+    step: Step,
+    operands: tuple[int, ...],
+    into: tuple[int, ...] | None,
+    slots: Slots,
+    locate: Locate,
+) -> range:
+    """Add a step of another program with these operands and targets; the values that it makes."""
+    device = step.device if step.device == NO_DEVICE else slots.devices[step.device]
+    blocks = tuple([copied(builder.block(), block, slots, locate) for block in step.blocks])
+    moved = step._replace(device=device, blocks=blocks, location=locate(step.location))
+    return added(builder, moved._replace(attributes=attributes_in(step, slots)), operands, into)
+
+
+def attributes_in(step: Step, slots: Slots) -> Any:
+    """A step's attributes, with the slots of the outer program."""
+    if step.op not in (PRINT, EFFECT):
+        return step.attributes
+    found = dict(step.attributes)
+    found["chain"] = slots.chains[found["chain"]]
+    if step.op == EFFECT:
+        found["callback"] = slots.callbacks[found["callback"]]
+    return tuple(found.items())
+
+
+def copied(builder: Builder, program: Program, slots: Slots, locate: Locate) -> Program:
+    """A block with other slots, made by that builder. Its values and numbers keep their places."""
+    for number in program.numbers:
+        builder.number(*number)
+    for source in program.parameters:
+        builder.parameter(source.meta, slots.devices[source.device], source.name)
+    for source in program.captured:
+        builder.captured(source.meta, slots.devices[source.device], source.name)
+    for step in program.steps:
+        add_step(builder, step, step.operands, step.into, slots, locate)
+    return builder.finish(program.results)

@@ -1,0 +1,147 @@
+"""Long programs: what is done for one in a single pass is bounded, so that other sessions are served meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tensord.interpreter.programs import fusion
+from tensord.interpreter.programs.program import Program
+from tensord.interpreter.wire.messages import Atomic, Call, Fetch, encode_message
+from tensord.vm.routines.recipe import Compiler
+from tensord.vm.routines.segments import LONGEST, SLICE, cutting, pieces_of
+
+from ..bare_engine import Bare
+from ..programs import ONE, chain_of, link, run, run_message
+
+COUNT = 3 * LONGEST + 7
+
+
+class Counted:
+    """An engine that has run a program op by op, and how many segments it compiles in each pass from then on."""
+
+    def __init__(self, program: Program) -> None:
+        self.bare = Bare()
+        self.client = self.bare.client()
+        self.program = program
+        self.x = self.client.upload([1.0])
+        self.routine = link(self.client, program)
+        run(self.client, self.routine, program, [self.x])
+        self.segments: Any = self.bare.engine.admission.routines.segments
+        self.compiled = 0
+        self.compile: Callable[..., Any] = self.segments.compile
+        self.segments.compile = self.counting
+
+    def counting(self, *arguments: Any) -> Any:
+        self.compiled += 1
+        return self.compile(*arguments)
+
+    def begin(self) -> int:
+        """A run is received; the id of its result."""
+        message = run_message(self.client, self.routine, self.program, [self.x], (), ())
+        self.bare.engine.receive(self.client.session, [encode_message(message)])
+        (result,) = message.outputs
+        return int(result)
+
+    def passes(self) -> list[int]:
+        """Drive to the end; how many segments each pass has compiled."""
+        found: list[int] = []
+        while True:
+            before = self.compiled
+            if not self.bare.engine.schedule():
+                return found
+            found.append(self.compiled - before)
+
+
+def test_one_segment_is_compiled_in_a_pass() -> None:
+    it = Counted(chain_of(COUNT))
+    result = it.begin()
+    passes = it.passes()
+    assert (max(passes), sum(passes)) == (1, 4)
+    assert it.client.fetch(result) == [1.0 if COUNT % 2 == 0 else -1.0]
+    it.begin()
+    assert sum(it.passes()) == 0
+
+
+def test_others_are_served_before_the_program_is_compiled() -> None:
+    it = Counted(chain_of(COUNT))
+    other = it.bare.client()
+    y = other.upload([3.0])
+    it.begin()
+    it.bare.engine.receive(other.session, [encode_message(Fetch(y, 1, 1, 0))])
+    passes = 0
+    while 1 not in other.answers:
+        it.bare.engine.schedule()
+        passes += 1
+    assert passes <= 2
+    assert it.compiled <= 1
+
+
+def test_others_are_served_while_a_program_runs_op_by_op() -> None:
+    bare = Bare()
+    client, other = bare.client(), bare.client()
+    program = chain_of(COUNT)
+    x, y = client.upload([1.0]), other.upload([3.0])
+    routine = link(client, program)
+    message = run_message(client, routine, program, [x], (), ())
+    bare.engine.receive(client.session, [encode_message(message)])
+    bare.engine.receive(other.session, [encode_message(Fetch(y, 1, 1, 0))])
+    bare.engine.schedule()
+    bare.engine.schedule()
+    assert 1 in other.answers
+    assert client.session.in_run()
+    assert client.fetch(message.outputs[0]) == [1.0 if COUNT % 2 == 0 else -1.0]
+
+
+def test_a_group_has_no_pause_in_a_run_that_is_compiled() -> None:
+    it = Counted(chain_of(COUNT))
+    message = run_message(it.client, it.routine, it.program, [it.x], (), ())
+    (result,) = message.outputs
+    number = it.client.signature("negative", ((ONE.shape, ONE.dtype.name),))
+    behind = Call(number, (result,), (it.client.new(),), 0, 1)
+    it.client.send(Atomic([encode_message(message), encode_message(behind)]))
+    assert (it.client.fetch(it.client.ids), it.compiled) == ([1.0 if COUNT % 2 else -1.0], 4)
+
+
+def test_a_program_is_cut_in_slices() -> None:
+    program, looked_at = chain_of(2 * SLICE + 5), [0]
+
+    def work(_position: int) -> int:
+        looked_at[0] += 1
+        return 10
+
+    before, most, found = 0, 0, []
+    for pieces in cutting(program, work):
+        most, before = max(most, looked_at[0] - before), looked_at[0]
+        found += pieces
+    assert most <= SLICE
+    assert found == pieces_of(program, lambda _: 10)
+    assert [position for piece in found for position in piece] == [*range(len(program.steps))]
+
+
+def test_fusions_are_found_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fusion, "SLICE", 10)
+    program = chain_of(55)
+    slices = list(fusion.finding_fusions(program, least=1))
+    assert len(slices) > 55 // 10
+    assert slices[:-1] == [[]] * (len(slices) - 1)
+    assert fusion.find_fusions(program, least=1) == slices[-1]
+    assert [place for each in slices[-1] for place in each.steps] == [*range(55)]
+
+
+def test_a_value_does_not_look_at_all_that_lay_in_its_memory_before() -> None:
+    """Else the time to compile a chain would grow with the square of its length."""
+    it = Counted(chain_of(LONGEST))
+    compilers: list[Compiler] = []
+
+    def compiling(program: Any, piece: Any, plans: Any, _fusions: Any) -> Any:
+        compilers.append(Compiler(program, piece, plans, ()))
+        return compilers[-1].compile()
+
+    it.segments.compile = compiling
+    it.begin()
+    it.passes()
+    (compiler,) = compilers
+    assert max(map(len, compiler.held.values())) <= 2
