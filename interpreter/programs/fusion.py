@@ -146,12 +146,13 @@ class _Open:
     def is_sound(self) -> bool:
         """Is it small enough, and does what it writes lie in no memory with anything else? Have its steps one form?"""
         apart = all(len(self.variables[root]) == 1 for root in self.written)
-        return len(self.steps) <= STEPS and apart and common(self.forms) is not None
+        return len(self.steps) <= STEPS and apart and (len(self.forms) == 1 or common(self.forms) is not None)
 
     def takes(self, step: Step, other: _Open) -> bool:
         """May the step belong to it, of which the other one is made?"""
-        whole = self.device == other.device and self.dropped.isdisjoint(step.operands)
-        return whole and common(self.forms | other.forms) is not None
+        if self.device != other.device or not self.dropped.isdisjoint(step.operands):
+            return False
+        return self.forms == other.forms or common(self.forms | other.forms) is not None
 
 
 class _Search:
@@ -209,7 +210,8 @@ class _Search:
         fusion.forms.add(form)
         fusion.steps.append(place)
         fusion.made.update(made_by(step))
-        fusion.dropped.update(value for value in fusion.made if self.ndim(value) < len(form.shape))
+        if form.rows < len(form.shape) and self.ndim(step.first) < len(form.shape):
+            fusion.dropped.add(step.first)
         fusion.read.update(value for value in step.operands if value >= 0)
         for value in (*fusion.read, *(step.into or ())):
             fusion.variables.setdefault(self.roots[value], set()).add(self.program.variables[value])

@@ -66,6 +66,8 @@ def is_thin(program: Program, step: Step, shape: Shape) -> bool:
 
 def common(forms: set[Form]) -> Form | None:
     """The form of a fusion of steps of these forms, if there is one."""
+    if len(forms) == 1:  # as in most fusions
+        return next(iter(forms))
     shape = max((form.shape for form in forms), key=math.prod)
     whole = Form(shape, min(form.rows for form in forms if form.shape == shape))
     return whole if forms <= {whole, pointwise(shape), pointwise(whole.thin)} else None
