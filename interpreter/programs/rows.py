@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from ..schema.opdef import Attributes, OpDef, find
 from ..types.meta import Meta, OperandMeta, Shape
 from .passes.facts import metas_of
-from .program import Program, Step
+from .program import NO_OPS, Program, Step
 
 LONGEST: Final = 1 << 16  # elements of a row: two of them at least are a piece, which is to stay in the cache
 
@@ -56,6 +56,18 @@ def reduced_by_rows(
     rows = op.rows((meta,), attributes)
     fits = 1 < math.prod(meta.shape[rows:]) <= LONGEST and math.prod(meta.shape[:rows]) > 1
     return (meta, rows) if 0 < rows < len(meta.shape) and fits else None
+
+
+def why_apart(program: Program, step: Step) -> str:
+    """Why a reduction belongs to no fusion, for people; nothing for other steps, and for those that may belong."""
+    op = None if step.op in NO_OPS else find(step.op)
+    meta = program.metas[step.operands[0]] if op is not None and op.rows is not None else None
+    if op is None or op.rows is None or meta is None or goes_through(program, step) is not None:
+        return ""
+    if step.into:
+        return "it writes in place"
+    by_rows = 0 < op.rows((meta,), dict(step.attributes)) < len(meta.shape)
+    return "its rows are too long or too few" if by_rows else "it goes along all axes, or not the last ones, or casts"
 
 
 def is_thin(program: Program, step: Step, shape: Shape) -> bool:
