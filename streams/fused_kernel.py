@@ -35,6 +35,8 @@ from ..interpreter.types.meta import Shape
 from .fused_layout import Extent, FusedLayout, extent_of
 
 CACHE: Final = 1 << 19  # bytes of what a piece reads and writes: a part of a core's own cache
+LARGEST: Final = 4 * CACHE  # bytes of scratch that is kept
+MOST: Final = 16  # pieces of scratch that are kept: one for each thread, on most machines
 GRAIN: Final = 1 << 10  # elements
 _ALIGNED: Final = 64  # bytes
 
@@ -42,6 +44,7 @@ Index: TypeAlias = tuple[slice, ...]  # of the leading axes
 # For each piece its shape, and the places and indices of the arguments that it has a part of.
 Pieces: TypeAlias = list[tuple[Shape, list[tuple[int, Index | slice]]]]
 Memory: TypeAlias = np.ndarray[tuple[int], np.dtype[np.uint8]]
+SPARE: Final[list[Memory]] = []  # scratch that no call uses now, of all kernels together
 
 
 class FusedKernel:
@@ -74,9 +77,9 @@ class FusedKernel:
     @cached_property
     def scratch(self) -> int:
         """The bytes that a call takes besides its arguments, at the most."""
-        taken = max(temporaries_of(self._program, self._program.steps[place]) for place in self._fusion.steps)
+        most = max(temporaries_of(self._program, self._program.steps[place]) for place in self._fusion.steps)
         cuts = [cut for cut in (self._flat, self._rows, self._outer, self._apart) if cut is not None]
-        return max(cut.offsets[-1] + noticed(taken * cut.longest // max(self._size, 1)) for cut in cuts)
+        return max(cut.offsets[-1] + noticed(most * cut.longest // max(self._size, 1)) for cut in cuts)
 
     def __call__(self, *given: Any) -> None:
         loose = [place for place in self._tensors if not given[place].flags.c_contiguous]
@@ -87,12 +90,9 @@ class FusedKernel:
         else:
             cut = self._flat
             given = self._flattened(given)
-        try:
-            memory = cut.spare.pop()
-        except IndexError:
-            memory = np.empty(cut.offsets[-1], np.uint8)
+        memory = taken(cut.offsets[-1])
         run(cut, given, memory)
-        cut.spare.append(memory)
+        give_back(memory)
 
     @cached_property
     def _rows(self) -> Cut:
@@ -142,17 +142,30 @@ class FusedKernel:
 class Cut:
     """A layout of a fusion's values, and the pieces.
 
-    `longest`: elements of the longest piece. `offsets`: of the parts of the scratch, and its end. `spare`: scratch that
-    no call uses now.
+    `longest`: elements of the longest piece. `offsets`: of the parts of the scratch, and its end.
     """
 
     def __init__(self, layout: FusedLayout, pieces: Pieces) -> None:
         self.layout, self.pieces = layout, pieces
-        self.spare: list[Memory] = []
         self.longest = max((math.prod(shape) for shape, _ in pieces), default=0)
         most = [max((part.extent.count(shape, layout.rows) for shape, _ in pieces), default=0) for part in layout.parts]
         sizes = (-(-part.width * count // _ALIGNED) * _ALIGNED for part, count in zip(layout.parts, most, strict=True))
         self.offsets = list(itertools.accumulate(sizes, initial=0))
+
+
+def taken(nbytes: int) -> Memory:
+    """Scratch of that many bytes or more, rather some that a call has left in the cache."""
+    try:
+        memory = SPARE.pop()
+    except IndexError:
+        return np.empty(max(nbytes, CACHE), np.uint8)
+    return memory if memory.size >= nbytes else np.empty(nbytes, np.uint8)
+
+
+def give_back(memory: Memory) -> None:
+    """A call needs it no more."""
+    if memory.size <= LARGEST and len(SPARE) < MOST:
+        SPARE.append(memory)
 
 
 def run(cut: Cut, given: Sequence[Any], memory: Memory) -> None:

@@ -45,6 +45,7 @@ class Linked:
         name: str = "",
     ) -> None:
         self.name = shown_name(name)
+        self.lines: set[int] = set()  # the numbers of its lines
         self.program = program
         self.devices = tuple(devices)
         self.captured = tuple(captured)
@@ -96,7 +97,7 @@ class Linked:
 
         def number(text: Any) -> int:
             if text not in numbers:
-                numbers[text] = locations.numbered(text)
+                numbers[text] = locations.numbered(text, self)
             return numbers[text]
 
         return list(wire_records(self.program, number))

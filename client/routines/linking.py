@@ -18,6 +18,7 @@ from ..locations import located
 from ..tensor import Tensor
 from ..tracebacks import hides, make_public
 from .binding import as_kind, refuse_symbolic
+from .current import CURRENT
 from .inlining import PYTHONS, capture_for, evaluated, inlined, uncomputable
 from .linked import Linked
 from .report import Report
@@ -47,7 +48,7 @@ class LinkedProgram:
     def __call__(self, /, *tensors: Tensor, **numbers: Scalar) -> tuple[Tensor, ...]:
         """Run it. MetadataError for other tensors than the parameters', and for numbers that are none of it."""
         session, program, name = self._session, self.program, self._linked.name or "the program"
-        capture = capture_for(session, name)
+        capture = None if CURRENT.capture is None else capture_for(session, name)
         given = [own(session, tensor) for tensor in tensors]
         if len(given) != len(program.parameters):
             expected = ", ".join(f"{source.name or 'a tensor'} {source.meta}" for source in program.parameters)

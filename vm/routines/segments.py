@@ -21,6 +21,7 @@ SHORTEST = 2  # steps of one that is worth an instruction of its own, besides vi
 # alone.
 LARGEST = 100_000_000
 BEYOND = 4  # times as large or as long is a segment that would else end within a fusion, which cut is none
+PER_SECOND = 100 * LARGEST  # of work
 
 # A single step, or the steps of a segment.
 Piece: TypeAlias = range
@@ -61,6 +62,11 @@ def cutting(program: Program, works: Works, fusions: Sequence[Fusion] = ()) -> I
         if n in alone or n in borders:
             nearest = n
     yield cut(list(accumulate(views, initial=0)), alone, borders)
+
+
+def work_of_time(seconds: float) -> int:
+    """The work that takes as long as that."""
+    return int(seconds * PER_SECOND)
 
 
 def borders_of(program: Program, works: Sequence[int], fusions: Sequence[Fusion]) -> set[int]:
