@@ -145,7 +145,7 @@ def captured_step(session: Any, batches: Sequence[Any]) -> tuple[Any, list[Any]]
     return step, uploaded
 
 
-def measure_block(settings: Settings, workers: int) -> Row:
+def measure_fusion(settings: Settings, workers: int) -> Row:
     """`((x*2+1)*x-3)*x` on 10 million float32 as a routine, on that many threads, against the same op by op.
 
     Op by op, four of the five results are written over what dies with the op. In the note: against NumPy with five
@@ -257,5 +257,5 @@ def measure(settings: Settings) -> list[Row]:
     rows.append(measure_recognised(settings))
     if settings.baseline_only:
         return rows
-    rows += [measure_block(settings, workers) for workers in ((2,) if settings.through_daemon else (1, 2))]
+    rows += [measure_fusion(settings, workers) for workers in ((2,) if settings.through_daemon else (1, 2))]
     return [*rows, measure_transformer(settings), *measure_capture(settings), *measure_runs(settings)]

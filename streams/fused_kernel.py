@@ -29,18 +29,20 @@ import numpy as np
 from ..interpreter.programs.fusion import Fusion
 from ..interpreter.programs.passes.facts import metas_of
 from ..interpreter.programs.program import Program, Step
+from ..interpreter.programs.rows import Form
 from ..interpreter.schema.opdef import UNNOTICED, find
 from ..interpreter.types.meta import Shape
-from .fused_layout import FusedLayout
+from .fused_layout import Extent, FusedLayout, extent_of
 
-CACHE: Final = 1 << 20  # bytes of what a piece reads and writes
+CACHE: Final = 1 << 19  # bytes of what a piece reads and writes: a part of a core's own cache
 LARGEST: Final = 4 * CACHE  # bytes of scratch that is kept
 MOST: Final = 16  # pieces of scratch that are kept: one for each thread, on most machines
 GRAIN: Final = 1 << 10  # elements
 _ALIGNED: Final = 64  # bytes
 
-Index: TypeAlias = tuple[slice, ...]  # of the leading axes; empty for what every piece has as a whole
-Pieces: TypeAlias = list[tuple[Shape, list[Index]]]  # for each piece its shape, and the index of each argument
+Index: TypeAlias = tuple[slice, ...]  # of the leading axes
+# For each piece its shape, and the places and indices of the arguments that it has a part of.
+Pieces: TypeAlias = list[tuple[Shape, list[tuple[int, Index | slice]]]]
 Memory: TypeAlias = np.ndarray[tuple[int], np.dtype[np.uint8]]
 SPARE: Final[list[Memory]] = []  # scratch that no call uses now, of all kernels together
 
@@ -59,9 +61,9 @@ class FusedKernel:
     ) -> None:
         self._program, self._fusion, self._share = program, fusion, share
         self._lending = FusedLayout(program, fusion, lend=True)
-        self._length = length_of_pieces(program, fusion, self._lending.widths) if length is None else length
-        metas = [program.metas[n] if n >= 0 else None for n in (*fusion.inputs, *fusion.outputs)]
-        self._shapes = [None if meta is None else meta.shape for meta in metas]  # of arguments, None for numbers
+        self._length = length_of_pieces(program, fusion, self._lending.width) if length is None else length
+        inputs = [shape_of(program, n) for n in fusion.inputs]  # None for numbers
+        self._shapes = [*inputs, *(shape_to_cut(fusion, shape_of(program, n)) for n in fusion.outputs)]
         self._tensors = [place for place, shape in enumerate(self._shapes) if shape is not None]
         self._longer = max(self._length, 2 * np.getbufsize())
         self._size = math.prod(fusion.shape)
@@ -75,8 +77,9 @@ class FusedKernel:
     @cached_property
     def scratch(self) -> int:
         """The bytes that a call takes besides its arguments, at the most."""
-        cuts = (self._flat, self._rows, self._outer, self._apart)
-        return max(cut.offsets[-1] for cut in cuts if cut is not None)
+        most = max(temporaries_of(self._program, self._program.steps[place]) for place in self._fusion.steps)
+        cuts = [cut for cut in (self._flat, self._rows, self._outer, self._apart) if cut is not None]
+        return max(cut.offsets[-1] + noticed(most * cut.longest // max(self._size, 1)) for cut in cuts)
 
     def __call__(self, *given: Any) -> None:
         loose = [place for place in self._tensors if not given[place].flags.c_contiguous]
@@ -93,9 +96,9 @@ class FusedKernel:
 
     @cached_property
     def _rows(self) -> Cut:
-        """For packed arrays, some of which broadcast."""
-        shape = self._fusion.shape
-        return Cut(self._lending, self._pieces(shape, self._shapes, cutting_axis(shape, self._longer)))
+        """For packed arrays, some of which broadcast, or are reduced by rows."""
+        shape, last = self._fusion.shape, max(self._fusion.rows - 1, 0)
+        return Cut(self._lending, self._pieces(shape, self._shapes, min(cutting_axis(shape, self._longer), last)))
 
     @cached_property
     def _outer(self) -> Cut:
@@ -110,13 +113,12 @@ class FusedKernel:
 
     @cached_property
     def _flat(self) -> Cut | None:
-        """For packed arrays, as if they had one axis; None if some broadcast."""
+        """For packed arrays, as if they had one axis; None if some broadcast, or rows are reduced."""
         sizes = [None if shape is None else math.prod(shape) for shape in self._shapes]
-        if any(size not in (None, 1, self._size) for size in sizes):
+        if self._fusion.rows < len(self._fusion.shape) or any(size not in (None, 1, self._size) for size in sizes):
             return None
-        flat = (self._size,) if len(self._fusion.shape) == 1 or self._size > 1 else ()  # as `_flattened` makes arrays
-        shapes = [flat if size == self._size else None for size in sizes]
-        return Cut(self._lending, self._pieces(flat, shapes, 0, self._length))
+        shapes = [(size,) if size == self._size else None for size in sizes]
+        return Cut(self._lending, self._pieces((self._size,), shapes, 0, self._length))
 
     def _flattened(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
         """Packed arrays with one axis, or with none if they broadcast; and numbers as they are."""
@@ -133,20 +135,21 @@ class FusedKernel:
         number, parts = self._share
         mine = indices[number * len(indices) // parts : (number + 1) * len(indices) // parts]
         if len(indices) == len(mine) == 1:
-            return [(shape, [() for _ in shapes])]
-        return [(lengths(index, shape), [part(index, len(shape), each) for each in shapes]) for index in mine]
+            return [(shape, [])]
+        return [(lengths(index, shape), list(parts_of(index, len(shape), shapes))) for index in mine]
 
 
 class Cut:
     """A layout of a fusion's values, and the pieces.
 
-    `offsets`: of the parts of the scratch, and its end.
+    `longest`: elements of the longest piece. `offsets`: of the parts of the scratch, and its end.
     """
 
     def __init__(self, layout: FusedLayout, pieces: Pieces) -> None:
         self.layout, self.pieces = layout, pieces
-        most = max((math.prod(shape) for shape, _ in pieces), default=0)
-        sizes = (-(-width * most // _ALIGNED) * _ALIGNED for width in layout.widths)
+        self.longest = max((math.prod(shape) for shape, _ in pieces), default=0)
+        most = [max((part.extent.count(shape, layout.rows) for shape, _ in pieces), default=0) for part in layout.parts]
+        sizes = (-(-part.width * count // _ALIGNED) * _ALIGNED for part, count in zip(layout.parts, most, strict=True))
         self.offsets = list(itertools.accumulate(sizes, initial=0))
 
 
@@ -167,22 +170,49 @@ def give_back(memory: Memory) -> None:
 
 def run(cut: Cut, given: Sequence[Any], memory: Memory) -> None:
     """Compute the pieces, one after the other."""
-    calls, temporaries, offsets = cut.layout.calls, cut.layout.temporaries, cut.offsets
-    for shape, indices in cut.pieces:
-        places = [array[index] if index else array for array, index in zip(given, indices, strict=True)]
-        for output, number, dtype in temporaries:
-            if output >= 0:
-                places.append(places[output].view(dtype))
-            else:
-                places.append(np.ndarray(shape, dtype, memory, offsets[number]))
-        for kernel, operands, result in calls:
-            kernel(*[places[operand] for operand in operands], places[result])
+    calls, lent, apart = cut.layout.calls, cut.layout.lent, cut.layout.apart
+    numbers = [as_array(given[place], dtype) for place, dtype in cut.layout.numbers]
+    places = [*given, *numbers, *[None] * (len(lent) + len(apart))]
+    shape = None
+    for lengths, parts in cut.pieces:
+        for place, index in parts:
+            places[place] = given[place][index]
+        if lengths != shape:
+            shape = lengths
+            for place, number, dtype in apart:
+                lying = cut.layout.parts[number].extent.lengths(shape, cut.layout.rows)
+                places[place] = np.ndarray(lying, dtype, memory, cut.offsets[number])
+        for place, output, dtype in lent:
+            places[place] = places[output].view(dtype)
+        for kernel, _, _, arrays in calls:
+            kernel(*arrays(places))
 
 
-def length_of_pieces(program: Program, fusion: Fusion, widths: Sequence[int]) -> int:
+def as_array(number: Any, dtype: Any) -> Any:
+    """The number as an array without dimensions, so that no call converts it; itself if the dtype does not hold it."""
+    try:
+        return np.array(number, dtype)
+    except OverflowError:
+        return number
+
+
+def shape_of(program: Program, operand: int) -> Shape | None:
+    """The shape of a value; None for a number."""
+    meta = program.metas[operand] if operand >= 0 else None
+    return None if meta is None else meta.shape
+
+
+def shape_to_cut(fusion: Fusion, shape: Shape | None) -> Shape | None:
+    """The shape of an output, with as many axes as the fusion's: none but those of its rows are cut."""
+    if shape is None or extent_of(fusion, shape) is Extent.WHOLE:
+        return shape
+    return Form(fusion.shape, fusion.rows).thin
+
+
+def length_of_pieces(program: Program, fusion: Fusion, width: int) -> int:
     """The elements of a piece: as many as fit in the cache, and whose kernels' temporaries nobody notices."""
     metas = [meta for n in (*fusion.inputs, *fusion.outputs) if n >= 0 and (meta := program.metas[n]) is not None]
-    width = sum(widths) + sum(meta.dtype.itemsize for meta in metas if meta.shape == fusion.shape)
+    width += sum(meta.dtype.itemsize for meta in metas if meta.shape == fusion.shape)
     length = CACHE // width
     for step in (program.steps[place] for place in fusion.steps):
         taken = temporaries_of(program, step)
@@ -196,6 +226,11 @@ def temporaries_of(program: Program, step: Step) -> int:
     scratch = find(step.op).scratch
     known = tuple([meta for meta in metas_of(program, step) if meta is not None])
     return 0 if scratch is None else scratch(known, step.results, dict(step.attributes))
+
+
+def noticed(nbytes: int) -> int:
+    """So many bytes of temporaries, if they count."""
+    return nbytes if nbytes > UNNOTICED else 0
 
 
 def outermost(shape: Shape) -> int:
@@ -214,7 +249,9 @@ def indices_of(shape: Shape, axis: int, length: int) -> Iterator[Index]:
     if not shape:
         yield ()
         return
-    step = max(length // max(math.prod(shape[axis + 1 :]), 1), 2)
+    rest = max(math.prod(shape[axis + 1 :]), 1)
+    step, whole = max(length // rest, 2), GRAIN // math.gcd(rest, GRAIN)
+    step -= step % whole if step > whole else 0
     outer = itertools.product(*([slice(n, n + 1) for n in range(size)] for size in shape[:axis]))
     inner = list(slices_of(shape[axis], step))
     for leading in outer:
@@ -233,9 +270,10 @@ def lengths(index: Index, shape: Shape) -> Shape:
     return (*(each.stop - each.start for each in index), *shape[len(index) :])
 
 
-def part(index: Index, ndim: int, shape: Shape | None) -> Index:
-    """The index of a piece in an argument of that shape, which broadcasts to one of `ndim` axes."""
-    if shape is None:
-        return ()
-    leading = index[ndim - len(shape) :]
-    return tuple([each if n > 1 else slice(None) for each, n in zip(leading, shape, strict=False)])
+def parts_of(index: Index, ndim: int, shapes: Sequence[Shape | None]) -> Iterator[tuple[int, Index | slice]]:
+    """Place and index of each argument that a piece has a part of. Arguments broadcast to a shape of `ndim` axes."""
+    for place, shape in enumerate(shapes):
+        leading = () if shape is None else index[ndim - len(shape) :]
+        found = tuple([each if n > 1 else slice(None) for each, n in zip(leading, shape or (), strict=False)])
+        if any(each != slice(None) for each in found):
+            yield place, found[0] if len(found) == 1 else found

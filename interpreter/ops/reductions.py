@@ -23,6 +23,7 @@ from ..schema.opdef import (
     Kernel,
     OpDef,
     OutputMetas,
+    Rows,
     Scratch,
     define,
 )
@@ -36,6 +37,14 @@ from ..types.meta import Meta, OperandMeta, Shape
 _ACCUMULATORS = {"b": np.dtype(np.int64), "i": np.dtype(np.int64), "u": np.dtype(np.uint64)}
 _ONE_AXIS = Attribute("axis", optional(check_int), None)
 _PART = 1 << 20
+_UFUNCS: dict[str, Any] = {
+    "sum": np.add,
+    "prod": np.multiply,
+    "max": np.maximum,
+    "min": np.minimum,
+    "any": np.logical_or,
+    "all": np.logical_and,
+}
 
 
 def _axes_of(x: Meta, attributes: Attributes) -> Shape:
@@ -129,14 +138,48 @@ def _with_numpy_name(name: str, *, dtype: bool = False) -> Kernel:
     return kernel
 
 
-def sum_direct(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> BoundKernel | None:
-    """The reduction that NumPy's function calls in the end."""
-    out = outputs[0]
-    if out is None or out.size == 0 or not isinstance(metas[0], Meta):
-        return None
-    axis, keepdims, dtype = attributes["axis"], attributes["keepdims"], out.dtype
-    reduce: Any = np.add.reduce
-    return lambda x, result: reduce(x, axis, dtype, result, keepdims)
+def rows_of(metas: tuple[OperandMeta, ...], attributes: Attributes) -> int:
+    """The axes in front of those that are reduced; 0 if these are not the last ones."""
+    x = tensor(metas)
+    axes = sorted(_axes_of(x, attributes))
+    rows = x.ndim - len(axes)
+    return rows if axes == list(range(rows, x.ndim)) else 0
+
+
+def rows_of_sum(metas: tuple[OperandMeta, ...], attributes: Attributes) -> int:
+    """None where elements are cast: NumPy does so in buffers, whose ends need not be ends of rows.
+
+    In sums of integers the order is of no account.
+    """
+    x = tensor(metas)
+    dtype = accumulated_dtype(x.dtype, attributes["dtype"])
+    exact = x.dtype.kind in "biu" and dtype.kind in "iu"
+    return rows_of(metas, attributes) if exact or dtype == x.dtype else 0
+
+
+def rows_of_mean(metas: tuple[OperandMeta, ...], attributes: Attributes) -> int:
+    """None where elements are cast, as for sums."""
+    x = tensor(metas)
+    return rows_of(metas, attributes) if _accumulator(x.dtype) == x.dtype else 0
+
+
+def rows_of_variance(metas: tuple[OperandMeta, ...], attributes: Attributes) -> int:
+    """None of complex numbers, too: their squares are computed in vectors, where signs of NaN depend on the place."""
+    return rows_of_mean(metas, attributes) if tensor(metas).dtype.kind == "f" else 0
+
+
+def directly(name: str) -> Direct:
+    """The reduction that NumPy's function of that name calls in the end."""
+    reduce = _UFUNCS[name].reduce
+
+    def direct(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> BoundKernel | None:
+        out = outputs[0]
+        if out is None or out.size == 0 or not isinstance(metas[0], Meta):
+            return None
+        axis, keepdims, dtype = attributes["axis"], attributes["keepdims"], out.dtype
+        return lambda x, result: reduce(x, axis, dtype, result, keepdims)
+
+    return direct
 
 
 def count_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
@@ -201,6 +244,7 @@ def _define_reduction(
     axis: Attribute = AXIS,
     scratch: Scratch | None = None,
     direct: Direct | None = None,
+    rows: Rows = rows_of,
 ) -> None:
     define(
         OpDef(
@@ -213,22 +257,24 @@ def _define_reduction(
             attributes=(axis, *extra, KEEPDIMS),
             kernel=kernel,
             direct=direct,
+            rows=rows,
             total=True,
             scratch=scratch,
         )
     )
 
 
-_define_reduction("sum", infer_sum, _with_numpy_name("sum", dtype=True), DTYPE_OR_NONE, direct=sum_direct)
-_define_reduction("prod", infer_sum, _with_numpy_name("prod", dtype=True), DTYPE_OR_NONE)
+for _name in ("sum", "prod"):
+    _kernel = _with_numpy_name(_name, dtype=True)
+    _define_reduction(_name, infer_sum, _kernel, DTYPE_OR_NONE, direct=directly(_name), rows=rows_of_sum)
 for _name in ("max", "min"):
-    _define_reduction(_name, infer_max, _with_numpy_name(_name))
+    _define_reduction(_name, infer_max, _with_numpy_name(_name), direct=directly(_name))
 for _name in ("argmax", "argmin"):
     _define_reduction(_name, infer_argmax, _with_numpy_name(_name), axis=_ONE_AXIS, scratch=scratch(operands=1))
 for _name in ("any", "all"):
-    _define_reduction(_name, infer_any, _with_numpy_name(_name))
+    _define_reduction(_name, infer_any, _with_numpy_name(_name), direct=directly(_name))
 _define_reduction("count_nonzero", infer_count, count_kernel, scratch=scratch(elements=1))
 _CORRECTION = Attribute("correction", check_float, 0.0)
-_define_reduction("mean", infer_mean, mean_kernel)
-_define_reduction("var", infer_var, var_kernel, _CORRECTION, scratch=variance_scratch)
-_define_reduction("std", infer_var, std_kernel, _CORRECTION, scratch=variance_scratch)
+_define_reduction("mean", infer_mean, mean_kernel, rows=rows_of_mean)
+_define_reduction("var", infer_var, var_kernel, _CORRECTION, scratch=variance_scratch, rows=rows_of_variance)
+_define_reduction("std", infer_var, std_kernel, _CORRECTION, scratch=variance_scratch, rows=rows_of_variance)

@@ -2,7 +2,8 @@
 the processor's cache.
 
 Steps of one device and one shape belong to a fusion if each shares a value with the others: it reads what another one
-made, or what another one reads. They must be *total* (raise on no data), so that an error never splits a fusion.
+made, or what another one reads. They must be *total* (raise on no data), so that an error never splits a fusion. They
+may be reductions of rows (`rows`), with what is computed of these row by row.
 
 **A fusion runs at the place of its last step.** Its earlier steps wait until then, which nobody notices: a step outside
 that reads or overwrites what a fusion has made, or overwrites what it reads, closes the fusion, so that its last step
@@ -21,8 +22,9 @@ from typing import Final, NamedTuple, TypeAlias
 
 from ..schema.opdef import find
 from ..types.meta import Shape
-from .passes.facts import is_total, made_by, metas_of, newest_values
+from .passes.facts import is_total, made_by, newest_values
 from .program import MOVE, NO_OPS, Program, Step
+from .rows import Form, common, goes_through, is_thin
 
 LEAST: Final = 1 << 20  # bytes that a fusion reads and writes: fewer lie in the cache also from step to step
 MANY: Final = 16  # tensors of a fusion: where so many would be too small together, none is looked for
@@ -31,7 +33,7 @@ SLICE: Final = 512  # steps that are looked at in one go, some 20 ms at the most
 REACH: Final = 64  # places that a step may wait for the next one of its fusion
 
 Usable: TypeAlias = Callable[[int], bool]  # of a device's slot: may fusions run there?
-_Key: TypeAlias = tuple[int, Shape]
+_Key: TypeAlias = tuple[int, Form]
 
 
 class Fusion(NamedTuple):
@@ -39,13 +41,15 @@ class Fusion(NamedTuple):
 
     `inputs`: what it reads from outside, values and numbers as operands have them, each once. `outputs`: the values
     that somebody else needs. `virtual`: the values that nobody else sees. `over`: for each output the place in `inputs`
-    of the value in whose memory it is written, or -1. Each output has the shape `shape`; inputs broadcast to it. Where
+    of the value in whose memory it is written, or -1. Inputs broadcast to `shape`, which may be cut along its first
+    `rows` axes. Each output has that shape, or one element a row: with as many axes, or with these `rows` alone. Where
     an input has an error for a value, the steps are to be run one by one: not every output need depend on it.
     """
 
     steps: tuple[int, ...]
     device: int
     shape: Shape
+    rows: int
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     virtual: tuple[int, ...]
@@ -66,6 +70,11 @@ def finding_fusions(
     for start in range(0, len(program.steps), SLICE):
         keys += [key_of(program, step, usable, least) for step in program.steps[start : start + SLICE]]
         yield []
+    thin = frozenset(key[1].thin for key in keys if key is not None and key[1].rows < len(key[1].shape))
+    for start in range(0, len(program.steps) if thin else 0, SLICE):
+        for n in range(start, min(start + SLICE, len(keys))):
+            keys[n] = keys[n] or key_of(program, program.steps[n], usable, least, thin)
+        yield []
     if sum(key is not None for key in keys) < 2:
         return
     search = _Search(program)
@@ -75,22 +84,29 @@ def finding_fusions(
             yield []
     search.close(list(search.open))
     uses = _Uses(program)
-    found = [described(program, steps, uses) for steps in search.found if len(steps) > 1]
+    found = [described(program, fusion, uses) for fusion in search.found if len(fusion.steps) > 1]
     paying = (fusion for fusion in found if bytes_of(program, fusion) >= least)
     yield sorted(paying, key=lambda fusion: fusion.steps[-1])
 
 
-def key_of(program: Program, step: Step, usable: Usable, least: int) -> _Key | None:
-    """Device and shape of the fusions that the step fits in; None if there are none."""
+def key_of(
+    program: Program, step: Step, usable: Usable, least: int, thin: frozenset[Shape] = frozenset()
+) -> _Key | None:
+    """Device and form of the fusions that the step fits in; None if there are none.
+
+    `thin`: shapes with one element for each row of a large tensor: such tensors may be small.
+    """
     if step.op in NO_OPS or not usable(step.device):
         return None
-    op, meta = find(step.op), step.results[0]
-    if not op.elementwise or meta is None or MANY * meta.nbytes < least or not is_total(program, step):
+    found = goes_through(program, step)
+    if found is None or not is_total(program, step):
         return None
-    if not op.works_in_pieces(metas_of(program, step), dict(step.attributes)):
+    tensor, rows = found
+    form = Form(tensor.shape, rows)
+    if MANY * tensor.nbytes < least and not (form.shape in thin and is_thin(program, step, form.shape)):
         return None
     values = [value for value in (*step.operands, *(step.into or ())) if value >= 0]
-    return (step.device, meta.shape) if all(program.homes[value] == step.device for value in values) else None
+    return (step.device, form) if all(program.homes[value] == step.device for value in values) else None
 
 
 def bytes_of(program: Program, fusion: Fusion) -> int:
@@ -102,11 +118,14 @@ def bytes_of(program: Program, fusion: Fusion) -> int:
 class _Open:
     """A fusion that may still grow: the places of its steps, what they make, and what they read and write.
 
-    `variables`: root -> the variables there that steps read from outside or write; `written`: the roots of the latter.
+    `forms`: those of its steps. `dropped`: what reductions make that drop their axes. `variables`: root -> the
+    variables there that steps read from outside or write; `written`: the roots of the latter.
     """
 
-    def __init__(self, key: _Key) -> None:
-        self.key = key
+    def __init__(self, device: int) -> None:
+        self.device = device
+        self.forms: set[Form] = set()
+        self.dropped: set[int] = set()
         self.steps: list[int] = []
         self.made: set[int] = set()
         self.read: set[int] = set()
@@ -115,6 +134,8 @@ class _Open:
 
     def absorb(self, other: _Open) -> None:
         """Take over the steps of another one."""
+        self.forms |= other.forms
+        self.dropped |= other.dropped
         self.steps += other.steps
         self.made |= other.made
         self.read = (self.read | other.read) - self.made
@@ -123,16 +144,23 @@ class _Open:
         self.written |= other.written
 
     def is_sound(self) -> bool:
-        """Is it small enough, and does what it writes lie in no memory with anything else?"""
-        return len(self.steps) <= STEPS and all(len(self.variables[root]) == 1 for root in self.written)
+        """Is it small enough, and does what it writes lie in no memory with anything else? Have its steps one form?"""
+        apart = all(len(self.variables[root]) == 1 for root in self.written)
+        return len(self.steps) <= STEPS and apart and (len(self.forms) == 1 or common(self.forms) is not None)
+
+    def takes(self, step: Step, other: _Open) -> bool:
+        """May the step belong to it, of which the other one is made?"""
+        if self.device != other.device or not self.dropped.isdisjoint(step.operands):
+            return False
+        return self.forms == other.forms or common(self.forms | other.forms) is not None
 
 
 class _Search:
-    """Goes through the steps in their order. `found`: the places of the steps of each fusion that was closed."""
+    """Goes through the steps in their order. `found`: the fusions that were closed."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.found: list[list[int]] = []
+        self.found: list[_Open] = []
         self.roots = roots_of(program)
         self.makers: dict[int, _Open] = {}  # value -> the fusion that makes it
         self.readers: dict[int, list[_Open]] = {}  # value -> the fusions that read it from outside
@@ -149,9 +177,8 @@ class _Search:
         akin = (
             fusion for value in step.operands if self.is_whole(value, alone) for fusion in self.readers.get(value, ())
         )
-        joined = [
-            fusion for fusion in dict.fromkeys((*touched, *akin)) if fusion.key == alone.key and fusion in self.open
-        ]
+        near = dict.fromkeys((*touched, *akin))
+        joined = [fusion for fusion in near if fusion in self.open and fusion.takes(step, alone)]
         fusion = self.merged([*joined, alone])
         if fusion is None:
             fusion, joined = alone, []
@@ -167,16 +194,24 @@ class _Search:
         found = (*makers, *(fusion for value in into for fusion in self.readers.get(value, ())))
         return [fusion for fusion in dict.fromkeys(found) if fusion in self.open]
 
+    def ndim(self, value: int) -> int:
+        meta = self.program.metas[value]
+        return 0 if meta is None else len(meta.shape)
+
     def is_whole(self, value: int, fusion: _Open) -> bool:
         """Is it a tensor of the fusion's shape?"""
         meta = self.program.metas[value] if value >= 0 else None
-        return meta is not None and meta.shape == fusion.key[1]
+        return meta is not None and any(meta.shape == form.shape for form in fusion.forms)
 
     def of_one(self, place: int, step: Step, key: _Key) -> _Open:
         """A fusion of this step alone."""
-        fusion = _Open(key)
+        device, form = key
+        fusion = _Open(device)
+        fusion.forms.add(form)
         fusion.steps.append(place)
         fusion.made.update(made_by(step))
+        if form.rows < len(form.shape) and self.ndim(step.first) < len(form.shape):
+            fusion.dropped.add(step.first)
         fusion.read.update(value for value in step.operands if value >= 0)
         for value in (*fusion.read, *(step.into or ())):
             fusion.variables.setdefault(self.roots[value], set()).add(self.program.variables[value])
@@ -185,7 +220,7 @@ class _Search:
 
     def merged(self, fusions: Sequence[_Open]) -> _Open | None:
         """One fusion of all of these, if that is sound; the last one has the latest step."""
-        found = _Open(fusions[-1].key)
+        found = _Open(fusions[-1].device)
         for fusion in fusions:
             found.absorb(fusion)
         found.steps.sort()
@@ -202,7 +237,7 @@ class _Search:
         """Nothing joins these any more."""
         for fusion in fusions:
             del self.open[fusion]
-            self.found.append(fusion.steps)
+            self.found.append(fusion)
 
 
 def roots_of(program: Program) -> list[int]:
@@ -236,19 +271,22 @@ class _Uses:
         return value in self.after or not steps.issuperset(self.places.get(value, ()))
 
 
-def described(program: Program, steps: Sequence[int], uses: _Uses) -> Fusion:
-    """The fusion of these steps."""
+def described(program: Program, fusion: _Open, uses: _Uses) -> Fusion:
+    """The fusion as others need it."""
+    steps, form = fusion.steps, common(fusion.forms)
+    if form is None:
+        raise AssertionError("a fusion has a form")
     inside = frozenset(steps)
     made = [value for place in steps for value in made_by(program.steps[place])]
     read = dict.fromkeys(operand for place in steps for operand in program.steps[place].operands)
     inputs = tuple(operand for operand in read if operand not in set(made))
     outputs = tuple(value for value in made if uses.outside(value, inside))
     places = {program.variables[value]: place for place, value in enumerate(inputs) if value >= 0}
-    last = program.steps[steps[-1]]
     return Fusion(
         steps=tuple(steps),
-        device=last.device,
-        shape=program.metas[last.first].shape,  # type: ignore[union-attr]  # pointwise ops have known results
+        device=fusion.device,
+        shape=form.shape,
+        rows=form.rows,
         inputs=inputs,
         outputs=outputs,
         virtual=tuple(value for value in made if value not in outputs),

@@ -64,6 +64,8 @@ Scratch: TypeAlias = Callable[[tuple[OperandMeta, ...], OutputMetas, Attributes]
 Direct: TypeAlias = Callable[[tuple[OperandMeta, ...], OutputMetas, Attributes], BoundKernel | None]
 # A property that an op has for some operands: (operand metas, attributes).
 Property: TypeAlias = Callable[[tuple[OperandMeta, ...], Attributes], bool]
+# How many leading axes of the operand the rows of a reduction lie along: (operand metas, attributes).
+Rows: TypeAlias = Callable[[tuple[OperandMeta, ...], Attributes], int]
 # How an op is made of others: (call, inputs, attributes) -> outputs, where call(name, inputs, attributes) -> outputs.
 Compose: TypeAlias = Callable[[Callable[..., list[Any]], Sequence[Any], Attributes], list[Any]]
 
@@ -102,10 +104,11 @@ class OpDef:
     kernel calls and an array module may lack ("linalg.eigh"); devices of such a module do not have the op. `scratch`:
     the memory that the kernel's temporaries take, where that may be more than `UNNOTICED` bytes. `pointwise`: each
     element of its one result depends on the operands' elements at its place alone, so that the kernel may be called on
-    pieces of them; or for which operands that is so. `total`: the kernel raises on no data of operands that it takes,
-    or of which; so a call whose result nobody needs may be left out. `direct`: what does the same as the kernel with
-    fewer calls in between, for some operands on the host: most ops are small, and a call of Python's costs as much as a
-    hundred elements.
+    pieces of them; or for which operands that is so. `rows`: of a reduction over the last axes, how many others there
+    are, if the kernel, direct or not, gives each row the same bits whatever rows lie beside it, and 0 if not. `total`:
+    the kernel raises on no data of operands that it takes, or of which; so a call whose result nobody needs may be left
+    out. `direct`: what does the same as the kernel with fewer calls in between, for some operands on the host: most ops
+    are small, and a call of Python's costs as much as a hundred elements.
     """
 
     name: str
@@ -121,6 +124,7 @@ class OpDef:
     kernel: Kernel | None = None
     elementwise: bool = False
     pointwise: bool | Property = False
+    rows: Rows | None = None
     total: bool | Property = False
     partial: bool = False
     dynamic: bool = False

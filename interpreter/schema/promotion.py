@@ -7,14 +7,14 @@ NumPy (NEP 50) is asked for the dtype, so that there is no second table to drift
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from ..errors import metadata_error
 from ..types.meta import Meta, OperandMeta, ScalarType, Shape
-from .opdef import Attributes, find
+from .opdef import Attributes, OpDef, find
 
 DType: TypeAlias = np.dtype[np.generic]
 
@@ -32,6 +32,16 @@ def promote(metas: Iterable[OperandMeta]) -> DType:
     operands = tuple(metas)
     check_mixing(operands)
     return np.result_type(*(m.dtype if isinstance(m, Meta) else _WEAK[m] for m in operands))
+
+
+def number_dtype(op: OpDef, metas: Sequence[OperandMeta | None]) -> DType | None:
+    """The dtype that a ufunc of NumPy gives the number beside its one tensor; None for other calls."""
+    if op.ufunc is None or len(metas) != 2:
+        return None
+    tensor, number = metas if isinstance(metas[0], Meta) else metas[::-1]
+    if not isinstance(tensor, Meta) or number is None or isinstance(number, Meta):
+        return None
+    return np.result_type(tensor.dtype, _WEAK[number])
 
 
 def check_mixing(operands: tuple[OperandMeta, ...]) -> None:

@@ -20,7 +20,7 @@ from tensord.interpreter.schema.opdef import REGISTRY, UNNOTICED, OpDef, find
 from tensord.interpreter.types.meta import DTYPES, Meta
 from tensord.streams import fused_kernel
 from tensord.streams.fused_kernel import CACHE, GRAIN, LARGEST, MOST, FusedKernel, slices_of
-from tensord.streams.fused_layout import FusedLayout
+from tensord.streams.fused_layout import Extent, FusedLayout, Part
 
 from ..interpreter.conftest import meta_of
 from ..interpreter.programs.passes.random_programs import Maker, inputs_of
@@ -229,8 +229,8 @@ def chain(*ops: str, dtype: str = "float32", shape: tuple[int, ...] = (50_000,))
 def test_temporaries_of_one_dtype_lie_in_the_output() -> None:
     program, fusion = chain("add", "exp", "multiply", "subtract")
     layout = FusedLayout(program, fusion, lend=True)
-    assert (layout.temporaries, layout.widths) == ([], [])
-    assert FusedLayout(program, fusion, lend=False).widths == [4]
+    assert (layout.temporaries, layout.parts) == ([], [])
+    assert FusedLayout(program, fusion, lend=False).parts == [Part(4, Extent.WHOLE)]
 
 
 def test_temporaries_that_are_wider_than_the_output_lie_in_scratch_of_a_piece() -> None:
@@ -300,6 +300,33 @@ def test_a_call_has_scratch_of_its_own() -> None:
         cut.layout.calls[1] = calls[1]._replace(kernel=interrupted)
         kernel(x, found)
     assert found.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize(("number", "converted"), [(3, np.ndarray), (1000, int)])
+def test_a_number_is_converted_once_and_not_by_the_call_of_each_piece(number: int, converted: type) -> None:
+    """Unless the dtype does not hold it: NumPy compares such a number all the same."""
+    builder = Builder()
+    x = builder.parameter(Meta.of((5000,), "uint8"))
+    (mask,) = builder.op("less", [x, ~builder.number("int", "parameter")])
+    program = builder.finish(builder.op("logical_not", [mask]))
+    (fusion,) = find_fusions(program, least=1)
+    kernel = FusedKernel(program, fusion, GRAIN)
+    given = []
+    cut = kernel._flat
+    assert cut is not None
+
+    def less(x: Any, number: Any, out: Any) -> None:
+        given.append(number)
+        np.less(x, number, out)
+
+    cut.layout.calls[0] = cut.layout.calls[0]._replace(kernel=less)
+    array = np.arange(5000).astype(np.uint8)
+    out = np.zeros(5000, bool)
+    kernel(array, number, out)
+    assert out.tobytes() == (array >= number).tobytes()
+    assert len(given) == 5
+    assert len({id(each) for each in given}) == 1
+    assert type(given[0]) is converted
 
 
 def test_parts_of_the_scratch_are_aligned() -> None:

@@ -61,18 +61,19 @@ class Segments:
         return routine.pieces or ()
 
     def prepare(self, session: VmSession, routine: Linked) -> Iterator[None]:
-        """Cut a routine into pieces, and find its fusions, if that was not done, a slice at a time."""
+        """Find the fusions of a routine, and cut it into pieces, if that was not done, a slice at a time."""
         if routine.refused:
             return
-        if routine.pieces is None:
-            yield from self.cut(session, routine)
         if routine.fusions is None:
             yield from self.fuse(routine)
+        if routine.pieces is None:
+            yield from self.cut(session, routine)
 
     def cut(self, session: VmSession, routine: Linked) -> Iterator[None]:
         """Cut a routine into pieces."""
         found: list[Piece] = []
-        for pieces in cutting(routine.program, partial(self.work, session, routine), routine.devices):
+        work, fusions = partial(self.work, session, routine), self.fusions(routine)
+        for pieces in cutting(routine.program, work, fusions, routine.devices):
             found += pieces
             yield
         routine.pieces = found

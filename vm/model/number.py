@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from ...interpreter.schema.opdef import OpDef
-from ...interpreter.types.meta import Meta, OperandMeta
-
-_EXAMPLES: dict[Any, Any] = {bool: True, int: 1, float: 1.0, complex: 1j}
+from ...interpreter.schema.promotion import number_dtype
+from ...interpreter.types.meta import OperandMeta
 
 
 class Number:
@@ -39,9 +38,5 @@ class Number:
 
 def number_of(op: OpDef, metas: tuple[OperandMeta | None, ...], xp: Any) -> Number | None:
     """For calls of NumPy's functions with one tensor and one number; None for others."""
-    if op.ufunc is None or xp is not np or len(metas) != 2:
-        return None
-    tensor, number = metas if isinstance(metas[0], Meta) else metas[::-1]
-    if not isinstance(tensor, Meta) or number not in _EXAMPLES:
-        return None
-    return Number(np.result_type(tensor.dtype, _EXAMPLES[number]))
+    dtype = number_dtype(op, metas) if xp is np else None
+    return None if dtype is None else Number(dtype)

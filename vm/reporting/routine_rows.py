@@ -6,12 +6,14 @@ from __future__ import annotations
 from typing import Any
 
 from ...interpreter.errors import ProtocolError, TensordError
+from ...interpreter.programs.fusion import LEAST
 from ...interpreter.programs.passes.table import FUSION, IN_PLACE, MEMORY_PLAN
 from ...interpreter.programs.program import Program
+from ...interpreter.programs.rows import why_apart
 from ..model.linked import Linked
 from ..model.session import VmSession
 from ..routines.instruction import Segment
-from ..routines.recipe import ARENA, Place
+from ..routines.recipe import ARENA, Place, Recipe
 
 
 def routine_row(session: VmSession, id_: int) -> dict[str, Any]:
@@ -88,7 +90,16 @@ def value_rows(routine: Linked) -> list[list[str]]:
             for fusion in segment.recipe.fusions:
                 for value in fusion.virtual:
                     found[value] = ["virtual", f"between steps {fusion.steps[0]} and {fusion.steps[-1]} of one fusion"]
+            tell_what_is_apart(program, segment.recipe, found)
     return found
+
+
+def tell_what_is_apart(program: Program, recipe: Recipe, found: list[list[str]]) -> None:
+    """Add to the reasons of large reductions why they belong to no fusion."""
+    for step in (program.steps[n] for n in recipe.steps):
+        operand = program.metas[step.operands[0]] if step.operands and step.operands[0] >= 0 else None
+        if operand is not None and operand.nbytes >= LEAST and (why := why_apart(program, step)):
+            found[step.first][1] += f"; in no fusion: {why}"
 
 
 def reason_outside(program: Program, value: int) -> str:

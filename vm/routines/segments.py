@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import accumulate
 from typing import TypeAlias
 
-from ...interpreter.programs.fusion import roots_of
+from ...interpreter.programs.fusion import Fusion, roots_of
 from ...interpreter.programs.program import NO_OPS, Program
 from ...interpreter.schema.opdef import find
 
@@ -18,8 +18,9 @@ LONGEST = 512  # steps of a segment: to compile it takes some milliseconds, duri
 SLICE = 1 << 11  # steps that are looked at in one go, to cut a program
 SHORTEST = 2  # steps of one that is worth an instruction of its own, besides views
 # Work of a segment, in element operations: some ten milliseconds, for which it may hold a stream. A longer kernel is
-# alone; so are the steps of a block on very large tensors.
+# alone.
 LARGEST = 100_000_000
+BEYOND = 4  # times as large or as long is a segment that would else end within a fusion, which cut is none
 PER_SECOND = 100 * LARGEST  # of work
 
 # A single step, or the steps of a segment.
@@ -28,16 +29,22 @@ Piece: TypeAlias = range
 Works: TypeAlias = Callable[[int], int]
 
 
-def pieces_of(program: Program, works: Works, devices: Sequence[str] = ()) -> list[Piece]:
-    """The steps of a program in order, those of a segment together. `devices`: of its slots, if several may be one.
+def pieces_of(
+    program: Program, works: Works, fusions: Sequence[Fusion] = (), devices: Sequence[str] = ()
+) -> list[Piece]:
+    """The steps of a program in order, those of a segment together, and if possible those of each fusion.
+
+    `devices`: of its slots, if several may be one.
 
     A view that leaves its segment takes effect when that has been admitted. If the segment writes in place what the
     view is of, or may be of, that would be too late: then the view is a piece of its own.
     """
-    return [piece for pieces in cutting(program, works, devices) for piece in pieces]
+    return [piece for pieces in cutting(program, works, fusions, devices) for piece in pieces]
 
 
-def cutting(program: Program, works: Works, devices: Sequence[str] = ()) -> Iterator[list[Piece]]:
+def cutting(
+    program: Program, works: Works, fusions: Sequence[Fusion] = (), devices: Sequence[str] = ()
+) -> Iterator[list[Piece]]:
     """The same for a long program, during which others are to be served: nothing after each `SLICE` steps, the pieces
     in the end."""
     steps, roots = program.steps, roots_of(program)
@@ -49,7 +56,7 @@ def cutting(program: Program, works: Works, devices: Sequence[str] = ()) -> Iter
         views.append(is_view(program, n))
         if len(given) % SLICE == 0:
             yield []
-    borders = borders_of(program, given, devices or range(program.devices))
+    borders = borders_of(program, given, fusions, devices or range(program.devices))
     alone = {n for n, work in enumerate(given) if work < 0}
     written: dict[int, int] = {}  # root -> the first step behind the present one that writes there
     nearest = len(steps)  # of the steps behind the present one: the first that is alone, or begins another segment
@@ -68,14 +75,20 @@ def work_of_time(seconds: float) -> int:
     return int(seconds * PER_SECOND)
 
 
-def borders_of(program: Program, works: Sequence[int], devices: Sequence[str] | Sequence[int]) -> set[int]:
+def borders_of(
+    program: Program, works: Sequence[int], fusions: Sequence[Fusion], devices: Sequence[str] | Sequence[int]
+) -> set[int]:
     """The steps that begin another segment, since it would be too long, or is on another device."""
     found: set[int] = set()
     total, start = 0, 0
+    begun = {fusion.steps[0]: sum(works[n] for n in fusion.steps) for fusion in fusions}
+    within = {n for fusion in fusions for n in range(fusion.steps[0] + 1, fusion.steps[-1] + 1)}
     homes = [devices[step.device] if step.device >= 0 else -1 for step in program.steps]
     for n, work in enumerate(works):
         other = n > 0 and homes[n] != homes[n - 1]
-        if other or n - start == LONGEST or (total and total + max(work, 0) > LARGEST):
+        ends = n - start >= LONGEST or (total > 0 and total + begun.get(n, max(work, 0)) > LARGEST)
+        late = n - start >= BEYOND * LONGEST or total + work > BEYOND * LARGEST
+        if other or (ends and (late or n not in within)):
             found.add(n)
             total, start = 0, n
         total += max(work, 0)

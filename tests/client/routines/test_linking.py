@@ -150,6 +150,32 @@ class TestReport:
         assert "local" in {mode for mode, _ in f.report()["values"]}
         assert [fusion for piece in f.report()["pieces"] for fusion in piece["fusions"]]
 
+    @pytest.mark.parametrize(
+        ("axis", "why"), [(-1, ""), (0, "not the last ones"), (None, "all axes"), ((0, 1), "all axes")]
+    )
+    def test_says_why_a_reduction_is_in_no_fusion(self, session, axis, why):
+        f = session.routine(lambda x: (x * 2 + 1).sum(axis=axis))
+        x = session.asarray(np.ones((600, 600)), device="cpu:0")
+        for _ in range(3):
+            f(x)
+        reason = f.report()["values"][-1][1]
+        assert reason.partition("; in no fusion: ")[0] == "a result"
+        assert why in reason
+        assert ("in no fusion" in reason) == bool(why)
+
+    def test_a_softmax_is_one_fusion(self, session):
+        def softmax(x):
+            exp = session.xp.exp(x - session.xp.max(x, axis=-1, keepdims=True))
+            return exp / session.xp.sum(exp, axis=-1, keepdims=True)
+
+        f, values = session.routine(softmax), np.random.default_rng(0).normal(size=(600, 600))
+        values[3, 5], values[7, 9] = np.nan, np.inf
+        x = session.asarray(values, device="cpu:0")
+        for operand in (x, x, x, x.T):  # the last one is not as it was compiled for
+            assert f(operand).numpy().tobytes() == softmax(operand).numpy().tobytes()
+        assert f.captures == 1
+        assert [piece["fusions"] for piece in f.report()["pieces"]] == [[[0, 1, 2, 3, 4]]]
+
     def test_a_routine_that_was_not_called_has_none(self, session):
         with pytest.raises(ProtocolError, match="was not called yet"):
             session.routine(lambda x: x).report()

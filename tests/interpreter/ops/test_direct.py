@@ -27,6 +27,16 @@ CASES: dict[str, list[tuple[tuple[tuple[int, ...], ...], dict[str, Any]]]] = {
         for keepdims in (False, True)
         for dtype in (None, "float64")
     ],
+    "prod": [(((5, 30),), {"axis": axis}) for axis in (None, 0, -1)],
+    **{
+        name: [
+            ((shape,), {"axis": axis, "keepdims": keepdims})
+            for shape in ((3, 4), (5, 300))
+            for axis in (None, 0, -1, ())
+            for keepdims in (False, True)
+        ]
+        for name in ("max", "min", "any", "all")
+    },
     "relu": [((shape,), {}) for shape in ((7,), (3, 0), (40, 50), ())],
 }
 

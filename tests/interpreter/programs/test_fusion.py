@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from time import perf_counter
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,7 @@ def test_a_chain_is_one_fusion_whose_inner_values_are_virtual(builder: Writer) -
     number = builder.constant(2)
     product = builder.call("multiply", builder.call("add", builder.call("multiply", 0, number), 1), 0)
     assert fusions(builder.finish([product])) == [
-        Fusion((0, 1, 2), 0, (4, 4), inputs=(0, number, 1), outputs=(product,), virtual=(3, 4), over=(-1,))
+        Fusion((0, 1, 2), 0, (4, 4), 2, inputs=(0, number, 1), outputs=(product,), virtual=(3, 4), over=(-1,))
     ]
 
 
@@ -146,3 +147,67 @@ def test_a_long_chain_is_cut_and_found_in_time(builder: Writer) -> None:
     assert perf_counter() - before < 20  # not quadratic
     assert {len(fusion.steps) for fusion in found[:-1]} == {STEPS}
     assert sum(len(fusion.steps) for fusion in found) == 2000
+
+
+def tall(builder: Writer, dtype: str = "float32") -> int:
+    return builder.captured(Meta.of((6, 5), dtype))
+
+
+def test_what_is_computed_of_each_row_belongs_with_the_row(builder: Writer) -> None:
+    x = tall(builder)
+    exp = builder.call("exp", builder.call("subtract", x, builder.call("max", x, axis=-1, keepdims=True)))
+    scale = builder.call("add", builder.call("sum", exp, axis=-1, keepdims=True), builder.constant(1.0))
+    (fusion,) = fusions(builder.finish([builder.call("divide", exp, scale)]))
+    assert (fusion.steps, fusion.shape, fusion.rows) == ((0, 1, 2, 3, 4, 5), (6, 5), 1)
+
+
+@pytest.mark.parametrize(
+    ("op", "attributes", "dtype"),
+    [
+        ("sum", {"axis": 0}, "float32"),
+        ("sum", {"axis": None}, "float32"),
+        ("sum", {"axis": -1, "dtype": "float64"}, "float32"),
+        ("mean", {"axis": -1}, "float16"),
+        ("cumulative_sum", {"axis": -1}, "float32"),
+    ],
+)
+def test_reductions_whose_order_depends_on_more_than_the_row_stay_outside(
+    builder: Writer, op: str, attributes: dict[str, Any], dtype: str
+) -> None:
+    root = builder.call("sqrt", builder.call("square", tall(builder, dtype)))
+    assert places(builder.finish([builder.call(op, root, **attributes)])) == [(0, 1)]
+
+
+def test_a_reduction_into_a_tensor_stays_outside(builder: Writer) -> None:
+    x, target = tall(builder), builder.captured(Meta.of((6, 1), "float32"))
+    root = builder.call("sqrt", builder.call("square", x))
+    builder.op("sum", [root], {"axis": -1, "keepdims": True}, into=[target])
+    assert places(builder.finish([])) == [(0, 1)]
+
+
+def test_what_drops_the_axes_of_rows_is_read_by_no_step_of_the_fusion(builder: Writer) -> None:
+    """Along these axes it would broadcast as something else."""
+    x = builder.call("square", 0)
+    sums = builder.call("sum", x, axis=-1)
+    program = builder.finish([builder.call("sqrt", builder.call("add", x, sums))])
+    assert places(program) == [(0, 1), (2, 3)]
+
+
+def test_reductions_along_different_axes_are_in_different_fusions(builder: Writer) -> None:
+    x = builder.call("square", builder.captured(Meta.of((3, 4, 5), "float32")))
+    one = builder.call("max", x, axis=-1)
+    assert places(builder.finish([x, one, builder.call("max", x, axis=[1, 2])])) == [(0, 1)]
+
+
+@pytest.mark.parametrize("shape", [(2, (1 << 16) + 1), (1, 5), (5, 1)])
+def test_rows_are_several_and_no_longer_than_the_cache(builder: Writer, shape: tuple[int, int]) -> None:
+    x = builder.call("square", builder.captured(Meta.of(shape, "float32")))
+    assert not places(builder.finish([x, builder.call("sum", x, axis=-1)]))
+
+
+def test_small_tensors_are_looked_at_where_they_have_an_element_for_each_row_of_a_large_one(builder: Writer) -> None:
+    x = builder.captured(Meta.of((1024, 1024), "float32"))
+    mean = builder.call("divide", builder.call("sum", x, axis=-1, keepdims=True), builder.constant(1024.0))
+    other = builder.call("sqrt", builder.call("square", builder.captured(Meta.of((1024, 2), "float32"))))
+    program = builder.finish([builder.call("subtract", x, mean), other])
+    assert [fusion.steps for fusion in find_fusions(program)] == [(0, 1, 4)]

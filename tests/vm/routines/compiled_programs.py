@@ -50,7 +50,7 @@ def compiled(program: Program, *, fusions: bool = True) -> Iterator[SegmentRecor
         plan = plans[position]
         return -1 if plan is None else plan.work
 
-    for piece in pieces_of(program, work):
+    for piece in pieces_of(program, work, found):
         known = [plan for position in piece if (plan := plans[position]) is not None]
         recipe = compile_segment(program, piece, known, found) if len(piece) > 1 else None
         if recipe is not None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tensord.interpreter.programs.builder import Builder
+from tensord.interpreter.programs.fusion import find_fusions
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.types.meta import Meta
 from tensord.vm.routines.arena import ALIGNMENT, Arena
@@ -19,6 +20,10 @@ SMALL = Meta.of((4, 4), "float64")
 
 def cut(program: Program, work: int = 1) -> list[Piece]:
     return pieces_of(program, lambda _position: work)
+
+
+def fused(program: Program, work: int = 1) -> list[Piece]:
+    return pieces_of(program, lambda _position: work, find_fusions(program, least=1))
 
 
 def built(*ops: Any, results: int = 1) -> Program:
@@ -50,8 +55,8 @@ class TestPieces:
 
     def test_two_slots_may_be_one_device(self) -> None:
         program = built("negative", "abs", ("square", 1), ("abs", 1))
-        assert pieces_of(program, lambda _position: 1, ("sim:0", "sim:0")) == [range(4)]
-        assert pieces_of(program, lambda _position: 1, ("sim:0", "sim:1")) == [range(2), range(2, 4)]
+        assert pieces_of(program, lambda _position: 1, devices=("sim:0", "sim:0")) == [range(4)]
+        assert pieces_of(program, lambda _position: 1, devices=("sim:0", "sim:1")) == [range(2), range(2, 4)]
 
     def test_what_needs_the_host_is_alone(self) -> None:
         builder = Builder()
@@ -89,6 +94,15 @@ class TestPieces:
         assert cut(built(*["negative"] * (LONGEST + 2))) == [range(LONGEST), range(LONGEST, LONGEST + 2)]
         assert cut(built(*["negative"] * 4), LARGEST // 2) == [range(2), range(2, 4)]
         assert cut(built(*["negative"] * 2), 2 * LARGEST) == [range(1), range(1, 2)]
+
+    def test_a_segment_ends_before_or_behind_a_fusion_and_not_in_it(self) -> None:
+        program = built("qr", *["negative"] * 3, "qr", *["abs"] * 3)
+        assert [fusion.steps for fusion in find_fusions(program, least=1)] == [(1, 2, 3), (5, 6, 7)]
+        assert fused(program, LARGEST // 5) == [range(5), range(5, 8)]  # without fusions the first five, too
+        assert fused(program, LARGEST // 2) == [range(1), range(1, 4), range(4, 5), range(5, 8)]
+        assert fused(program, 2 * LARGEST)[1:3] == [range(1, 3), range(3, 4)]  # four times as much would be too much
+        long = built(*["inv"] * (LONGEST - 1), *["negative"] * 3)
+        assert fused(long) == [range(LONGEST + 2)]
 
     @pytest.mark.parametrize("ops", [["transpose"], ["negative", ("negative", 1)], ["negative", "transpose"]])
     def test_the_time_grows_with_the_steps_alone(self, ops: list[Any]) -> None:

@@ -118,8 +118,15 @@ class _Machine:
                 yield f"step {n} is computed twice"
         if call.op not in (FUSED, FILL) and call.op != program.steps[call.steps[0]].op:
             yield f"the kernel is that of {call.op}"
-        if call.op == FUSED and not all(find(program.steps[n].op).elementwise for n in call.steps):
-            yield "not all of its steps go element by element"
+        if call.op == FUSED and not all(self._goes_by_rows(program.steps[n]) for n in call.steps):
+            yield "not all of its steps go element by element, or row by row"
+
+    def _goes_by_rows(self, step: Step) -> bool:
+        """Does it go element by element, or does it reduce the last axes of each row by itself?"""
+        op = find(step.op)
+        if op.elementwise or op.rows is None:
+            return op.elementwise
+        return op.rows((self._meta(step.operands[0]),), dict(step.attributes)) > 0
 
     def _operands(self, call: CallRecord) -> Iterator[str]:
         """Is it given what its steps read, and does it give what others need?"""

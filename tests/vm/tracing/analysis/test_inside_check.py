@@ -299,6 +299,23 @@ def elsewhere(call: Any, **place: Any) -> Any:
     return call._replace(gives=(gives._replace(place=gives.place._replace(**place)),))
 
 
+def test_a_fusion_reduces_rows_and_nothing_else():
+    by_rows, along_columns = (reducing(axis) for axis in (-1, 0))
+    (segment,) = compiled(by_rows)
+    assert len(segment.calls) == 1
+    assert check_segment(by_rows, segment) == []
+    assert any("row by row" in problem for problem in check_segment(along_columns, segment))
+
+
+def reducing(axis: int) -> Program:
+    """The largest element of each row, or of each column, and all squares."""
+    builder = Builder()
+    x = builder.parameter(SMALL)
+    (largest,) = builder.op("max", [x], {"axis": axis})
+    (again,) = builder.op("square", [x])
+    return builder.finish([largest, again])
+
+
 def test_a_mistake_in_a_segment_is_told_with_its_step():
     program = example()
     (segment,) = compiled(program, fusions=False)

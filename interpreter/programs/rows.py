@@ -1,0 +1,85 @@
+"""Rows: pieces of a tensor that a fusion may compute by themselves, although it reduces along them.
+
+A reduction over the last axes gives each row, all that lies along these axes, one element. Where NumPy adds a row up in
+the same order whatever rows lie beside it (`OpDef.rows`), pieces of whole rows get the bits that the whole gets. So a
+fusion may have steps of three extents: of its shape; of one element a row, with as many axes; and reductions that drop
+their axes, whose results no step of the fusion reads.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final, NamedTuple
+
+from ..schema.opdef import Attributes, OpDef, find
+from ..types.meta import Meta, OperandMeta, Shape
+from .passes.facts import metas_of
+from .program import NO_OPS, Program, Step
+
+LONGEST: Final = 1 << 16  # elements of a row: two of them at least are a piece, which is to stay in the cache
+
+
+class Form(NamedTuple):
+    """The shape that a step, or a fusion, goes through, and along how many of its leading axes it may be cut."""
+
+    shape: Shape
+    rows: int
+
+    @property
+    def thin(self) -> Shape:
+        """The shape of one element a row."""
+        return (*self.shape[: self.rows], *[1] * (len(self.shape) - self.rows))
+
+
+def pointwise(shape: Shape) -> Form:
+    """The form of a step that goes element by element."""
+    return Form(shape, len(shape))
+
+
+def goes_through(program: Program, step: Step) -> tuple[Meta, int] | None:
+    """The tensor that a step goes through, and along how many of its leading axes the step may be cut, if it may."""
+    op, metas, meta = find(step.op), metas_of(program, step), step.results[0]
+    if op.rows is not None:
+        return None if step.into else reduced_by_rows(op, metas, dict(step.attributes))
+    if op.elementwise and meta is not None and op.works_in_pieces(metas, dict(step.attributes)):
+        return meta, len(meta.shape)
+    return None
+
+
+def reduced_by_rows(
+    op: OpDef, metas: tuple[OperandMeta | None, ...], attributes: Attributes
+) -> tuple[Meta, int] | None:
+    """The operand of a reduction, and how many axes its rows lie along; None where rows are too long, or too few."""
+    meta = metas[0]
+    if op.rows is None or not isinstance(meta, Meta):
+        return None
+    rows = op.rows((meta,), attributes)
+    fits = 1 < math.prod(meta.shape[rows:]) <= LONGEST and math.prod(meta.shape[:rows]) > 1
+    return (meta, rows) if 0 < rows < len(meta.shape) and fits else None
+
+
+def why_apart(program: Program, step: Step) -> str:
+    """Why a reduction belongs to no fusion, for people; nothing for other steps, and for those that may belong."""
+    op = None if step.op in NO_OPS else find(step.op)
+    meta = program.metas[step.operands[0]] if op is not None and op.rows is not None else None
+    if op is None or op.rows is None or meta is None or goes_through(program, step) is not None:
+        return ""
+    if step.into:
+        return "it writes in place"
+    by_rows = 0 < op.rows((meta,), dict(step.attributes)) < len(meta.shape)
+    return "its rows are too long or too few" if by_rows else "it goes along all axes, or not the last ones, or casts"
+
+
+def is_thin(program: Program, step: Step, shape: Shape) -> bool:
+    """Does the step go element by element through tensors of that shape, and numbers?"""
+    metas = (program.metas[n] for n in (step.first, *step.operands) if n >= 0)
+    return all(meta is not None and (meta.shape == shape or meta.size == 1) for meta in metas)
+
+
+def common(forms: set[Form]) -> Form | None:
+    """The form of a fusion of steps of these forms, if there is one."""
+    if len(forms) == 1:  # as in most fusions
+        return next(iter(forms))
+    shape = max((form.shape for form in forms), key=math.prod)
+    whole = Form(shape, min(form.rows for form in forms if form.shape == shape))
+    return whole if forms <= {whole, pointwise(shape), pointwise(whole.thin)} else None
