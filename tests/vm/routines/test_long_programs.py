@@ -121,7 +121,7 @@ def test_a_value_does_not_look_at_all_that_lay_in_its_memory_before() -> None:
     it = Counted(chain_of(LONGEST))
     compilers: list[Compiler] = []
 
-    def compiling(program: Any, piece: Any, plans: Any, _fusions: Any) -> Any:
+    def compiling(program: Any, piece: Any, plans: Any, _fusions: Any, _passes: Any) -> Any:
         compilers.append(Compiler(program, piece, plans, ()))
         return compilers[-1].compile()
 
