@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 from unittest.mock import patch
@@ -9,48 +10,38 @@ from unittest.mock import patch
 import numpy as np
 
 from tensord.interpreter.errors import CancelledError, KernelError, TensordError
+from tensord.interpreter.opcodes import Opcode
 from tensord.vm.admission.cancellation import PIECE
 from tensord.vm.memory import reservation
 from tensord.vm.model.device_state import DeviceState
 from tensord.vm.model.instruction import Instruction
-from tensord.vm.serial.oracle import Oracle
 from tensord.vm.serial.values import Value
+from tensord.vm.tracing.analysis.trace import Trace
 
-from .execution import execute
+from .expected import Expected, expected_of
 from .ops import failing_ops
 from .programs import random_program
 from .scheduler import Machine, Stuck, Unsound
-from .steps import FLOW_EFFECTS, Encoder, Program, Step
+from .steps import FLOW_EFFECTS, Program, Step
 
 Root = tuple[str, str | None, str | None]
 
 
-class Expected:
-    """What the serial engine made of a program. `unfolds`: does it unfold runs itself?"""
-
-    def __init__(self, program: Program, *, unfolds: bool = False) -> None:
-        missing = dict(program.world.missing)
-        devices = {d: [missing[d]] if d in missing else [] for d in program.world.devices}
-        self.engine = Oracle(devices, lambda *call: RuntimeError("injected") if call in program.failing else None)
-        self.replies: list[dict[int, tuple[Any, Any]]] = []
-        self.sessions = [self.open() for _ in range(program.world.sessions)]
-        self.encoder = Encoder()
-        for step in program.steps:
-            execute(self.engine, self.sessions, self.encoder, step, unfolds=unfolds)
-
-    def open(self) -> Any:
-        mine: dict[int, tuple[Any, Any]] = {}
-        self.replies.append(mine)
-        return self.engine.open_session(lambda request, value, error: mine.__setitem__(request, (value, error)))
-
-
-def check(program: Program, seed: int | None = None, piece: int = PIECE) -> list[str]:
+def check(
+    program: Program,
+    seed: int | None = None,
+    piece: int = PIECE,
+    expected: Expected | None = None,
+    seen: Counter[str] | None = None,
+) -> list[str]:
     """Everything that is wrong with one run; empty if it is as it should be.
 
     `piece`: how many handles of ended sessions are released at once. The sessions of the programs are small.
+    `expected`: what is to come out, if that is known. `seen`: takes how many segments ran, on which devices and how.
     """
+    chosen, counted = program.seed if seed is None else seed, Counter() if seen is None else seen
     with failing_ops(), np.errstate(all="ignore"):
-        return run_and_compare(program, program.seed if seed is None else seed, piece)
+        return run_and_compare(program, chosen, piece, expected or expected_of(program), counted)
 
 
 def check_seed(seed: int) -> list[str]:
@@ -60,10 +51,9 @@ def check_seed(seed: int) -> list[str]:
     return check(program)
 
 
-def run_and_compare(program: Program, seed: int, piece: int) -> list[str]:
+def run_and_compare(program: Program, seed: int, piece: int, expected: Expected, seen: Counter[str]) -> list[str]:
     limits, certain = tight_limits(program)
-    expected = Expected(program)
-    problems = compare_oracles(expected, Expected(program, unfolds=True))
+    problems = compare_oracles(expected, expected_of(program, unfolds=True))
     machine = Machine(program, seed, limits, strict=True, piece=piece)
     try:
         machine.run(program.steps)
@@ -75,8 +65,20 @@ def run_and_compare(program: Program, seed: int, piece: int) -> list[str]:
         return [f"stuck: {error}"]
     except Unsound as error:
         return [f"unsound: {error}"]
-    problems += [f"trace: {problem}" for problem in machine.trace().verify()]
+    trace = machine.trace()
+    seen.update(segments_of(trace))
+    problems += [f"trace: {problem}" for problem in trace.verify()]
     return problems + [f"left: {what}" for what in leftovers(machine)]
+
+
+def segments_of(trace: Trace) -> Iterator[str]:
+    """What there is to say of the segments that have run."""
+    for record in trace.records:
+        if record.opcode == Opcode.RUN.value:
+            yield f"on {record.device.partition(':')[0]}"
+            yield f"{record.status.lower()}"
+            if any(edge.elided for edge in record.edges):
+                yield "dispatched before what they follow had ended"
 
 
 def tight_limits(program: Program) -> tuple[dict[str, int], bool]:
@@ -90,6 +92,8 @@ def tight_limits(program: Program) -> tuple[dict[str, int], bool]:
         serial = Machine(program, 0)
         serial.run(program.steps, serially=True)
         full = {name: device.peak for name, device in serial.devices.items() if name.startswith("sim")}
+        if program.world.tight == 1.0:
+            return full, not serial.errors
         less = {name: int(peak * program.world.tight) for name, peak in full.items()}
         tighter = Machine(program, 0, less)
         tighter.run(program.steps, serially=True)
@@ -142,7 +146,7 @@ def compare_answers(expected: Expected, machine: Machine, steps: Sequence[Step],
     unanswered = ended & waiting  # nobody is there any more for what stood behind a value
     for number, session in enumerate(expected.sessions):
         mine = machine.answers[number]
-        for request, (_, error) in expected.replies[number].items():
+        for request, (told, error) in expected.replies[number].items():
             if request == 0:
                 continue
             if request not in mine and number in unanswered:
@@ -155,7 +159,10 @@ def compare_answers(expected: Expected, machine: Machine, steps: Sequence[Step],
                 wanted = Value((), ()) if error is None else Value(None, (error,))
             if faulty and (number, request) in undecided:
                 continue
-            if (wrong := differs(wanted, *mine[request], faulty=faulty)) is not None:
+            wrong = differs(wanted, *mine[request], faulty=faulty)
+            if wrong is None and isinstance(told, list) and told and isinstance(told[0], list):
+                wrong = other_routine(told, mine[request][0])
+            if wrong is not None:
                 problems.append(f"session {number}, request {request}: {wrong}")
         if extra := mine.keys() - expected.replies[number].keys():
             problems.append(f"session {number}: answers to {sorted(extra)}, which nobody asked")
@@ -207,6 +214,14 @@ def same(wanted: Any, value: Any) -> bool:
     if not isinstance(value, np.ndarray) or (value.shape, value.dtype) != (wanted.shape, wanted.dtype):
         return False
     return bool(np.array_equal(value, wanted, equal_nan=wanted.dtype.kind == "f"))
+
+
+def other_routine(wanted: list[Any], found: Any) -> str | None:
+    """What is wrong with what was told of a routine: its devices, and the records of its program."""
+    devices = [head[1] for head in wanted[0]]
+    if found is None or ([head[1] for head in found[0]], found[1:]) == (devices, wanted[1:]):
+        return None
+    return f"{found!r:.200}, expected {wanted!r:.200}"
 
 
 def same_metas(wanted: Any, value: Any) -> bool:

@@ -22,9 +22,10 @@ from tensord.interpreter.programs.records import Reader, wire_records
 from tensord.interpreter.types.meta import Meta
 from tensord.vm.serial.values import Value
 
-from .check import Expected, compare_chain, kind_of, same
+from .check import compare_chain, kind_of, same
+from .expected import Expected, expected_of
 from .issued import Function, Issuing
-from .steps import CAPTURED, FLOW_EFFECTS, ISSUED, LINKED, ROUTINE, SEED, Program, Routine, Step, flows, shares
+from .steps import CAPTURED, FLOW_EFFECTS, ISSUED, LINKED, ROUTINE, SEED, Program, Routine, Step, runs, shares
 
 Answer = tuple[Any, TensordError | None]
 
@@ -46,9 +47,11 @@ class Clients:
     A real client learns the shape of what it reads; the program's does so only where it says so ("await").
     """
 
-    def __init__(self, program: Program, address: str, connect: Any = tensord.connect) -> None:
+    def __init__(
+        self, program: Program, address: str, connect: Any = tensord.connect, expected: Expected | None = None
+    ) -> None:
         specs = devices_of(program)
-        self.expected = Expected(program)
+        self.expected = expected or expected_of(program)
         self.sessions = [connect(address, devices=specs) for _ in range(program.world.sessions)]
         self.handles: list[dict[int, Tensor]] = [{} for _ in self.sessions]
         self.chains: dict[tuple[int, int], int] = {}
@@ -59,7 +62,7 @@ class Clients:
         self.asked: dict[int, tuple[int, ...]] = {}
         self.effects: list[tuple[tuple[int, int], int, tuple[Any, ...]]] = []
         self.printed = Lines()
-        self.in_order = flows(program) and shares(program)
+        self.in_order = runs(program) and shares(program)
         for session in self.sessions:
             session.random.seed(SEED)
 
@@ -92,7 +95,7 @@ class Clients:
         self.turn = number
 
     def settle(self, session: Any) -> None:
-        """Have all admitted that the session has issued: also what waits behind control flow, where sessions share."""
+        """Have all admitted that the session has issued: also what waits behind a run, where sessions share."""
         session.flush()
         if self.in_order:
             attempt(session.names)

@@ -19,14 +19,13 @@ from tensord.interpreter.schema.infer import infer_once
 from tensord.interpreter.schema.opdef import find
 from tensord.interpreter.schema.targets import check_targets
 from tensord.interpreter.types.meta import Meta
-from tensord.vm.serial.oracle import Oracle
 
-from .execution import execute
+from .expected import Expected
 from .flows import Flows
 from .handles import Client, Handle
 from .offers import Offered, Offers
 from .runs import Runs
-from .steps import Encoder, Program, Step, World
+from .steps import Program, Step, World
 
 SHAPES = ((4,), (4, 4), (4, 4), (3, 4), (1, 4), (2, 4), ())
 DTYPES = ("int64", "int64", "int32", "float64", "bool")
@@ -74,10 +73,9 @@ class Generator:
         self.failing: set[tuple[int, int]] = set()
         self.clients = [Client(n) for n in range(self.world.sessions)]
         self.names: dict[str, Handle | Offered] = {}
-        missing = dict(self.world.missing)
-        self.oracle = Oracle({d: [missing[d]] if d in missing else [] for d in self.world.devices}, self.injected)
-        self.sessions = [self.oracle.open_session(lambda *_: None) for _ in self.clients]
-        self.encoder = Encoder()
+        self.staying: str | None = None  # the device on which the steps of a run stay for a while
+        self.expected = Expected(self.world, self.failing)
+        self.sessions = self.expected.sessions
         self.runs = Runs(self)
         self.flows = Flows(self)
         self.offers = Offers(self)
@@ -85,9 +83,6 @@ class Generator:
         self.reads = self.rng.choice((0.5, 1.0, 3.0))
         self.moves = self.rng.choice((0.3, 1.0, 3.0))
         self.naming = self.rng.choice((0.5, 1.0, 4.0))
-
-    def injected(self, session: int, location: int) -> BaseException | None:
-        return RuntimeError("injected") if (session, location) in self.failing else None
 
     def make(self, length: int) -> Program:
         """A program of about that many steps; at the end everything is read."""
@@ -162,7 +157,7 @@ class Generator:
     def add(self, client: Client, kind: str, *fields: Any) -> Step:
         """Append a step, and have the oracle execute it."""
         step = self.step(client, kind, *fields)
-        execute(self.oracle, self.sessions, self.encoder, step)
+        self.expected.execute(step)
         self.sinks[-1].append(step)
         return step
 
@@ -190,13 +185,13 @@ class Generator:
 
     def pick(self, client: Client) -> int | None:
         """One of its handles, rather a recent one."""
-        ids = list(client.handles)
+        ids = [id_ for id_, handle in client.handles.items() if handle.home == self.staying] or list(client.handles)
         if not ids:
             return None
         return self.rng.choice(ids[-5:] if self.rng.random() < 0.6 else ids)
 
     def device(self) -> str:
-        return self.rng.choice(self.world.devices)
+        return self.staying or self.rng.choice(self.world.devices)
 
     def call(
         self,
@@ -287,7 +282,7 @@ class Generator:
         id_ = self.pick(client)
         if id_ is None:
             return
-        new, device = client.new(), self.device()
+        new, device = client.new(), self.rng.choice(self.world.devices)
         self.add(client, "TO_DEVICE", id_, new, device)
         client.handles[new] = Handle(client.handles[id_].meta, device)
 
@@ -558,7 +553,13 @@ def random_faults(rng: random.Random) -> tuple[tuple[str, Any], ...]:
     return tuple(faults)
 
 
-def random_program(seed: int, *, honest: bool = False, devices: Devices = SIMS) -> Program:
-    """The program of a seed. On a CUDA device no single call fails, since that is not in its nature."""
+def prepared(seed: int, *, honest: bool = False, devices: Devices = SIMS) -> tuple[Program, Expected]:
+    """The program of a seed, and what it is to give. On a CUDA device no single call fails; that is not its nature."""
     generator = Generator(seed, honest=honest, devices=devices)
-    return generator.make(generator.rng.randint(*((40, 120) if honest else (20, 60))))
+    program = generator.make(generator.rng.randint(*((40, 120) if honest else (20, 60))))
+    return program, generator.expected
+
+
+def random_program(seed: int, *, honest: bool = False, devices: Devices = SIMS) -> Program:
+    """The program of a seed."""
+    return prepared(seed, honest=honest, devices=devices)[0]

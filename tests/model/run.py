@@ -13,6 +13,7 @@ import argparse
 import re
 import sys
 import traceback
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -24,35 +25,43 @@ from tensord.vm.admission.cancellation import PIECE
 from ..streams.fake_cuda.gpu import Gpu
 from ..streams.fake_cuda.module import installed
 from .check import check
+from .expected import Expected
 from .ops import failing_ops
-from .programs import GPUS, SIMS, Devices, random_program
+from .programs import GPUS, SIMS, Devices, prepared
 from .steps import Program
 
 REPLAY = "python -m tests.model.run --seed {seed} --programs 1 --piece {piece} --shrink"
 SHOWN = 5  # problems of one program
 
 
-def problems_of(program: Program, piece: int = PIECE) -> list[str]:
+def problems_of(
+    program: Program, piece: int = PIECE, expected: Expected | None = None, seen: Counter[str] | None = None
+) -> list[str]:
     """What is wrong with a run of the program; what it raises is wrong, too."""
     try:
         if program.world.devices == SIMS:
-            return check(program, piece=piece)
+            return check(program, piece=piece, expected=expected, seen=seen)
         with installed(Gpu(program.seed, peers=program.world.peer)):
-            return check(program, piece=piece)
+            return check(program, piece=piece, expected=expected, seen=seen)
     except Exception as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
         return [f"raised {type(error).__name__}: {error} at {last.filename}:{last.lineno}"]
 
 
-def make(seed: int, devices: Devices = SIMS) -> Program:
-    """The program of a seed."""
+def make(seed: int, devices: Devices = SIMS) -> tuple[Program, Expected]:
+    """The program of a seed, and what it is to give."""
     with failing_ops(), np.errstate(all="ignore"):
-        return random_program(seed, devices=devices)
+        return prepared(seed, devices=devices)
 
 
-def failures(seed: int, programs: int, devices: Devices = SIMS, piece: int = PIECE) -> list[tuple[int, list[str]]]:
-    """The seeds among that many from `seed` on whose programs go wrong, with their problems."""
-    found = [(number, problems_of(make(number, devices), piece)) for number in range(seed, seed + programs)]
+def failures(
+    seed: int, programs: int, devices: Devices = SIMS, piece: int = PIECE, seen: Counter[str] | None = None
+) -> list[tuple[int, list[str]]]:
+    """The seeds among that many from `seed` on whose programs go wrong, with their problems. `seen`: as for `check`."""
+    found = []
+    for number in range(seed, seed + programs):
+        program, expected = make(number, devices)
+        found.append((number, problems_of(program, piece, expected, seen)))
     return [(number, problems) for number, problems in found if problems]
 
 
@@ -113,8 +122,8 @@ def main() -> int:
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("programs", total=given.programs)
         for seed in range(given.seed, given.seed + given.programs):
-            program = make(seed, devices)
-            if problems := problems_of(program, given.piece):
+            program, expected = make(seed, devices)
+            if problems := problems_of(program, given.piece, expected):
                 failed += 1
                 show(console, program, problems, given.piece)
                 if given.shrink:

@@ -31,11 +31,13 @@ from tensord.vm.tracing.flat import Place
 
 from ..streams.fake_cuda.module import installed_gpu
 from .cuda import ModelCuda
-from .steps import Encoder, Program, Step, World, flows, shares
+from .expected import whole
+from .steps import Encoder, Program, Step, World, runs, shares
 from .streams import ModelCpu, ModelSim, ModelStream, Steering, failing_inside
 
-PLENTY = 1 << 24
+PLENTY = 1 << 20  # bytes; of a GPU, each machine fills them twice
 STEPS = 200_000  # actions after which a program that does not end is given up
+OP_BY_OP = 1 << 30  # as the patience of an engine: its runs stay unfolded
 
 
 class Stuck(AssertionError):  # noqa: N818 - what happened
@@ -112,10 +114,10 @@ class Machine:
         self.encoder = Encoder()
         self.answers: dict[int, dict[int, tuple[Any, Any]]] = {}
         self.sessions: list[VmSession] = [self.open(n) for n in range(world.sessions)]
-        # Where sessions share tensors, or memory is just enough: what one sends behind a run that waits has its place
+        # Where sessions share tensors, or memory is just enough: what one sends behind a run that pauses has its place
         # before what others send then.
         self.shares = shares(program)
-        self.in_order = flows(program) and (self.shares or world.tight > 0)
+        self.in_order = runs(program) and (self.shares or world.tight > 0)
         self.engine.admission.routines.patience = world.patience
 
     def make_cuda(self, name: str, world: World, memory: int, lacks: frozenset[str], steering: Steering) -> ModelCuda:
@@ -134,7 +136,7 @@ class Machine:
         def reply(request: int, value: Any, error: TensordError | None) -> None:
             if request:
                 assert request not in mine, f"request {request} was answered twice"
-                mine[request] = (value, error)
+                mine[request] = (whole(value), error)
 
         session: VmSession = self.engine.open_session(reply, trusted=number % 2 == 1)
         return session
@@ -217,8 +219,10 @@ class Machine:
     # -- programs --------------------------------------------------------------------------------------------------
 
     def run(self, steps: Iterable[Step], *, serially: bool = False) -> None:
-        """Run the steps, batch by batch, and drain. Serially: one by one, those of a group, too."""
+        """Run the steps, batch by batch, and drain. Serially: one by one, those of a group, and of a run, too."""
         batch: list[Any] = []
+        if serially:
+            self.engine.admission.routines.patience = OP_BY_OP
         owner = 0
         for step in ungrouped(steps) if serially else steps:
             outside = step.kind in {"cancel", "close", "await"}

@@ -135,9 +135,9 @@ def shares(program: Program) -> bool:
     return any(step.kind in NAMING for outer in program.steps for step in (outer, *outer.inner))
 
 
-def flows(program: Program) -> bool:
-    """Has it runs whose messages wait for values?"""
-    return any(step.kind == "FLOW" for step in program.steps)
+def runs(program: Program) -> bool:
+    """Has it runs? What a session sends behind one may be admitted after what others send later."""
+    return any(step.kind in {"RUN", "FLOW"} for outer in program.steps for step in (outer, *outer.inner))
 
 
 @dataclass

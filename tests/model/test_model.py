@@ -19,12 +19,12 @@ from tensord.vm.admission.cancellation import PIECE
 from .check import check
 from .flows import blocks_inside
 from .ops import hungry_ops
-from .run import REPLAY, failures, make
+from .run import REPLAY, failures, make, problems_of
 from .steps import FLOW_INPUTS, INNER, INPUTS, NUMBERS, RELEASED, RENAMED, ROUTINE, Program, Step, World, lines_of
 
-PROGRAMS = 300
+PROGRAMS = 200
 CHUNK = 100
-HUNGRY = 200
+HUNGRY = 120  # of which those matter that run in little memory
 
 
 @pytest.mark.parametrize("first", range(0, PROGRAMS, CHUNK))
@@ -33,15 +33,17 @@ def test_random_programs_give_what_serial_execution_gives(first: int) -> None:
 
     In half of the runs an ended session releases one handle per pass, as a large one would."""
     piece = 1 if first // CHUNK % 2 else PIECE
-    wrong = failures(first, CHUNK, piece=piece)
+    seen: Counter[str] = Counter()
+    wrong = failures(first, CHUNK, piece=piece, seen=seen)
     text = "\n".join(f"{REPLAY.format(seed=seed, piece=piece)}\n    {problems[0]}" for seed, problems in wrong)
     assert not wrong, f"{len(wrong)} programs went wrong; to run them again:\n{text}"
+    assert not {"on cpu", "on sim", "dispatched before what they follow had ended"} - seen.keys(), seen
 
 
 @cache
 def some() -> tuple[Program, ...]:
     """Some of the programs."""
-    return tuple(map(make, range(60)))
+    return tuple([make(seed)[0] for seed in range(60)])
 
 
 def test_the_programs_have_runs_of_every_sort() -> None:
@@ -106,12 +108,15 @@ def test_the_programs_have_control_flow_of_every_sort() -> None:
     assert not {what for what, count in found.items() if count < 2 and not REGISTRY.keys() & {what}}
 
 
-@pytest.mark.parametrize("first", range(0, HUNGRY, CHUNK))
-def test_temporaries_of_kernels_are_planned_like_results(first: int) -> None:
+def test_temporaries_of_kernels_are_planned_like_results() -> None:
     """Behaviour 43: they fit wherever they fit when run serially, and never beside what they would not fit with."""
+    wrong = []
     with hungry_ops():
-        wrong = failures(first, CHUNK)
-    assert not wrong, [(seed, problems[0]) for seed, problems in wrong]
+        for seed in range(HUNGRY):
+            program, expected = make(seed)
+            if program.world.tight and (problems := problems_of(program, expected=expected)):
+                wrong.append((seed, problems[0]))
+    assert not wrong
 
 
 PAIR = Meta.of((2,), "int64")
@@ -134,4 +139,4 @@ def test_a_failure_of_ones_own_that_was_none_is_taken_back_from_all_who_saw_it(
     )
     world = World(peer=False, inline=False, late=("cpu:0", "sim:0"))
     program = Program(0, world, steps, frozenset({(1, 1)}))
-    assert not [problems for seed in range(200) if (problems := check(program, seed))]
+    assert not [problems for seed in range(100) if (problems := check(program, seed))]

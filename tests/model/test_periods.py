@@ -14,7 +14,7 @@ from tensord.client.tensor import Tensor
 
 from .clients import Clients
 from .ops import failing_ops
-from .programs import random_program
+from .programs import prepared
 from .steps import Step
 
 REHEARSALS = 6  # of the calls of a run, before they are issued in earnest
@@ -65,8 +65,8 @@ def test_programs_give_what_serial_execution_gives(
     sent = 0
     for seed in range(first, first + 20):
         with failing_ops(), np.errstate(all="ignore"):
-            program = random_program(seed, honest=True)
-            clients = OneByOne(program, f"local:periods-{seed}", partial(make_session, routines="auto"))
+            program, expected = prepared(seed, honest=True)
+            clients = OneByOne(program, f"local:periods-{seed}", partial(make_session, routines="auto"), expected)
             wrong = clients.run(program)
         assert not wrong, f"seed {seed}: {wrong[:3]}"
         sent += clients.sent

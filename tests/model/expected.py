@@ -1,0 +1,45 @@
+"""What the serial engine makes of a program."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from typing import Any
+
+from tensord.vm.serial.oracle import Oracle
+
+from .execution import execute
+from .steps import Encoder, Program, Step, World
+
+
+class Expected:
+    """The oracle, and what it was asked and has answered. `failing`: the calls that fail, as they are known by then."""
+
+    def __init__(self, world: World, failing: Container[tuple[int, int]]) -> None:
+        missing = dict(world.missing)
+        devices = {d: [missing[d]] if d in missing else [] for d in world.devices}
+        self.engine = Oracle(devices, lambda *call: RuntimeError("injected") if call in failing else None)
+        self.replies: list[dict[int, tuple[Any, Any]]] = []
+        self.sessions = [self.open() for _ in range(world.sessions)]
+        self.encoder = Encoder()
+
+    def open(self) -> Any:
+        mine: dict[int, tuple[Any, Any]] = {}
+        self.replies.append(mine)
+        return self.engine.open_session(lambda request, value, error: mine.__setitem__(request, (whole(value), error)))
+
+    def execute(self, step: Step, *, unfolds: bool = False) -> None:
+        """One more step. `unfolds`: does the engine unfold runs itself?"""
+        execute(self.engine, self.sessions, self.encoder, step, unfolds=unfolds)
+
+
+def whole(value: Any) -> Any:
+    """An answer that is given piece by piece, as one list."""
+    return list(value) if isinstance(value, Iterator) else value
+
+
+def expected_of(program: Program, *, unfolds: bool = False) -> Expected:
+    """What a whole program is to give."""
+    found = Expected(program.world, program.failing)
+    for step in program.steps:
+        found.execute(step, unfolds=unfolds)
+    return found
