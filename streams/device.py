@@ -55,6 +55,10 @@ class Device(ABC):
         self.per_element: Mapping[str, int] = {}  # op -> bytes of temporaries for an element of the largest tensor
         self.crew: Crew | None = None  # threads that help with large kernels
         self.pins = False  # True: large copies are faster from and to what `host_array` gives
+        # True: one task may call kernel after kernel, as segments of routines do. Not where calling a kernel only
+        # launches work on the device: there such a task would have to be a graph of launches.
+        self.segments = False
+        self.op_time = 0.0  # seconds that an op takes here at the least, whatever its kernel takes
 
     @property
     @abstractmethod
@@ -120,6 +124,10 @@ class Device(ABC):
     @abstractmethod
     def peer_copy(self, target: Array, source: Array) -> None:
         """Copy an array of a device that this one reaches into an array of this one. Called on the p2p stream."""
+
+    def workspace(self, nbytes: int) -> Array:
+        """Fresh memory of the device for kernels' arrays, in bytes, that no limit counts."""
+        return self.xp.empty(nbytes, "uint8")
 
     def host_array(self, meta: Meta) -> NDArray[np.generic]:
         """A fresh host array fit to be copied from or to this device (pinned where that helps)."""

@@ -114,8 +114,9 @@ class FusedKernel:
         sizes = [None if shape is None else math.prod(shape) for shape in self._shapes]
         if any(size not in (None, 1, self._size) for size in sizes):
             return None
-        shapes = [(size,) if size == self._size else None for size in sizes]
-        return Cut(self._lending, self._pieces((self._size,), shapes, 0, self._length))
+        flat = (self._size,) if len(self._fusion.shape) == 1 or self._size > 1 else ()  # as `_flattened` makes arrays
+        shapes = [flat if size == self._size else None for size in sizes]
+        return Cut(self._lending, self._pieces(flat, shapes, 0, self._length))
 
     def _flattened(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
         """Packed arrays with one axis, or with none if they broadcast; and numbers as they are."""

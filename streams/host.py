@@ -38,6 +38,7 @@ class HostDevice(PooledDevice):
 
     def __init__(self, name: str, limit: int, missing: Iterable[str], keep: int, *, late_errors: bool) -> None:
         super().__init__(name, np, limit, missing, keep)
+        self.segments = True
         self.faults = Faults(self, late_errors=late_errors)
         self._compute: tuple[WorkerStream, ...] = ()
         self._copies: MappingProxyType[StreamKind, WorkerStream] = MappingProxyType({})

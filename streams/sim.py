@@ -2,8 +2,8 @@
 
 Its memory is host memory that the host does not access: only transfers move bytes in and out, and they refuse arrays in
 the wrong memory. Its streams are asynchronous, in order, and order each other by events. Delays can be configured: a
-transfer of n bytes takes `latency + n / bandwidth`, an op at least `compute_delay`. A task that was cancelled before it
-started takes no time.
+transfer of n bytes takes `latency + n / bandwidth`, an op at least `compute_delay`. So does each op of a segment: a
+segment takes as long as its ops one by one. A task that was cancelled before it started takes no time.
 
 Memory is told apart by the type of the array at the bottom of a chain of views: `SimMemory`. What kernels see are plain
 NumPy arrays laid over it, so that it costs them nothing.
@@ -85,9 +85,9 @@ class SimStream(WorkerStream):
         self.paced = options.delay(kind, 1) > 0
         self._delay: Final = options.delay
 
-    def _execute(self, task: Task) -> None:
+    def steer(self, task: Task) -> None:
         begun, cancelled = perf_counter(), task.cancelled
-        super()._execute(task)
+        super().steer(task)
         if not cancelled:
             self.pause(begun + self._delay(self.kind, task.bytes_moved) - perf_counter())
 
@@ -101,6 +101,7 @@ class SimDevice(HostDevice):
         compute = [self._stream(StreamKind.COMPUTE, i, sink) for i in range(options.compute_streams)]
         copies = {kind: self._stream(kind, 0, sink) for kind in (StreamKind.H2D, StreamKind.D2H, StreamKind.P2P)}
         self._set_streams(compute, copies)
+        self.op_time = options.compute_delay
         for fault in options.faults:
             self.inject(fault)
 
@@ -118,6 +119,9 @@ class SimDevice(HostDevice):
         memory = SimMemory((nbytes,), np.uint8)
         memory.owner = self.name
         return memory
+
+    def workspace(self, nbytes: int) -> Array:
+        return self._new_memory(nbytes)
 
     def adopt(self, array: Array) -> Buffer | None:
         """Copy the array, since the memory of a kernel's result is the host's."""

@@ -55,6 +55,10 @@ class Task(Protocol):
         """Does its kernel wait for the device, such as for a shape that depends on data?"""
 
     @property
+    def composite(self) -> bool:
+        """Has it parts, each of which it gives to the stream's `steer` as a task while the stream is steered?"""
+
+    @property
     def cancelled(self) -> bool:
         """Is it certain before execution that the kernel does not run? The task keeps its place, but takes no time."""
 
@@ -76,6 +80,7 @@ class Stream(ABC):
     `inline`: a small bounded task may run on the driving thread while the stream is drained.
     `events`: the stream can be ordered after a task of another such stream without the host.
     `late_errors`: a task's error may surface after its successors were executed.
+    `steered`: something interferes with the stream's tasks, such as a delay or a fault; set from any thread.
     """
 
     def __init__(self, device: str, kind: StreamKind, index: int) -> None:
@@ -87,10 +92,15 @@ class Stream(ABC):
         self.inline = False
         self.events = False
         self.late_errors = False
+        self.steered = False
 
     @abstractmethod
     def submit(self, tasks: Sequence[Task]) -> None:
         """Append tasks, in order; wake the stream's thread only if it sleeps."""
+
+    def steer(self, task: Task) -> None:
+        """Execute a task, or a part of one, with all that interferes. Called on the stream's thread."""
+        task.execute()
 
     @abstractmethod
     def running(self) -> tuple[Task, int] | None:

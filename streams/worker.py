@@ -65,7 +65,7 @@ class Steering(Protocol):
 class WorkerStream(Stream):
     """An in-order queue with a thread. `may_inline`: what `inline` is while nothing interferes.
 
-    `paced`: tasks take longer than their kernels, so that all pass `_execute`. `held`: the thread stops before its
+    `paced`: tasks take longer than their kernels, so that all pass `steer`. `held`: the thread stops before its
     next task. `steered`: the steering executes the tasks. `abandoned`: closing has given up on the running task; no
     other task is executed.
     """
@@ -78,7 +78,6 @@ class WorkerStream(Stream):
         self.paced = False
         self.inline = may_inline
         self.held = False
-        self.steered = False
         self.abandoned = False
         self._sink = sink
         self._steering = steering
@@ -254,7 +253,14 @@ class WorkerStream(Stream):
                 source.event.synchronize()  # a source on a CUDA device: launched is not executed
 
     def _execute(self, task: Task) -> None:
-        """Execute a task while something interferes."""
+        """Execute a task while something interferes; of a composite one that concerns the parts."""
+        if task.composite:
+            task.execute()
+        else:
+            self.steer(task)
+
+    def steer(self, task: Task) -> None:
+        """Execute a task, or a part of one, with all that interferes."""
         if self.abandoned:
             task.fail(KernelError(f"{self.name} was closed before {task.label} ran"))
             return

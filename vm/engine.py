@@ -76,7 +76,8 @@ class Engine:
         run_work: int = RUN_WORK,
     ) -> None:
         self.inline_work = inline_work
-        self.devices = {name: DeviceState(backend, inline_work) for name, backend in backends.items()}
+        late = any(stream.late_errors for backend in backends.values() for stream in backend.streams)
+        self.devices = {name: DeviceState(b, inline_work, late_errors=late) for name, b in backends.items()}
         self.directory = Directory()
         self.infer = InferCache()
         self.ring = Ring(enabled=tracing, capacity=trace_capacity)

@@ -13,8 +13,8 @@ class Report(dict[str, Any]):
     """The report as a dict; as text, for people.
 
     `ops`: of the program; `pieces`: what runs one after the other: a segment, which is one instruction, or a step by
-    itself; of a segment the number of calls, the bytes of its arena, and the steps of each fusion, which are computed
-    together. `values`: the memory mode of each value ("virtual", "local", "on device") and why.
+    itself; of a segment its device, the number of calls, the bytes of its arena, and the steps of each fusion, which
+    are computed together. `values`: the memory mode of each value ("virtual", "local", "on device") and why.
     """
 
     def __init__(self, program: Program, found: Mapping[str, Any]) -> None:
@@ -34,7 +34,7 @@ class Report(dict[str, Any]):
             steps = f"steps {piece['first']} to {piece['last']}"
             if piece["how"] == "segment":
                 fusions = "".join(f", fusion of {len(fusion)} steps" for fusion in piece["fusions"])
-                lines.append(f"  {steps}: {piece['calls']} calls{fusions}")
+                lines.append(f"  {steps} on {piece['device']}: {piece['calls']} calls{fusions}")
             else:
                 lines.append(f"  {steps}: {piece['how']} {piece['op']}".rstrip())
         for value, (mode, why) in enumerate(self["values"]):

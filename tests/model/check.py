@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 from unittest.mock import patch
@@ -9,11 +10,13 @@ from unittest.mock import patch
 import numpy as np
 
 from tensord.interpreter.errors import CancelledError, KernelError, TensordError
+from tensord.interpreter.opcodes import Opcode
 from tensord.vm.admission.cancellation import PIECE
 from tensord.vm.memory import reservation
 from tensord.vm.model.device_state import DeviceState
 from tensord.vm.model.instruction import Instruction
 from tensord.vm.serial.values import Value
+from tensord.vm.tracing.analysis.trace import Trace
 
 from .expected import Expected, expected_of
 from .ops import failing_ops
@@ -24,14 +27,26 @@ from .steps import FLOW_EFFECTS, Program, Step
 Root = tuple[str, str | None, str | None]
 
 
-def check(program: Program, seed: int | None = None, piece: int = PIECE, expected: Expected | None = None) -> list[str]:
+def check(
+    program: Program,
+    seed: int | None = None,
+    piece: int = PIECE,
+    seen: Counter[str] | None = None,
+    expected: Expected | None = None,
+) -> list[str]:
     """Everything that is wrong with one run; empty if it is as it should be.
 
-    `piece`: how many handles of ended sessions are released at once. The sessions of the programs are small.
-    `expected`: what is to come out, if that is known.
+    `piece`: how many handles of ended sessions are released at once. The sessions of the programs are small. `seen`:
+    takes how many segments have run, on which devices and how. `expected`: what is to come out, if that is known.
     """
     with failing_ops(), np.errstate(all="ignore"):
-        return run_and_compare(program, program.seed if seed is None else seed, piece, expected or expected_of(program))
+        return run_and_compare(
+            program,
+            program.seed if seed is None else seed,
+            piece,
+            Counter() if seen is None else seen,
+            expected or expected_of(program),
+        )
 
 
 def check_seed(seed: int) -> list[str]:
@@ -41,7 +56,7 @@ def check_seed(seed: int) -> list[str]:
     return check(program)
 
 
-def run_and_compare(program: Program, seed: int, piece: int, expected: Expected) -> list[str]:
+def run_and_compare(program: Program, seed: int, piece: int, seen: Counter[str], expected: Expected) -> list[str]:
     limits, certain = tight_limits(program)
     problems = compare_oracles(expected, expected_of(program, unfolds=True))
     machine = Machine(program, seed, limits, strict=True, piece=piece)
@@ -55,8 +70,20 @@ def run_and_compare(program: Program, seed: int, piece: int, expected: Expected)
         return [f"stuck: {error}"]
     except Unsound as error:
         return [f"unsound: {error}"]
-    problems += [f"trace: {problem}" for problem in machine.trace().verify()]
+    trace = machine.trace()
+    seen.update(segments_of(trace))
+    problems += [f"trace: {problem}" for problem in trace.verify()]
     return problems + [f"left: {what}" for what in leftovers(machine)]
+
+
+def segments_of(trace: Trace) -> Iterator[str]:
+    """What there is to say of the segments that have run."""
+    for record in trace.records:
+        if record.opcode == Opcode.RUN.value:
+            yield f"on {record.device.partition(':')[0]}"
+            yield f"{record.status.lower()}"
+            if any(edge.elided for edge in record.edges):
+                yield "dispatched before what they follow had ended"
 
 
 def tight_limits(program: Program) -> tuple[dict[str, int], bool]:

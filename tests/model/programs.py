@@ -73,6 +73,7 @@ class Generator:
         self.failing: set[tuple[int, int]] = set()
         self.clients = [Client(n) for n in range(self.world.sessions)]
         self.names: dict[str, Handle | Offered] = {}
+        self.staying: str | None = None  # the device on which the steps of a run stay for a while
         self.expected = Expected(self.world, self.failing)
         self.sessions = self.expected.sessions
         self.runs = Runs(self)
@@ -184,13 +185,13 @@ class Generator:
 
     def pick(self, client: Client) -> int | None:
         """One of its handles, rather a recent one."""
-        ids = list(client.handles)
+        ids = [id_ for id_, handle in client.handles.items() if handle.home == self.staying] or list(client.handles)
         if not ids:
             return None
         return self.rng.choice(ids[-5:] if self.rng.random() < 0.6 else ids)
 
     def device(self) -> str:
-        return self.rng.choice(self.world.devices)
+        return self.staying or self.rng.choice(self.world.devices)
 
     def call(
         self,
@@ -281,7 +282,7 @@ class Generator:
         id_ = self.pick(client)
         if id_ is None:
             return
-        new, device = client.new(), self.device()
+        new, device = client.new(), self.rng.choice(self.world.devices)
         self.add(client, "TO_DEVICE", id_, new, device)
         client.handles[new] = Handle(client.handles[id_].meta, device)
 
@@ -446,7 +447,8 @@ class Generator:
             self.add(client, "LOOKUP", (name,), (client.new(),), self.rng.random() < 0.4)
 
     def offer(self, client: Client) -> None:
-        self.offers.offer(client, self.rng.choice(NAMES))
+        taken = [*self.names] if self.rng.random() < 0.5 else []
+        self.offers.offer(client, self.rng.choice(taken or NAMES))
 
     def list_names(self, client: Client) -> None:
         self.add(client, "NAMES")

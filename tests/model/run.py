@@ -13,6 +13,7 @@ import argparse
 import re
 import sys
 import traceback
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -33,13 +34,15 @@ REPLAY = "python -m tests.model.run --seed {seed} --programs 1 --piece {piece} -
 SHOWN = 5  # problems of one program
 
 
-def problems_of(program: Program, piece: int = PIECE, expected: Expected | None = None) -> list[str]:
+def problems_of(
+    program: Program, piece: int = PIECE, seen: Counter[str] | None = None, expected: Expected | None = None
+) -> list[str]:
     """What is wrong with a run of the program; what it raises is wrong, too."""
     try:
         if program.world.devices == SIMS:
-            return check(program, piece=piece, expected=expected)
+            return check(program, piece=piece, seen=seen, expected=expected)
         with installed(Gpu(program.seed, peers=program.world.peer)):
-            return check(program, piece=piece, expected=expected)
+            return check(program, piece=piece, seen=seen, expected=expected)
     except Exception as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
         return [f"raised {type(error).__name__}: {error} at {last.filename}:{last.lineno}"]
@@ -51,12 +54,14 @@ def make(seed: int, devices: Devices = SIMS) -> tuple[Program, Expected]:
         return prepared(seed, devices=devices)
 
 
-def failures(seed: int, programs: int, devices: Devices = SIMS, piece: int = PIECE) -> list[tuple[int, list[str]]]:
-    """The seeds among that many from `seed` on whose programs go wrong, with their problems."""
+def failures(
+    seed: int, programs: int, devices: Devices = SIMS, piece: int = PIECE, seen: Counter[str] | None = None
+) -> list[tuple[int, list[str]]]:
+    """The seeds among that many from `seed` on whose programs go wrong, with their problems. `seen`: as for `check`."""
     found = []
     for number in range(seed, seed + programs):
         program, expected = make(number, devices)
-        found.append((number, problems_of(program, piece, expected)))
+        found.append((number, problems_of(program, piece, seen, expected)))
     return [(number, problems) for number, problems in found if problems]
 
 
@@ -118,7 +123,7 @@ def main() -> int:
         task = progress.add_task("programs", total=given.programs)
         for seed in range(given.seed, given.seed + given.programs):
             program, expected = make(seed, devices)
-            if problems := problems_of(program, given.piece, expected):
+            if problems := problems_of(program, given.piece, expected=expected):
                 failed += 1
                 show(console, program, problems, given.piece)
                 if given.shrink:

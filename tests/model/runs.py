@@ -101,13 +101,18 @@ class Runs:
         return meta is not None and tensor is not None and tensor.meta is meta
 
     def draw(self, client: Client) -> None:
-        """Some steps of those kinds that a program has."""
+        """Some steps of those kinds that a program has; often several on one device, which can be a segment."""
         make = self.generator
         ops = (make.unary, make.binary, make.binary, make.in_place, make.in_place, make.matmul, make.reduction)
         others = (make.view, make.view, make.setitem, make.join, make.where, make.dynamic, make.create, make.move)
         kinds = (*ops, *others, make.release, make.side_effect, *((make.boom, make.split) if make.risky else ()))
-        for _ in range(self.rng.choice((0, 1, 2, 3, 4, 6, 8, 12))):
+        devices = (None, *make.world.devices)
+        make.staying = self.rng.choice(devices)
+        for _ in range(self.rng.choice((0, 1, 2, 3, 4, 6, 8, 16))):
             self.rng.choice(kinds)(client)
+            if self.rng.random() < 0.2:
+                make.staying = self.rng.choice(devices)
+        make.staying = None
 
     def add(
         self,

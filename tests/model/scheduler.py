@@ -37,6 +37,7 @@ from .streams import ModelCpu, ModelSim, ModelStream, Steering, failing_inside
 
 PLENTY = 1 << 20  # bytes; of a GPU, each machine fills them twice
 STEPS = 200_000  # actions after which a program that does not end is given up
+OP_BY_OP = 1 << 30  # as the patience of an engine: its runs stay unfolded
 
 
 class Stuck(AssertionError):  # noqa: N818 - what happened
@@ -218,8 +219,10 @@ class Machine:
     # -- programs --------------------------------------------------------------------------------------------------
 
     def run(self, steps: Iterable[Step], *, serially: bool = False) -> None:
-        """Run the steps, batch by batch, and drain. Serially: one by one, those of a group, too."""
+        """Run the steps, batch by batch, and drain. Serially: one by one, those of a group, and of a run, too."""
         batch: list[Any] = []
+        if serially:
+            self.engine.admission.routines.patience = OP_BY_OP
         owner = 0
         for step in ungrouped(steps) if serially else steps:
             outside = step.kind in {"cancel", "close", "await"}

@@ -45,7 +45,7 @@ class ModelStream(Stream):
         self.late_errors = late
         self.waiting: deque[Any] = deque()
         self.executed: list[Any] = []
-        self.late: dict[int, BaseException] = {}
+        self.late: dict[int, list[tuple[Any, BaseException]]] = {}  # by the task with which they surface
 
     def submit(self, tasks: Sequence[Any]) -> None:
         self.waiting.extend(tasks)
@@ -73,24 +73,33 @@ class ModelStream(Stream):
     def act(self, task: Any) -> None:
         fails = task.opcode is Opcode.CALL and (task.author.id, task.location) in self.steering.failing
         if not fails:
-            stream: Any = self  # no worker, but it holds back as one
-            self.faults.execute(stream, task)
+            self.meet_faults(task)
         elif self.late_errors:
             task.execute()
             if task.error is None:
-                self.late[task.id] = Injected()
+                self.late[task.id] = [(task, Injected())]
         elif task.error is None and task.poisoned_operand() is None:
             task.fail(Injected())
         else:
             task.execute()
 
+    def meet_faults(self, task: Any) -> None:
+        if task.composite:
+            task.execute()
+        else:
+            self.steer(task)
+
     def report(self, count: int) -> None:
         """Report the first `count` executed tasks."""
         batch, self.executed = self.executed[:count], self.executed[count:]
         for task in batch:
-            if task.id in self.late:
-                task.fail(self.late.pop(task.id))
+            for part, error in self.late.pop(task.id, ()):
+                part.fail(error)
         self.sink(batch)
+
+    def steer(self, task: Any) -> None:
+        stream: Any = self  # no worker, but it holds back as one
+        self.faults.execute(stream, task)
 
     # -- what `Faults` asks of a stream
 
@@ -98,9 +107,10 @@ class ModelStream(Stream):
         pass
 
     def hold_back(self, task: Any, error: BaseException, after: int) -> None:  # noqa: ARG002 - any number may follow
-        self.late[task.id] = error
+        self.late.setdefault(task.id, []).append((task, error))
 
     def refresh(self, *, interfered: bool) -> None:
+        self.steered = interfered
         self.inline = self.may_inline and not interfered
 
     def begin_close(self) -> None:

@@ -20,6 +20,7 @@ class FakeTask:
         self.bytes_moved = 0
         self.quick = True
         self.blocking = False
+        self.composite = False
         self.event_sources: Sequence[FakeTask] = ()
         self.event: Any = None
         self.started = 0

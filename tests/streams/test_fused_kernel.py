@@ -242,6 +242,19 @@ def test_temporaries_that_are_wider_than_the_output_lie_in_scratch_of_a_piece() 
     assert 0 < FusedKernel(program, fusion).scratch < 1 << 20
 
 
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1), (2,), (1, 2)])
+def test_scratch_has_the_dimensions_of_tensors_with_one_element(shape: tuple[int, ...]) -> None:
+    builder = Builder()
+    x = builder.parameter(Meta.of(shape, "float32"))
+    (wide,) = builder.op("astype", [x], {"dtype": "float64"})
+    (mask,) = builder.op("less", [wide, ~builder.number("float", "constant", (), 0.5)])
+    program = builder.finish([mask])
+    (fusion,) = find_fusions(program, least=1)
+    found = np.zeros(shape, bool)
+    FusedKernel(program, fusion)(np.zeros(shape, np.float32), *[0.5 for n in fusion.inputs if n < 0], found)
+    assert found.all()
+
+
 def test_an_output_that_is_not_packed_gets_what_packed_ones_get() -> None:
     program, fusion = chain("negative", "log10", "add", dtype="float16", shape=(28_000,))
     x = some("float16", 28_000)

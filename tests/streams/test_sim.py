@@ -10,6 +10,7 @@ import pytest
 from tensord.interpreter.errors import CancelledError
 from tensord.interpreter.types.meta import Meta
 from tensord.streams.events import EXECUTED
+from tensord.streams.faults import Fault, FaultKind
 from tensord.streams.stream import StreamKind
 
 from ..behaviours.looking_inside import held
@@ -74,6 +75,40 @@ def test_a_task_waits_for_its_event_sources(open_device, reports):
     reports.wait(4)
     assert order == ["copy", "kernel"]
     assert source.event is EXECUTED
+
+
+class Composite(FakeTask):
+    """A task of parts, which the stream is to steer."""
+
+    def __init__(self, id_, stream, *parts):
+        super().__init__(id_, lambda: [stream.steer(part) for part in parts], composite=True)
+
+
+def test_each_part_of_a_task_takes_the_time_of_a_task_and_meets_its_faults(open_device, reports):
+    device = open_device(compute_delay=0.002)
+    stream = device.compute[0]
+    device.inject(Fault(FaultKind.FAIL, label="part", nth=2))
+    parts = [FakeTask(n, label="part") for n in range(3)]
+    task = Composite(3, stream, *parts)
+    parts[2].cancelled = True
+    stream.submit([task])
+    reports.wait(1)
+    assert task.finished - task.started >= 4_000_000
+    assert [str(part.error) for part in parts] == ["None", "part failed on sim:0 (injected)", "None"]
+    assert [part.executed for part in parts] == [True, False, True]  # one that is cancelled says so itself
+
+
+def test_parts_that_are_left_when_closing_gives_up_fail(open_device, reports):
+    device = open_device()
+    stream = device.compute[0]
+    device.inject(Fault(FaultKind.HANG))
+    parts = [FakeTask(n) for n in range(2)]
+    stream.submit([Composite(2, stream, *parts)])
+    assert device.faults.hanging.wait(WAIT)
+    assert not device.close(0)
+    reports.wait(1)
+    assert [part.executed for part in parts] == [True, False]
+    assert "was closed before" in str(parts[1].error)
 
 
 def test_a_source_may_be_submitted_after_its_dependent(open_device, reports):

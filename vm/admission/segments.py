@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
-from ...interpreter.errors import QuotaError
+from ...interpreter.errors import MetadataError, QuotaError
 from ...interpreter.programs.fusion import Fusion, finding_fusions
 from ...interpreter.programs.program import Program
 from ...interpreter.types.meta import Meta, Scalar
+from ..memory.overwriting import may_overwrite
 from ..model.account import check_bytes
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
@@ -17,14 +18,14 @@ from ..model.operand import Binding
 from ..model.plan import Plan
 from ..model.session import VmSession
 from ..model.tensor import Tensor
-from ..placement.residency import Residency
+from ..placement.residency import Residency, is_small
 from ..placement.views import share
 from ..routines.compiled import Compiled, CompiledPrograms
 from ..routines.ids import Ids
 from ..routines.inside import segment_record
 from ..routines.instruction import RunInstruction, Segment, SegmentPlan
 from ..routines.recipe import Recipe, compile_segment
-from ..routines.segments import Piece, cutting
+from ..routines.segments import Piece, cutting, work_of_time
 from ..routines.stamps import Stamps
 from ..scheduler.scheduler import Scheduler
 from .lookup import define, enter, note_maker
@@ -81,9 +82,11 @@ class Segments:
             routine.runs = patience
 
     def work(self, session: VmSession, routine: Linked, position: int) -> int:
-        """The work of a step, if it may run inside a segment: only on devices whose memory is the host's. Else -1."""
+        """The work of a step, if it may run inside a segment of its device; else -1."""
         plan = plan_at(session, routine, position)
-        return -1 if plan is None or not plan.device.backend.host else plan.work
+        if plan is None or not plan.device.backend.segments:
+            return -1
+        return plan.work + work_of_time(plan.device.backend.op_time)
 
     def segment(self, session: VmSession, routine: Linked, piece: Piece) -> Segment | None:
         """The compiled segment of a piece; None if it can only run op by op."""
@@ -162,11 +165,12 @@ class Segments:
         written = [session.tensors.get(ids[variable]) for variable in recipe.written]
         metas = [program.metas[variable] for variable in (*recipe.reads, *recipe.written)]
         tensors = fitting(recipe, [*reads, *written], metas)
-        if tensors is None or not self.has_room(session, device, segment, tensors[len(reads) :]):
-            return False
-        if session.strict and any(device not in tensor.storage.copies for tensor in tensors):
+        if tensors is None or not self.has_room(session, device, segment, tensors):
             return False
         if any(has_failed(tensor) for tensor in tensors[len(reads) :]):
+            return False
+        absent = [tensor for tensor in tensors if device not in tensor.storage.copies]
+        if absent and not self.may_bring(session, device, absent):
             return False
         self.issue(session, segment, tensors, ids, numbers, location, stamps)
         self.share_views(session, segment, ids)
@@ -183,14 +187,26 @@ class Segments:
             tensor.holders = 0
             self.residency.unshare(tensor)
 
-    def has_room(self, session: VmSession, device: DeviceState, segment: Segment, written: Sequence[Tensor]) -> bool:
-        """Do arena and results fit the device, as planned, and the session's quotas?"""
+    def may_bring(self, session: VmSession, device: DeviceState, absent: Sequence[Tensor]) -> bool:
+        """May operands be brought to the device, and is there a way?"""
+        try:
+            for tensor in absent:
+                self.residency.check_route(tensor, device)
+        except MetadataError:
+            return False
+        return not session.strict
+
+    def has_room(self, session: VmSession, device: DeviceState, segment: Segment, tensors: Sequence[Tensor]) -> bool:
+        """Do arena, results and operands fit the device, as planned, and the session's quotas?
+
+        Replicas are not dropped for a run: op by op it needs less at once.
+        """
         recipe = segment.recipe
-        made = segment.plan.outputs[len(recipe.written) :]
+        made, written = segment.plan.outputs[len(recipe.written) :], tensors[len(recipe.reads) :]
         need = recipe.arena + recipe.scratch + sum(meta.nbytes for meta in made if meta is not None)
         if device.lost is not None or device.backend.lost is not None:
             return False
-        if device.planned + need > device.backend.limit:
+        if device.planned + need + bytes_to_bring(session, device, tensors, written) > device.backend.limit:
             return False
         try:
             check_results(session, made, 0)
@@ -263,6 +279,24 @@ def fitting(recipe: Recipe, found: Sequence[Tensor | None], metas: Sequence[Any]
         if len(own) < len(written) or own & others:
             return None
     return tensors
+
+
+def bytes_to_bring(
+    session: VmSession, device: DeviceState, tensors: Sequence[Tensor], written: Collection[Tensor]
+) -> int:
+    """Bytes of the copies that a device needs of operands that are elsewhere, and of what may not be overwritten."""
+    absent: list[Tensor] = [tensor for tensor in tensors if device not in tensor.storage.copies]
+    if absent:  # moves begin, too
+        absent += [moved for moved in session.moves if moved.home is device and device not in moved.storage.copies]
+    found: dict[Any, int] = {}
+    for tensor in absent:
+        meta, storage = tensor.meta, tensor.storage
+        if is_small(tensor) and meta is not None:
+            found[storage, tensor.view_key()] = meta.nbytes
+        else:
+            found[storage, None] = max(storage.nbytes, 0)
+    detached = [t.meta.nbytes for t in written if t.meta and not may_overwrite(t, t.storage.copies.get(device))]
+    return sum(found.values()) + sum(detached)
 
 
 def has_failed(tensor: Tensor) -> bool:

@@ -46,6 +46,7 @@ class DeviceState:
         "backend",
         "compute",
         "inline_work",
+        "late_errors",
         "leaving",
         "live",
         "lost",
@@ -65,8 +66,9 @@ class DeviceState:
         "waiting",
     )
 
-    def __init__(self, backend: Device, inline_work: int) -> None:
+    def __init__(self, backend: Device, inline_work: int, *, late_errors: bool = False) -> None:
         self.backend = backend
+        self.late_errors = late_errors  # may errors of some device surface late, and so those of values that come here?
         self.inline_work = inline_work  # bounded kernels up to this may run on the driving thread
         self.name = backend.name
         self.compute = list(backend.compute)

@@ -254,6 +254,11 @@ class Instruction:
         """Does its kernel wait for the device?"""
         return self.plan is not None and self.plan.op.blocking
 
+    @property
+    def composite(self) -> bool:
+        """Has it parts that its stream takes for tasks? Asked where something interferes with the stream's tasks."""
+        return False
+
     def poisoned_operand(self) -> TensordError | None:
         """The poison of the first poisoned operand."""
         for copy in self.reads:

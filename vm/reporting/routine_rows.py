@@ -39,7 +39,8 @@ def piece_row(routine: Linked, piece: range) -> dict[str, Any]:
     if isinstance(segment, Segment):
         recipe = segment.recipe
         fusions = [list(fusion.steps) for fusion in recipe.fusions]
-        row |= {"how": "segment", "calls": len(recipe.calls), "arena": recipe.arena, "fusions": fusions}
+        row |= {"how": "segment", "device": segment.plan.device.name, "calls": len(recipe.calls)}
+        row |= {"arena": recipe.arena, "fusions": fusions}
     elif len(piece) == 1:
         row["op"] = routine.program.steps[piece.start].op
     elif piece.start not in routine.segments:

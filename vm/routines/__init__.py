@@ -4,7 +4,8 @@
   `arena`: offsets in its memory; `layouts`: views; `liveness`: who uses its values, and until when
 - `compiled`: what is compiled of programs, for all sessions
 - `inside`: a compiled segment as the trace has it; `stamps`: the times of its calls
-- `replay`: a segment's calls, bound to memory; `instruction`: RunRoutine, which runs a segment
+- `replay`: a segment's calls, bound to memory; `instruction`: RunRoutine, which runs a segment; `parts`: its ops as
+  tasks of a stream that something interferes with
 - `programs`: programs and routines of a session, from its messages, with what may be refused
 - `publishing`: routines under names, for other sessions
 - `unfolding`: a run as the messages of its ops, one by one: what every run may fall back to, and what it has to equal

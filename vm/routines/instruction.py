@@ -19,15 +19,17 @@ from ...interpreter.programs.program import Program
 from ...interpreter.schema.opdef import OpDef
 from ...interpreter.types.meta import Meta, Scalar
 from ...interpreter.wire.fields import is_line
+from ...streams.stream import Stream
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
 from ..model.linked import Linked
 from ..model.plan import Plan
 from ..model.session import VmSession
 from ..model.signature import call_text, plain
+from .parts import Part, parts_of, results_of
 from .recipe import Call, Place, Recipe, ResultsFailed
 from .replay import Replay, own_arena
-from .segments import Piece
+from .segments import Piece, work_of_time
 from .stamps import Stamps, timed
 
 # What waits for the next run keeps its arena's pages, also where the pool has let go of them: so it is little.
@@ -58,7 +60,7 @@ class SegmentPlan(Plan):
         self.two = self.pending = self.open = self.immediate = self.views = False
         self.outputs = outputs
         self.output = None
-        self.work = recipe.work
+        self.work = recipe.work + len(recipe.steps) * work_of_time(device.backend.op_time)
         self.most = 0
         self.scratch = recipe.scratch
         self.kernel = nothing
@@ -165,7 +167,8 @@ class Segment:
         """A replay with an arena of its own, rather one that was there before. Called by the driving thread."""
         if self.ready:
             return self.ready.pop()
-        arena = own_arena(self.recipe.arena) if self.recipe.arena else None
+        backend, size = self.plan.device.backend, self.recipe.arena
+        arena = own_arena(backend, size) if size else None
         return Replay(self.recipe, self.constants, arena, own=True)
 
     def give_back(self, replay: Replay, operands: Iterable[int] | None = None) -> None:
@@ -202,6 +205,15 @@ class RunInstruction(Instruction):
         self.stamps: Stamps | None = None  # if its calls are to be timed
 
     # -- on the thread that runs it ------------------------------------------------------------------------------------
+
+    @property
+    def composite(self) -> bool:
+        """Its ops are tasks of its stream, while something interferes with that."""
+        return True
+
+    def poisoned_operand(self) -> TensordError | None:
+        """None: what fails the run as a whole fails results, too, that depend on no poisoned operand."""
+        return None
 
     def execute(self) -> None:
         """Run the whole segment."""
@@ -275,6 +287,9 @@ class RunInstruction(Instruction):
     def run_slice(self, replay: Replay, place: int) -> None:
         """Call the kernels of a slice."""
         start, calls = replay.slices[place]
+        if self.stream is not None and self.queue is not None and self.stream.steered:
+            self.run_steered(self.stream, start, calls)
+            return
         done = 0 if self.careful else self.run_fast(start, calls)
         for index in range(done, len(calls)):
             self.call(self.segment.recipe.calls[start + index], *calls[index])
@@ -291,14 +306,22 @@ class RunInstruction(Instruction):
             return called
         return len(calls)
 
+    def run_steered(self, stream: Stream, start: int, calls: list[Any]) -> None:
+        """Give the stream each op of a slice as a task of its own, up to a cancellation."""
+        for index in range(len(calls)):
+            call, stamps = self.segment.recipe.calls[start + index], self.stamps
+            if stamps is not None:
+                stamps.times.append(stamps.clock())
+            for part in parts_of(self, call, calls[index]):
+                if self.failed():
+                    return
+                stream.steer(part)
+            if stamps is not None:
+                stamps.times.append(stamps.clock())
+
     def call(self, call: Call, kernel: Any, arguments: list[Any]) -> None:
         """Call one kernel, unless all its results depend on a poisoned operand."""
-        healthy = len(call.results)
-        for result, reads in zip(call.results, call.reads, strict=True):
-            found = next(filter(None, map(self.poison_of, reads)), None)
-            if found is not None:
-                self.poison[result] = found
-                healthy -= 1
+        healthy = self.spread(call)
         if not healthy:
             return
         if healthy < len(call.results):  # of a fusion, which cannot fail: some of its results are nobody's values
@@ -307,6 +330,14 @@ class RunInstruction(Instruction):
             kernel(*arguments)
         except BaseException as error:
             self.note(call, error)
+
+    def spread(self, call: Call) -> int:
+        """Poison the results that depend on a poisoned value; how many are healthy."""
+        for result, reads in zip(call.results, call.reads, strict=True):
+            found = next(filter(None, map(self.poison_of, reads)), None)
+            if found is not None:
+                self.poison[result] = found
+        return sum([result not in self.poison for result in call.results])
 
     def poison_of(self, value: int) -> TensordError | None:
         """The error in the place of a value; of a view, that of its base."""
@@ -324,15 +355,29 @@ class RunInstruction(Instruction):
                     self.poison[result] = self.failure(call, failure)
                     self.origins.append(self.poison[result])
             return
-        found = self.failure(call, error)
-        for result in call.results:
-            if result not in self.poison:
-                self.poison[result] = found
-        self.origins.append(found)
+        self.blame(call.results, self.failure(call, error))
 
-    def failure(self, call: Call, error: BaseException) -> TensordError:
-        """The error of a call, fit to be kept."""
-        op, line = call.plan.op, self.segment.program.steps[call.step].location
+    def blame(self, results: Iterable[int], error: TensordError) -> None:
+        """These results have that error, which arose here, but for those that are poisoned."""
+        self.careful = True
+        self.poison.update({result: error for result in results if result not in self.poison})
+        self.origins.append(error)
+
+    def fail_part(self, part: Part, error: BaseException) -> None:
+        """An op has failed for a reason outside its kernel; perhaps after the run, as errors surface late."""
+        call, recipe = part.call, self.segment.recipe
+        self.spread(call)
+        results = results_of(self.segment.program, recipe.fusions, call, part.step)
+        if any(result not in self.poison for result in results):
+            self.blame(results, self.failure(call, error, part.step))
+        if self.finished:
+            for later in recipe.calls[recipe.calls.index(call) + 1 :]:
+                self.spread(later)
+            self.note_failures()
+
+    def failure(self, call: Call, error: BaseException, step: int | None = None) -> TensordError:
+        """The error of a call, or of a step of its fusion, fit to be kept."""
+        op, line = call.plan.op, self.segment.program.steps[call.step if step is None else step].location
         location = self.author.where(line) if is_line(line) else None
         if isinstance(error, TensordError):
             mine = error.reraisable()
@@ -349,13 +394,17 @@ class RunInstruction(Instruction):
         if replay is not None:
             self.segment.give_back(replay)
         if self.careful and self.error is None:
-            failures = {}
-            for copy, value in zip(self.writes, self.segment.recipe.finals, strict=False):
-                found = self.poison_of(value)
-                if found is not None:
-                    failures[copy] = found
-            self.failures = failures or None
+            self.note_failures()
         self.settle_poison()
+
+    def note_failures(self) -> None:
+        """Note which results have errors."""
+        failures = {}
+        for copy, value in zip(self.writes, self.segment.recipe.finals, strict=False):
+            found = self.poison_of(value)
+            if found is not None:
+                failures[copy] = found
+        self.failures = failures or None
 
     def own_failures(self) -> Sequence[TensordError]:
         """The errors that arose in it."""

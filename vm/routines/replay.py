@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from ...interpreter.types.meta import Scalar
+from ...streams.device import Device
 from ..model.number import Number, number_of
 from .arena import ALIGNMENT
 from .recipe import ARENA, Call, Place, Recipe
@@ -30,7 +31,7 @@ class Replay:
     """A segment's calls, bound to an arena.
 
     `slices` are the calls in pieces of bounded work, each with the place of its first call. `own`: the arena is the
-    replay's own memory, and not a device's.
+    replay's own memory, which its device does not count.
     """
 
     def __init__(self, recipe: Recipe, constants: dict[int, Scalar], arena: Any, *, own: bool = False) -> None:
@@ -103,11 +104,11 @@ class Replay:
             self._put(slot, None)
 
 
-def own_arena(nbytes: int) -> Any:
-    """An arena that is no device's memory, aligned as the values in it are."""
-    memory = np.empty(nbytes + ALIGNMENT, np.uint8)
+def own_arena(backend: Device, nbytes: int) -> Any:
+    """An arena that the device's limit does not count, aligned as the values in it are."""
+    memory = backend.workspace(nbytes + ALIGNMENT)
     start = -memory.ctypes.data % ALIGNMENT
-    return memory[start : start + nbytes]
+    return np.ndarray((nbytes,), np.uint8, memory, start)
 
 
 def sliced(calls: list[Any], works: Sequence[int]) -> list[tuple[int, list[Any]]]:

@@ -20,6 +20,7 @@ SHORTEST = 2  # steps of one that is worth an instruction of its own, besides vi
 # Work of a segment, in element operations: some ten milliseconds, for which it may hold a stream. A longer kernel is
 # alone; so are the steps of a block on very large tensors.
 LARGEST = 100_000_000
+PER_SECOND = 100 * LARGEST  # of work
 
 # A single step, or the steps of a segment.
 Piece: TypeAlias = range
@@ -60,6 +61,11 @@ def cutting(program: Program, works: Works) -> Iterator[list[Piece]]:
         if n in alone or n in borders:
             nearest = n
     yield cut(list(accumulate(views, initial=0)), alone, borders)
+
+
+def work_of_time(seconds: float) -> int:
+    """The work that takes as long as that."""
+    return int(seconds * PER_SECOND)
 
 
 def borders_of(program: Program, works: Sequence[int]) -> set[int]:

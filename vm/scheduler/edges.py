@@ -58,7 +58,7 @@ def is_hard(source: Instruction, target: Instruction) -> bool:
     """Must the source be done before the target may even be dispatched?"""
     if target.traits.host_visible or target.pending or source.traits.host_visible:
         return True
-    if target.traits.tolerant:  # it looks at the poison of its operands, which has to be final
+    if target.traits.tolerant and target.device.late_errors:  # it looks at its operands' poison, which has to be final
         return True
     return source.plan is not None and (source.plan.op.dynamic or source.pending > 0)
 

@@ -81,10 +81,11 @@ def is_among(error: TensordError, errors: Errors) -> bool:
 
 
 def settle_late(instruction: Instruction) -> None:
-    """Poison the copies that a failed instruction wrote, except where a later writer has been dispatched already."""
+    """Poison what a failed instruction wrote, except where a later writer has been dispatched already."""
     for copy in instruction.writes:
-        if not is_overwritten(instruction, copy):
-            copy.poison = instruction.error
+        error = instruction.failure_of(copy)
+        if error is not None and copy.poison is not error and not is_overwritten(instruction, copy):
+            copy.poison = error
 
 
 def is_overwritten(instruction: Instruction, copy: Copy) -> bool:

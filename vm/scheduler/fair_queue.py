@@ -4,7 +4,8 @@ A stream runs its queue in order, so hundreds of queued kernels of one session d
 session has had work on a device, each session may have `FEW` instructions queued per stream, or more while their
 kernels are small (`PORTION`). The rest wait in the stream's backlog, in one queue per session. Each instruction that
 retires makes room for the next one of the same session, at the end of the stream's queue: that is round-robin over
-sessions, at O(1) per instruction. A session that has a device to itself may fill the stream's queue (`DEPTH`).
+sessions, at O(1) per instruction. A session that has a device to itself may fill the stream's queue (`DEPTH`), but not
+with more than `AHEAD` of work, since it may not stay alone: runs of routines have some ten milliseconds each.
 
 Invariant, once everything ready was dispatched: a session with a backlog on a stream has an instruction queued there.
 So a completion will come that makes room. A doomed instruction of the backlog is dropped, one that finds no memory goes
@@ -25,6 +26,7 @@ from ..model.session_queue import UNKNOWN_WORK, SessionQueue
 DEPTH = 512  # instructions queued on one stream by one session that has the device to itself
 FEW = 4  # instructions, of any size, queued on one stream by one of several sessions
 PORTION = UNKNOWN_WORK  # work, in element operations, up to which a session may queue more: some 600 us
+AHEAD = 1_000_000_000  # the same for one that has the device to itself: some 100 ms
 
 
 class Backlog:
@@ -53,7 +55,7 @@ def has_room(queue: SessionQueue) -> bool:
     """May the session queue one more?"""
     if queue.queued < FEW:
         return True
-    return queue.queued < DEPTH and (len(queue.device.users) < 2 or queue.work < PORTION)
+    return queue.queued < DEPTH and queue.work < (AHEAD if len(queue.device.users) < 2 else PORTION)
 
 
 def waiting_in(queue: SessionQueue | None) -> int:

@@ -228,7 +228,7 @@ class Scheduler:
         """Retire an instruction whose sources are final. False, and nothing done, if its results have no memory yet."""
         if not adopt_results(self.metas, instruction, self.dispatcher.holders):
             return False
-        if instruction.error is not None:
+        if instruction.error is not None or instruction.failures is not None:
             errors.settle_late(instruction)
         self.retire(instruction)
         return True

@@ -69,7 +69,11 @@ def test_json_has_the_values_and_the_report(capsys, files):
 def test_slots_have_the_devices_that_are_named(capsys, files):
     code, out, _ = run(capsys, *usual(files), "--device", "d0=sim:0", "--json", "--report", "--times", 2)
     assert code == 0
-    assert json.loads(out)["report"]["devices"] == ["sim:0"]
+    report = json.loads(out)["report"]
+    assert report["devices"] == ["sim:0"]
+    assert [(piece["how"], piece["device"]) for piece in report["pieces"]] == [("segment", "sim:0")]
+    code, out, _ = run(capsys, *usual(files), "--device", "d0=sim:0", "--report", "--times", 2)
+    assert "steps 0 to 2 on sim:0: 3 calls" in out
 
 
 def test_it_runs_on_a_daemon(capsys, files, daemon):

@@ -54,6 +54,15 @@ def test_alone_a_session_fills_the_queue() -> None:
     assert not bare.engine.scheduler.dispatcher.backlog
 
 
+def test_alone_a_session_queues_no_more_than_some_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fair_queue, "AHEAD", 30)
+    bare = Bare(inline=False)
+    client = bare.client()
+    made = flood(client, client.upload([1.0]), 100)
+    assert len(queue(bare)) == 30  # of work 1
+    assert client.fetch(made[-1]) == [-1.0]
+
+
 def test_an_op_of_another_session_waits_behind_few() -> None:
     bare = Bare(inline=False)
     a, b, x, y = pair(bare)

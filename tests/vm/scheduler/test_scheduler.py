@@ -51,6 +51,7 @@ class TestCompletion:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(fair_queue, "DEPTH", 2 * LENGTH)
+        monkeypatch.setattr(fair_queue, "AHEAD", 1 << 60)
         parts, (source, *chain) = chain_on_events(LENGTH)
         stream = parts.device.compute[1]
         stream.report(len(stream.executed))

@@ -1,0 +1,104 @@
+"""The ops of a run as tasks of its stream, for as long as something interferes with that: a delay, a fault.
+
+So a delay counts for each op, a fault finds the op that it is for, and a cancellation takes effect between two ops, as
+if they had been issued one by one. Where nothing interferes nobody makes parts: `RunInstruction` calls its kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from ...interpreter.programs.fusion import Fusion
+from ...interpreter.programs.program import Program
+from ...streams.stream import Task
+from .recipe import Call, fill
+
+if TYPE_CHECKING:
+    from .instruction import RunInstruction
+
+COPY: Final = "copy"  # the label of what fills a variable's own memory, as one by one a Copy instruction does
+
+
+class Part:
+    """One op of a run. `todo` is the call: the first part of a fusion that is executed makes it, if any is."""
+
+    __slots__ = (
+        "bytes_moved",
+        "call",
+        "event",
+        "event_sources",
+        "finished",
+        "id",
+        "label",
+        "quick",
+        "run",
+        "started",
+        "step",
+        "todo",
+    )
+
+    def __init__(self, run: RunInstruction, call: Call, step: int, label: str, todo: list[tuple[Any, Any]]) -> None:
+        self.run = run
+        self.call = call
+        self.step = step
+        self.label = label
+        self.todo = todo
+        self.id = run.id
+        self.bytes_moved = 0
+        self.quick = False
+        self.event_sources: Sequence[Task] = ()
+        self.event: Any = None
+        self.started = 0
+        self.finished = 0
+
+    @property
+    def blocking(self) -> bool:
+        """Does its kernel wait for the device? None in a segment does."""
+        return False
+
+    @property
+    def composite(self) -> bool:
+        """Has it parts itself?"""
+        return False
+
+    @property
+    def cancelled(self) -> bool:
+        """Has its run been cancelled?"""
+        return self.run.failed()
+
+    def execute(self) -> None:
+        """Make the call, unless that was made or the run is cancelled."""
+        if self.todo and not self.run.failed():
+            kernel, arguments = self.todo.pop()
+            self.run.call(self.call, kernel, arguments)
+
+    def fail(self, error: BaseException) -> None:
+        """The op has failed for a reason outside its kernel."""
+        self.run.fail_part(self, error)
+
+
+def parts_of(run: RunInstruction, call: Call, bound: tuple[Any, Any]) -> Iterator[Part]:
+    """The ops of a call, one by one: several if it is a fusion's. `bound`: its kernel and arguments."""
+    program, todo = run.segment.program, [bound]
+    fusion = fusion_of(run.segment.recipe.fusions, call)
+    for step in (call.step,) if fusion is None else fusion.steps:
+        yield Part(run, call, step, COPY if call.kernel is fill else program.steps[step].op, todo)
+
+
+def fusion_of(fusions: Sequence[Fusion], call: Call) -> Fusion | None:
+    """The fusion that a call computes; None if it is one op's."""
+    return next((fusion for fusion in fusions if fusion.steps[-1] == call.step), None)
+
+
+def results_of(program: Program, fusions: Sequence[Fusion], call: Call, step: int) -> Sequence[int]:
+    """The results of a call that depend on one of its steps."""
+    fusion = fusion_of(fusions, call)
+    if fusion is None:
+        return call.results
+    values = {program.steps[step].first}
+    for position in fusion.steps:
+        found = program.steps[position]
+        if not values.isdisjoint(found.operands):
+            values.add(found.first)
+    return [result for result in call.results if result in values]
