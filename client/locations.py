@@ -17,7 +17,8 @@ import sys
 import threading
 from contextlib import AbstractContextManager
 from types import CodeType, FrameType
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
+from weakref import WeakSet
 
 from ..interpreter.errors import MetadataError, TensordError
 from ..interpreter.wire.forms import shown
@@ -30,9 +31,18 @@ Raised = TypeVar("Raised", bound=TensordError)
 LIMIT = 1 << 14
 NUMBERS = 4 * LIMIT
 TEXTS = LINE - NUMBERS  # lines of programs, whose numbers are above: a routine may live longer than a site
+RETRY = 1024  # lines without a number, after which it is looked anew for numbers that are free
 VARIABLE = "TENSORD_FRAMES"
 FRAMES = 4  # lines of a location, unless another number is set
 MOST = 16
+
+
+class Numbered(Protocol):
+    """What has lines by their numbers, as a linked program."""
+
+    lines: set[int]
+
+    def __hash__(self) -> int: ...
 
 
 class Handled(threading.local):
@@ -53,14 +63,33 @@ class Locations:
     Where the stack ends with no line of the program, the key is None. Code is kept, so that its id is not used again.
     """
 
-    __slots__ = ("_codes", "_count", "_every", "_texts", "lock", "newest", "sites", "size", "spans", "unsent")
+    __slots__ = (
+        "_codes",
+        "_count",
+        "_every",
+        "_free",
+        "_given",
+        "_missed",
+        "_texts",
+        "_users",
+        "lock",
+        "newest",
+        "sites",
+        "size",
+        "spans",
+        "unsent",
+    )
 
     def __init__(self, lock: AbstractContextManager[bool], frames: int | None = None) -> None:
         self.lock = lock
         self.sites: Callers = {}
         self.size = 0  # keys in the tree, or somewhat more
         self._codes: dict[int, CodeType] = {}
-        self._texts: dict[str, int] = {}
+        self._texts: dict[str, int] = {}  # lines of programs
+        self._users: WeakSet[Numbered] = WeakSet()  # the programs
+        self._given = 0  # numbers for their lines; beyond TEXTS those that are free are used again
+        self._free: list[int] = []
+        self._missed = 0
         self.newest = 0
         self.unsent: list[NamedMessage] = []
         self.spans = Spans(self)
@@ -86,15 +115,31 @@ class Locations:
             return self.here(2)
         return self.site(HANDLED.frame) | self.spans.bits()
 
-    def numbered(self, text: str) -> int:
-        """A number for a line that is known by its text; the caller holds the lock."""
-        number = self._texts.get(text)
-        if number is None:
-            if len(self._texts) >= TEXTS:
-                self._texts.clear()
-            number = self._texts[text] = NUMBERS + 1 + len(self._texts)
+    def numbered(self, text: str, user: Numbered) -> int:
+        """A number for a line that is known by its text, which stands for that line as long as the user lives; 0, for
+        no line, if there are no more. The caller holds the lock."""
+        number = self._texts.get(text, 0)
+        if not number and (number := self._free_number()):
+            self._texts[text] = number
             self.unsent.append(Location(number, text))
+        user.lines.add(number)
+        self._users.add(user)
         return number
+
+    def _free_number(self) -> int:
+        """A number that stands for no line of a user that lives; 0 if all of them do."""
+        if self._given < TEXTS:
+            self._given += 1
+            return NUMBERS + self._given
+        if not self._free and self._missed % RETRY == 0:
+            used = set[int]().union(*[user.lines for user in self._users])
+            unused = [text for text, number in self._texts.items() if number not in used]
+            self._free = [self._texts.pop(text) for text in unused]
+        if not self._free:
+            self._missed += 1
+            return 0
+        self._missed = 0
+        return self._free.pop()
 
     def place(self, number: int) -> str:
         """`train.py:12`, the program's line of a site with that number; "" if there is none any more. Looks through all

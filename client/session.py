@@ -174,31 +174,45 @@ class Session(ControlFlow):
         tensors: Mapping[str, Tensor] | None = None,
         name: str = "",
         callbacks: Sequence[Callable[..., None]] = (),
+        passes: str | Iterable[str] = "all",
     ) -> Any:
         """Make a function of a program: `f = s.link(program, devices={"d0": "sim:0"}, tensors={"w": w}); (y,) = f(x)`.
 
         `devices`: for the program's device slots, by default the session's devices in their order. `tensors`: what the
         program captures, by name; what is missing is looked up in the contexts around; `name`: what records show.
-        `callbacks`: the functions that its effects call, in the order of their numbers. Of several programs, a list of
-        functions. MetadataError for what does not fit.
+        `callbacks`: the functions that its effects call, in the order of their numbers. `passes`: the names of those
+        that may change the program, or "all" or "none" (docs/routines.md). Of several programs, a list of functions.
+        MetadataError for what does not fit.
         """
         from .routines.linking import link
 
-        return link(self, programs, devices, tensors, name, callbacks)
+        return link(self, programs, devices, tensors, name, callbacks, passes)
 
     @overload
-    def routine(self, function: Callable[..., Any], *, eager: bool = False) -> Routine: ...
+    def routine(
+        self, function: Callable[..., Any], *, eager: bool = False, passes: str | Iterable[str] = "all"
+    ) -> Routine: ...
     @overload
-    def routine(self, function: None = None, *, eager: bool = False) -> Callable[[Callable[..., Any]], Routine]: ...
-    def routine(self, function: Callable[..., Any] | None = None, *, eager: bool = False) -> Any:
+    def routine(
+        self, function: None = None, *, eager: bool = False, passes: str | Iterable[str] = "all"
+    ) -> Callable[[Callable[..., Any]], Routine]: ...
+    def routine(
+        self,
+        function: Callable[..., Any] | None = None,
+        *,
+        eager: bool = False,
+        passes: str | Iterable[str] = "all",
+    ) -> Any:
         """Make a routine of a function: captured at its first call, and run as one program afterwards.
 
-        A decorator, too: `@session.routine`. With `eager=True` each call just calls the function. MetadataTypeError for
-        generators and coroutines. See docs/routines.md.
+        A decorator, too: `@session.routine`. With `eager=True` each call just calls the function. `passes`: the names
+        of those that may change the program, or "all" or "none". MetadataTypeError for generators and coroutines. See
+        docs/routines.md.
         """
         from .routines.routine import Routine
 
-        return partial(Routine, self, eager=eager) if function is None else Routine(self, function, eager=eager)
+        made = partial(Routine, self, eager=eager, passes=passes)
+        return made if function is None else made(function)
 
     # -- side effects ----------------------------------------------------------------------------------------------
 

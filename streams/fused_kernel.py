@@ -34,12 +34,15 @@ from ..interpreter.types.meta import Shape
 from .fused_layout import FusedLayout
 
 CACHE: Final = 1 << 20  # bytes of what a piece reads and writes
+LARGEST: Final = 4 * CACHE  # bytes of scratch that is kept
+MOST: Final = 16  # pieces of scratch that are kept: one for each thread, on most machines
 GRAIN: Final = 1 << 10  # elements
 _ALIGNED: Final = 64  # bytes
 
 Index: TypeAlias = tuple[slice, ...]  # of the leading axes; empty for what every piece has as a whole
 Pieces: TypeAlias = list[tuple[Shape, list[Index]]]  # for each piece its shape, and the index of each argument
 Memory: TypeAlias = np.ndarray[tuple[int], np.dtype[np.uint8]]
+SPARE: Final[list[Memory]] = []  # scratch that no call uses now, of all kernels together
 
 
 class FusedKernel:
@@ -84,12 +87,9 @@ class FusedKernel:
         else:
             cut = self._flat
             given = self._flattened(given)
-        try:
-            memory = cut.spare.pop()
-        except IndexError:
-            memory = np.empty(cut.offsets[-1], np.uint8)
+        memory = taken(cut.offsets[-1])
         run(cut, given, memory)
-        cut.spare.append(memory)
+        give_back(memory)
 
     @cached_property
     def _rows(self) -> Cut:
@@ -140,15 +140,29 @@ class FusedKernel:
 class Cut:
     """A layout of a fusion's values, and the pieces.
 
-    `offsets`: of the parts of the scratch, and its end. `spare`: scratch that no call uses now.
+    `offsets`: of the parts of the scratch, and its end.
     """
 
     def __init__(self, layout: FusedLayout, pieces: Pieces) -> None:
         self.layout, self.pieces = layout, pieces
-        self.spare: list[Memory] = []
         most = max((math.prod(shape) for shape, _ in pieces), default=0)
         sizes = (-(-width * most // _ALIGNED) * _ALIGNED for width in layout.widths)
         self.offsets = list(itertools.accumulate(sizes, initial=0))
+
+
+def taken(nbytes: int) -> Memory:
+    """Scratch of that many bytes or more, rather some that a call has left in the cache."""
+    try:
+        memory = SPARE.pop()
+    except IndexError:
+        return np.empty(max(nbytes, CACHE), np.uint8)
+    return memory if memory.size >= nbytes else np.empty(nbytes, np.uint8)
+
+
+def give_back(memory: Memory) -> None:
+    """A call needs it no more."""
+    if memory.size <= LARGEST and len(SPARE) < MOST:
+        SPARE.append(memory)
 
 
 def run(cut: Cut, given: Sequence[Any], memory: Memory) -> None:

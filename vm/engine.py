@@ -92,8 +92,7 @@ class Engine:
         dispatcher = self.scheduler.dispatcher
         self._ready, self._doomed, self.running = dispatcher.ready, dispatcher.doomed, dispatcher.running
         self._leaving = self.directory.leaving
-        # Batches behind a run with control flow, or with much that is unfinished, or that others wait behind: the run
-        # takes turns with all of them.
+        # Batches behind a run with control flow, or with much that is unfinished: the run takes turns with all others.
         self.held: dict[VmSession, deque[tuple[VmSession, Iterator[Sequence[Any]]]]] = {}
         self._opened = 0
         self.fault: Exception | None = None
@@ -166,7 +165,7 @@ class Engine:
         while pending and room > 0:
             session, rest = pending[0]
             if (run := session.unfolding) is not None:
-                if run.asks or session in self.held or not may_go_on(session) or self.others_wait(session):
+                if run.asks or session in self.held or not may_go_on(session):
                     self.held.setdefault(session, deque()).append(pending.popleft())
                     continue
                 self.admission.take(session, rest_of_run(session, room))
@@ -177,10 +176,6 @@ class Engine:
             room -= size - left
             if not left and not session.in_run():
                 pending.popleft()
-
-    def others_wait(self, session: VmSession) -> bool:
-        """Are there messages of other sessions behind those of this one?"""
-        return any(other is not session for other, _ in self.pending)
 
     def go_on_with_a_run(self) -> None:
         """Admit a window of the next run that may go on. At its end, what it has held back has its place again."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 @click.option("--device", "devices", multiple=True, metavar="SLOT=DEVICE", help="A slot's device, such as d0=sim:0.")
 @click.option("--output", "outputs", multiple=True, type=options.FILE, help="Where a result goes, in their order.")
 @click.option("--times", type=click.IntRange(min=1), default=1, help="Run it so many times; the last results count.")
+@click.option("--passes", metavar="NAMES", help="Passes that may change a text: names with commas, all, or none.")
 @click.option("--report", is_flag=True, help="Tell what the machine has made of the program.")
 @click.option(
     "--address", envvar="TENSORD_ADDRESS", show_envvar=True, help="A daemon's address; by default, this process."
@@ -43,6 +44,7 @@ def run(
     devices: Sequence[str],
     outputs: Sequence[Path],
     times: int,
+    passes: str | None,
     report: bool,
     address: str | None,
     as_json: bool,
@@ -56,8 +58,8 @@ def run(
     """
     if (program is None) == (name is None):
         raise click.UsageError("name the file of a program, or the published routine with --name")
-    if name is not None and (tensors or devices):
-        raise click.UsageError("--name: the routine has its captured tensors and its devices")
+    if name is not None and (tensors or devices or passes):
+        raise click.UsageError("--name: the routine has its captured tensors and its devices, and all passes")
     given, captured, slots = pairs(inputs, "input"), pairs(tensors, "tensor"), pairs(devices, "device")
     text = None if program is None else parsed_from(program)
     if text is not None:
@@ -71,7 +73,8 @@ def run(
         else:
             parsed = text
             homes = {f"d{n}": slots.get(f"d{n}") or session.devices[0] for n in range(parsed.devices)} | slots
-            linked = session.link(parsed, devices=homes, tensors=loaded(session, parsed.captured, captured, homes))
+            given_tensors = loaded(session, parsed.captured, captured, homes)
+            linked = session.link(parsed, devices=homes, tensors=given_tensors, passes=names_in(passes))
         arguments = loaded(session, parsed.parameters, given, homes)
         values = {name: number(name, text) for name, text in pairs(numbers, "number").items()}
         for _ in range(times):
@@ -143,6 +146,11 @@ def pairs(given: Sequence[str], what: str) -> dict[str, str]:
             raise click.BadParameter(f"--{what} names {name} twice")
         found[name] = value
     return found
+
+
+def names_in(passes: str | None) -> list[str]:
+    """The names of passes between commas; all of them by default."""
+    return ["all"] if passes is None else [name.strip() for name in passes.split(",") if name.strip()]
 
 
 def check_names(given: dict[str, str], wanted: Sequence[str], what: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ...interpreter.errors import MetadataError
+from ...interpreter.programs.passes.table import ALL
 from ...interpreter.programs.program import PRINT, Program, Step, effects_of
 from ...interpreter.programs.records import wire_records
 from ...interpreter.types.meta import Scalar
@@ -30,8 +31,8 @@ RECORDS: Final = 64  # of a program, in one message
 class Linked:
     """A program with a device for each of its slots, and the tensors that it captures, which it keeps alive.
 
-    `chains` and `callbacks` are those of its side effects, by slot; `name` is what records show. Dropping it releases
-    the routine.
+    `chains` and `callbacks` are those of its side effects, by slot; `name` is what records show; `passes` may change
+    the program. Dropping it releases the routine.
     """
 
     def __init__(
@@ -43,8 +44,11 @@ class Linked:
         chains: Sequence[int] = (),
         callbacks: Sequence[Callable[..., None]] = (),
         name: str = "",
+        passes: Sequence[str] = (ALL,),
     ) -> None:
         self.name = shown_name(name)
+        self.lines: set[int] = set()  # the numbers of its lines
+        self.passes = tuple(passes)
         self.program = program
         self.devices = tuple(devices)
         self.captured = tuple(captured)
@@ -73,7 +77,8 @@ class Linked:
                 id_ = outbox.new_id()
                 ids = tuple([tensor._id for tensor in self.captured])
                 outbox.captured.update(ids)
-                outbox.messages.append(encode_message(Link(id_, program_id, self.devices, ids, location, self.name)))
+                link = Link(id_, program_id, self.devices, ids, location, self.name, self.passes)
+                outbox.messages.append(encode_message(link))
             finally:  # a full group takes a part of a program, and no more
                 outbox.release(program_id)
         outbox.appended()
@@ -96,7 +101,7 @@ class Linked:
 
         def number(text: Any) -> int:
             if text not in numbers:
-                numbers[text] = locations.numbered(text)
+                numbers[text] = locations.numbered(text, self)
             return numbers[text]
 
         return list(wire_records(self.program, number))
@@ -131,7 +136,7 @@ class Linked:
 
     def report(self) -> Report:
         """What the machine has made of it."""
-        return Report(self.program, self._session._query("routine", self._id))
+        return Report(self._session._query("routine", self._id))
 
     def _requested(self, prints: list[Reply]) -> tuple[tuple[int, Callable[..., None], int], ...]:
         """Chain, callback and request of each side effect. `prints` gets the replies of those that print, which are

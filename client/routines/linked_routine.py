@@ -10,6 +10,7 @@ from ..locations import located
 from ..tensor import Tensor
 from ..tracebacks import hides, make_public
 from .binding import Bound, signature
+from .current import CURRENT
 from .inlining import capture_for
 from .linked import Linked
 from .linking import LinkedProgram
@@ -42,7 +43,7 @@ class LinkedRoutine:
 
         In a routine its steps become steps of that one, with the same effects.
         """
-        capture = capture_for(self._session, self._convention.name)
+        capture = None if CURRENT.capture is None else capture_for(self._session, self._convention.name)
         given = Bound(self._session, self.program, self._convention, args, kwargs)
         results, values = self.flat._issue(capture, given.tensors, given.numbers, self._convention.name)
         return self._make(results, given.tensors, values)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...interpreter.errors import MetadataError, MetadataTypeError
 from ...interpreter.programs.constructs import layout
 from ...interpreter.programs.numbers import PARAMETER, evaluate
+from ...interpreter.programs.passes.table import ALL, chosen_names
 from ...interpreter.programs.program import NO_OPS, Program
 from ...interpreter.schema.promotion import check_scalar
 from ...interpreter.types.meta import SCALAR_TYPES, Scalar
@@ -18,6 +19,7 @@ from ..locations import located
 from ..tensor import Tensor
 from ..tracebacks import hides, make_public
 from .binding import as_kind, refuse_symbolic
+from .current import CURRENT
 from .inlining import PYTHONS, capture_for, evaluated, inlined, uncomputable
 from .linked import Linked
 from .report import Report
@@ -47,7 +49,7 @@ class LinkedProgram:
     def __call__(self, /, *tensors: Tensor, **numbers: Scalar) -> tuple[Tensor, ...]:
         """Run it. MetadataError for other tensors than the parameters', and for numbers that are none of it."""
         session, program, name = self._session, self.program, self._linked.name or "the program"
-        capture = capture_for(session, name)
+        capture = None if CURRENT.capture is None else capture_for(session, name)
         given = [own(session, tensor) for tensor in tensors]
         if len(given) != len(program.parameters):
             expected = ", ".join(f"{source.name or 'a tensor'} {source.meta}" for source in program.parameters)
@@ -133,13 +135,27 @@ def link(
     tensors: Mapping[str, Tensor] | None,
     name: str = "",
     callbacks: Sequence[Callable[..., None]] = (),
+    passes: str | Iterable[str] = ALL,
 ) -> Any:
     """One linked program, or a list of them."""
+    names = names_of_passes(passes)
     if isinstance(programs, Program):
-        return link_one(session, programs, devices or {}, tensors or {}, name, callbacks)
+        return link_one(session, programs, devices or {}, tensors or {}, name, callbacks, names)
     if not isinstance(programs, list | tuple) or not all(isinstance(each, Program) for each in programs):
         raise located(MetadataTypeError("link: takes a program, or a list of them; td.Program.parse(text) makes one"))
-    return [link_one(session, each, devices or {}, tensors or {}, name, callbacks) for each in programs]
+    return [link_one(session, each, devices or {}, tensors or {}, name, callbacks, names) for each in programs]
+
+
+def names_of_passes(passes: str | Iterable[str]) -> tuple[str, ...]:
+    """The names of passes as they travel. MetadataError at the user's line for one that is none."""
+    if not isinstance(passes, str | Iterable):
+        raise located(MetadataTypeError(f"passes: takes names of passes, not {type(passes).__name__}"))
+    names = (passes,) if isinstance(passes, str) else tuple(passes)
+    try:
+        chosen_names(names)
+    except MetadataError as error:
+        raise located(error) from None
+    return names
 
 
 def link_one(
@@ -149,6 +165,7 @@ def link_one(
     tensors: Mapping[str, Tensor],
     name: str = "",
     callbacks: Sequence[Callable[..., None]] = (),
+    passes: Sequence[str] = (ALL,),
 ) -> LinkedProgram:
     """Link a program: slots without a device get those of the session, in their order; tensors that are not given are
     looked up in the contexts around. The program calls the first of the callbacks, as many as it needs."""
@@ -161,7 +178,8 @@ def link_one(
         if tensor._meta is not source.meta:
             raise located(MetadataError(f"link: {source.name} is {source.meta}, not {tensor._meta}"))
     called = called_back(program, callbacks)
-    return LinkedProgram(session, Linked(session, program, homes, captured, callbacks=called, name=name))
+    linked = Linked(session, program, homes, captured, callbacks=called, name=name, passes=passes)
+    return LinkedProgram(session, linked)
 
 
 def called_back(program: Program, callbacks: Sequence[Callable[..., None]]) -> Sequence[Callable[..., None]]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from ...interpreter.errors import CaptureError, MetadataTypeError, ProtocolError
 from ...interpreter.programs.convention import Convention
+from ...interpreter.programs.passes.table import ALL
 from ..checks import foreign
 from ..contexts import hand
 from ..frames import warn
@@ -26,6 +27,7 @@ from .evaluation import Evaluation, Misfit
 from .guards import Guards
 from .linked import Linked
 from .linked_routine import LinkedRoutine
+from .linking import names_of_passes
 from .results import Results
 from .structure import Arguments, Replacing, is_number, short
 
@@ -50,8 +52,16 @@ class Routine:
 
     __wrapped__: Callable[..., Any]
 
-    def __init__(self, session: Session | None, function: Callable[..., Any], *, eager: bool = False) -> None:
+    def __init__(
+        self,
+        session: Session | None,
+        function: Callable[..., Any],
+        *,
+        eager: bool = False,
+        passes: str | Iterable[str] = ALL,
+    ) -> None:
         check_function(function)
+        self._passes = names_of_passes(passes)
         functools.update_wrapper(self, function)
         self.captures = 0
         self._session = session
@@ -274,7 +284,8 @@ class Call:
         captured = [kept(session, each) if isinstance(each, Constant) else each for each in capture.captured]
         capture.captured.clear()  # the values of constants are uploaded
         chains, callbacks, name = capture.chains, capture.callbacks, getattr(self._routine, "__qualname__", "")
-        linked = Linked(session, recorded.program, capture.devices, captured, chains, callbacks, name)
+        passes = self._routine._passes
+        linked = Linked(session, recorded.program, capture.devices, captured, chains, callbacks, name, passes)
         evaluation = Evaluation(recorded.program, recorded.leaves, numbers, capture.ranges)
         objects, guards = self._given.objects, recorded.guards
         return Entry(session, linked, evaluation, recorded.make, self._convention(recorded), guards, numbers, objects)

@@ -267,7 +267,8 @@ class ProgramPart(NamedTuple):
 
 
 class Link(NamedTuple):
-    """Link a program to a device for each of its slots, and to the tensors that it captures. `name` is for people."""
+    """Link a program to a device for each of its slots, and to the tensors that it captures. `name` is for people;
+    `passes` are the names of those that may change the program."""
 
     id: UsedId
     program: UsedId
@@ -275,6 +276,7 @@ class Link(NamedTuple):
     captured: UsedIds
     location: LocationNumber
     name: Name = ""
+    passes: Names = ("all",)
 
 
 class Run(NamedTuple):

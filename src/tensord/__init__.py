@@ -11,7 +11,7 @@ The names below, `tensord.array_api` and `tensord.handlers`, are the public surf
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -128,15 +128,20 @@ def connect(
 
 
 @overload
-def routine(function: Callable[..., Any], *, eager: bool = False) -> Routine: ...
+def routine(function: Callable[..., Any], *, eager: bool = False, passes: str | Iterable[str] = "all") -> Routine: ...
 @overload
-def routine(function: None = None, *, eager: bool = False) -> Callable[[Callable[..., Any]], Routine]: ...
-def routine(function: Callable[..., Any] | None = None, *, eager: bool = False) -> Any:
+def routine(
+    function: None = None, *, eager: bool = False, passes: str | Iterable[str] = "all"
+) -> Callable[[Callable[..., Any]], Routine]: ...
+def routine(
+    function: Callable[..., Any] | None = None, *, eager: bool = False, passes: str | Iterable[str] = "all"
+) -> Any:
     """Make a routine of a function: captured at its first call, and run as one program afterwards.
 
     A decorator: `@tensord.routine`. Its tensors are those of the default session, that of `tensord.array_api`; another
-    session has a `routine` of its own. With `eager=True` each call just calls the function. MetadataTypeError for
-    generators and coroutines. See docs/routines.md.
+    session has a `routine` of its own. With `eager=True` each call just calls the function. `passes`: the names of
+    those that may change the program, or "all" or "none". MetadataTypeError for generators and coroutines. See
+    docs/routines.md.
     """
     from functools import partial
 
@@ -144,9 +149,9 @@ def routine(function: Callable[..., Any] | None = None, *, eager: bool = False) 
     from .client.tracebacks import MEANT, hide
 
     if function is None:
-        return partial(routine, eager=eager)
+        return partial(routine, eager=eager, passes=passes)
     try:
-        return Routine(None, function, eager=eager)
+        return Routine(None, function, eager=eager, passes=passes)
     except MEANT as error:
         hide(error)
         raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import _thread
 import asyncio
 import collections
+import gc
 import json
 import operator
 import os
@@ -415,7 +416,53 @@ def test_lines_of_calls_and_of_programs_take_no_numbers_of_each_other(
         assert caught.value.location == f"model.py:{number}"
 
 
+class Lines:
+    """What has lines, as a linked program."""
+
+    def __init__(self) -> None:
+        self.lines: set[int] = set()
+
+
 def test_a_line_of_programs_has_one_number(session: td.Session) -> None:
-    found = session._outbox.locations
+    found, user = session._outbox.locations, Lines()
     with session._outbox.lock:
-        assert found.numbered("a.py:1") == found.numbered("a.py:1") != found.numbered("a.py:2")
+        one, again, other = (found.numbered(text, user) for text in ("a.py:1", "a.py:1", "a.py:2"))
+    assert one == again != other
+    assert user.lines == {one, other}
+
+
+def failing_at(session: td.Session, *lines: str) -> Linked:
+    """A routine that fails at its last line."""
+    builder = Builder()
+    value = builder.parameter(Meta.of((1, 1), "float64"))
+    for line in lines[:-1]:
+        (value,) = builder.op("positive", [value], location=line)
+    return Linked(session, builder.finish(list(builder.op("cholesky", [value], location=lines[-1]))), ["cpu:0"])
+
+
+def line_of_failure(session: td.Session, routine: Linked) -> str:
+    with pytest.raises(KernelError) as caught:
+        routine.run([session.asarray([[-1.0]])])[0].item()
+    return caught.value.location or ""
+
+
+def test_lines_of_routines_that_live_stay_theirs_where_all_numbers_are_given_away(
+    session: td.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locations, "TEXTS", 6)
+    monkeypatch.setattr(locations, "RETRY", 2)
+    old = failing_at(session, *(f"old.py:{n}" for n in range(3)))
+    short = [failing_at(session, f"short.py:{n}") for n in range(3)]
+    late = failing_at(session, "late.py:1")
+    assert [line_of_failure(session, each) for each in (old, *short)] == [
+        "old.py:2",
+        *(f"short.py:{n}" for n in range(3)),
+    ]
+    assert "test_locations.py" in line_of_failure(session, late)  # where it is asked for: nothing else is known
+    del short
+    gc.collect()  # errors keep frames
+    new = [failing_at(session, f"new.py:{n}") for n in range(5)]
+    found = [line_of_failure(session, each) for each in new]
+    assert found.count("old.py:2") == 0
+    assert sum(line.startswith("new.py") for line in found) == 3
+    assert line_of_failure(session, old) == "old.py:2"

@@ -31,22 +31,17 @@ def check(
     program: Program,
     seed: int | None = None,
     piece: int = PIECE,
-    seen: Counter[str] | None = None,
     expected: Expected | None = None,
+    seen: Counter[str] | None = None,
 ) -> list[str]:
     """Everything that is wrong with one run; empty if it is as it should be.
 
-    `piece`: how many handles of ended sessions are released at once. The sessions of the programs are small. `seen`:
-    takes how many segments have run, on which devices and how. `expected`: what is to come out, if that is known.
+    `piece`: how many handles of ended sessions are released at once. The sessions of the programs are small.
+    `expected`: what is to come out, if that is known. `seen`: takes how many segments ran, on which devices and how.
     """
+    chosen, counted = program.seed if seed is None else seed, Counter() if seen is None else seen
     with failing_ops(), np.errstate(all="ignore"):
-        return run_and_compare(
-            program,
-            program.seed if seed is None else seed,
-            piece,
-            Counter() if seen is None else seen,
-            expected or expected_of(program),
-        )
+        return run_and_compare(program, chosen, piece, expected or expected_of(program), counted)
 
 
 def check_seed(seed: int) -> list[str]:
@@ -56,7 +51,7 @@ def check_seed(seed: int) -> list[str]:
     return check(program)
 
 
-def run_and_compare(program: Program, seed: int, piece: int, seen: Counter[str], expected: Expected) -> list[str]:
+def run_and_compare(program: Program, seed: int, piece: int, expected: Expected, seen: Counter[str]) -> list[str]:
     limits, certain = tight_limits(program)
     problems = compare_oracles(expected, expected_of(program, unfolds=True))
     machine = Machine(program, seed, limits, strict=True, piece=piece)

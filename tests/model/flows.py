@@ -198,7 +198,7 @@ class Drawing:
         make.count += 1
         world = make.world
         injects = make.risky and not (make.honest or world.inline) and world.devices[1].startswith("sim")
-        if may_fail and injects and self.rng.random() < 0.03:
+        if may_fail and injects and self.rng.random() < 0.08:
             make.failing.add((self.client.number + 1, make.count))
         return make.count
 

@@ -229,7 +229,7 @@ class Generator:
             and not (self.honest or self.world.inline)
             and self.world.devices == SIMS
             and definition.view is None
-            and self.rng.random() < 0.1
+            and self.rng.random() < 0.2
         ):
             self.failing.add((client.number + 1, self.count + 1))
         released = self.riding(client, inputs, ids, scalars, in_place=out is not None)

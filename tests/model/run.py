@@ -35,14 +35,14 @@ SHOWN = 5  # problems of one program
 
 
 def problems_of(
-    program: Program, piece: int = PIECE, seen: Counter[str] | None = None, expected: Expected | None = None
+    program: Program, piece: int = PIECE, expected: Expected | None = None, seen: Counter[str] | None = None
 ) -> list[str]:
     """What is wrong with a run of the program; what it raises is wrong, too."""
     try:
         if program.world.devices == SIMS:
-            return check(program, piece=piece, seen=seen, expected=expected)
+            return check(program, piece=piece, expected=expected, seen=seen)
         with installed(Gpu(program.seed, peers=program.world.peer)):
-            return check(program, piece=piece, seen=seen, expected=expected)
+            return check(program, piece=piece, expected=expected, seen=seen)
     except Exception as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
         return [f"raised {type(error).__name__}: {error} at {last.filename}:{last.lineno}"]
@@ -61,7 +61,7 @@ def failures(
     found = []
     for number in range(seed, seed + programs):
         program, expected = make(number, devices)
-        found.append((number, problems_of(program, piece, seen, expected)))
+        found.append((number, problems_of(program, piece, expected, seen)))
     return [(number, problems) for number, problems in found if problems]
 
 
@@ -123,7 +123,7 @@ def main() -> int:
         task = progress.add_task("programs", total=given.programs)
         for seed in range(given.seed, given.seed + given.programs):
             program, expected = make(seed, devices)
-            if problems := problems_of(program, given.piece, expected=expected):
+            if problems := problems_of(program, given.piece, expected):
                 failed += 1
                 show(console, program, problems, given.piece)
                 if given.shrink:

@@ -6,6 +6,7 @@ handles that live on get new ids. A later run puts other tensors and numbers int
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ import numpy as np
 
 from tensord.interpreter.programs.builder import SLOTS, Builder
 from tensord.interpreter.programs.numbers import CONSTANT, PARAMETER, evaluate
+from tensord.interpreter.programs.passes.table import NAMES
 from tensord.interpreter.types.meta import Meta
 
 from .execution import rename
@@ -105,7 +107,8 @@ class Runs:
         make = self.generator
         ops = (make.unary, make.binary, make.binary, make.in_place, make.in_place, make.matmul, make.reduction)
         others = (make.view, make.view, make.setitem, make.join, make.where, make.dynamic, make.create, make.move)
-        kinds = (*ops, *others, make.release, make.side_effect, *((make.boom, make.split) if make.risky else ()))
+        rest = (self.repeat, self.repeat, make.release, make.side_effect)
+        kinds = (*ops, *others, *rest, *((make.boom, make.split) if make.risky else ()))
         devices = (None, *make.world.devices)
         make.staying = self.rng.choice(devices)
         for _ in range(self.rng.choice((0, 1, 2, 3, 4, 6, 8, 16))):
@@ -113,6 +116,16 @@ class Runs:
             if self.rng.random() < 0.2:
                 make.staying = self.rng.choice(devices)
         make.staying = None
+
+    def repeat(self, client: Client) -> None:
+        """A call that is in the run already, on the same operands."""
+        calls = [step.fields for step in self.generator.sinks[-1] if step.kind == "CALL" and step.fields[4] is None]
+        if not calls:
+            return
+        op, attributes, metas, _, _, inputs, _, _ = self.rng.choice(calls)
+        scalars = tuple(place for place, meta in enumerate(metas) if isinstance(meta, type))
+        if all(place in scalars or id_ in client.handles for place, id_ in enumerate(inputs)):
+            self.generator.call(client, op, inputs, dict(attributes), scalars=scalars)
 
     def add(
         self,
@@ -227,7 +240,8 @@ class Building:
             self.add(step)
         program = self.builder.finish([self.values[id_] for id_ in results])
         devices, captured = tuple(self.devices[: program.devices]), tuple(self.captured)
-        return Routine(self.key, program, devices, captured, keeps=self.rng.random() < 0.3)
+        keeps, passes = self.rng.random() < 0.3, random_passes(self.rng)
+        return Routine(self.key, program, devices, captured, keeps, passes=passes)
 
     def values_of_numbers(self) -> tuple[Any, ...]:
         """The values of all numbers in the first run."""
@@ -286,6 +300,11 @@ class Building:
         into = None if targets is None else [self.value(id_) for id_ in outputs]
         made = self.builder.op(op, operands, dict(attributes), self.slot(device), into, step.number)
         self.values |= dict(zip(outputs, made, strict=True))
+
+
+def random_passes(rng: random.Random) -> tuple[str, ...]:
+    """All passes mostly, else some of them, or none."""
+    return ("all",) if rng.random() < 0.6 else tuple(name for name in NAMES if rng.random() < 0.5)
 
 
 def used_by(step: Step) -> Sequence[int]:

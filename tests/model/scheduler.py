@@ -33,7 +33,7 @@ from ..streams.fake_cuda.module import installed_gpu
 from .cuda import ModelCuda
 from .expected import whole
 from .steps import Encoder, Program, Step, World, runs, shares
-from .streams import ModelCpu, ModelSim, ModelStream, Steering, failing_inside
+from .streams import ModelCpu, ModelSim, ModelStream, Steering, failing_inside, sparing
 
 PLENTY = 1 << 20  # bytes; of a GPU, each machine fills them twice
 STEPS = 200_000  # actions after which a program that does not end is given up
@@ -105,6 +105,7 @@ class Machine:
         self.engine.admission.cancellation.piece = piece
         segments = self.engine.admission.routines.segments
         segments.compile = failing_inside(segments.compile, program.failing)
+        segments.improved.of = sparing(segments.improved.of, program.failing)
         segments.shared.kept *= not program.failing  # what fails is another call in each session
         segments.find_fusions = functools.partial(finding_fusions, least=1)  # of the smallest tensors, too
         self.errors: list[TensordError] = []
@@ -114,7 +115,7 @@ class Machine:
         self.encoder = Encoder()
         self.answers: dict[int, dict[int, tuple[Any, Any]]] = {}
         self.sessions: list[VmSession] = [self.open(n) for n in range(world.sessions)]
-        # Where sessions share tensors, or memory is just enough: what one sends behind a run that waits has its place
+        # Where sessions share tensors, or memory is just enough: what one sends behind a run that pauses has its place
         # before what others send then.
         self.shares = shares(program)
         self.in_order = runs(program) and (self.shares or world.tight > 0)

@@ -88,6 +88,7 @@ class Routine:
 
     `keeps`: is the program kept, too? `way`: how a client with the public surface runs it. `obtained`: was it looked
     up? Then what it captures is its own.
+    `passes`: those that may change it.
     """
 
     key: int
@@ -97,6 +98,7 @@ class Routine:
     keeps: bool
     way: str = LINKED
     obtained: bool = False
+    passes: tuple[str, ...] = ("all",)
 
 
 @dataclass(frozen=True)
@@ -290,7 +292,7 @@ def linking(routine: Routine, fresh: tuple[int, int], location: int) -> list[Nam
     made: list[NamedMessage] = [
         ProgramPart(program, tuple(records[start : start + size])) for start in range(0, len(records), size)
     ]
-    made.append(Link(id_, program, routine.devices, routine.captured, location))
+    made.append(Link(id_, program, routine.devices, routine.captured, location, "", routine.passes))
     return made if routine.keeps else [*made, Release((program,))]
 
 

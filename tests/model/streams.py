@@ -14,6 +14,8 @@ from tensord.streams.faults import Faults
 from tensord.streams.sim import SimDevice, SimOptions
 from tensord.streams.stream import Sink, Stream, StreamKind
 
+from .steps import lines_of
+
 Clock = Callable[[], int]
 
 
@@ -164,17 +166,27 @@ class ModelSim(Peak, SimDevice):
 def failing_inside(compile_segment: Any, failing: frozenset[tuple[int, int]]) -> Any:
     """Compile segments in which those calls fail that are to: (session, line). None of them is in a block."""
 
-    def compile_failing(program: Any, piece: Any, plans: Any, blocks: Any) -> Any:
+    def compile_failing(program: Any, piece: Any, plans: Any, blocks: Any, passes: Any) -> Any:
         session = plans[0].session
         doomed = {n for n in piece if (session, program.steps[n].location) in failing}
         sound = [block for block in blocks if doomed.isdisjoint(block.steps)]
-        recipe = compile_segment(program, piece, plans, sound)
+        recipe = compile_segment(program, piece, plans, sound, passes)
         if recipe is None:
             return None
         calls = [call._replace(kernel=inject) if call.step in doomed else call for call in recipe.calls]
         return recipe._replace(calls=tuple(calls))
 
     return compile_failing
+
+
+def sparing(passes_of: Any, failing: frozenset[tuple[int, int]]) -> Any:
+    """Apply passes, but to programs with calls that are to fail: passes take them for ops that never do."""
+    lines = {line for _, line in failing}
+
+    def of(program: Any, passes: Any) -> Any:
+        return passes_of(program, passes if lines.isdisjoint(lines_of(program)) else frozenset())
+
+    return of
 
 
 def inject(*_arrays: Any) -> None:

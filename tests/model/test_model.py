@@ -12,12 +12,13 @@ from functools import cache
 
 import pytest
 
+from tensord.interpreter.programs.passes.table import apply
 from tensord.interpreter.schema.opdef import REGISTRY
 from tensord.interpreter.types.meta import Meta
 from tensord.vm.admission.cancellation import PIECE
 
 from .check import check
-from .ops import hungry_ops
+from .ops import failing_ops, hungry_ops
 from .run import REPLAY, failures, make, problems_of
 from .steps import (
     FLOW_INPUTS,
@@ -28,6 +29,7 @@ from .steps import (
     RENAMED,
     ROUTINE,
     Program,
+    Routine,
     Step,
     World,
     blocks_inside,
@@ -58,6 +60,12 @@ def some() -> tuple[Program, ...]:
     return tuple([make(seed)[0] for seed in range(60)])
 
 
+def is_changed(routine: Routine) -> bool:
+    """Do its passes change its program?"""
+    with failing_ops():
+        return apply(routine.program, routine.passes) != routine.program
+
+
 def test_the_programs_have_runs_of_every_sort() -> None:
     """What no program has, nobody tests."""
     found: Counter[str] = Counter()
@@ -74,6 +82,8 @@ def test_the_programs_have_runs_of_every_sort() -> None:
             found.update(
                 {
                     "aliases": len(set(inputs)) < len(inputs),
+                    "changed by passes": is_changed(routine),
+                    "some passes alone": "all" not in routine.passes,
                     "captured": bool(routine.captured),
                     "two slots of a device": len(set(routine.devices)) < len(routine.devices),
                     "numbers": bool(run.fields[NUMBERS]),

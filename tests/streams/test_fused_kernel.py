@@ -18,7 +18,8 @@ from tensord.interpreter.programs.fusion import Fusion, find_fusions
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.schema.opdef import REGISTRY, UNNOTICED, OpDef, find
 from tensord.interpreter.types.meta import DTYPES, Meta
-from tensord.streams.fused_kernel import GRAIN, FusedKernel, slices_of
+from tensord.streams import fused_kernel
+from tensord.streams.fused_kernel import CACHE, GRAIN, LARGEST, MOST, FusedKernel, slices_of
 from tensord.streams.fused_layout import FusedLayout
 
 from ..interpreter.conftest import meta_of
@@ -359,3 +360,20 @@ def test_no_piece_has_one_element(step: int) -> None:
         assert min(map(len, pieces)) > 1
         assert max(map(len, pieces)) <= step + 1
         assert [*itertools.chain(*pieces)] == list(range(size))
+
+
+def test_what_kernels_keep_between_calls_is_bounded_for_all_of_them_together() -> None:
+    sizes = [1, *[CACHE] * MOST, 2 * CACHE, LARGEST + 1]
+    scratch = [fused_kernel.taken(size) for size in sizes]
+    assert all(memory.size >= size for memory, size in zip(scratch, sizes, strict=True))
+    for memory in scratch:
+        fused_kernel.give_back(memory)
+    assert len(fused_kernel.SPARE) == MOST
+    assert max(memory.size for memory in fused_kernel.SPARE) <= LARGEST
+
+
+def test_a_kernel_uses_the_scratch_of_another_again() -> None:
+    fused_kernel.SPARE.clear()
+    memory = fused_kernel.taken(10)
+    fused_kernel.give_back(memory)
+    assert fused_kernel.taken(CACHE) is memory

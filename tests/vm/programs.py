@@ -67,11 +67,13 @@ def link(
     *,
     keeps: bool = False,
     name: str = "",
+    passes: Sequence[str] = ("all",),
 ) -> int:
     """The id of a routine; the program is released, as a client does."""
     program_id, routine = client.new(), client.new()
     parts = parts_of(program_id, program)
-    client.send(*parts, Link(routine, program_id, tuple(devices)[: program.devices], tuple(captured), LINE, name))
+    slots = tuple(devices)[: program.devices]
+    client.send(*parts, Link(routine, program_id, slots, tuple(captured), LINE, name, tuple(passes)))
     if not keeps:
         client.send(Release((program_id,)))
     return routine

@@ -220,6 +220,8 @@ class Admission:
         for id_ in message.ids:
             tensor = session.tensors.pop(id_, None)
             if tensor is None:
+                if session.in_run():  # an inner value that got no id, which may be that of a chain
+                    continue
                 session.chains.pop(id_, None)
                 session.refused_chains.pop(id_, None)
                 self.routines.release(session, id_)

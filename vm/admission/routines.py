@@ -9,6 +9,7 @@ from typing import Any
 
 from ...interpreter.errors import CancelledError, ProtocolError, QuotaError, TensordError
 from ...interpreter.programs.builder import STEPS
+from ...interpreter.programs.program import Program
 from ...interpreter.schema.infer import InferCache
 from ...interpreter.schema.opdef import find
 from ...interpreter.types.meta import Meta, Scalar
@@ -110,9 +111,12 @@ class Routines:
             return
         newest, outside = session.newest, (*message.inputs, *routine.captured)
         if routine.compiled is None:
-            self.segments.adopt(routine, self.patience)
-        if routine.runs >= self.patience and self.run_whole(session, routine, outside, message):
+            self.segments.adopt(session, routine, self.patience)
+        better = routine.improved or routine
+        if better.runs >= self.patience and self.run_whole(session, better, outside, message):
             return
+        if better is not routine and are_apart(session, better.program, outside):
+            routine = better
         unfolder = Unfolder(SessionRuns(self, session), message.effects, message.location, newest)
         ids = Ids(routine.program, outside, newest, unfolder)
         messages, trace = unfolder.program(routine, ids, message.numbers), self.trace(session, routine, message)
@@ -196,6 +200,16 @@ class Routines:
         return number
 
 
+def are_apart(session: VmSession, program: Program, outside: Sequence[int]) -> bool:
+    """May a run on these tensors be that of a program after its passes? They see to it for parameters and captured
+    tensors as the program has them, none of which is written under one name and known by another."""
+    tensors = [session.tensors.get(id_) for id_ in outside]
+    for tensor, source in zip(tensors, chain(program.parameters, program.captured), strict=True):
+        if tensor is None or tensor.meta is not source.meta:
+            return False
+    return all(sum(tensor is tensors[value] for tensor in tensors) == 1 for value in program.written)
+
+
 class SessionRuns:
     """What the runs of one session ask of the engine: `unfolding.Engine`."""
 
@@ -224,7 +238,7 @@ class SessionRuns:
     def compiles(self, routine: Linked) -> bool:
         """May its steps run as segments?"""
         if routine.compiled is None:  # a block of control flow
-            self.routines.segments.adopt(routine, self.routines.patience)
+            self.routines.segments.adopt(self.session, routine, self.routines.patience)
         return routine.runs > self.routines.patience and not routine.refused and self.session.cancelled is None
 
     def admit(self, routine: Linked, piece: range, ids: Ids, numbers: Sequence[Scalar], location: int) -> bool:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 from ...interpreter.errors import MetadataError, QuotaError
 from ...interpreter.programs.fusion import Fusion, finding_fusions
+from ...interpreter.programs.passes.table import FUSION, TRANSFERS
 from ...interpreter.programs.program import Program
 from ...interpreter.types.meta import Meta, Scalar
 from ..memory.overwriting import may_overwrite
@@ -24,6 +26,7 @@ from ..routines.compiled import Compiled, CompiledPrograms
 from ..routines.ids import Ids
 from ..routines.inside import segment_record
 from ..routines.instruction import RunInstruction, Segment, SegmentPlan
+from ..routines.passes import ImprovedPrograms, crowds, lacks
 from ..routines.recipe import Recipe, compile_segment
 from ..routines.segments import Piece, cutting, work_of_time
 from ..routines.stamps import Stamps
@@ -31,6 +34,8 @@ from ..scheduler.scheduler import Scheduler
 from .lookup import define, enter, note_maker
 from .quotas import check_results, check_targets, check_tensors
 from .runs_at_once import RunsAtOnce
+
+Compile: TypeAlias = Callable[[Program, Piece, Sequence[Plan], Sequence[Fusion], frozenset[str]], Recipe | None]
 
 
 class Segments:
@@ -41,8 +46,9 @@ class Segments:
         self.residency = residency
         self.at_once = RunsAtOnce(scheduler, residency)
         self.details = scheduler.ring.details
+        self.improved = ImprovedPrograms()
         self.shared = CompiledPrograms()
-        self.compile: Callable[[Program, Piece, Sequence[Plan], Sequence[Fusion]], Recipe | None] = compile_segment
+        self.compile: Compile = compile_segment
         self.find_fusions: Callable[[Program], Iterable[list[Fusion]]] = finding_fusions
 
     def pieces(self, session: VmSession, routine: Linked) -> Sequence[Piece]:
@@ -66,20 +72,34 @@ class Segments:
     def cut(self, session: VmSession, routine: Linked) -> Iterator[None]:
         """Cut a routine into pieces."""
         found: list[Piece] = []
-        for pieces in cutting(routine.program, lambda position: self.work(session, routine, position)):
+        for pieces in cutting(routine.program, partial(self.work, session, routine), routine.devices):
             found += pieces
             yield
         routine.pieces = found
         if routine.compiled.pieces is None and None not in routine.templates:
             routine.compiled.pieces = routine.pieces
 
-    def adopt(self, routine: Linked, patience: int) -> None:
-        """Take over what some session has compiled of the same program. If that is all of it, the first run need not be
-        op by op."""
-        routine.compiled = compiled = self.shared.of(routine.program, routine.devices)
+    def adopt(self, session: VmSession, routine: Linked, patience: int) -> None:
+        """Apply the passes, and take over what some session has compiled of the same program. If that is all of it, the
+        first run need not be op by op."""
+        self.improve(session, routine)
+        if routine.improved is not None:
+            self.adopt(session, routine.improved, patience)
+        routine.compiled = compiled = self.shared.of(routine.program, routine.devices, routine.passes)
         routine.pieces, routine.fusions = compiled.pieces, compiled.fusions
-        if compiled.whole():
+        if compiled.whole() and routine.improved is None:
             routine.runs = patience
+
+    def improve(self, session: VmSession, routine: Linked) -> None:
+        """Apply the passes on programs, unless steps may fail for their devices: each has an error of its own line."""
+        program, backends = routine.program, [self.scheduler.devices[name].backend for name in routine.devices]
+        if session.strict or lacks(program, [backend.missing for backend in backends]):
+            return
+        crowded = crowds(program, [backend.limit for backend in backends])
+        found = self.improved.of(program, routine.passes - {TRANSFERS} if crowded else routine.passes)
+        routine.applied = found.applied
+        if found.program is not None:
+            routine.improved = routine.after(found.program)
 
     def work(self, session: VmSession, routine: Linked, position: int) -> int:
         """The work of a step, if it may run inside a segment of its device; else -1."""
@@ -111,7 +131,7 @@ class Segments:
         known = [plan for plan in plans if plan is not None]
         if len(known) < len(plans):
             return None
-        recipe = self.compile(routine.program, piece, known, self.fusions(routine))
+        recipe = self.compile(routine.program, piece, known, self.fusions(routine), routine.passes)
         if shared:
             compiled.recipes[piece.start] = recipe
         return recipe
@@ -133,7 +153,7 @@ class Segments:
     def fuse(self, routine: Linked) -> Iterator[None]:
         """Find the fusions of a routine's program."""
         found: list[Fusion] = []
-        for fusions in self.find_fusions(routine.program):
+        for fusions in self.find_fusions(routine.program) if FUSION in routine.passes else ():
             found += fusions
             yield
         routine.fusions = routine.compiled.fusions = found

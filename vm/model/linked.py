@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ...interpreter.programs.fusion import Fusion
+from ...interpreter.programs.passes.table import IN_SEGMENTS, Applied
 from ...interpreter.programs.program import Program
 from ...interpreter.types.meta import Meta
 
@@ -32,31 +33,47 @@ class Linked:
     messages, each made when a run first needs it. `nested`: likewise the blocks of its steps of control flow.
     `compiled`: what sessions share of the program, None until it runs. `convention`: how it is called, as it travels;
     `extra`: what that counts for in the quota of steps.
+
+    `passes`: the names of those that may change it. `improved`: the same after those on programs, None if they change
+    nothing, or it is not known yet; `applied` is what each of them has done. `source`: the program that was linked.
     """
 
     __slots__ = (
+        "applied",
         "captured",
         "compiled",
         "convention",
         "devices",
         "extra",
         "fusions",
+        "improved",
         "location",
         "name",
         "nested",
         "number",
+        "passes",
         "pieces",
         "program",
         "refused",
         "runs",
         "segments",
+        "source",
         "templates",
     )
 
     def __init__(
-        self, program: Program, devices: tuple[str, ...], captured: tuple[int, ...], location: int, name: str = ""
+        self,
+        program: Program,
+        devices: tuple[str, ...],
+        captured: tuple[int, ...],
+        location: int,
+        name: str = "",
+        passes: frozenset[str] = IN_SEGMENTS,
     ) -> None:
-        self.program = program
+        self.program = self.source = program
+        self.passes = passes
+        self.improved: Linked | None = None
+        self.applied: tuple[Applied, ...] = ()
         self.devices = devices
         self.captured = captured
         self.location = location
@@ -74,11 +91,23 @@ class Linked:
         self.segments: dict[int, Any] = {}  # first step of a piece -> how it runs as one instruction, if it may
 
     def all_templates(self) -> Iterator[Template]:
-        """Those that were made, in blocks, too."""
+        """Those that were made, also in its parts."""
         yield from (template for template in self.templates if template is not None)
+        for routine in self.parts():
+            yield from routine.all_templates()
+
+    def parts(self) -> Iterator[Linked]:
+        """The routines that it consists of: its blocks, and what it is after passes."""
         for blocks in self.nested.values():
-            for block in blocks:
-                yield from block.routine.all_templates()
+            yield from (block.routine for block in blocks)
+        if self.improved is not None:
+            yield self.improved
+
+    def after(self, program: Program) -> Linked:
+        """The same with its program after passes."""
+        found = Linked(program, self.devices, self.captured, self.location, self.name, self.passes & IN_SEGMENTS)
+        found.source = self.source
+        return found
 
     @property
     def results(self) -> list[tuple[Meta | None, str]]:

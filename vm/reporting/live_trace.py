@@ -94,7 +94,7 @@ def _runs(engine: Engine, texts: _Texts, since: int) -> Iterator[Entry]:
 def routine_entries(known: Known, where: Where) -> Iterator[Entry]:
     """A routine: its head, the lines of its program, its segments and their calls."""
     number = known.number
-    yield ("routine", number, 0, (known.session, known.name, known.digest, known.devices))
+    yield ("routine", number, 0, (known.session, known.name, known.digest, known.devices, known.program.digest))
     lines = lines_of(located(known.program, lambda location: where(known.session, location).line))
     for chunk in batched(lines, CHUNK):
         yield ("lines", number, 0, chunk)

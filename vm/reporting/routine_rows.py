@@ -1,10 +1,12 @@
-"""What has become of a routine: its pieces, the memory of its segments, and where each of its values lies, and why."""
+"""What has become of a routine: what passes have done, its pieces, the memory of its segments, and where each of its
+values lies, and why."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ...interpreter.errors import ProtocolError, TensordError
+from ...interpreter.programs.passes.table import FUSION, IN_PLACE, MEMORY_PLAN
 from ...interpreter.programs.program import Program
 from ..model.linked import Linked
 from ..model.session import VmSession
@@ -19,17 +21,43 @@ def routine_row(session: VmSession, id_: int) -> dict[str, Any]:
         raise routine.reraisable()
     if routine is None:
         raise ProtocolError(f"there is no routine {id_}")
-    program = routine.program
-    pieces = [piece_row(routine, piece) for piece in routine.pieces or ()]
+    ran = routine if routine.improved is None else routine.improved
     return {
-        "program": program.digest,
+        "program": routine.program.digest,
         "devices": list(routine.devices),
-        "ops": len(program.steps),
-        "runs_op_by_op": routine.runs,
-        "compiled": routine.pieces is not None,
-        "pieces": pieces,
-        "values": value_rows(routine),
+        "ops": len(routine.program.steps),
+        "passes": pass_rows(routine, ran),
+        "without_passes": routine.runs if ran is not routine else 0,
+        "runs_op_by_op": routine.runs if ran is routine else ran.runs,
+        "compiled": ran.pieces is not None,
+        "pieces": [piece_row(ran, piece) for piece in ran.pieces or ()],
+        "values": value_rows(ran),
+        "metas": ["?" if meta is None else str(meta) for meta in ran.program.metas],
     }
+
+
+def pass_rows(routine: Linked, ran: Linked) -> list[dict[str, Any]]:
+    """What each pass has done, in the order of their names: how many `of` something there were before, and are now.
+    Of those in segments, for the segments that were compiled."""
+    rows = [pass_row(*each[:3], "ops", each.changed) for each in routine.applied]
+    recipes = [segment.recipe for segment in ran.segments.values() if isinstance(segment, Segment)]
+    if not recipes:
+        return rows
+    calls = sum(len(recipe.calls) for recipe in recipes)
+    fusions = [fusion for recipe in recipes for fusion in recipe.fusions]
+    parts, forwarded = sum(recipe.parts for recipe in recipes), sum(recipe.forwarded for recipe in recipes)
+    unshared, arena = sum(recipe.unshared for recipe in recipes), sum(recipe.arena for recipe in recipes)
+    done = (
+        (FUSION, calls + sum(len(fusion.steps) - 1 for fusion in fusions), calls, "calls"),
+        (IN_PLACE, parts + forwarded, parts, "values with memory of their own"),
+        (MEMORY_PLAN, unshared, arena, "bytes"),
+    )
+    return rows + [pass_row(*each, each[1] != each[2]) for each in done if each[0] in routine.passes]
+
+
+def pass_row(name: str, before: int, after: int, of: str, changed: bool) -> dict[str, Any]:
+    """The row of a pass."""
+    return {"pass": name, "before": before, "after": after, "of": of, "changed": changed}
 
 
 def piece_row(routine: Linked, piece: range) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 - `segments`: cutting a program into segments and single steps; `recipe`: compiling a segment: its memory, its calls;
   `arena`: offsets in its memory; `layouts`: views; `liveness`: who uses its values, and until when
-- `compiled`: what is compiled of programs, for all sessions
+- `passes`: programs after their passes, and `compiled`: what is compiled of programs; for all sessions
 - `inside`: a compiled segment as the trace has it; `stamps`: the times of its calls
 - `replay`: a segment's calls, bound to memory; `instruction`: RunRoutine, which runs a segment; `parts`: its ops as
   tasks of a stream that something interferes with

@@ -30,9 +30,11 @@ class Part:
 
 
 class Arena:
-    """Parts, in the order of their addresses. `now`: the step that is laid out. `size`: once it is planned."""
+    """Parts, in the order of their addresses. `now`: the step that is laid out. `size`: once it is planned. `shares`:
+    may parts that do not live at the same time share bytes?"""
 
-    def __init__(self) -> None:
+    def __init__(self, *, shares: bool = True) -> None:
+        self.shares = shares
         self.now = 0
         self.size = 0
         self._parts: list[Part] = []
@@ -57,8 +59,24 @@ class Arena:
         part = self.part_of(address)
         part.last = max(part.last, last)
 
+    @property
+    def parts(self) -> int:
+        """How many parts it has."""
+        return len(self._parts)
+
+    @property
+    def unshared(self) -> int:
+        """The bytes of all parts together."""
+        return self._end
+
     def plan(self) -> None:
-        """Give each part its offset. So many parts are planned together, the smaller ones behind the larger ones."""
+        """Give each part its offset: its address, or one where others were before. So many parts are planned together,
+        the smaller ones behind the larger ones."""
+        if not self.shares:
+            for part in self._parts:
+                part.offset = part.address
+            self.size = self._end
+            return
         parts = sorted(self._parts, key=lambda part: -part.size)
         for start in range(0, len(parts), TOGETHER):
             place(parts[start : start + TOGETHER], self.size)

@@ -1,9 +1,9 @@
 """What is compiled of programs, for all sessions: where they are cut, their fusions, and the recipes of their segments.
 
-Nothing of it belongs to a session. It depends on the program, to the last bit of its constants, and on the devices; so
-it is found by the program's digest, and by these. Lines are no part of the digest, and recipes know steps by their
-numbers: each session looks lines up in the program that it has sent itself. What a routine has taken over stays with
-the routine, also when it is forgotten here.
+Nothing of it belongs to a session. It depends on the program, to the last bit of its constants, on the devices, and on
+the passes; so it is found by the program's digest, and by these. Lines are no part of the digest, and recipes know
+steps by their numbers: each session looks lines up in the program that it has sent itself. What a routine has taken
+over stays with the routine, also when it is forgotten here.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from ...interpreter.programs.fusion import Fusion
+from ...interpreter.programs.passes.table import IN_SEGMENTS
 from ...interpreter.programs.program import Program
 from .recipe import Recipe
 from .segments import SHORTEST, Piece
@@ -46,14 +47,14 @@ class CompiledPrograms:
     def __init__(self, kept: int = KEPT) -> None:
         self.kept = kept
         self.steps = 0
-        self.found: OrderedDict[tuple[str, tuple[str, ...]], Compiled] = OrderedDict()
+        self.found: OrderedDict[tuple[str, tuple[str, ...], frozenset[str]], Compiled] = OrderedDict()
 
-    def of(self, program: Program, devices: tuple[str, ...]) -> Compiled:
-        """What there is of that program; nothing, to begin with."""
+    def of(self, program: Program, devices: tuple[str, ...], passes: frozenset[str] = IN_SEGMENTS) -> Compiled:
+        """What there is of that program, with these passes in its segments; nothing, to begin with."""
         steps = max(program.weight, 1)
         if steps > min(LARGEST, self.kept):
             return Compiled(steps)
-        key = (program.digest, devices)
+        key = (program.digest, devices, passes & IN_SEGMENTS)
         compiled = self.found.get(key)
         if compiled is not None:
             self.found.move_to_end(key)

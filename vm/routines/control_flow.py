@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from ...interpreter.errors import CancelledError, KernelError, KernelIndexError, MetadataError, TensordError
 from ...interpreter.programs.constructs import FORMS, MAX_ITERATIONS, layout_of, results_of
 from ...interpreter.programs.numbers import DRAW, PARAMETER
+from ...interpreter.programs.passes.table import IN_SEGMENTS
 from ...interpreter.programs.program import CASE, WHILE, Step
 from ...interpreter.types.meta import Meta, Scalar
 from ...interpreter.wire.messages import EFFECT, RELEASE, TO_DEVICE, Message
@@ -235,7 +236,7 @@ def linked_blocks(routine: Linked, step: Step) -> tuple[Block, ...]:
     effects = 0
     for block, given in zip(step.blocks, layout_of(step.op, range(len(step.operands)), step.blocks).given, strict=True):
         name = f"{routine.name}/{step.op}[{len(found)}]"
-        linked = Linked(block, routine.devices, (), routine.location, name)
+        linked = Linked(block, routine.devices, (), routine.location, name, routine.passes & IN_SEGMENTS)
         found.append(Block(linked, given.values, given.numbers, effects))
         effects += block.effects[-1]
     return tuple(found)

@@ -69,16 +69,18 @@ class SegmentPlan(Plan):
         self.heirs = 0
         self.layouts = {}
         part = (routine.number, recipe.steps.start, recipe.steps.stop - 1)
-        common = (tuple(map(plain, metas)), tuple(map(plain, outputs)), part_text(program, recipe.steps), recipe.work)
+        common = (tuple(map(plain, metas)), tuple(map(plain, outputs)), part_text(routine, recipe.steps), recipe.work)
         self.signature = (*common, part)
         self.maker = (self.label, common)
         kinds = "r" * len(metas) + "w" * len(outputs)
         self.traits = (session, Opcode.RUN.value, self.label, device.name, kinds, self.signature)
 
 
-def part_text(program: Program, steps: Piece) -> str:
-    """`3f2a9c1b2d3e, steps 0-33 of 34`."""
-    return f"{program.digest[:12]}, steps {steps.start}-{steps.stop - 1} of {len(program.steps)}"
+def part_text(routine: Linked, steps: Piece) -> str:
+    """`3f2a9c1b2d3e, steps 0-33 of 34`, with the digest of the program that was linked."""
+    passes = "" if routine.program is routine.source else " after passes"
+    count = len(routine.program.steps)
+    return f"{routine.source.digest[:12]}{passes}, steps {steps.start}-{steps.stop - 1} of {count}"
 
 
 class Operand(NamedTuple):

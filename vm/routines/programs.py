@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
 from ...interpreter.errors import MetadataError, ProtocolError, QuotaError, TensordError
+from ...interpreter.programs.passes.table import chosen_names
 from ...interpreter.programs.program import Program
 from ...interpreter.programs.records import Reader
 from ...interpreter.schema.infer import InferCache
@@ -91,9 +92,10 @@ def linked(session: Holder, message: Link, devices: Collection[str]) -> Linked:
     for name in message.devices:
         if name not in devices:
             raise MetadataError(f"there is no device {name!r}; there are {', '.join(devices)}")
+    passes = chosen_names(message.passes)
     check_steps(session, program.weight)
     session.steps += program.weight
-    return Linked(program, tuple(message.devices), tuple(message.captured), message.location, message.name)
+    return Linked(program, tuple(message.devices), tuple(message.captured), message.location, message.name, passes)
 
 
 def check_new_id(session: Holder, id_: int, there: Collection[int]) -> None:

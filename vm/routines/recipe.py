@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from ...interpreter.programs.fusion import Fusion
 from ...interpreter.programs.passes.facts import made_by
+from ...interpreter.programs.passes.table import IN_PLACE, IN_SEGMENTS, MEMORY_PLAN
 from ...interpreter.programs.program import Program
 from ...interpreter.schema.opdef import UNNOTICED, BoundKernel
 from ...interpreter.types.meta import Meta
@@ -70,7 +71,8 @@ class Recipe(NamedTuple):
     value of each written and made one. `packed`: slots of operands that have to be packed, since views of them are
     taken. `bases`: of each view, the value that it is a view of. `places`: where each value lies. `views`: those that
     are used beyond the segment; `passing`: what is made for them alone. `dying`: operands that are inner values of the
-    program, and used here for the last time.
+    program, and used here for the last time. `parts`: values with memory of their own in the arena, of so many bytes
+    together (`unshared`); `forwarded`: those that are written over an operand.
     """
 
     steps: Piece
@@ -91,23 +93,40 @@ class Recipe(NamedTuple):
     scratch: int
     work: int
     largest: int
+    parts: int
+    forwarded: int
+    unshared: int
 
 
 def compile_segment(
-    program: Program, steps: Piece, plans: Sequence[Plan], fusions: Sequence[Fusion] = ()
+    program: Program,
+    steps: Piece,
+    plans: Sequence[Plan],
+    fusions: Sequence[Fusion] = (),
+    passes: frozenset[str] = IN_SEGMENTS,
 ) -> Recipe | None:
     """The recipe of a segment; None if its values cannot be laid out, so that it has to run op by op.
 
-    `plans`: of the ops, in order; `fusions`: of the program, those of the segment among them.
+    `plans`: of the ops, in order; `fusions`: of the program, those of the segment among them; `passes`: the names of
+    those that may be used.
     """
     inside = [fusion for fusion in fusions if fusion.steps[0] in steps and fusion.steps[-1] in steps]
-    return Compiler(program, steps, plans, inside).compile()
+    return Compiler(program, steps, plans, inside, passes).compile()
 
 
 class Compiler:
     """Lays out one segment."""
 
-    def __init__(self, program: Program, steps: Piece, plans: Sequence[Plan], fusions: Sequence[Fusion]) -> None:
+    def __init__(
+        self,
+        program: Program,
+        steps: Piece,
+        plans: Sequence[Plan],
+        fusions: Sequence[Fusion],
+        passes: frozenset[str] = IN_SEGMENTS,
+    ) -> None:
+        self.forwards = IN_PLACE in passes
+        self.forwarded = 0
         self.program = program
         self.steps = steps
         self.plans = plans
@@ -122,7 +141,7 @@ class Compiler:
         self.places: dict[int, Place] = {}
         self.bases: dict[int, int] = {}
         self.packed: set[int] = set()
-        self.arena = Arena()
+        self.arena = Arena(shares=MEMORY_PLAN in passes)
         self.scratch = 0
         self.held: dict[tuple[int, int], list[int]] = {}  # (slot, address of the part of memory) -> values in it
 
@@ -159,6 +178,9 @@ class Compiler:
             max([self.scratch, *(plan.scratch for plan in self.plans)]),
             sum(plan.work for plan in self.plans),
             max((plan.work for plan in self.plans), default=0),
+            self.arena.parts,
+            self.forwarded,
+            self.arena.unshared,
         )
 
     def step(self, position: int, plan: Plan) -> list[Call] | None:
@@ -268,7 +290,7 @@ class Compiler:
         meta = self.meta(value)
         if value in self.slots:
             return self.fresh_place(value)
-        for index in plan.forward:
+        for index in plan.forward if self.forwards else ():
             operand = self.program.steps[position].operands[index]
             under = self.place(operand)
             alone = under.slot == ARENA and under.strides is None and under.meta.nbytes == meta.nbytes
@@ -276,6 +298,7 @@ class Compiler:
             if alone and dies and not self.is_shared(operand, position):
                 place = Place(ARENA, under.offset, None, meta)
                 self.enter(value, place)
+                self.forwarded += 1
                 return place
         return self.fresh_place(value)
 

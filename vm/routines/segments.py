@@ -28,16 +28,16 @@ Piece: TypeAlias = range
 Works: TypeAlias = Callable[[int], int]
 
 
-def pieces_of(program: Program, works: Works) -> list[Piece]:
-    """The steps of a program in order, those of a segment together.
+def pieces_of(program: Program, works: Works, devices: Sequence[str] = ()) -> list[Piece]:
+    """The steps of a program in order, those of a segment together. `devices`: of its slots, if several may be one.
 
     A view that leaves its segment takes effect when that has been admitted. If the segment writes in place what the
     view is of, or may be of, that would be too late: then the view is a piece of its own.
     """
-    return [piece for pieces in cutting(program, works) for piece in pieces]
+    return [piece for pieces in cutting(program, works, devices) for piece in pieces]
 
 
-def cutting(program: Program, works: Works) -> Iterator[list[Piece]]:
+def cutting(program: Program, works: Works, devices: Sequence[str] = ()) -> Iterator[list[Piece]]:
     """The same for a long program, during which others are to be served: nothing after each `SLICE` steps, the pieces
     in the end."""
     steps, roots = program.steps, roots_of(program)
@@ -49,7 +49,7 @@ def cutting(program: Program, works: Works) -> Iterator[list[Piece]]:
         views.append(is_view(program, n))
         if len(given) % SLICE == 0:
             yield []
-    borders = borders_of(program, given)
+    borders = borders_of(program, given, devices or range(program.devices))
     alone = {n for n, work in enumerate(given) if work < 0}
     written: dict[int, int] = {}  # root -> the first step behind the present one that writes there
     nearest = len(steps)  # of the steps behind the present one: the first that is alone, or begins another segment
@@ -68,12 +68,13 @@ def work_of_time(seconds: float) -> int:
     return int(seconds * PER_SECOND)
 
 
-def borders_of(program: Program, works: Sequence[int]) -> set[int]:
+def borders_of(program: Program, works: Sequence[int], devices: Sequence[str] | Sequence[int]) -> set[int]:
     """The steps that begin another segment, since it would be too long, or is on another device."""
     found: set[int] = set()
     total, start = 0, 0
+    homes = [devices[step.device] if step.device >= 0 else -1 for step in program.steps]
     for n, work in enumerate(works):
-        other = n > 0 and program.steps[n].device != program.steps[n - 1].device
+        other = n > 0 and homes[n] != homes[n - 1]
         if other or n - start == LONGEST or (total and total + max(work, 0) > LARGEST):
             found.add(n)
             total, start = 0, n

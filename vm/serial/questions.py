@@ -247,10 +247,13 @@ def _routine(_engine: SerialEngine, session: SerialSession, _about: About, id_: 
         "program": program.digest,
         "devices": list(routine.devices),
         "ops": len(program.steps),
+        "passes": [],
+        "without_passes": 0,
         "runs_op_by_op": routine.runs,
         "compiled": False,
         "pieces": [],
         "values": [],
+        "metas": [],
     }
 
 

@@ -64,7 +64,8 @@ class SegmentRecord(NamedTuple):
 
 
 class RoutineRecord(NamedTuple):
-    """A routine: its number, the session that runs it, its name and its program, as text without and with its lines."""
+    """A routine: its number, the session that runs it, its name; the digest of its program as it was linked, and the
+    text and the digest of what has run, which is that program after its passes."""
 
     number: int
     session: int
@@ -73,11 +74,13 @@ class RoutineRecord(NamedTuple):
     devices: tuple[str, ...]
     text: str
     segments: tuple[SegmentRecord, ...]
+    ran: str
 
     @property
     def title(self) -> str:
         """`train_step 3f2a9c1b2d3e`."""
-        return f"{self.name} {self.digest[:12]}".lstrip()
+        passes = "" if self.ran == self.digest else " after passes"
+        return f"{self.name} {self.digest[:12]}{passes}".lstrip()
 
 
 class RunRecord(NamedTuple):

@@ -19,8 +19,8 @@ Run = tuple[int, int, int, int, int, int]
 
 
 class Known:
-    """A routine that has run. `tick`: of the latest news about it; `segments`: by their first steps; `gone`: was it
-    released?"""
+    """A routine that has run. `digest`: of its program as it was linked; `program`: what has run of it, after passes.
+    `tick`: of the latest news about it; `segments`: by their first steps; `gone`: was it released?"""
 
     __slots__ = ("devices", "digest", "gone", "name", "number", "program", "segments", "session", "tick")
 
@@ -31,7 +31,7 @@ class Known:
         self.name = routine.name
         self.devices = routine.devices
         self.program: Program = routine.program
-        self.digest = routine.program.digest
+        self.digest = routine.source.digest
         self.segments: dict[int, SegmentRecord] = {}
         self.tick = 0
 
@@ -61,7 +61,7 @@ class KnownRoutines:
         found.tick = tick
 
     def released(self, routine: Linked) -> None:
-        """A routine has ended, and its blocks with it. Beyond the bound, the oldest of those are forgotten."""
+        """A routine has ended, and its parts with it. Beyond the bound, the oldest of those are forgotten."""
         found = self.known.get(routine.number)
         if found is not None and not found.gone:
             found.gone = True
@@ -71,9 +71,8 @@ class KnownRoutines:
                 oldest = self._gone.popleft()
                 self._weight -= cost_of(oldest)
                 del self.known[oldest.number]
-        for blocks in routine.nested.values():
-            for block in blocks:
-                self.released(block.routine)
+        for part in routine.parts():
+            self.released(part)
 
     def ran(self, session: int, run: Sequence[int], last: int, tick: int) -> None:
         """A run has been admitted, down to its last instruction. `run`: as `Unfolding` has it."""

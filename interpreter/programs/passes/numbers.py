@@ -1,7 +1,8 @@
-"""Numbers: unused ones are left out, equal ones are shared, and arithmetic among constants is done once.
+"""Numbers: equal ones are shared, and arithmetic among constants is done once.
 
-Parameters and draws stay as they are: a run gives them by their places. Arithmetic that may raise stays, too, used or
-not, and so does what raises now, has more than 64 bits, or does not fit an op that takes it: the run says so.
+Each number keeps its place, used or not: a run gives the values of all of them. Arithmetic that raises stays, and so
+does what has more than 64 bits, or does not fit an op that takes it: the run says so. So does what another machine, on
+which the client may be, may round in another way.
 """
 
 from __future__ import annotations
@@ -14,46 +15,29 @@ import msgpack
 from ...errors import TensordError
 from ...schema.promotion import WIRE_INTEGERS, check_scalar
 from ...types.meta import Scalar
-from ..numbers import ARITHMETIC, CONSTANT, DRAW, PARAMETER, SEED, Number
+from ..numbers import ARITHMETIC, CONSTANT, DRAW, PARAMETER, Number
 from ..program import Program, Step, plain_complex
 from .facts import metas_of
 from .rebuilding import rebuilt
 
-# Arithmetic on numbers of one kind that gives a number of that kind, whatever the values.
-SAFE = {
-    "int": frozenset(("neg", "pos", "abs", "invert", "add", "sub", "mul", "and", "or", "xor")),
-    "float": frozenset(("neg", "pos", "abs", "add", "sub", "mul")),
-    "complex": frozenset(("neg", "pos", "add", "sub", "mul")),
-    "bool": frozenset(("and", "or", "xor")),
-}
 LARGEST_POWER = 128  # bits
 
 
 def numbers(program: Program) -> Program:
-    """The program with fewer numbers."""
-    merged, slots = merged_numbers(program)
-    needed = needed_slots(program, merged, slots)
-    if len(needed) == len(program.numbers) and merged == list(program.numbers):
-        return program
-    place = {slot: n for n, slot in enumerate(needed)}
-    kept = [merged[slot]._replace(operands=tuple([place[n] for n in merged[slot].operands])) for slot in needed]
-    return rebuilt(program, program.steps, None, kept, {old: place[new] for old, new in slots.items() if new in place})
-
-
-def merged_numbers(program: Program) -> tuple[list[Number], dict[int, int]]:
-    """The numbers, constants computed and equal ones shared; and where each of the program's is among them."""
-    merged: list[Number] = []
-    slots: dict[int, int] = {}
+    """The program with fewer numbers to look at; all of them stay in their places."""
     found: dict[bytes, int] = {}
+    slots: dict[int, int] = {}  # of each number -> of the one that stands for it
+    kept: list[Number] = []
     users = users_of(program)
     for slot, old in enumerate(program.numbers):
-        renamed = old._replace(operands=tuple([slots[n] for n in old.operands]))
-        number = computed(program, renamed, merged, users.get(slot, ()))
+        number = computed(program, old, kept, users.get(slot, ()))
+        kept.append(number)
         given = number.op in (PARAMETER, DRAW)
-        slots[slot] = len(merged) if given else found.setdefault(packed(number), len(merged))
-        if slots[slot] == len(merged):
-            merged.append(number)
-    return merged, slots
+        renamed = number._replace(operands=tuple([slots[n] for n in number.operands]))
+        slots[slot] = slot if given else found.setdefault(packed(renamed), slot)
+    if kept == list(program.numbers) and all(slots[slot] == slot for slot in users):
+        return program
+    return rebuilt(program, program.steps, None, kept, slots)
 
 
 def packed(number: Number) -> bytes:
@@ -74,7 +58,7 @@ def users_of(program: Program) -> dict[int, list[Step]]:
 def computed(program: Program, number: Number, earlier: Sequence[Number], users: Sequence[Step]) -> Number:
     """A constant in place of arithmetic among constants, if that gives what a program may have there."""
     operands = [earlier[n] for n in number.operands]
-    if not operands or any(operand.op != CONSTANT for operand in operands):
+    if not operands or any(operand.op != CONSTANT for operand in operands) or not is_exact(number, operands):
         return number
     values: list[Any] = [operand.value for operand in operands]
     if number.op == "pow" and is_vast(*values):
@@ -86,6 +70,13 @@ def computed(program: Program, number: Number, earlier: Sequence[Number], users:
     if type(value).__name__ != number.kind or not fits(program, value, users):
         return number
     return Number(number.kind, CONSTANT, (), value)
+
+
+def is_exact(number: Number, operands: Sequence[Number]) -> bool:
+    """Does every machine compute the same bits? Not of powers, nor of products of complex numbers."""
+    if number.op == "pow":
+        return number.kind == "int"
+    return "complex" not in (number.kind, *[operand.kind for operand in operands])
 
 
 def is_vast(base: Any, exponent: Any) -> bool:
@@ -103,21 +94,3 @@ def fits(program: Program, value: Scalar, users: Sequence[Step]) -> bool:
     except TensordError:
         return False
     return True
-
-
-def needed_slots(program: Program, merged: Sequence[Number], slots: dict[int, int]) -> list[int]:
-    """The numbers that stay: those that steps take, those that a run gives, and those that may raise."""
-    needed = {slots[~operand] for step in program.steps for operand in step.operands if operand < 0}
-    needed.update(slot for slot, number in enumerate(merged) if not may_be_dropped(number, merged))
-    for slot in range(len(merged) - 1, -1, -1):
-        if slot in needed:
-            needed.update(merged[slot].operands)
-    return sorted(needed)
-
-
-def may_be_dropped(number: Number, earlier: Sequence[Number]) -> bool:
-    """May it be left out where nobody needs it? Not what a run gives, nor what may raise."""
-    if number.op in (CONSTANT, SEED, PARAMETER, DRAW):
-        return number.op in (CONSTANT, SEED)
-    kinds = {earlier[n].kind for n in number.operands}
-    return kinds == {number.kind} and number.op in SAFE[number.kind]

@@ -1,8 +1,8 @@
 """Two steps that make the same, made one: the second one's results are the first one's from then on.
 
 That needs variables that nobody overwrites, since a value can be read until its variable is written. A run returns
-different tensors: where it returns both results, the second one is a copy of the first, which costs nothing until one
-of the two is written.
+different tensors: of two steps whose results it returns, both stay, but for a move, in whose place comes a copy of what
+the first has moved. A copy is a step by itself, for which a segment would be cut; computing twice is cheaper mostly.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ def shared(program: Program, given: Iterable[Step], same: dict[int, int], may_be
     steps: list[Step] = []
     for step in given:
         first = step if not written.isdisjoint(made_by(step)) else firsts.setdefault(key_of(step, same), step)
-        if first is step or not may_be(step):
+        pairs = list(zip(made_by(step), made_by(first), step.results, strict=True))
+        both = any(mine in results and its in returned for mine, its, _ in pairs)
+        if first is step or not may_be(step) or (both and step.op != MOVE):
             steps.append(step)
             continue
-        for mine, its, meta in zip(made_by(step), made_by(first), step.results, strict=True):
+        for mine, its, meta in pairs:
             same[mine] = its
-            if mine in results and its in returned:
+            if both:
                 steps.append(Step(MOVE, (its,), (), program.homes[its], None, mine, (meta,), step.location))
             elif mine in results:
                 returned.add(its)

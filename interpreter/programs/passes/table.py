@@ -1,45 +1,102 @@
-"""The passes by name, in the order in which they are applied."""
+"""The passes by name, in the order in which they are applied.
+
+Those on programs come first. The others are choices in how a segment is compiled, which keep bits as well, and may be
+left out in the same way.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from ...errors import MetadataError
-from ..program import Program
+from ...wire.forms import shown
+from ..constructs import FORMS, blocks_of, layout
+from ..program import Program, Step
 from .common_subexpressions import common_subexpressions
 from .dead_results import dead_results
 from .numbers import numbers
+from .rebuilding import rebuilt
 from .transfers import transfers
 
 Pass: TypeAlias = Callable[[Program], Program]
 
+TRANSFERS: Final = "transfers"
 PASSES: Final[dict[str, Pass]] = {
     "dead_results": dead_results,
     "numbers": numbers,
-    "transfers": transfers,
+    TRANSFERS: transfers,
     "common_subexpressions": common_subexpressions,
 }
+FUSION: Final = "fusion"  # elementwise steps on large tensors are computed together, piece by piece
+IN_PLACE: Final = "in_place"  # a step writes over an operand that dies with it
+MEMORY_PLAN: Final = "memory_plan"  # values that do not live at the same time share bytes
+IN_SEGMENTS: Final = frozenset((FUSION, IN_PLACE, MEMORY_PLAN))
+NAMES: Final = (*PASSES, FUSION, IN_PLACE, MEMORY_PLAN)
+ALL: Final = "all"
+NONE: Final = "none"
 
 
-def apply(program: Program, names: str | Iterable[str] = "all") -> Program:
-    """The program after these passes, whatever the order of the names; "all" and "none" stand for those.
+class Applied(NamedTuple):
+    """What a pass has done: its name, and how many steps there were before and after it, those in blocks included."""
 
-    MetadataError for a name that is none.
-    """
-    chosen = chosen_names(names)
-    for name, each in PASSES.items():
-        if name in chosen:
-            program = each(program)
-    return program
+    name: str
+    before: int
+    after: int
+    changed: bool
 
 
 def chosen_names(names: str | Iterable[str]) -> frozenset[str]:
-    """The passes that are named; MetadataError for a name that is none."""
-    if isinstance(names, str):
-        names = {"all": tuple(PASSES), "none": ()}.get(names, (names,))
-    chosen = tuple(names)
-    for name in chosen:
-        if name not in PASSES:
-            raise MetadataError(f'there is no pass {name!r}: there are {", ".join(PASSES)}, or "all" or "none"')
-    return frozenset(chosen)
+    """The passes that are named; "all" and "none" stand for those. MetadataError for a name that is none."""
+    found: set[str] = set()
+    for name in (names,) if isinstance(names, str) else names:
+        if name not in NAMES and name not in (ALL, NONE):
+            raise MetadataError(f'there is no pass {shown(name)}: there are {", ".join(NAMES)}, or "all" or "none"')
+        found.update(NAMES if name == ALL else () if name == NONE else (name,))
+    return frozenset(found)
+
+
+def apply(program: Program, names: str | Iterable[str] = ALL) -> Program:
+    """The program after these passes, whatever the order of the names. MetadataError for a name that is none."""
+    return applied(program, chosen_names(names))[0]
+
+
+def applied(program: Program, chosen: frozenset[str]) -> tuple[Program, list[Applied]]:
+    """The program after these passes, and what each of them has done."""
+    done: list[Applied] = []
+    for name, each in PASSES.items():
+        if name in chosen:
+            before, program = program, everywhere(each, program)
+            done.append(Applied(name, size(before), size(program), program is not before))
+    return program, done
+
+
+def everywhere(each: Pass, program: Program) -> Program:
+    """The program after a pass, and so its blocks: first those, then the steps around them."""
+    steps = [with_blocks(each, step) if step.blocks else step for step in program.steps]
+    if any(new is not old for new, old in zip(steps, program.steps, strict=True)):
+        program = rebuilt(program, steps)
+    return each(program)
+
+
+def with_blocks(each: Pass, step: Step) -> Step:
+    """A step of control flow, its blocks after the pass, but for those that write what they know by two names."""
+    two = [writes_by_two_names(step, place) for place in range(len(step.blocks))]
+    blocks = [block if kept else everywhere(each, block) for block, kept in zip(step.blocks, two, strict=True)]
+    changed = any(new is not old for new, old in zip(blocks, step.blocks, strict=True))
+    return step._replace(blocks=tuple(blocks)) if changed else step
+
+
+def writes_by_two_names(step: Step, place: int) -> bool:
+    """Does a block write a tensor that it is given twice? To a pass that would be two tensors.
+
+    The state of a loop is its own: a copy to begin with.
+    """
+    block, (values, _) = step.blocks[place], layout(step).given[place]
+    own = len(block.parameters) if FORMS[step.op].loops else 0
+    return any(n >= own and values[own:].count(values[n]) > 1 for n in block.written)
+
+
+def size(program: Program) -> int:
+    """How many steps the program has, with those of its blocks."""
+    return len(program.steps) + sum(size(block) for block in blocks_of(program))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from operator import is_
+from typing import NamedTuple
 
-from ..program import MOVE, Program, Step
+from ..program import MOVE, NO_DEVICE, NO_OPS, Program, Step
 from .facts import made_by, newest_values, origin, overwritten
 from .rebuilding import rebuilt
 from .sharing import shared
@@ -35,17 +36,42 @@ def folded(program: Program, same: dict[int, int]) -> Iterator[Step]:
         yield step
 
 
+class Stretch(NamedTuple):
+    """Steps of one device in a row, or a step that is no op; and the moves to other devices behind it."""
+
+    device: int
+    steps: list[Step]
+    moves: list[Step]
+
+
 def in_time(program: Program, steps: Iterable[Step], same: dict[int, int]) -> Iterator[Step]:
-    """The steps, each move to another device right behind the step that makes its operand."""
-    behind: dict[int, list[Step]] = {}
-    rest: list[Step] = []
+    """The steps, each move to another device right behind the stretch with the step that makes its operand.
+
+    A move in the middle of a stretch would cut the segment that it may become.
+    """
+    stretches = [Stretch(NO_DEVICE, [], [])]  # the first one stands for what comes from outside
+    places = dict.fromkeys(range(program.inputs), 0)
     for step in steps:
         value = origin(step.operands[0], same) if step.op == MOVE else -1
-        elsewhere = value >= 0 and program.homes[value] != step.device
-        (behind.setdefault(value, []) if elsewhere else rest).append(step)
-    todo = rest[::-1]
-    todo += [step for value in reversed(range(program.inputs)) for step in reversed(behind.get(value, ()))]
-    while todo:
-        step = todo.pop()
-        yield step
-        todo += [each for value in reversed(made_by(step)) for each in reversed(behind.get(value, ()))]
+        if value >= 0 and program.homes[value] != step.device:
+            place = places[value]
+            stretches[place].moves.append(step)
+        else:
+            if begins(step, stretches[-1]):
+                stretches.append(Stretch(device_of(step), [], []))
+            stretches[-1].steps.append(step)
+            place = len(stretches) - 1
+        places.update(dict.fromkeys(made_by(step), place))
+    for stretch in stretches:
+        yield from stretch.steps
+        yield from stretch.moves
+
+
+def begins(step: Step, last: Stretch) -> bool:
+    """Does the step begin another stretch? It does behind a move that was there before."""
+    return bool(last.moves) or step.op in NO_OPS or step.device != last.device
+
+
+def device_of(step: Step) -> int:
+    """The device of an op."""
+    return NO_DEVICE if step.op in NO_OPS else step.device

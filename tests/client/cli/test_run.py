@@ -66,6 +66,19 @@ def test_json_has_the_values_and_the_report(capsys, files):
     assert (piece["how"], piece["calls"]) == ("segment", 3)
 
 
+@pytest.mark.parametrize(("given", "passes"), [("none", []), ("fusion,numbers", ["numbers", "fusion"])])
+def test_passes_are_named_between_commas(capsys, files, given, passes):
+    code, out, _ = run(capsys, *usual(files), "--json", "--times", 2, "--report", "--passes", given)
+    assert code == 0
+    assert [row["pass"] for row in json.loads(out)["report"]["passes"]] == passes
+
+
+def test_an_unknown_pass_names_the_known_ones(capsys, files):
+    code, _, err = run(capsys, *usual(files), "--passes", "fusoin")
+    assert code == 1
+    assert "no pass 'fusoin': there are dead_results" in err
+
+
 def test_slots_have_the_devices_that_are_named(capsys, files):
     code, out, _ = run(capsys, *usual(files), "--device", "d0=sim:0", "--json", "--report", "--times", 2)
     assert code == 0

@@ -9,7 +9,8 @@ import pytest
 
 from tensord.interpreter.programs import fusion
 from tensord.interpreter.programs.program import Program
-from tensord.interpreter.wire.messages import Atomic, Call, Fetch, encode_message
+from tensord.interpreter.wire.messages import Atomic, Call, encode_message
+from tensord.vm.model.unfolding import rest_of_run
 from tensord.vm.routines.recipe import Compiler
 from tensord.vm.routines.segments import LONGEST, SLICE, cutting, pieces_of
 
@@ -65,34 +66,18 @@ def test_one_segment_is_compiled_in_a_pass() -> None:
     assert sum(it.passes()) == 0
 
 
-def test_others_are_served_before_the_program_is_compiled() -> None:
+def test_a_turn_ends_behind_each_segment_that_is_compiled() -> None:
+    """As the daemon takes the messages of a run, which has others to serve in between."""
     it = Counted(chain_of(COUNT))
-    other = it.bare.client()
-    y = other.upload([3.0])
-    it.begin()
-    it.bare.engine.receive(other.session, [encode_message(Fetch(y, 1, 1, 0))])
-    passes = 0
-    while 1 not in other.answers:
-        it.bare.engine.schedule()
-        passes += 1
-    assert passes <= 2
-    assert it.compiled <= 1
-
-
-def test_others_are_served_while_a_program_runs_op_by_op() -> None:
-    bare = Bare()
-    client, other = bare.client(), bare.client()
-    program = chain_of(COUNT)
-    x, y = client.upload([1.0]), other.upload([3.0])
-    routine = link(client, program)
-    message = run_message(client, routine, program, [x], (), ())
-    bare.engine.receive(client.session, [encode_message(message)])
-    bare.engine.receive(other.session, [encode_message(Fetch(y, 1, 1, 0))])
-    bare.engine.schedule()
-    bare.engine.schedule()
-    assert 1 in other.answers
-    assert client.session.in_run()
-    assert client.fetch(message.outputs[0]) == [1.0 if COUNT % 2 == 0 else -1.0]
+    result = it.begin()
+    engine, session = it.bare.engine, it.client.session
+    engine.schedule()
+    while session.in_run():
+        before = it.compiled
+        engine.take(session, rest_of_run(session, 1 << 20))
+        assert it.compiled <= before + 1
+    assert it.compiled == 4
+    assert it.client.fetch(result) == [1.0 if COUNT % 2 == 0 else -1.0]
 
 
 def test_a_group_has_no_pause_in_a_run_that_is_compiled() -> None:

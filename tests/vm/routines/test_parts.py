@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tensord.interpreter.errors import KernelError
-from tensord.interpreter.programs.fusion import find_fusions
+from tensord.interpreter.programs.fusion import finding_fusions
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.wire.messages import Location, Release
 from tensord.streams.faults import Fault
@@ -34,7 +34,7 @@ class OnSim:
         self.parts = Parts("sim:0", "cpu:0", events=True, late=late)
         self.sim = self.parts.backends["sim:0"]
         segments = self.parts.engine.admission.routines.segments
-        segments.find_fusions = lambda program: [find_fusions(program, least=1)] if fuses else []
+        segments.find_fusions = lambda program: finding_fusions(program, least=1) if fuses else []
         self.client = self.parts.client()
         self.client.send(*[Location(line, f"user.py:{line}") for line in range(2, 6)])
         self.program = Program.parse(text)

@@ -48,6 +48,11 @@ class TestPieces:
     def test_another_device_begins_another_segment(self) -> None:
         assert cut(built("negative", "abs", ("square", 1), ("abs", 1))) == [range(2), range(2, 4)]
 
+    def test_two_slots_may_be_one_device(self) -> None:
+        program = built("negative", "abs", ("square", 1), ("abs", 1))
+        assert pieces_of(program, lambda _position: 1, ("sim:0", "sim:0")) == [range(4)]
+        assert pieces_of(program, lambda _position: 1, ("sim:0", "sim:1")) == [range(2), range(2, 4)]
+
     def test_what_needs_the_host_is_alone(self) -> None:
         builder = Builder()
         x = builder.parameter(SMALL)

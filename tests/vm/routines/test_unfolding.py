@@ -36,7 +36,7 @@ class Unfolded:
         client = self.client
         self.inputs = [client.upload([1.0]) for _ in program.parameters]
         self.captured = [client.upload([1.0]) for _ in program.captured]
-        routine = link(client, program, self.captured, devices)
+        routine = link(client, program, self.captured, devices, passes=("none",))
         self.newest = client.session.newest
         run = run_message(client, routine, program, self.inputs, numbers, effects)
         self.outputs = tuple(run.outputs)
@@ -238,3 +238,30 @@ def test_a_chain_keeps_its_id_though_values_of_runs_have_it_too() -> None:
         client.send(run_message(client, routine, program, [x], (), ((chain, lambda a: seen.append(float(a[0])), 0),)))
         bare.drain()
     assert seen == [-1.0, -1.0]
+
+
+MOVES = """\
+tensord program 1
+parameter %0 x: float64[1] on d0
+%1: float64[1] = negative %0 on d0
+%2: float64[1] = to_device %1 on d0
+%3: float64[1] = to_device %2 on d0
+%4: float64[1] = negative %3 on d0
+return %4"""
+
+
+def test_an_inner_value_that_got_no_id_takes_no_chain_with_it() -> None:
+    """Ids of chains may lie among those of a run's inner values; a quota may leave some of these without one."""
+    program = Program.parse(MOVES)
+    bare = Bare()
+    client = bare.client(tensors=1)
+    x = client.upload([1.0])
+    routine = link(client, program)
+    chains = [client.new() for _ in range(4)]
+    client.send(*map(Chain, chains))
+    for _ in range(2):
+        client.send(run_message(client, routine, program, [x], (), ()))
+        bare.drain()
+        assert {*client.session.chains} == {*chains}
+    client.send(Release((chains[0],)))
+    assert {*client.session.chains} == {*chains[1:]}

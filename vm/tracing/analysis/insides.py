@@ -53,7 +53,7 @@ class Insides:
             if program is not None:
                 self._blocks |= {block.digest: block for block in blocks_in(program)}
         for number, known in self._routines.items():
-            self._programs[number] = self._blocks.get(known.digest, self._programs[number])
+            self._programs[number] = self._blocks.get(known.ran, self._programs[number])
 
     def segment(self, record: Record) -> SegmentRecord | None:
         """The segment that an instruction has run; None if it is none, or the trace does not have it."""
@@ -83,7 +83,7 @@ class Insides:
         from .inside_check import check_segment
 
         program = self.program(routine)
-        if program is None or program.digest != known.digest:
+        if program is None or program.digest != known.ran:
             yield f"the program of {known.title} is not the one that was compiled"
             return
         for problem in check_segment(program, segment):

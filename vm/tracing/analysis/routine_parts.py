@@ -1,6 +1,6 @@
 """What a machine sends of routines and their runs, put together again: entries of four fields, the first a tag.
 
-    ("routine", number, 0, (session, name, digest, devices))        then
+    ("routine", number, 0, (session, name, digest, devices, ran))   then
     ("lines", number, 0, lines of its program)                      the next ones
     ("segment", number, its first step, the other fields of `SegmentRecord` but for its calls)
     ("calls", number, first step of the segment, calls)             the next ones
@@ -50,10 +50,10 @@ class RoutineParts:
         return tuple(self._routine(number) for number in self._heads)
 
     def _routine(self, number: int) -> RoutineRecord:
-        session, name, digest, devices = self._heads[number]
+        session, name, digest, devices, ran = self._heads[number]
         segments = tuple(segment((*head, calls)) for head, calls in self._segments[number].values())
         program = "\n".join(self._lines[number])
-        return routine((number, session, name, digest, devices, program, segments))
+        return routine((number, session, name, digest, devices, program, segments, ran))
 
     def runs(self, where: Where) -> tuple[RunRecord, ...]:
         """The runs."""
@@ -69,7 +69,7 @@ class RoutineParts:
 
 def routine(given: Any) -> RoutineRecord:
     """A routine."""
-    number, session, name, digest, devices, program, segments = items(given)
+    number, session, name, digest, devices, program, segments, ran = items(given)
     return RoutineRecord(
         natural(number),
         natural(session),
@@ -78,6 +78,7 @@ def routine(given: Any) -> RoutineRecord:
         tuple(map(text, items(devices))),
         text(program),
         tuple(each if type(each) is SegmentRecord else segment(each) for each in items(segments)),
+        text(ran),
     )
 
 

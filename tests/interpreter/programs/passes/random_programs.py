@@ -84,8 +84,9 @@ class Maker:
         return self.random.choice(values[-8:] if self.random.random() < 0.6 else values)
 
     def operand(self) -> int:
-        if self.random.random() < 0.25:
-            return ~self.random.randrange(len(self.builder.numbers))
+        if self.random.random() < 0.3:
+            count = len(self.builder.numbers)
+            return ~self.random.randrange(max(0, count - 6), count)
         return self.tensor()
 
     def issue(self, what: str, *arguments: Any) -> None:

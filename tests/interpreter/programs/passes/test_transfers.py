@@ -34,15 +34,34 @@ def test_the_second_of_two_returned_moves_is_a_copy_where_the_first_is(builder: 
     assert program.results == (3, 5)
 
 
-def test_a_move_comes_right_behind_its_operand(builder: Writer) -> None:
+def test_a_move_comes_right_behind_the_stretch_that_makes_its_operand(builder: Writer) -> None:
     total = builder.call("add", 0, 1)
-    root = builder.call("sqrt", 1)
+    builder.print([None], [builder.call("sqrt", 1)])
+    root = builder.call("sqrt", 0)
     moved = [builder.move(value, 1) for value in (1, root, total, 0)]
     there_and_back = builder.move(moved[0], 2)
     builder.print([None] * 5, [*moved, there_and_back])
     program = transfers(builder.finish([]))
-    assert ops(program) == [*["to_device"] * 3, "add", "to_device", "sqrt", "to_device", "print"]
-    assert operands(program)[:7] == [(0,), (1,), (4,), (0, 1), (6,), (1,), (8,)]
+    first = ["to_device"] * 3
+    assert ops(program) == [*first, "add", "sqrt", "to_device", "print", "sqrt", "to_device", "print"]
+    assert operands(program)[:7] == [(1,), (0,), (3,), (0, 1), (1,), (6,), (7,)]
+    assert transfers(program) is program
+
+
+def test_no_move_cuts_a_stretch_of_steps_on_one_device(builder: Writer) -> None:
+    total = builder.call("add", 0, 1)
+    root = builder.call("sqrt", total)
+    builder.call("exp", root)
+    builder.print([None, None], [builder.move(total, 1), builder.move(root, 1)])
+    program = builder.finish([])
+    assert transfers(program) is program
+
+
+def test_a_move_comes_no_later_than_it_did(builder: Writer) -> None:
+    total = builder.call("add", 0, 1)
+    moved = builder.move(total, 1)
+    builder.print([None, None], [builder.call("sqrt", total), moved])
+    program = builder.finish([])
     assert transfers(program) is program
 
 

@@ -52,7 +52,9 @@ def small(path):
 
 PLACE = PlaceRecord(-1, 0, (8, 4), (1, 2), "float32", False)
 CALL = CallRecord("add", (0,), (PlacedRecord(0, PLACE), PlacedRecord(-1, None)), (PlacedRecord(2, PLACE),), ((0,),))
-ROUTINE = RoutineRecord(5, 1, "step", "ab12", ("cpu:0",), "a\nb", (SegmentRecord(0, 1, (0,), (), (2,), 64, (CALL,)),))
+ROUTINE = RoutineRecord(
+    5, 1, "step", "ab12", ("cpu:0",), "a\nb", (SegmentRecord(0, 1, (0,), (), (2,), 64, (CALL,)),), "cd34"
+)
 RUN = RunRecord(1, 5, 2, 3, "a.py:4 in f")
 
 
