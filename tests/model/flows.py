@@ -16,7 +16,6 @@ import numpy as np
 from tensord.interpreter.errors import CancelledError, TensordError
 from tensord.interpreter.programs import program as programs
 from tensord.interpreter.programs.builder import Builder
-from tensord.interpreter.programs.constructs import blocks_of
 from tensord.interpreter.programs.numbers import CONSTANT, DRAW, PARAMETER, evaluate
 from tensord.interpreter.programs.program import CASE, COND, PRINT, REPEAT, WHILE, effects_of
 from tensord.interpreter.schema.opdef import find
@@ -169,13 +168,6 @@ class Flows:
 def draws(step: programs.Step) -> bool:
     """Does a step draw random numbers, or may one of its blocks?"""
     return step.op == RANDOM or any(map(draws, (inner for block in step.blocks for inner in block.steps)))
-
-
-def blocks_inside(program: programs.Program) -> Iterator[programs.Program]:
-    """The blocks of its steps, and theirs."""
-    for block in blocks_of(program):
-        yield block
-        yield from blocks_inside(block)
 
 
 class Drawing:

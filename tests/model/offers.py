@@ -9,9 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
+from tensord.interpreter.programs import program as programs
+
 from .handles import Client
 from .runs import Recorded
-from .steps import Routine
+from .steps import Routine, blocks_inside
 
 if TYPE_CHECKING:
     from .programs import Generator
@@ -42,9 +44,9 @@ class Offers:
                 self.obtain(each, name)
 
     def publish(self, client: Client, name: str, known: Sequence[Offered]) -> None:
-        """Publish one of these, rather one that writes to what it is given."""
+        """Publish one of these, rather one that writes to what it is given, or fails."""
         make = self.generator
-        (chosen,) = self.rng.choices(known, [5 if routine_of(one).program.written else 1 for one in known])
+        (chosen,) = self.rng.choices(known, [5 if is_telling(routine_of(one).program) else 1 for one in known])
         routine = routine_of(chosen)
         inputs = tuple(
             [make.flows.upload(client, s.meta, routine.devices[s.device]) for s in routine.program.parameters]
@@ -89,6 +91,12 @@ class Offers:
         if routine.obtained:
             del known[place]
         self.generator.add(client, "FORGET", routine.key, routine.captured if routine.obtained else ())
+
+
+def is_telling(program: programs.Program) -> bool:
+    """Does it write to what is outside, or fail?"""
+    steps = (step for one in (program, *blocks_inside(program)) for step in one.steps)
+    return bool(program.written) or any(step.op.startswith("model_") for step in steps)
 
 
 def routine_of(one: Offered) -> Routine:

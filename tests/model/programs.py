@@ -447,7 +447,8 @@ class Generator:
             self.add(client, "LOOKUP", (name,), (client.new(),), self.rng.random() < 0.4)
 
     def offer(self, client: Client) -> None:
-        self.offers.offer(client, self.rng.choice(NAMES))
+        taken = [*self.names] if self.rng.random() < 0.5 else []
+        self.offers.offer(client, self.rng.choice(taken or NAMES))
 
     def list_names(self, client: Client) -> None:
         self.add(client, "NAMES")

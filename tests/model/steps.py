@@ -6,7 +6,7 @@ number of their messages, so that the answers of two machines can be compared.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -294,3 +294,10 @@ def linking(routine: Routine, fresh: tuple[int, int], location: int) -> list[Nam
     ]
     made.append(Link(id_, program, routine.devices, routine.captured, location, "", routine.passes))
     return made if routine.keeps else [*made, Release((program,))]
+
+
+def blocks_inside(program: programs.Program) -> Iterator[programs.Program]:
+    """The blocks of its steps, and theirs."""
+    for block in blocks_of(program):
+        yield block
+        yield from blocks_inside(block)

@@ -18,7 +18,6 @@ from tensord.interpreter.types.meta import Meta
 from tensord.vm.admission.cancellation import PIECE
 
 from .check import check
-from .flows import blocks_inside
 from .ops import failing_ops, hungry_ops
 from .run import REPLAY, failures, make, problems_of
 from .steps import (
@@ -33,6 +32,7 @@ from .steps import (
     Routine,
     Step,
     World,
+    blocks_inside,
     lines_of,
 )
 
