@@ -40,7 +40,9 @@ class Searching(Functions):
 
         Their length is known once they are computed. Waits if the shape of x is unknown. ValueError for a 0-d tensor.
         """
-        dimensions = x.ndim  # first, since it may have to wait: then the call knows whether there are any
+        dimensions = getattr(
+            x, "ndim", 0
+        )  # first, since it may have to wait: then the call knows whether there are any
         rows = self._call("nonzero", x)
         return tuple(self._call("getitem", rows, index=row) for row in range(dimensions))
 

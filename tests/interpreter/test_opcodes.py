@@ -100,7 +100,11 @@ def bind_nothing(instruction: Instruction) -> None:
 class TestHostVisible:
     @pytest.mark.parametrize("opcode", Opcode)
     @pytest.mark.parametrize("into", [True, False])
-    def test_no_edge_of_it_is_elided_nor_one_into_a_run(self, parts: Parts, opcode: Opcode, *, into: bool) -> None:
+    @pytest.mark.parametrize("late", [True, False])
+    def test_no_edge_of_it_is_elided_nor_one_into_a_run_where_errors_are_late(
+        self, opcode: Opcode, *, into: bool, late: bool
+    ) -> None:
+        parts = Parts(late=late)
         x = parts.tensor()
         first = parts.op(writes=[x], opcode=Opcode.CALL if into else opcode, before=fix_stream)
         if first.retired:  # on the driving thread, with nothing to wait for
@@ -108,7 +112,7 @@ class TestHostVisible:
             return
         second = parts.op(reads=[x], writes=[x], opcode=opcode if into else Opcode.CALL, before=fix_stream)
         elided = [elided for *_, elided in second.edges]
-        hard = opcode in HOST_VISIBLE or (into and TRAITS[opcode].tolerant)
+        hard = opcode in HOST_VISIBLE or (into and late and TRAITS[opcode].tolerant)
         assert elided == [not hard]
         assert second.hard == hard
         parts.drain()
