@@ -73,8 +73,7 @@ class SerialTransport(InProcessTransport):
 
     def ending(self) -> None:
         """Stop the loops of a batch that another thread executes, holding the outbox."""
-        if not self.machine.executes_here():
-            self.cancel()
+        self.machine.end(self._session)
 
     def close(self) -> None:
         """End the session, and the machine with its last one."""

@@ -26,7 +26,7 @@ from ..routines.compiled import Compiled, CompiledPrograms
 from ..routines.ids import Ids
 from ..routines.inside import segment_record
 from ..routines.instruction import RunInstruction, Segment, SegmentPlan
-from ..routines.passes import ImprovedPrograms, crowds, lacks
+from ..routines.passes import Improved, ImprovedPrograms, crowds, lacks
 from ..routines.recipe import Recipe, compile_segment
 from ..routines.segments import Piece, cutting, work_of_time
 from ..routines.stamps import Stamps
@@ -46,7 +46,7 @@ class Segments:
         self.residency = residency
         self.at_once = RunsAtOnce(scheduler, residency)
         self.details = scheduler.ring.details
-        self.improved = ImprovedPrograms()
+        self.after_passes: Callable[[Program, frozenset[str]], Improved] = ImprovedPrograms().of
         self.shared = CompiledPrograms()
         self.compile: Compile = compile_segment
         self.find_fusions: Callable[[Program], Iterable[list[Fusion]]] = finding_fusions
@@ -97,7 +97,7 @@ class Segments:
         if session.strict or lacks(program, [backend.missing for backend in backends]):
             return
         crowded = crowds(program, [backend.limit for backend in backends])
-        found = self.improved.of(program, routine.passes - {TRANSFERS} if crowded else routine.passes)
+        found = self.after_passes(program, routine.passes - {TRANSFERS} if crowded else routine.passes)
         routine.applied = found.applied
         if found.program is not None:
             routine.improved = routine.after(found.program)

@@ -84,7 +84,7 @@ class Construct:
         self.effects = effects
         self.where = where
         self.rounds = 0
-        self.begun = False  # has a block of a loop run?
+        self.begun = False  # has a block of a loop run that may write?
         self.written: Sequence[int] = ()
 
     def unfold(self, ids: Ids, variables: Sequence[int]) -> Generator[Message]:
@@ -155,6 +155,8 @@ class Construct:
     def goes_on(self, state: Sequence[int], count: Any) -> Generator[Message, None, bool]:
         """Does the body run once more? `count`: how often it is to run; None for a test."""
         run, rounds, most = self.run, self.rounds, dict(self.step.attributes).get(MAX_ITERATIONS)
+        if self.step.op != WHILE and rounds >= int(count):
+            return False  # whatever happens meanwhile, it is whole
         if (error := run.engine.stopped()) is not None:
             raise Failed(error)
         if self.step.op == WHILE:
@@ -162,11 +164,8 @@ class Construct:
             (test,) = yield from self.block(self.blocks[0], state)
             answer = yield from self.asked(test)
             yield (RELEASE, (test,))
-            value = value_of(answer, program.metas[program.results[0]])
-        else:
-            value = rounds < int(count)
-        if not value:
-            return False
+            if not value_of(answer, program.metas[program.results[0]]):
+                return False
         if most is not None and rounds >= most:
             raise Failed(KernelError(f"{WHILE}: its test is still true after max_iterations={most} rounds"))
         run.iterations += 1
@@ -179,7 +178,10 @@ class Construct:
         """Run a block on these tensors, and what else it is given; the ids of its results."""
         run, routine, program = self.run, block.routine, block.routine.program
         run.drawn += 1
-        self.begun = FORMS[self.step.op].loops
+        if FORMS[self.step.op].loops and (
+            block is self.blocks[-1] or program.written
+        ):  # a test that writes is no mere question
+            self.begun = True
         captured = [self.given[place] for place in block.values[len(inputs) :]]
         ids = Ids(program, (*inputs, *captured), run.newest, run)
         numbers = self.numbers(block)

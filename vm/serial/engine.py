@@ -67,6 +67,8 @@ from .names import Names
 from .routines import Routines
 from .tables import Tables
 from .values import (
+    CANCELLED,
+    CLOSED,
     Errors,
     SerialSession,
     SerialTensor,
@@ -209,7 +211,7 @@ class SerialEngine:
         """False: no work is ever left."""
         return False
 
-    def cancel(self, session: SerialSession, why: str = "the session was cancelled") -> None:
+    def cancel(self, session: SerialSession, why: str = CANCELLED) -> None:
         """Refuse the session's messages until `restart`; earlier messages have been executed."""
         session.generation += 1
         session.cancelled = CancelledError(why)
@@ -224,7 +226,7 @@ class SerialEngine:
 
     def close(self, session: SerialSession) -> None:
         """End a session; tensors that names or other sessions hold stay."""
-        self.cancel(session, "the session was closed")
+        self.cancel(session, CLOSED)
         for tensor in session.tensors.values():
             tensor.holders -= 1
         session.tensors.clear()

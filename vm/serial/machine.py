@@ -32,7 +32,7 @@ from ..failures import Failures, log_lines
 from ..model.session import ReplySink
 from .engine import SerialEngine
 from .questions import ERRORS_KEPT, About, answer
-from .values import SerialSession
+from .values import CANCELLED, CLOSED, SerialSession
 
 
 class SerialMachine:
@@ -55,7 +55,7 @@ class SerialMachine:
         self.failures = Failures(time.monotonic)
         self.about = About(options, lambda: list(self.recent_errors))
         self.lock = ShieldedLock()
-        self.cancellations: deque[SerialSession] = deque()
+        self.cancellations: deque[tuple[SerialSession, str]] = deque()
         self.later: deque[Callable[[], object]] = deque()  # to be called when no message is being executed
         self.closed = False
         self._asked_blas = [threads for chosen in options.values() if (threads := getattr(chosen, "blas_threads", 0))]
@@ -72,12 +72,16 @@ class SerialMachine:
 
     def detach(self, session: SerialSession) -> None:
         """End a session: its tensors are released."""
-        if not self.executes_here():
-            self.cancel(session)
+        self.end(session)
         with self.inside():
             lines = self.failures.end(session.id)
             self.engine.close(session)
         log_lines(lines)
+
+    def end(self, session: SerialSession) -> None:
+        """Stop the loops of a session that ends, and refuse its messages."""
+        if not self.executes_here():
+            self.cancel(session, CLOSED)
 
     def submit(self, session: SerialSession, messages: Sequence[Message]) -> None:
         """Execute a batch."""
@@ -90,9 +94,9 @@ class SerialMachine:
         while self.later:
             self.later.popleft()()
 
-    def cancel(self, session: SerialSession) -> None:
+    def cancel(self, session: SerialSession, why: str = CANCELLED) -> None:
         """Refuse the session's messages until it is restarted. Does not wait: a message that is running finishes."""
-        self.cancellations.append(session)
+        self.cancellations.append((session, why))
         self.look_again()
 
     def executes_here(self) -> bool:
@@ -114,7 +118,7 @@ class SerialMachine:
     def take_cancellations(self) -> None:
         """Cancel the sessions in `cancellations`. The caller holds the lock."""
         while self.cancellations:
-            self.engine.cancel(self.cancellations.popleft())
+            self.engine.cancel(*self.cancellations.popleft())
 
     def look_again(self) -> None:
         """Process cancellations that came in while the lock was held, unless some thread holds the lock again."""

@@ -18,7 +18,7 @@ from typing import Any
 
 from ..model.session import ReplySink
 from .engine import SerialEngine
-from .values import Errors, SerialSession, Value
+from .values import CANCELLED, Errors, SerialSession, Value
 
 
 class OracleSession(SerialSession):
@@ -46,7 +46,7 @@ class Oracle(SerialEngine):
         """Raise the failure: tests send valid messages."""
         raise failure
 
-    def cancel(self, session: SerialSession, why: str = "the session was cancelled") -> None:
+    def cancel(self, session: SerialSession, why: str = CANCELLED) -> None:
         """Cancel as the serial engine does; the session's earlier messages may have been cancelled, too."""
         super().cancel(session, why)
         error = session.cancelled

@@ -29,6 +29,9 @@ from ...interpreter.wire.messages import decode_meta
 from ..model.linked import Linked
 from ..model.session import PRIVATE, ReplySink
 
+CANCELLED = "the session was cancelled"
+CLOSED = "the session was closed"
+
 Host: TypeAlias = NDArray[Any]
 Errors: TypeAlias = tuple[TensordError, ...]
 

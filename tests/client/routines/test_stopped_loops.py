@@ -76,7 +76,7 @@ def test_a_loop_whose_session_is_closed_poisons_what_others_hold(pair: Pair) -> 
     s.close()
     thread.join(WAIT)
     assert not thread.is_alive()
-    is_stopped(live)
+    assert "the session was closed in the middle of a while_loop; rounds begun: " in str(is_stopped(live))
 
 
 def run_until_it_is_lost(session: Session, w: Any, begun: threading.Event) -> None:

@@ -202,6 +202,16 @@ def test_a_loop_that_has_not_begun_leaves_what_others_hold(end: Callable[[Held],
 
 
 @pytest.mark.parametrize("end", [cancel, close], ids=name_of)
+def test_a_loop_that_waits_for_its_first_test_leaves_what_others_hold(end: Callable[[Held], None]) -> None:
+    it = Held(Bare(inline=False), ENDLESS)
+    it.run()
+    assert it.client.session.waits()
+    assert not it.seen
+    end(it)
+    assert it.other.fetch(it.live) == [0.0]
+
+
+@pytest.mark.parametrize("end", [cancel, close], ids=name_of)
 def test_a_loop_that_was_admitted_to_its_end_is_carried_out(end: Callable[[Held], None]) -> None:
     """Nothing decides any more, so that its writes are those of ops which others need."""
     it = Held(Bare(inline=False), COUNTED)
