@@ -64,10 +64,11 @@ def measure(case: Case) -> tuple[int, list[int], list[int]] | None:
         return None
     kernel = op.bind(np, len(operands), dict(frozen))
     declared = op.temporaries(metas, outputs, dict(frozen))
-    layouts = (operands, tuple(map(strided, operands)))
+    in_parts = declared > 0 and op.works_in_pieces(metas, dict(frozen))
+    layouts = (operands,) if in_parts else (operands, tuple(map(strided, operands)))  # those parts are strided, too
     whole = [peak_of(op, kernel, each, outputs) for each in layouts]
     pieces = []
-    if declared and op.works_in_pieces(metas, dict(frozen)):
+    if in_parts:
         length = length_of_pieces(declared, largest((*metas, *outputs)))
         few = tuple(map(partial(part_of, elements=SEVERAL * length), operands))
         results = infer_once(op, tuple(map(meta_of, few)), frozen)
