@@ -21,8 +21,8 @@ COUNT = 3 * LONGEST + 7
 
 
 class Counted:
-    """An engine that has run a program op by op, and how many segments it compiles in each pass from then on, of so many steps in
-    all."""
+    """An engine that has run a program op by op, and how many segments it compiles in each pass from then on; `steps`:
+    of all of these."""
 
     def __init__(self, program: Program) -> None:
         self.bare = Bare()
@@ -94,7 +94,7 @@ def test_a_group_has_no_pause_so_little_of_a_run_in_it_is_compiled() -> None:
             (x,) = runs[-1].outputs
         number = it.client.signature("negative", ((ONE.shape, ONE.dtype.name),))
         behind = Call(number, (x,), (it.client.new(),), 0, 1)
-        it.client.send(Atomic([encode_message(message) for message in (*runs, behind)]))
+        it.client.send(Atomic([*map(encode_message, runs), encode_message(behind)]))
         x, expected = it.client.ids, [-value for value in expected]  # two runs, and one more op
         assert it.client.fetch(x) == expected
         steps.append(it.steps - before)

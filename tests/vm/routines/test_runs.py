@@ -158,7 +158,12 @@ class TestAtOnce:
         """Else a routine of many segments would keep that many arenas between its runs."""
         taken: list[int] = []
         workspace = bare.device.workspace
-        monkeypatch.setattr(bare.device, "workspace", lambda nbytes: taken.append(nbytes) or workspace(nbytes))
+
+        def counting(nbytes: int) -> Any:
+            taken.append(nbytes)
+            return workspace(nbytes)
+
+        monkeypatch.setattr(bare.device, "workspace", counting)
         client = bare.client()
         x = client.upload([1.0])
         for length in (3, 4, 700, 5, 3):
