@@ -158,7 +158,7 @@ class Admission:
         check_group(message.messages)
         self.routines.check_group(session, message.messages)
         rest = iter(message.messages)
-        self.routines.in_group = True
+        self.routines.begin_group()
         try:
             self.take(session, rest)
             while session.in_run():
@@ -166,7 +166,7 @@ class Admission:
                 if not session.in_run():
                     self.take(session, rest)
         finally:
-            self.routines.in_group = False
+            self.routines.end_group()
 
     def restart(self, session: VmSession, message: Restart) -> None:
         """Accept the session's instructions again, unless it was cancelled after the message was sent."""

@@ -33,7 +33,7 @@ from .accesses import Accesses
 from .lookup import enter, forget_plan, refuse_cancelled, tensor_of
 from .quotas import check_operands
 from .rejection import Rejection, kept
-from .segments import Segments
+from .segments import UNBOUNDED, Segments
 
 PATIENCE = 1  # runs of a routine that are op by op, before it is compiled
 
@@ -88,6 +88,16 @@ class Routines:
             if template.signature:
                 forget_plan(session, template.signature)
 
+    def begin_group(self) -> None:
+        """A group is being admitted from now on, without a pause: little is compiled, and the rest runs op by op."""
+        self.in_group = True
+        self.segments.left = LONGEST
+
+    def end_group(self) -> None:
+        """The group has been admitted."""
+        self.in_group = False
+        self.segments.left = UNBOUNDED
+
     def check_group(self, session: VmSession, messages: Sequence[Any]) -> None:
         """QuotaError if the runs of a group have more steps together than one program may have: a group is admitted
         without a pause."""
@@ -135,6 +145,8 @@ class Routines:
     def run_whole(self, session: VmSession, routine: Linked, outside: Sequence[int], message: Run) -> bool:
         """Admit the run as one instruction, if its program is a single segment and may run now."""
         if routine.refused or len(routine.program.steps) > LONGEST:
+            return False
+        if routine.pieces is None and not self.segments.may_prepare(routine):
             return False
         pieces, program = self.segments.pieces(session, routine), routine.program
         if len(pieces) != 1 or len(pieces[0]) == 1:
@@ -220,7 +232,9 @@ class SessionRuns:
 
     def prepare(self, routine: Linked) -> Iterator[None]:
         """Cut a program that has run often enough to be compiled, and find its fusions."""
-        for _ in self.routines.segments.prepare(self.session, routine) if self.compiles(routine) else ():
+        segments = self.routines.segments
+        prepares = self.compiles(routine) and segments.may_prepare(routine)
+        for _ in segments.prepare(self.session, routine) if prepares else ():
             self.rest()
             yield
 
@@ -231,7 +245,7 @@ class SessionRuns:
 
     def pieces(self, routine: Linked) -> Sequence[range]:
         """The pieces of a program that has run often enough to be compiled; else all of it."""
-        if self.compiles(routine):
+        if self.compiles(routine) and routine.pieces is not None:
             return self.routines.segments.pieces(self.session, routine)
         return (range(len(routine.program.steps)),)
 
@@ -248,7 +262,7 @@ class SessionRuns:
             return False
         known = piece.start in routine.segments
         admitted = segments.admit(self.session, routine, piece, ids, numbers, location)
-        if not known:  # it was compiled
+        if not known and piece.start in routine.segments:  # it was compiled
             self.rest()
         return admitted
 

@@ -28,12 +28,15 @@ from ..routines.inside import segment_record
 from ..routines.instruction import RunInstruction, Segment, SegmentPlan
 from ..routines.passes import Improved, ImprovedPrograms, crowds, lacks
 from ..routines.recipe import Recipe, compile_segment
-from ..routines.segments import Piece, cutting, work_of_time
+from ..routines.segments import LONGEST, Piece, cutting, work_of_time
 from ..routines.stamps import Stamps
 from ..scheduler.scheduler import Scheduler
 from .lookup import define, enter, note_maker
 from .quotas import check_results, check_targets, check_tensors
 from .runs_at_once import RunsAtOnce
+
+UNBOUNDED = 1 << 60
+PREPARED = 4  # steps are cut and looked at for fusions in the time in which one is compiled
 
 Compile: TypeAlias = Callable[[Program, Piece, Sequence[Plan], Sequence[Fusion], frozenset[str]], Recipe | None]
 
@@ -46,6 +49,7 @@ class Segments:
         self.residency = residency
         self.at_once = RunsAtOnce(scheduler, residency)
         self.details = scheduler.ring.details
+        self.left = UNBOUNDED  # steps that may be compiled before others have their turn
         self.after_passes: Callable[[Program, frozenset[str]], Improved] = ImprovedPrograms().of
         self.shared = CompiledPrograms()
         self.compile: Compile = compile_segment
@@ -59,6 +63,17 @@ class Segments:
             for _ in self.cut(session, routine):
                 pass
         return routine.pieces or ()
+
+    def may_prepare(self, routine: Linked) -> bool:
+        """Is it cut into pieces, or may it be now?"""
+        return routine.pieces is not None or self.spend(len(routine.program.steps) // PREPARED)
+
+    def spend(self, steps: int) -> bool:
+        """May so many steps be compiled now? If they are too many for any group, then as the first in one."""
+        if steps > self.left and self.left < LONGEST:
+            return False
+        self.left -= steps
+        return True
 
     def prepare(self, session: VmSession, routine: Linked) -> Iterator[None]:
         """Find the fusions of a routine, and cut it into pieces, if that was not done, a slice at a time."""
@@ -110,9 +125,9 @@ class Segments:
         return plan.work + work_of_time(plan.device.backend.op_time)
 
     def segment(self, session: VmSession, routine: Linked, piece: Piece) -> Segment | None:
-        """The compiled segment of a piece; None if it can only run op by op."""
+        """The compiled segment of a piece; None if it can only run op by op, or is not to be compiled now."""
         found: Segment | None = routine.segments.get(piece.start)
-        if found is None and piece.start not in routine.segments:
+        if found is None and piece.start not in routine.segments and self.spend(len(piece)):
             program = routine.program
             recipe = self.recipe(session, routine, piece)
             if recipe is not None:

@@ -22,7 +22,7 @@ Only `memory` writes the fields of the ledger. Their invariants:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...interpreter.errors import DeviceMemoryError, TensordError
 from ...interpreter.types.sizes import exact_size
@@ -43,6 +43,7 @@ class DeviceState:
 
     __slots__ = (
         "abandoned",
+        "arena",
         "backend",
         "compute",
         "inline_work",
@@ -77,6 +78,7 @@ class DeviceState:
         self.lost: TensordError | None = None  # why nothing is admitted here any more
         self.unsettled: list[Storage] | None = None  # of a lost device; None until they are looked at
         self.abandoned = False  # it is lost, nothing on it is live, and none of its copies is healthy
+        self.arena: Any = None  # memory that no limit counts, for runs of segments at admission: one after the other
         self.moved: dict[str, list[int]] = {}  # kind of transfer -> [count, bytes]
         # The ledger.
         self.planned = 0

@@ -26,9 +26,10 @@ from ..model.linked import Linked
 from ..model.plan import Plan
 from ..model.session import VmSession
 from ..model.signature import call_text, plain
+from .arena import ALIGNMENT
 from .parts import Part, parts_of, results_of
 from .recipe import Call, Place, Recipe, ResultsFailed
-from .replay import Replay, own_arena
+from .replay import Replay
 from .segments import Piece, work_of_time
 from .stamps import Stamps, timed
 
@@ -107,8 +108,8 @@ class Segment:
     """A compiled segment of one routine, with replays that wait for a run.
 
     `reads`, `written`, `made`: its operands, as those of its recipe. `need`: bytes of arena and results; `more`: ids of
-    results and views. `idle` replays are bound to an arena in the device's memory, `ready` ones have their own.
-    `detailed`: runs since one was timed.
+    results and views. `idle` replays are bound to an arena in the device's memory, `ready` ones to the one that is for
+    all runs at admission. `detailed`: runs since one was timed.
     """
 
     __slots__ = (
@@ -166,11 +167,12 @@ class Segment:
         return Replay(self.recipe, self.constants, arena)
 
     def take_own(self) -> Replay:
-        """A replay with an arena of its own, rather one that was there before. Called by the driving thread."""
+        """A replay for a run at admission, rather one that was there before: its arena is what all these use, one after
+        the other. Called by the driving thread."""
         if self.ready:
             return self.ready.pop()
-        backend, size = self.plan.device.backend, self.recipe.arena
-        arena = own_arena(backend, size) if size else None
+        size = self.recipe.arena
+        arena = arena_at_admission(self.plan.device, size) if size else None
         return Replay(self.recipe, self.constants, arena, own=True)
 
     def give_back(self, replay: Replay, operands: Iterable[int] | None = None) -> None:
@@ -419,6 +421,15 @@ def known(program: Program, variable: int) -> Meta:
     if meta is None:
         raise AssertionError("the tensors of a segment have known metas")
     return meta
+
+
+def arena_at_admission(device: DeviceState, nbytes: int) -> Any:
+    """The start of the memory of runs at admission, aligned as the values in it are. The device's limit does not count
+    it."""
+    if device.arena is None:
+        memory = device.backend.workspace(KEPT + ALIGNMENT)
+        device.arena = np.ndarray((KEPT,), np.uint8, memory, -memory.ctypes.data % ALIGNMENT)
+    return np.ndarray((nbytes,), np.uint8, device.arena)
 
 
 def stand_in(given: Any, place: Place | int) -> Any:

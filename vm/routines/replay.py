@@ -14,9 +14,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from ...interpreter.types.meta import Scalar
-from ...streams.device import Device
 from ..model.number import Number, number_of
-from .arena import ALIGNMENT
 from .recipe import ARENA, Call, Place, Recipe
 
 SLICE: Final = 600_000  # work, in element operations, that is done without a pause: some 100 us
@@ -30,8 +28,8 @@ Spots: TypeAlias = list[tuple[Arguments, int]]
 class Replay:
     """A segment's calls, bound to an arena.
 
-    `slices` are the calls in pieces of bounded work, each with the place of its first call. `own`: the arena is the
-    replay's own memory, which its device does not count.
+    `slices` are the calls in pieces of bounded work, each with the place of its first call. `own`: the arena is
+    no block of the device's memory, but what all runs at admission use.
     """
 
     def __init__(self, recipe: Recipe, constants: dict[int, Scalar], arena: Any, *, own: bool = False) -> None:
@@ -102,13 +100,6 @@ class Replay:
         """Drop a run's operands in these slots, whose memory may be others' from now on."""
         for slot in slots:
             self._put(slot, None)
-
-
-def own_arena(backend: Device, nbytes: int) -> Any:
-    """An arena that the device's limit does not count, aligned as the values in it are."""
-    memory = backend.workspace(nbytes + ALIGNMENT)
-    start = -memory.ctypes.data % ALIGNMENT
-    return np.ndarray((nbytes,), np.uint8, memory, start)
 
 
 def sliced(calls: list[Any], works: Sequence[int]) -> list[tuple[int, list[Any]]]:

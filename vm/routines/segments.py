@@ -20,7 +20,9 @@ SHORTEST = 2  # steps of one that is worth an instruction of its own, besides vi
 # Work of a segment, in element operations: some ten milliseconds, for which it may hold a stream. A longer kernel is
 # alone.
 LARGEST = 100_000_000
-BEYOND = 4  # times as large or as long is a segment that would else end within a fusion, which cut is none
+# A segment that would else end within a fusion, which cut is none, has up to so many times the work, or so many steps.
+BEYOND = 4
+LATEST = LONGEST * 5 // 4
 PER_SECOND = 100 * LARGEST  # of work
 
 # A single step, or the steps of a segment.
@@ -87,7 +89,7 @@ def borders_of(
     for n, work in enumerate(works):
         other = n > 0 and homes[n] != homes[n - 1]
         ends = n - start >= LONGEST or (total > 0 and total + begun.get(n, max(work, 0)) > LARGEST)
-        late = n - start >= BEYOND * LONGEST or total + work > BEYOND * LARGEST
+        late = n - start >= LATEST or total + work > BEYOND * LARGEST
         if other or (ends and (late or n not in within)):
             found.add(n)
             total, start = 0, n

@@ -55,7 +55,9 @@ from .unauthenticated import UnauthenticatedPeers
 LAST_WORDS = 0.1  # seconds for a refusal to be sent before its connection is cut
 CANCELLED = 2.0  # seconds for running kernels to end, once the rest was cancelled
 LEASES = 0.5
-COLLECTOR = (50_000, 20, 50)  # collect rarely: neither the hot path nor the decoding of batches makes cycles
+# Collect rarely: neither the hot path nor the decoding of batches makes cycles. A collection of what is young looks at
+# no more than some 200,000 objects, which takes 20 ms: programs have that many, and others are to be served meanwhile.
+COLLECTOR = (50_000, 2, 350)
 
 
 def run(config: Config) -> int:

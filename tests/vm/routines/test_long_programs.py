@@ -21,7 +21,8 @@ COUNT = 3 * LONGEST + 7
 
 
 class Counted:
-    """An engine that has run a program op by op, and how many segments it compiles in each pass from then on."""
+    """An engine that has run a program op by op, and how many segments it compiles in each pass from then on; `steps`:
+    of all of these."""
 
     def __init__(self, program: Program) -> None:
         self.bare = Bare()
@@ -31,12 +32,13 @@ class Counted:
         self.routine = link(self.client, program)
         run(self.client, self.routine, program, [self.x])
         self.segments: Any = self.bare.engine.admission.routines.segments
-        self.compiled = 0
+        self.compiled = self.steps = 0
         self.compile: Callable[..., Any] = self.segments.compile
         self.segments.compile = self.counting
 
     def counting(self, *arguments: Any) -> Any:
         self.compiled += 1
+        self.steps += len(arguments[1])
         return self.compile(*arguments)
 
     def begin(self) -> int:
@@ -80,14 +82,50 @@ def test_a_turn_ends_behind_each_segment_that_is_compiled() -> None:
     assert it.client.fetch(result) == [1.0 if COUNT % 2 == 0 else -1.0]
 
 
-def test_a_group_has_no_pause_in_a_run_that_is_compiled() -> None:
+def test_a_group_has_no_pause_so_little_of_a_run_in_it_is_compiled() -> None:
+    it = Counted(chain_of(COUNT))
+    x, expected = it.x, [1.0]
+    steps = []
+    for _ in range(6):
+        before = it.steps
+        runs = []
+        for _ in range(2):
+            runs.append(run_message(it.client, it.routine, it.program, [x], (), ()))
+            (x,) = runs[-1].outputs
+        number = it.client.signature("negative", ((ONE.shape, ONE.dtype.name),))
+        behind = Call(number, (x,), (it.client.new(),), 0, 1)
+        it.client.send(Atomic([*map(encode_message, runs), encode_message(behind)]))
+        x, expected = it.client.ids, [-value for value in expected]  # two runs, and one more op
+        assert it.client.fetch(x) == expected
+        steps.append(it.steps - before)
+    assert steps == [COUNT % LONGEST, LONGEST, LONGEST, LONGEST, 0, 0]  # in the first group it is cut
+
+
+def test_a_run_behind_a_group_compiles_what_that_has_left() -> None:
     it = Counted(chain_of(COUNT))
     message = run_message(it.client, it.routine, it.program, [it.x], (), ())
-    (result,) = message.outputs
-    number = it.client.signature("negative", ((ONE.shape, ONE.dtype.name),))
-    behind = Call(number, (result,), (it.client.new(),), 0, 1)
-    it.client.send(Atomic([encode_message(message), encode_message(behind)]))
-    assert (it.client.fetch(it.client.ids), it.compiled) == ([1.0 if COUNT % 2 else -1.0], 4)
+    it.client.send(Atomic([encode_message(message)]))
+    before = it.steps
+    result = it.begin()
+    assert max(it.passes()) == 1
+    assert (before, it.steps) == (COUNT % LONGEST, COUNT)
+    assert it.client.fetch(result) == [1.0 if COUNT % 2 == 0 else -1.0]
+
+
+def test_many_short_runs_of_a_group_are_not_all_compiled_in_it() -> None:
+    it = Counted(chain_of(1))
+    programs = [chain_of(100 + n) for n in range(10)]
+    routines = [link(it.client, program) for program in programs]
+    steps = []
+    for _ in range(5):
+        before = it.steps
+        runs = [run_message(it.client, *pair, [it.x]) for pair in zip(routines, programs, strict=True)]
+        it.client.send(Atomic([encode_message(message) for message in runs]))
+        assert [it.client.fetch(message.outputs[0]) for message in runs] == [[1.0], [-1.0]] * 5
+        steps.append(it.steps - before)
+    assert steps[0] == 0  # they run op by op first
+    assert max(steps) <= LONGEST
+    assert it.steps == sum(len(program.steps) for program in programs)
 
 
 def test_a_program_is_cut_in_slices() -> None:

@@ -154,6 +154,27 @@ class TestAtOnce:
         assert replay.arena.ctypes.data % ALIGNMENT == 0
         assert len(replay.arena) == segments_of(client, routine)[0].recipe.arena
 
+    def test_all_runs_use_the_same_memory_inside(self, bare: Bare, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Else a routine of many segments would keep that many arenas between its runs."""
+        taken: list[int] = []
+        workspace = bare.device.workspace
+
+        def counting(nbytes: int) -> Any:
+            taken.append(nbytes)
+            return workspace(nbytes)
+
+        monkeypatch.setattr(bare.device, "workspace", counting)
+        client = bare.client()
+        x = client.upload([1.0])
+        for length in (3, 4, 700, 5, 3):
+            program = chain_of(length)
+            routine = warm(client, program, (x,))
+            for _ in range(2):
+                (result,) = run(client, routine, program, (x,))
+                assert client.fetch(result) == [(-1.0) ** length]
+        assert len(taken) == 1
+        assert taken[0] < 2 * KEPT
+
     def test_an_arena_counts_while_the_run_needs_it(self, bare: Bare) -> None:
         client, program = bare.client(), chain_of(3)
         x = client.upload([1.0])

@@ -104,6 +104,19 @@ class TestPieces:
         long = built(*["inv"] * (LONGEST - 1), *["negative"] * 3)
         assert fused(long) == [range(LONGEST + 2)]
 
+    def test_a_fusion_makes_a_segment_little_longer(self) -> None:
+        """To compile it would take long: chains that take turns overlap everywhere."""
+        builder = Builder()
+        chains = [builder.parameter(SMALL), builder.parameter(SMALL)]
+        for n in range(4 * LONGEST):
+            chains[n % 2] = builder.op("inv" if n % 24 in (22, 11) else "negative", [chains[n % 2]])[0]
+        program = builder.finish(chains)
+        within = {n for each in find_fusions(program, least=1) for n in range(each.steps[0] + 1, each.steps[-1] + 1)}
+        assert len(within) > 3.9 * LONGEST
+        found = fused(program)
+        assert max(map(len, found)) <= 5 * LONGEST // 4
+        assert [n for piece in found for n in piece] == [*range(4 * LONGEST)]
+
     @pytest.mark.parametrize("ops", [["transpose"], ["negative", ("negative", 1)], ["negative", "transpose"]])
     def test_the_time_grows_with_the_steps_alone(self, ops: list[Any]) -> None:
         seconds = []
