@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def own(session: Session, tensor: Any) -> Tensor:
     """The tensor, if it is one of the session and was not released."""
     if not isinstance(tensor, Tensor):
-        raise located(MetadataTypeError(f"expected a tensor, got {type(tensor).__name__}; use asarray"))
+        raise located(MetadataTypeError(f"expected a tensor, got {tensor.__class__.__name__}; use asarray"))
     if tensor._session is not session:
         raise located(foreign(tensor))
     if tensor._id <= 0:  # it was released, or is symbolic

@@ -10,7 +10,7 @@ from dataclasses import is_dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
-from ...interpreter.errors import MetadataError, MetadataTypeError
+from ...interpreter.errors import MetadataError, MetadataOverflowError, MetadataTypeError
 from ...interpreter.programs.convention import PARAMETER, Convention, Fixed, Nested, Node, Other, Place
 from ...interpreter.programs.program import Program
 from ...interpreter.types.meta import SCALAR_TYPES, Meta
@@ -145,6 +145,8 @@ class Bound:
             self._refuse(path, f"is a {node.label}, with {', '.join(node.names)}", value)
 
     def _refuse(self, path: str, expected: str, value: Any) -> NoReturn:
+        if type(value) is SymbolicNumber:
+            value = value._value
         shown = repr(value) if is_number(value) or isinstance(value, str | bool) else type(value).__name__
         message = f"{path} {expected} at the capture, not {shown:.60}: the routine runs for such arguments alone"
         raise located(MetadataTypeError(message))
@@ -181,5 +183,8 @@ def as_kind(name: str, value: Any, kind: Any) -> Any:
     if type(value) is SymbolicNumber and type(value._value) is kind:
         return value
     if (kind in (float, complex) and isinstance(value, int | float)) or (kind is int and isinstance(value, int)):
-        return kind(value)
-    raise located(MetadataTypeError(f"the number {name} is {kind.__name__}, not {type(value).__name__}"))
+        try:
+            return kind(value)
+        except OverflowError:
+            raise located(MetadataOverflowError(f"the number {name} is too large for a {kind.__name__}")) from None
+    raise located(MetadataTypeError(f"the number {name} is {kind.__name__}, not {value.__class__.__name__}"))

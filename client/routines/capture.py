@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import CaptureError, MetadataError, TensordError
-from ...interpreter.programs.builder import SLOTS, Builder
+from ...interpreter.programs.builder import LONGEST, SLOTS, Builder
 from ...interpreter.programs.numbers import CONSTANT, DRAW, PARAMETER, SEED
 from ...interpreter.programs.program import Program
 from ...interpreter.schema.promotion import WIRE_INTEGERS, check_scalar
@@ -102,6 +102,7 @@ class Capture:
         self.captured: list[Tensor | Constant] = []
         self._builder = Builder(CURRENT.infer)
         self._names = dict(names)  # of tensors that may be captured, by id()
+        self._numbered: dict[str, int] = {}  # names of captured tensors -> the last number put behind them
         self._devices: dict[str, int] = {}
         self._chains: dict[int, int] = {}
         self._callbacks: dict[Identity, int] = {}
@@ -328,10 +329,22 @@ class Capture:
     def _capture(self, tensor: Tensor) -> int:
         name = self._names.get(id(tensor), "")
         meta = known_meta(own(self.session, tensor), f"the tensor {name or 'that the routine captures'}")
-        variable = self._builder.captured(meta, self._slot(tensor._home), name)
+        variable = self._builder.captured(meta, self._slot(tensor._home), self._unused(name))
         self.captured.append(tensor)
         self._variables[id(tensor)] = variable
         return variable
+
+    def _unused(self, name: str) -> str:
+        """The name, or with a number behind it if another captured tensor has it: `session.link` goes by names."""
+        if not name:
+            return name
+        found, number = name, self._numbered.get(name, 1)
+        while found in self._numbered:
+            number += 1
+            found = f"{name[: LONGEST - 6]}.{number}"
+        self._numbered[name] = number
+        self._numbered.setdefault(found, 1)
+        return found
 
     def _symbol(self, variable: int, meta: Meta | None, home: str) -> SymbolicTensor:
         symbol = SymbolicTensor(self, variable, meta, home)

@@ -7,11 +7,11 @@ take the calls of the session's random numbers that the run would have taken.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ...interpreter.errors import CaptureError, MetadataError, MetadataTypeError, TensordError
-from ...interpreter.programs.constructs import results_of
+from ...interpreter.programs.constructs import layout, numbers_given, results_of
 from ...interpreter.programs.inlining import Slots, add_step
 from ...interpreter.programs.numbers import ARITHMETIC, CONSTANT, DRAW, PARAMETER, SEED, Number
 from ...interpreter.programs.program import Program, Step
@@ -19,6 +19,7 @@ from ...interpreter.schema.promotion import check_scalar
 from ..checks import own
 from ..locations import located, user_line
 from ..tensor import Tensor
+from .blocks import Draws
 from .capture import LOCATED, Capture, Identity, kind_of, limited
 from .current import CURRENT
 from .numbers import SymbolicNumber
@@ -77,12 +78,19 @@ def evaluated(
     capture: Capture, program: Program, given: Iterable[Any], ints: Iterable[tuple[str, int, Any, Any]]
 ) -> list[Any]:
     """The value of each number of the program: plain, or one that the runs of the capture compute. In a block, a draw
-    is two numbers, in a tuple: that of the random call, and its part. `ints`: the ints that are operands of ops."""
+    of an op is two numbers, in a tuple: that of the random call, and its part; a draw of control flow is the former,
+    since its own blocks have the parts. `ints`: the ints that are operands of ops."""
     rest, values = iter(given), list[Any]()
     with LOCATED:
+        if capture.draws is not None and program.draws:
+            check_draws(program)
+        of_ops = {~operand for step in program.steps if not step.blocks for operand in step.operands if operand < 0}
         try:
-            for number in program.numbers:
-                values.append(next(rest) if number.op == PARAMETER else value_of(capture, number, values))
+            for slot, number in enumerate(program.numbers):
+                if number.op == DRAW:
+                    values.append(drawn(capture, of_op=slot in of_ops))
+                else:
+                    values.append(next(rest) if number.op == PARAMETER else value_of(capture, number, values))
         except PYTHONS as error:
             raise uncomputable(error) from None
         for op, slot, metas, attributes in ints:
@@ -93,21 +101,64 @@ def evaluated(
     return values
 
 
+def drawn(capture: Capture, *, of_op: bool) -> Any:
+    """The value of a draw, which an op takes, or control flow."""
+    if not of_op:
+        return (capture.draws or Draws(capture)).numbers()[1]
+    numbers = capture.draw()[1:]
+    return numbers[0] if len(numbers) == 1 else numbers
+
+
 def value_of(capture: Capture, number: Number, earlier: Sequence[Any]) -> Any:
-    """The value of a number that is no parameter."""
+    """The value of a number that is neither a parameter nor a draw."""
     if number.op == CONSTANT:
         return number.value
     if number.op == SEED:
         return capture.seed()
-    if number.op == DRAW:
-        drawn = capture.draw()[1:]
-        return drawn[0] if len(drawn) == 1 else drawn
     value = ARITHMETIC[number.op][1](*[earlier[slot] for slot in number.operands])
     kind = kind_of(value._value if type(value) is SymbolicNumber else value)
     if kind != number.kind:
         message = f"a number of the program is {number.kind}, and {kind} for these values"
         raise MetadataTypeError(message, op=number.op)
     return value
+
+
+def check_draws(program: Program) -> None:
+    """CaptureError unless the program, which a block calls, draws as captures do: the number of a random call is that
+    of ops which draw, and of blocks which add a part of their own. Elsewhere it would be the same in each round."""
+    draws = {slot for slot, number in enumerate(program.numbers) if number.op == DRAW}
+    computed = {slot for number in program.numbers for slot in number.operands}
+    if draws & computed or uses_otherwise(program, draws, inside=False):
+        message = (
+            "the program uses the number of a random call for more than draws, and would get the same in each round"
+        )
+        raise CaptureError(f"{message}: call it outside of control flow, or capture a function that draws (routine)")
+
+
+def uses_otherwise(program: Program, draws: Collection[int], *, inside: bool) -> bool:
+    """Do steps use these numbers otherwise? `inside`: they are those of a block."""
+    for step in program.steps:
+        if not step.blocks:
+            if not all(~n not in draws or draws_by(program, step, n, inside=inside) for n in step.operands):
+                return True
+            continue
+        head = layout(step).head
+        if head is not None and ~head in draws:
+            return True
+        for block, taken in numbers_given(step):
+            if uses_otherwise(block, {slot for slot, outer in taken.items() if outer in draws}, inside=True):
+                return True
+    return False
+
+
+def draws_by(program: Program, step: Step, operand: int, *, inside: bool) -> bool:
+    """Is the operand the call of a random stream: the last one, after the seed, or before the part if there is one?"""
+    place = step.operands.index(operand)
+    rest = step.operands[place + 1 :]
+    after_seed = place > 0 and step.operands[place - 1] < 0
+    if not inside:
+        return after_seed and not rest
+    return after_seed and len(rest) == 1 and rest[0] < 0 and program.numbers[~rest[0]].op == DRAW
 
 
 # -- steps -------------------------------------------------------------------------------------------------------------
@@ -156,7 +207,7 @@ class Inlining:
 
     def add(self, step: Step) -> None:
         """Record a step."""
-        operands = tuple([each for operand in step.operands for each in self._operand(operand)])
+        operands = tuple([each for operand in step.operands for each in self._operand(operand, step)])
         into = None if step.into is None else tuple(map(self._newest, step.into))
         made = add_step(self._builder, step, operands, into, self._slots, self._locate)
         new = len(results_of(step.blocks[-1])) if step.blocks else 0 if step.into else len(step.results)
@@ -176,12 +227,13 @@ class Inlining:
     def _newest(self, value: int) -> int:
         return self._builder.newest[self._variables[self._program.variables[value]]]
 
-    def _operand(self, operand: int) -> Iterable[int]:
-        """The values, or the numbers (n < 0), in the place of an operand: two for a draw in a block."""
+    def _operand(self, operand: int, step: Step) -> Iterable[int]:
+        """The values, or the numbers (n < 0), in the place of an operand: two for an op's draw in a block."""
         if operand >= 0:
             return (self._newest(operand),)
         value = self._values[~operand]
-        return map(self._capture._operand, value if type(value) is tuple else (value,))
+        values = value if type(value) is tuple else (value,)
+        return map(self._capture._operand, values[:1] if step.blocks else values)
 
     def _locate(self, location: Any) -> Any:
         return location or self._line

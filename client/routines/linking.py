@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...interpreter.errors import MetadataError, MetadataTypeError
-from ...interpreter.programs.constructs import layout
+from ...interpreter.programs.constructs import numbers_given
 from ...interpreter.programs.numbers import PARAMETER, evaluate
 from ...interpreter.programs.passes.table import ALL, chosen_names
 from ...interpreter.programs.program import NO_OPS, Program
@@ -116,11 +117,8 @@ def int_operands(program: Program, slots: Mapping[int, int]) -> Iterator[tuple[s
     """Op, slot, metas and attributes of each int that is an operand of an op, in blocks, too, where `slots` says which
     number of the program around a number is."""
     for step in program.steps:
-        if step.blocks:
-            for block, given in zip(step.blocks, layout(step).given, strict=True):
-                own = [slot for slot, number in enumerate(block.numbers) if number.op == PARAMETER]
-                taken = zip(own, [~operand for operand in given.numbers], strict=True)
-                yield from int_operands(block, {inner: slots[outer] for inner, outer in taken if outer in slots})
+        for block, taken in numbers_given(step) if step.blocks else ():
+            yield from int_operands(block, {inner: slots[outer] for inner, outer in taken.items() if outer in slots})
         ints = [~operand for operand in step.operands if operand < 0 and program.numbers[~operand].kind == "int"]
         if step.op in NO_OPS or not ints:
             continue
@@ -173,6 +171,7 @@ def link_one(
     for slot in devices:
         if slot not in {f"d{number}" for number in range(program.devices)}:
             raise located(MetadataError(f"link: the program has no device slot {slot!r}; it has {program.devices}"))
+    check_names([source.name for source in program.captured])
     captured = [captured_tensor(session, source.name, tensors) for source in program.captured]
     for tensor, source in zip(captured, program.captured, strict=True):
         if tensor._meta is not source.meta:
@@ -204,6 +203,14 @@ def chosen_device(session: Session, slot: int, devices: Mapping[str, str]) -> st
     if slot >= len(known):
         raise located(MetadataError(f"link: name a device for slot d{slot}: devices={{'d{slot}': {known[0]!r}}}"))
     return known[slot]
+
+
+def check_names(names: Sequence[str]) -> None:
+    """MetadataError unless each captured tensor has a name of its own: they are given by name."""
+    name, times = next(iter(Counter(names).most_common(1)), ("", 0))
+    if times > 1:
+        message = f"link: the program captures {times} tensors of the name {name!r}"
+        raise located(MetadataError(f"{message}, which are given by name: name each differently in the program's text"))
 
 
 def captured_tensor(session: Session, name: str, tensors: Mapping[str, Tensor]) -> Tensor:

@@ -22,6 +22,7 @@ from typing import Any, Final, NamedTuple
 from ..errors import MetadataError, MetadataTypeError, ProtocolError
 from ..types.meta import Meta
 from ..wire.forms import shown
+from .numbers import PARAMETER
 from .program import CASE, COND, REPEAT, WHILE, Program, Step
 
 MOST: Final = 256  # blocks of a step
@@ -83,6 +84,19 @@ def layout_of(op: str, operands: Sequence[int], blocks: Sequence[Program]) -> La
 def layout(step: Step) -> Layout:
     """The operands of a construct."""
     return layout_of(step.op, step.operands, step.blocks)
+
+
+def numbers_given(step: Step) -> list[tuple[Program, dict[int, int]]]:
+    """Each block of a construct, and its numbers that are parameters: their slots there -> those around."""
+    return [
+        (block, dict(zip(own_slots(block), [~operand for operand in given.numbers], strict=True)))
+        for block, given in zip(step.blocks, layout(step).given, strict=True)
+    ]
+
+
+def own_slots(block: Program) -> list[int]:
+    """The slots of the numbers that are parameters."""
+    return [slot for slot, number in enumerate(block.numbers) if number.op == PARAMETER]
 
 
 def written_values(op: str, given: Sequence[Given], blocks: Sequence[Program]) -> list[int]:

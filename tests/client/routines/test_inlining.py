@@ -51,6 +51,25 @@ end
 return %1""")
 
 
+DRAWN_COUNT = """\
+%1: float64[] = repeat_loop $1, %0
+block
+    parameter %0: float64[] on d0
+    %1: float64[] = negative %0 on d0
+    return %1
+end"""
+
+NO_PART = """\
+%1: float64[] = repeat_loop $2, %0
+block $0, $1
+    number $0: int
+    number $1: int
+    parameter %0: float64[] on d0
+    %1: float64[] = uniform $0, $1 {shape: []} on d0
+    return %1
+end"""
+
+
 @pytest.fixture
 def w(session: Session) -> Any:
     return session.asarray([1.0, 1.0])
@@ -86,6 +105,16 @@ class TestAProgramInARoutine:
         assert [step.op for step in program.steps] == [step.op for step in STEP.steps]
         assert [source.name for source in program.captured] == ["w"]
         assert td.Program.parse(str(program)) == program
+
+    def test_gives_tensors_of_one_name_names_of_their_own(self, session: Session) -> None:
+        w = [session.asarray([n, n]) for n in (1.0, 10.0, 100.0)]
+        f, g, h = [session.link(STEP, tensors={"w": each}) for each in w]
+        x, y = session.asarray([1.0, 2.0]), session.asarray([0.0, 0.0])
+        program = session.routine(lambda x, y: [each(x, y, rate=0.0)[1] for each in (f, g, f, h)][3]).program(x, y)
+        names = [source.name for source in program.captured]
+        assert names == ["w", "w.2", "w.3"]
+        again = session.link(td.Program.parse(str(program)), tensors=dict(zip(names, w, strict=True)))
+        assert again(x, y)[0].item() == 200.0
 
     def test_may_get_one_tensor_twice_and_one_that_it_captures(self, session: Session, w: Any, f: Any) -> None:
         session.routine(lambda x: f(x, x, rate=-1.0))(x := session.asarray([1.0, 2.0]))
@@ -210,6 +239,49 @@ return %1"""
         linked = walk.link(session.asarray([0.0, 0.0]))
         compared(session, lambda x: (linked(x), session.random.uniform()), (np.zeros(2),), (np.ones(2),))
 
+    @pytest.mark.parametrize("around", ["repeat", "cond", "while", "nested"])
+    def test_with_loops_that_draw_draws_in_control_flow_as_its_function_does(
+        self, session: Session, around: str
+    ) -> None:
+        def walk(x: Any) -> Any:
+            x = x + session.random.uniform((2,))
+            x = session.repeat(2, lambda x: x + session.random.permutation(x), x)
+            x = session.cond(x.sum() > 0, lambda x: session.repeat(2, noisy, x), lambda x: x, x)
+            return x * session.random.uniform((2,))
+
+        def noisy(x: Any) -> Any:
+            return x + session.random.normal((2,))
+
+        def calls(walk: Any) -> Callable[[Any], Any]:
+            flows: dict[str, Callable[[Any], Any]] = {
+                "repeat": lambda x: session.repeat(2, lambda x: walk(walk(x)), x),
+                "cond": lambda x: session.cond(x.sum() > 0, walk, lambda x: x, x),
+                "while": lambda x: session.while_loop(lambda x: walk(x).sum() < 9, lambda x: walk(x) + 1, x),
+                "nested": lambda x: session.repeat(2, lambda x: session.repeat(2, walk, noisy(x)), x),
+            }
+            return flows[around]
+
+        x = session.asarray([1.0, 2.0])
+        linked = session.routine(walk).link(x)
+        found = []
+        for function in (calls(walk), calls(linked), session.routine(calls(linked))):
+            session.random.seed(3)
+            found.append([*[function(x).tolist() for _ in range(2)], session.random.uniform().item()])
+        assert found[1:] == found[:1] * 2
+
+    def test_with_loops_that_draw_may_be_a_part_of_another_that_is_called_in_a_loop(self, session: Session) -> None:
+        def noisy(x: Any) -> Any:
+            return session.repeat(2, lambda x: x + session.random.normal((2,)), x)
+
+        x = session.asarray([1.0, 2.0])
+        inner = session.routine(noisy).link(x)
+        outer = session.routine(lambda x: session.repeat(2, inner, noisy(x))).link(x)
+        found = []
+        for function in (outer, lambda x: session.repeat(2, noisy, noisy(x))):
+            session.random.seed(3)
+            found.append(session.repeat(2, function, x).tolist())
+        assert found[0] == found[1]
+
     def test_follows_the_devices_that_it_is_linked_to(self, make_session: Callable[..., Session]) -> None:
         session = make_session(devices=["cpu:0", "sim:0"])
         w = session.asarray([1.0, 1.0], device="sim:0")
@@ -304,8 +376,46 @@ class TestWhatCannotBe:
         assert session.routine(lambda x: tells(x.to_device("cpu:0"))[0])(x).item() == 3.0
 
     @pytest.mark.parametrize(
+        "text",
+        [
+            DRAWN_COUNT,
+            NO_PART,
+            "%1: float64[] = uniform $0, $3 {shape: []} on d0",
+            "%1: float64[] = multiply %0, $1 on d0",
+        ],
+        ids=["count", "no part", "arithmetic", "factor"],
+    )
+    def test_numbers_of_random_calls_in_a_loop_that_would_be_the_same_each_time(
+        self, session: Session, text: str
+    ) -> None:
+        numbers = "number $0: int = seed\nnumber $1: int = draw\nnumber $2: int = 2\nnumber $3: int = add $1, $2"
+        numbers = numbers if "$3" in text else numbers.rpartition("\n")[0]
+        program = f"tensord program 1\n{numbers}\nparameter %0 x: float64[] on d0\n{text}\nreturn %1"
+        draws = session.link(td.Program.parse(program))
+        x = session.asarray(1.0)
+        assert draws(x)[0].shape == ()
+        with pytest.raises(td.CaptureError, match=r"number of a random call .* call it outside") as caught:
+            session.repeat(2, lambda x: draws(x)[0], x)
+        assert "test_inlining.py" in (caught.value.location or "")
+
+    def test_numbers_that_are_others_are_shown(self, session: Session) -> None:
+        x = session.asarray([1.0, 2.0])
+        rows = session.routine(lambda x, n: x[n:]).link(x, 1)
+        scaled = session.routine(lambda d, n: d["x"] * n).link({"x": x}, 2.0)
+        wrong: list[tuple[Any, str]] = [
+            (lambda n: rows(x, n), "n was 1 at the capture, not 0"),
+            (lambda n: scaled(n, 1.0), "d is a dict at the capture, not 0"),
+            (lambda n: scaled({"x": n}, 1.0), "expected a tensor, got int"),
+            (lambda n: scaled({"x": x}, n + 1j), "the number n is float, not complex"),
+        ]
+        for function, said in wrong:
+            with pytest.raises(MetadataTypeError, match=said):
+                session.routine(function)(0)
+
+    @pytest.mark.parametrize(
         ("call", "error", "said"),
         [
+            (lambda f, x: f(x, x, rate=10**400), OverflowError, "rate is too large for a float"),
             (lambda f, x: f(x, rate=1.0), MetadataError, "takes 2 tensors"),
             (lambda f, x: f(x, x), MetadataTypeError, "takes the numbers rate"),
             (lambda f, x: f(x, x.sum(), rate=1.0), MetadataError, "parameter y is float64"),

@@ -111,6 +111,16 @@ class TestRefusals:
         with pytest.raises(MetadataError, match=r"w is float64\[3\], not float64\[2\]"):
             session.link(PROGRAM, tensors={"w": session.asarray([1.0, 2.0])})
 
+    @pytest.mark.parametrize("name", ["w", ""])
+    def test_captured_tensors_of_one_name_are_not_given_by_it(self, session, w, name):
+        program = td.Program.parse(
+            f"tensord program 1\ncaptured %0 {name}: float64[3] on d0\ncaptured %1 {name}: float64[3] on d0\n"
+            "%2: float64[3] = subtract %0, %1 on d0\nreturn %2\n"
+        )
+        with pytest.raises(MetadataError, match=f"captures 2 tensors of the name '{name}'") as caught:
+            session.link(program, tensors={name: w})
+        assert "test_linking.py" in (caught.value.location or "")
+
     def test_an_int_has_to_fit_the_dtype_at_each_run(self, session):
         program = td.Program.parse(
             "tensord program 1\nnumber $0 n: int\nparameter %0: uint8[2] on d0\n"
