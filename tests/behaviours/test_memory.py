@@ -36,7 +36,7 @@ def small(memory: int, **options: object) -> list[object]:
 
 def test_memory_exactly_full_then_one_more_fails_and_after_a_release_fits(make_session):
     """Behaviour 30: device memory exactly full: the next allocation fails, with its dependents alone; then it fits."""
-    s = make_session(devices=small(4))
+    s = make_session(devices=small(4, eviction="never"))
     kept = [s.asarray(ones(KIB, value=k), device="sim:0") for k in range(4)]
     s.sync(WAIT)
     assert allocated(s, "sim:0") == 4096
@@ -334,7 +334,7 @@ def test_the_only_valid_copy_is_never_dropped(make_session):
 
 def test_room_for_one_operand_is_not_made_by_dropping_another(make_session):
     """Operands of one instruction do not push each other out; if they do not fit together, that is the error."""
-    s = make_session(devices=small(3))
+    s = make_session(devices=small(3, eviction="never"))
     home = s.asarray(ones(KIB + 64), device="sim:0").wait(WAIT)
     x, y = s.asarray(ones(KIB)), s.asarray(ones(KIB, value=2.0))
     s.call("sum", [x], device="sim:0")[0].wait(WAIT)

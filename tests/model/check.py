@@ -312,7 +312,7 @@ def held_by(engine: Any) -> dict[str, Any]:
     }
 
 
-DEVICE = ("planned", "unreserved", "unreserved_bytes", "unknown", "live", "replicas")
+DEVICE = ("planned", "unreserved", "unreserved_bytes", "unknown", "live", "candidates")
 
 
 def leftovers(machine: Machine) -> list[str]:

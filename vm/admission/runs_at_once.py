@@ -13,9 +13,9 @@ from operator import length_hint
 from typing import Any
 
 from ...interpreter.types.meta import Scalar
+from ..memory.recency import touch
 from ..memory.recycling import make_tensor
 from ..memory.release import release
-from ..memory.replicas import touch
 from ..model.instruction import Status
 from ..model.session import VmSession
 from ..model.tensor import Copy, Storage
@@ -159,10 +159,11 @@ class Operands:
     """The operands of a run from outside.
 
     `arrays`: by slot; `copies`: those that it reads, and last those that it writes, which are in `written`, too, and
-    their storages in `storages`; `traced`: what the trace keeps; `passing`: the slots of those that do not stay bound.
+    their storages in `storages`; `used`: the storages of all; `traced`: what the trace keeps; `passing`: the slots of
+    those that do not stay bound.
     """
 
-    __slots__ = ("arrays", "copies", "passing", "storages", "traced", "written")
+    __slots__ = ("arrays", "copies", "passing", "storages", "traced", "used", "written")
 
     def __init__(self) -> None:
         self.arrays: list[Any] = []
@@ -171,6 +172,7 @@ class Operands:
         self.storages: list[Storage] = []
         self.traced: list[int] = []
         self.passing: list[int] = []
+        self.used: list[Storage] = []
 
     def find(self, session: VmSession, segment: Segment, ids: Ids) -> bool:
         """Find them; False if one is not there, healthy and finished, or if others use what is to be written."""
@@ -193,12 +195,13 @@ class Operands:
             plain = buffer.meta is meta and strides is None
             arrays.append(buffer.array if plain else bind_operand(device, buffer, tensor, meta))
             copies.append(copy)
+            self.used.append(storage)
             traced += (copy.id, copy.version)
         if segment.written and not self.find_written(session, segment, ids):
             return False
-        if device.replicas:
-            for copy in copies:
-                touch(copy)
+        if device.candidates:
+            for storage in self.used:
+                touch(storage, device)
         return True
 
     def find_written(self, session: VmSession, segment: Segment, ids: Ids) -> bool:
@@ -225,6 +228,7 @@ class Operands:
             self.written.append(copy)
             self.traced += (copy.id, copy.version)
             self.storages.append(storage)
+            self.used.append(storage)
             seen.add(copy)
         return True
 

@@ -93,7 +93,8 @@ def is_stuck(instruction: Instruction) -> bool:
         return False
     if device.leaving or any(device.reusable.values()):
         return False
-    if any(copy.buffer is not None and transfer.id < instruction.id for copy, transfer in device.standby.items()):
+    standby = device.standby.items()
+    if any(copy.buffer is not None and transfer.admitted < instruction.admitted for copy, transfer in standby):
         return False
     return not any(frees_memory_soon(other) for other in device.live if other is not instruction)
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ...interpreter.errors import TensordError
@@ -30,7 +31,7 @@ from ..model.instruction import PENDING, Instruction, Status
 from ..model.operand import Binding
 from ..model.reason import Reason
 from ..model.session import VmSession
-from ..model.tensor import Copy
+from ..model.tensor import Copy, Storage
 from ..tracing.ring import Ring
 from . import edges, errors
 from .dispatch import Dispatcher
@@ -38,6 +39,7 @@ from .pending_metas import PendingMetas
 from .results import adopt_results
 
 Report = Callable[[VmSession, TensordError], None]
+Evict = Callable[[Instruction, Copy, Storage], bool]  # plans to, for the instruction; False if it cannot
 
 
 class Scheduler:
@@ -61,6 +63,7 @@ class Scheduler:
         self.bound: list[Copy] = []  # operands of the message being admitted, never dropped to make room
         self.report: Report = drop_report  # called once per error, at its origin
         self.catch_up: Callable[[DeviceState], None] = release_nothing  # set by `admission.cancellation`
+        self.evict: Evict = evict_nothing  # set by `placement.residency`
         self._executed: deque[Instruction] = deque()  # the work list of `complete`
         self._completing = False  # the loop in `complete` is running
         self.dispatcher = dispatcher = Dispatcher(devices, clock, self.complete, self.fail_waiting)
@@ -114,6 +117,7 @@ class Scheduler:
 
     def admit(self, instruction: Instruction) -> None:
         """Consume its operands, build its edges, account for its memory; ready if no edge is unsatisfied."""
+        self._plan_room(instruction)
         self._enter(instruction)
         for value in instruction.inputs + instruction.outputs:
             if isinstance(value, Binding):
@@ -161,15 +165,19 @@ class Scheduler:
             device = instruction.device
             need = sum(max(copy.nbytes, 0) for copy in new) + most_of(instruction) + scratch
             expect(device, instruction, None if instruction.pending else need)
-            if device.planned + scratch > device.backend.limit:
-                self._make_room(device, instruction, scratch)
 
-    def _make_room(self, device: DeviceState, instruction: Instruction, scratch: int) -> None:
-        """Drop replicas, as a serial run would: so first whatever ended sessions still hold has to be released."""
+    def _plan_room(self, instruction: Instruction) -> None:
+        """Let copies leave its device, if the plan exceeds that, as in a serial run: so first whatever ended sessions
+        still hold has to be released. What is evicted moves in front of the instruction."""
+        device, scratch = instruction.device, scratch_of(instruction)
+        if device.planned + scratch <= device.backend.limit:
+            return
+        if not scratch and all(binding.copy.buffer is not None for binding in instruction.outputs):
+            return
         if device.leaving:
             self.catch_up(device)
         spare = {*instruction.reads, *instruction.writes, *self.bound}
-        make_room(device, spare, self.retry, scratch)
+        make_room(device, spare, self.retry, scratch, instruction.author.account, partial(self.evict, instruction))
 
     def keep_record(
         self,
@@ -345,6 +353,11 @@ def drop_reply(request: int, value: object, error: TensordError | None) -> None:
 
 def release_nothing(device: DeviceState) -> None:
     """What ended sessions hold, as long as nobody ends any."""
+
+
+def evict_nothing(_instruction: Instruction, _copy: Copy, _storage: Storage) -> bool:
+    """Nothing is evicted, as long as nobody places anything."""
+    return False
 
 
 def drop_report(session: VmSession, error: TensordError) -> None:
