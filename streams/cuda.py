@@ -72,7 +72,7 @@ class CudaOptions:
     memory: Annotated[int, MEMORY, "5/6 of what is free when it is opened"] = 0
     cache: Annotated[int, CACHE] = 2 << 30
     eviction: Annotated[Eviction, EVICTION] = Eviction.COST
-    floor: Annotated[int, FLOOR] = 64 << 20
+    floor: Annotated[int, FLOOR] = 0
     compute_streams: Annotated[int, COMPUTE_STREAMS] = 1
     missing: Annotated[frozenset[str], MISSING_OPS] = frozenset()
     peer: Annotated[bool, PEER] = True

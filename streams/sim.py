@@ -53,7 +53,7 @@ class SimOptions:
     memory: Annotated[int, MEMORY] = GIB
     cache: Annotated[int, CACHE] = GIB // 4
     eviction: Annotated[Eviction, EVICTION] = Eviction.COST
-    floor: Annotated[int, FLOOR] = 64 << 20
+    floor: Annotated[int, FLOOR] = 0
     compute_streams: Annotated[int, COMPUTE_STREAMS] = 1
     missing: Annotated[frozenset[str], MISSING_OPS] = frozenset()
     bandwidth: Annotated[float, BANDWIDTH] = 0.0

@@ -251,10 +251,13 @@ class Residency:
         transfer (docs/decisions/0015); what has been released by then stays where it is. No error is raised: who needs
         the tensor there, or waits for it, is told.
         """
+        bound = self.scheduler.bound
         for moved in end_moves(session):
             if moved.home.backend.lost is None:
+                kept = len(bound)
                 with suppress(MetadataError):  # it was written where no way leads from
                     session.moving.append(self.bring(moved, moved.home, session, moved.location).copy)
+                del bound[kept:]  # they are no operands of the message being admitted, and may leave for these
         session.moving = [copy for copy in dict.fromkeys(session.moving) if copy.writer is not None]
         return session.moving
 
