@@ -47,9 +47,7 @@ class Parts(Bare):
                 cpu = CpuOptions(workers=workers, memory=memory, late_errors=late)
                 self.backends[name] = ModelCpu(name, self.sink, cpu, steering)
             else:
-                sim = SimOptions(
-                    memory=memory, compute_streams=workers, peer=peer, late_errors=late, eviction=eviction
-                )
+                sim = SimOptions(memory=memory, compute_streams=workers, peer=peer, late_errors=late, eviction=eviction)
                 self.backends[name] = ModelSim(name, self.sink, sim, steering)
         self.device = next(iter(self.backends.values()))
         self.engine = Engine(self.backends, self.clock, **options)

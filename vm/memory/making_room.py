@@ -51,6 +51,37 @@ def make_room(
     return False
 
 
+def evict_idle(
+    device: DeviceState,
+    need: int,
+    spare: Collection[Copy],
+    freed: Callable[[DeviceState], None],
+    account: Account | None,
+    evict: Callable[[Copy, Storage], bool],
+    begin: Callable[[], bool],
+) -> bool:
+    """Where the plan did not hold: let copies leave that no unfinished instruction accesses, until that many bytes will
+    come free. False if there are not enough of them.
+
+    `evict` plans a transfer, which `begin` hands over at once; False if it cannot.
+    """
+    for copy, storage in victims(device, account, spare):
+        if copy.uses or copy.buffer is None:
+            continue
+        if may_forget(copy, storage):
+            forget(copy, storage)
+        elif may_evict(copy) and evict(copy, storage):
+            drop_replica(copy, storage, freed)
+            if not begin():
+                return False
+        else:
+            continue
+        need -= copy.nbytes
+        if need <= 0:
+            return True
+    return False
+
+
 def may_evict(copy: Copy) -> bool:
     """Is it the only copy of a value, which nobody has mapped or pinned, and which is there or to come?"""
     return copy.current and copy.view is None and copy not in copy.device.mapped and copy.poison is None

@@ -17,7 +17,6 @@ from ...interpreter.errors import MetadataError, ProtocolError
 from ...interpreter.opcodes import Opcode
 from ...interpreter.types.meta import Meta
 from ...streams.stream import StreamKind
-from ..memory.making_room import make_room
 from ..memory.mapped import unmap_copy
 from ..memory.overwriting import may_overwrite
 from ..memory.recency import touch
@@ -30,7 +29,6 @@ from ..model.session import VmSession
 from ..model.tensor import Copy, Moved, Storage, Tensor
 from ..scheduler.scheduler import Scheduler
 
-EVICT = "evict"  # in the labels of transfers to a tier below
 VIEWS = 64  # copies of single views that a storage has beyond its tensors: programs that look at every row never end
 
 
@@ -192,7 +190,7 @@ class Residency:
 
     def transfer(
         self, source: Binding, target: Binding, storage: Storage, session: VmSession, location: int, why: str = ""
-    ) -> None:
+    ) -> Instruction:
         """Admit the Transfer instruction itself. It belongs to no session, so no cancellation stops it. `why`: what its
         label says in place of the kind."""
         here, there = source.copy.device.backend, target.copy.device.backend
@@ -215,32 +213,32 @@ class Residency:
         instruction.bytes_moved = -1  # known when bound
         instruction.on_retire = lambda done: arrived(done, carrier, kind, storage)
         scheduler.admit(instruction)
+        return instruction
 
     # -- evicting --------------------------------------------------------------------------------------------------
 
-    def evict(self, instruction: Instruction, copy: Copy, storage: Storage) -> bool:
-        """Plan the transfer of the only copy of a value to the tier below, to make room for an instruction that is
-        about to be admitted; False if there is no room for it."""
+    def evict(self, session: VmSession, location: int, copy: Copy, storage: Storage, why: str) -> Instruction | None:
+        """Plan the transfer of the only copy of a value to the tier below, for a session that needs the room; None if
+        there is no room for it."""
         device = copy.device
         below = device.below
         if below is None or below.backend.lost is not None:
-            return False
-        spare = {copy, *self.scheduler.bound}
-        if not make_room(below, spare, self.scheduler.retry, storage.nbytes, storage.account):
-            return False
+            return None
+        if not self.scheduler.make_room(below, {copy, *self.scheduler.bound}, session, location, storage.nbytes):
+            return None
         target = self.new_copy(below, storage.nbytes, storage.version)
         storage.copies[below] = target
         below.candidates[target] = storage
         raw = bytes_of(storage, below)
         kept = len(self.scheduler.bound)
         self.scheduler.bound += (copy, target)
-        source, author = Binding(copy, raw, 0, None), instruction.author
-        self.transfer(source, Binding(target, raw, 0, None), storage, author, instruction.location, EVICT)
+        source = Binding(copy, raw, 0, None)
+        transfer = self.transfer(source, Binding(target, raw, 0, None), storage, session, location, why)
         del self.scheduler.bound[kept:]
         storage.evicted = device
         device.evicted[0] += 1
         device.evicted[1] += storage.nbytes
-        return True
+        return transfer
 
     # -- moving ----------------------------------------------------------------------------------------------------
 

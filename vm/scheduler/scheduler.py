@@ -15,16 +15,15 @@ Source: OneFlow's VirtualMachineEngine.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from ...interpreter.errors import TensordError
 from ...interpreter.opcodes import Opcode
 from ...interpreter.schema.infer import InferCache
 from ..memory.allocation import give_back
-from ..memory.ledger import expect, settle, wait_for_memory
-from ..memory.making_room import make_room
+from ..memory.ledger import expect, has_spare, settle, wait_for_memory
+from ..memory.making_room import evict_idle, make_room
 from ..memory.reservation import most_of, scratch_of
 from ..model.device_state import DeviceState
 from ..model.instruction import PENDING, Instruction, Status
@@ -38,8 +37,13 @@ from .dispatch import Dispatcher
 from .pending_metas import PendingMetas
 from .results import adopt_results
 
+EVICT, REPLAN = "evict", "replan"  # in the labels of transfers to a tier below: as planned, or where that did not hold
+
+REPLANS = 4  # for one instruction: each may fail
+
 Report = Callable[[VmSession, TensordError], None]
-Evict = Callable[[Instruction, Copy, Storage], bool]  # plans to, for the instruction; False if it cannot
+# Plans the transfer of a copy to the tier below, for a session and a line of it; None if there is no room for it.
+Evict = Callable[[VmSession, int, Copy, Storage, str], Instruction | None]
 
 
 class Scheduler:
@@ -66,7 +70,7 @@ class Scheduler:
         self.evict: Evict = evict_nothing  # set by `placement.residency`
         self._executed: deque[Instruction] = deque()  # the work list of `complete`
         self._completing = False  # the loop in `complete` is running
-        self.dispatcher = dispatcher = Dispatcher(devices, clock, self.complete, self.fail_waiting)
+        self.dispatcher = dispatcher = Dispatcher(devices, clock, self.complete, self.fail_waiting, self.replan)
         self.try_ready = dispatcher.try_ready
         self.retry = dispatcher.retry
         self.metas = PendingMetas(infer, self.fail_waiting, self.try_ready)
@@ -177,7 +181,43 @@ class Scheduler:
         if device.leaving:
             self.catch_up(device)
         spare = {*instruction.reads, *instruction.writes, *self.bound}
-        make_room(device, spare, self.retry, scratch, instruction.author.account, partial(self.evict, instruction))
+        self.make_room(device, spare, instruction.author, instruction.location, scratch)
+
+    def make_room(
+        self, device: DeviceState, spare: Collection[Copy], session: VmSession, location: int, need: int = 0
+    ) -> bool:
+        """Let copies leave a device, but none of `spare`, until its plan and `need` bytes fit; do they?"""
+
+        def evict(copy: Copy, storage: Storage) -> bool:
+            return self.evict(session, location, copy, storage, EVICT) is not None
+
+        return make_room(device, spare, self.retry, need, session.account, evict)
+
+    def replan(self, instruction: Instruction, nbytes: int) -> bool:
+        """The plan did not hold, since an eviction failed or data decided on a size: nothing that was planned frees the
+        memory that the instruction waits for. Evict what no unfinished instruction accesses; is there enough?"""
+        device = instruction.device
+        below = device.below
+        if below is None or below.backend.lost is not None or not has_spare(below, nbytes):
+            return False
+        instruction.replans += 1
+        if instruction.replans > REPLANS:
+            return False
+        transfers: list[Instruction] = []
+
+        def evict(copy: Copy, storage: Storage) -> bool:
+            transfer = self.evict(self.nobody, 0, copy, storage, REPLAN)
+            if transfer is not None:
+                transfers.append(transfer)
+            return transfer is not None
+
+        def begin() -> bool:
+            self.dispatcher.dispatch(transfers[-1])
+            return transfers[-1].status not in PENDING
+
+        backend, spare = device.backend, {*instruction.reads, *instruction.writes}
+        need = nbytes - (backend.limit - backend.allocated)
+        return evict_idle(device, need, spare, self.retry, instruction.author.account, evict, begin)
 
     def keep_record(
         self,
@@ -234,7 +274,7 @@ class Scheduler:
 
     def _finish(self, instruction: Instruction) -> bool:
         """Retire an instruction whose sources are final. False, and nothing done, if its results have no memory yet."""
-        if not adopt_results(self.metas, instruction, self.dispatcher.holders):
+        if not adopt_results(self.metas, instruction, self.dispatcher.holders, self.replan):
             return False
         if instruction.error is not None or instruction.failures is not None:
             errors.settle_late(instruction)
@@ -355,9 +395,8 @@ def release_nothing(device: DeviceState) -> None:
     """What ended sessions hold, as long as nobody ends any."""
 
 
-def evict_nothing(_instruction: Instruction, _copy: Copy, _storage: Storage) -> bool:
+def evict_nothing(_session: VmSession, _location: int, _copy: Copy, _storage: Storage, _why: str) -> None:
     """Nothing is evicted, as long as nobody places anything."""
-    return False
 
 
 def drop_report(session: VmSession, error: TensordError) -> None:
