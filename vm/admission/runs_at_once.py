@@ -13,9 +13,9 @@ from operator import length_hint
 from typing import Any
 
 from ...interpreter.types.meta import Scalar
+from ..memory.recency import touch
 from ..memory.recycling import make_tensor
 from ..memory.release import release
-from ..memory.replicas import touch
 from ..model.instruction import Status
 from ..model.session import VmSession
 from ..model.tensor import Copy, Storage
@@ -193,9 +193,10 @@ class Operands:
             copies.append(copy)
         if segment.written and not self.find_written(session, segment, ids):
             return False
-        if device.replicas:
-            for copy in copies:
-                touch(copy)
+        if device.candidates:
+            for variable, _, _, _ in (*segment.reads, *segment.written):
+                id_ = outside[variable] if variable < inputs else ids[variable]
+                touch(tensors[id_].storage, device)
         return True
 
     def find_written(self, session: VmSession, segment: Segment, ids: Ids) -> bool:
