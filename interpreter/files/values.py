@@ -7,6 +7,7 @@ are read whole, from the beginning to the end, and then put in order.
 from __future__ import annotations
 
 import hashlib
+import math
 from typing import Any, Final
 
 import numpy as np
@@ -63,7 +64,7 @@ def read_array(file: TensorFile, entry: Entry, out: NDArray[Any] | None = None) 
     if array.shape != meta.shape or array.dtype != meta.dtype:
         raise ValueError(f"out is {array.dtype}{list(array.shape)}, not {meta}")
     reader = EntryReader(file, entry)
-    if entry.fortran:
+    if entry.fortran and array.size:  # an empty one may have dimensions that nobody can walk along
         _read_transposed(reader, array.T)
     else:
         reader.read_into(array)
@@ -85,13 +86,17 @@ def digest(file: TensorFile, entry: Entry) -> str:
 
 
 def _read_transposed(reader: EntryReader, target: NDArray[Any]) -> None:
-    """Fill an array, of any strides, with bytes that are in C order."""
-    step = max(CHUNK // target.itemsize, 1)
-    chunk = np.empty(min(step, target.size), target.dtype)
-    for begin in range(0, target.size, step):
-        part = chunk[: target.size - begin]
-        reader.read_into(part)
-        target.flat[begin : begin + len(part)] = part
+    """Fill an array, of any strides, with bytes that are in C order: slices along one axis, a chunk at a time."""
+    most, axis = max(CHUNK // target.itemsize, 1), 0
+    while math.prod(target.shape[axis + 1 :]) > most:
+        axis += 1
+    rows = max(most // max(math.prod(target.shape[axis + 1 :]), 1), 1)
+    for outer in np.ndindex(target.shape[:axis]):
+        for begin in range(0, target.shape[axis], rows):
+            part = target[(*outer, slice(begin, begin + rows))]
+            chunk = np.empty(part.shape, part.dtype)
+            reader.read_into(chunk)
+            part[...] = chunk
 
 
 def _check(file: TensorFile, entry: Entry, view: memoryview) -> None:

@@ -13,7 +13,7 @@ from tensord.interpreter.files import values
 from tensord.interpreter.files.describe import describe
 from tensord.interpreter.files.values import EntryReader, digest, read_array, read_range
 
-from .sound_files import npy, npz, opened, safetensors, tensor
+from .sound_files import npy, npy_of, npz, opened, safetensors, tensor
 
 ARRAY = np.arange(2 * 3 * 5 * 7, dtype=np.float64).reshape(2, 3, 5, 7)
 
@@ -52,6 +52,13 @@ def test_other_orders_are_turned_piece_by_piece(monkeypatch, chunk, dtype, defla
         read = read_array(file, entry)
     assert (read.flags.c_contiguous, read.dtype.isnative) == (True, True)
     np.testing.assert_array_equal(read, array)
+
+
+@pytest.mark.parametrize("shape", [(0, 2**59), (2**59, 0), (2**29, 0, 2**30)])
+def test_an_empty_array_of_another_order_is_there_at_once(shape):
+    header = f"{{'descr': '<f8', 'fortran_order': True, 'shape': {shape}}}"
+    with opened(npy_of(header)) as file:
+        assert read_array(file, describe(file).entry("array")).shape == shape
 
 
 def test_an_array_of_another_order_takes_little_memory_beside_itself():
