@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from ..errors import MetadataError, MetadataKeyError
 from ..types.meta import Meta, Shape
 from ..wire.limits import MIB
+from ..wire.names import is_printable, some_of
 from .tensor_file import Identity, TensorFile
 
 SHOWN: Final = 64  # characters of a name in an error
@@ -97,9 +98,7 @@ class FileHeader:
         """The entry of that name. MetadataKeyError if there is none, MetadataError if it cannot be had."""
         found = self.entries.get(name)
         if found is None:
-            raise MetadataKeyError(
-                f"{self.name}: holds no tensor {name[:SHOWN]!r}; it holds {len(self.entries)} others"
-            )
+            raise MetadataKeyError(f"{self.name}: has no tensor {name[:SHOWN]!r} (it has: {some_of(self.entries)})")
         if found.meta is None:
             raise MetadataError(f"{self.name}: tensor {name[:SHOWN]!r} {found.error}")
         return found
@@ -107,7 +106,7 @@ class FileHeader:
 
 def check_name(file: TensorFile, name: str, limits: FileLimits) -> None:
     """MetadataError unless a tensor may be called that: names stand in tables, logs and errors."""
-    if not (name.isprintable() and name.strip()):
+    if not is_printable(name):
         raise file.malformed(f"a tensor's name is printable text, and {name[:SHOWN]!r} is not")
     if len(name) > limits.name:
         raise file.excessive(

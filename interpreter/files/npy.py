@@ -1,7 +1,7 @@
 """The header of an .npy array: a literal of Python that says dtype, order and shape. Versions 1, 2 and 3.
 
 The format is NumPy's (numpy.lib.format). A header is parsed only if all of it are literals, and as literals; it is
-limited to the length that NumPy limits it to, since deep nesting could exhaust Python's parser.
+limited to the length that NumPy limits it to.
 """
 
 from __future__ import annotations
@@ -20,14 +20,12 @@ from .tensor_file import TensorFile
 MAGIC: Final = b"\x93NUMPY"
 VERSIONS: Final = {1: (2, "latin-1"), 2: (4, "latin-1"), 3: (4, "utf-8")}  # bytes of the length; encoding
 LONGEST: Final = 10_000  # characters of a header, as in NumPy
-DEEPEST: Final = 16  # brackets within each other, as a dtype of records may have them
 FIELDS: Final = ["descr", "fortran_order", "shape"]
 ALONE: Final = "array"  # the name of the tensor in an .npy file
-# No operator, no name but these two, no escape: nothing but brackets can be nested.
+# No operator, no name but these two, no escape: only brackets can be nested, and Python's tokenizer takes 200 of them.
 LITERALS: Final = re.compile(
     r"""(?:[\s{}()\[\],:]|'[^'\\\n]*'|"[^"\\\n]*"|\d{1,20}(?![\w.])|True\b|False\b)*""", re.ASCII
 )
-OPENING, CLOSING = "([{", ")]}"
 DESCR: Final = re.compile(r"([<>|=])([a-zA-Z])(\d{0,9})(\[\w+\])?", re.ASCII)
 NATIVE: Final = "<" if sys.byteorder == "little" else ">"
 NAMES: Final = {dtype.str[1:]: name for name, dtype in DTYPES.items()}  # f4 -> float32
@@ -76,7 +74,7 @@ def _header_text(peek: Callable[[int, int], bytes], size: int) -> tuple[str, int
 
 def _parsed(text: str) -> tuple[Any, bool, Shape]:
     """The fields of a header."""
-    if not LITERALS.fullmatch(text) or _depth(text) > DEEPEST:
+    if not LITERALS.fullmatch(text):
         raise ValueError(f"its header is no plain literal: {text[:SHOWN]!r}")
     try:
         node = ast.parse(text.strip(), mode="eval").body
@@ -97,18 +95,6 @@ def _parsed(text: str) -> tuple[Any, bool, Shape]:
     if type(fortran) is not bool:
         raise ValueError("its fortran_order is neither True nor False")
     return found["descr"], fortran, shape
-
-
-def _depth(text: str) -> int:
-    """How deeply brackets are nested, at the most; those in texts count as well."""
-    depth = deepest = 0
-    for char in text:
-        if char in OPENING:
-            depth += 1
-            deepest = max(deepest, depth)
-        elif char in CLOSING:
-            depth -= 1
-    return deepest
 
 
 def _meta(descr: Any, shape: Shape, nbytes: int, *, raw: bool) -> tuple[Meta | None, bool, str]:

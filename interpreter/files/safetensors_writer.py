@@ -13,6 +13,7 @@ from typing import Any, Final, Self
 
 from ..errors import MetadataError, QuotaError
 from ..types.meta import DTYPE_NAMES, Meta
+from ..wire.names import is_printable
 from .durable_file import DurableFile
 from .header import SHOWN, Entry, FileLimits, Piece
 from .safetensors import DTYPES, LENGTH, LONGEST, METADATA, SWAPPED
@@ -114,7 +115,7 @@ def _check(metas: Mapping[str, Meta], metadata: Mapping[str, str], limits: FileL
     if len(metas) > limits.entries:
         raise QuotaError(f"a file of {len(metas)} tensors; the limit is {limits.entries}")
     for name, meta in metas.items():
-        if not (name.isprintable() and name.strip()) or len(name) > limits.name or name == METADATA:
+        if not is_printable(name) or len(name) > limits.name or name == METADATA:
             raise MetadataError(
                 f"a tensor's name is printable text of at most {limits.name} characters, not {name[:SHOWN]!r}"
             )

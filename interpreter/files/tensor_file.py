@@ -37,7 +37,8 @@ class TensorFile:
     """An open descriptor of a regular file, under the name that people know it by. The descriptor stays the caller's.
 
     `identity` is the file's as of the construction. Raises MetadataError for what is no regular file, FileError for a
-    descriptor that is not open. No method moves the descriptor's position.
+    descriptor that is not open. No method moves the descriptor's position, and all but `peek` may be called by several
+    threads at a time.
     """
 
     __slots__ = ("_block", "_block_at", "fd", "identity", "name")

@@ -149,26 +149,30 @@ def _member(file: TensorFile, record: _Record, most: int) -> Member:
         raise file.malformed(f"member {shown} is encrypted")
     if record.flags & ~KNOWN or record.method not in (STORED, DEFLATED):
         raise file.malformed(f"member {shown} is neither stored nor deflated (method {record.method})")
-    begin = record.offset + LOCAL.size
-    if begin > most:
-        raise file.malformed(f"member {shown} begins behind the directory")
-    magic, _, flags, method, _, _, crc, length, size, name, extra = LOCAL.unpack(file.peek(record.offset, LOCAL.size))
-    offset = begin + name + extra
-    if magic != b"PK\x03\x04" or offset + record.length > most:
-        raise file.malformed(f"member {shown} does not lie before the directory")
-    behind = file.peek(begin, name + extra)
-    if not flags & BEHIND:
-        size, length = _long(file, record, behind[name:], (size, length))
-    said = (record.size, record.length, record.crc) if flags & BEHIND else (size, length, crc)
-    if (behind[:name], flags, method, *said) != (
-        *(record.name, record.flags, record.method),
-        *(record.size, record.length, record.crc),
-    ):
-        raise file.malformed(f"member {shown} is another one by its own header than by the directory")
-    deflated = method == DEFLATED
+    deflated = record.method == DEFLATED
     if record.size > MOST * (record.length + 1) if deflated else record.size != record.length:
         raise file.malformed(f"member {shown} cannot have {record.size} bytes: it takes {record.length} in the file")
+    offset = _begin(file, record, most)
     return Member(_name(file, record), Piece(offset, record.length, record.size, deflated, record.crc))
+
+
+def _begin(file: TensorFile, record: _Record, most: int) -> int:
+    """Where the member's bytes begin, behind its own header, which has to say what the directory says."""
+    begin = record.offset + LOCAL.size
+    if begin > most:
+        raise file.malformed(f"member {_shown(record)} begins behind the directory")
+    magic, _, flags, method, _, _, crc, length, size, name, extra = LOCAL.unpack(file.peek(record.offset, LOCAL.size))
+    end: int = begin + name + extra
+    if magic != b"PK\x03\x04" or end + record.length > most:
+        raise file.malformed(f"member {_shown(record)} does not lie before the directory")
+    behind = file.peek(begin, name + extra)
+    own = record._replace(name=behind[:name], flags=flags, method=method)
+    if not flags & BEHIND:
+        size, length = _long(file, record, behind[name:], (size, length))
+        own = own._replace(crc=crc, length=length, size=size)
+    if own != record:
+        raise file.malformed(f"member {_shown(record)} is another one by its own header than by the directory")
+    return end
 
 
 def _name(file: TensorFile, record: _Record) -> str:
