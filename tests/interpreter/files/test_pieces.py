@@ -100,6 +100,19 @@ def test_empty_blocks_are_passed_over():
         read_all(file, Piece(0, len(EMPTY_BLOCK) * 50_000, 3, True, 0), [])
 
 
+def test_bytes_behind_the_last_block_are_noticed_wherever_reading_has_stopped():
+    stored = EMPTY_BLOCK * 817 + b"\1\6\0\xf9\xffabcdef"
+    assert len(stored) == pieces.FIRST
+    for behind in (0, 1, 100_000):
+        piece = Piece(0, len(stored) + behind, 6, True, zlib.crc32(b"abcdef"))
+        with opened(stored + bytes(behind)) as file:
+            if behind:
+                with pytest.raises(FileError, match="has more bytes than belong to it"):
+                    read_all(file, piece, [])
+            else:
+                assert read_all(file, piece, []) == b"abcdef"
+
+
 def test_an_empty_piece_is_checked_as_well():
     with opened(deflated(b"x")) as file, pytest.raises(FileError, match="inflates to more than 0 bytes"):
         PieceReader(file, Piece(0, file.size, 0, True, 0))

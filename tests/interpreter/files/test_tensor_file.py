@@ -10,6 +10,7 @@ import pytest
 from tensord.interpreter.errors import FileError, MetadataError
 from tensord.interpreter.files import tensor_file
 from tensord.interpreter.files.tensor_file import TensorFile, flat
+from tensord.interpreter.wire.frames import decode_error, encode_error
 
 from .sound_files import opened
 
@@ -132,7 +133,15 @@ def test_any_contiguous_buffer_is_bytes(buffer):
 
 
 def test_a_strided_buffer_is_refused():
-    with pytest.raises(ValueError, match="contiguous"):
-        flat(np.zeros((4, 4))[:, ::2])
+    for array in (np.zeros((4, 4))[:, ::2], np.zeros((2, 3)).T):
+        with pytest.raises(ValueError, match="contiguous"):
+            flat(array)
     with pytest.raises(TypeError, match="contiguous"):
         flat(memoryview(bytearray(8))[::2])
+
+
+def test_an_error_of_a_file_travels_and_is_raised_again_as_it_is():
+    error = FileError("w.npy: ends", op="transfer", location="a.py:1", instruction=7)
+    for copy in (error.reraisable(), decode_error(encode_error(error))):
+        assert isinstance(copy, OSError)
+        assert (type(copy), str(copy), copy.op, copy.instruction) == (FileError, "w.npy: ends [a.py:1]", "transfer", 7)
