@@ -94,7 +94,7 @@ def _directory(file: TensorFile) -> tuple[int, int, int]:
 def _directory_64(file: TensorFile, at: int, locator: bytes, short: tuple[int, int, int]) -> tuple[int, int, int]:
     """The same, where the numbers may be too long; `short`: what the end of the archive says."""
     _, disk, place, disks = LOCATOR.unpack(locator)
-    if at < 0 or place != at or disk or disks > 1:
+    if place != at or disk or disks > 1:
         raise file.malformed("its zip64 locator leads nowhere")
     magic, size, _, _, disk, first_disk, here, count, length, offset = END_64.unpack(file.read(at, END_64.size))
     if magic != b"PK\x06\x06" or size != END_64.size - 12 or disk or first_disk or here != count:

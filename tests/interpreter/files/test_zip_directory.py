@@ -46,6 +46,7 @@ HOSTILE = {
     "a directory beyond the end": (patched(SOUND, -6, number(2**32 - 2, 4)), "and does not end at"),
     "a directory of other bytes": (patched(SOUND, DIRECTORY, b"QK"), "directory is malformed at member 1"),
     "a name beyond the directory": (patched(SOUND, SECOND_MEMBER + 28, number(60_000, 2)), "malformed at member 2"),
+    "a member on another disk": (patched(SOUND, DIRECTORY + 34, number(1, 2)), "malformed at member 1"),
     "something in front": (b"PK\x03\x04junk" + SOUND, "and does not end at"),
     "encrypted": (both(SOUND, 6, 8, number(1, 2)), "'a.npy' is encrypted"),
     "strongly encrypted": (both(SOUND, 6, 8, number(0x40, 2)), "'a.npy' is encrypted"),
@@ -163,6 +164,10 @@ def test_long_numbers_are_read_where_they_stand():
         (long_archive(said=6), "is another one by its own header"),
         (patched(long_archive(), -END.size - 20 - 56 + 4, b"\xff"), "zip64 record is malformed"),
         (patched(long_archive(), -END.size - 20 - 56, b"QK"), "zip64 record is malformed"),
+        (patched(long_archive(), -END.size - 20 - 56 + 16, number(1, 4)), "zip64 record is malformed"),
+        (patched(long_archive(), -END.size - 20 - 56 + 20, number(1, 4)), "zip64 record is malformed"),
+        (patched(long_archive(), -END.size - 20 - 56 + 24, number(2, 8)), "zip64 record is malformed"),
+        (patched(long_archive(), -END.size - 4, number(2, 4)), "zip64 locator leads nowhere"),
         (patched(long_archive(), -6, number(3, 4)), "zip64 record says something else than its end"),
     ],
 )
