@@ -201,7 +201,7 @@ class Segments:
         written = [session.tensors.get(ids[variable]) for variable in recipe.written]
         metas = [program.metas[variable] for variable in (*recipe.reads, *recipe.written)]
         tensors = fitting(recipe, [*reads, *written], metas)
-        if tensors is None or not self.has_room(session, device, segment, tensors):
+        if tensors is None or not self.has_room(session, device, segment, tensors, location):
             return False
         if any(has_failed(tensor) for tensor in tensors[len(reads) :]):
             return False
@@ -232,17 +232,20 @@ class Segments:
             return False
         return not session.strict
 
-    def has_room(self, session: VmSession, device: DeviceState, segment: Segment, tensors: Sequence[Tensor]) -> bool:
+    def has_room(
+        self, session: VmSession, device: DeviceState, segment: Segment, tensors: Sequence[Tensor], location: int
+    ) -> bool:
         """Do arena, results and operands fit the device, as planned, and the session's quotas?
 
-        Replicas are not dropped for a run: op by op it needs less at once.
+        Where values are evicted, others leave for a run; elsewhere no replica does: op by op it needs less at once.
         """
         recipe = segment.recipe
         made, written = segment.plan.outputs[len(recipe.written) :], tensors[len(recipe.reads) :]
         need = recipe.arena + recipe.scratch + sum(meta.nbytes for meta in made if meta is not None)
         if device.lost is not None or device.backend.lost is not None:
             return False
-        if device.planned + need + bytes_to_bring(session, device, tensors, written) > device.backend.limit:
+        to_come = need + bytes_to_bring(session, device, tensors, written)
+        if device.planned + to_come > device.backend.limit and device.below is None:
             return False
         try:
             check_results(session, made, 0)
@@ -251,7 +254,12 @@ class Segments:
             check_targets(session, written, device)
         except QuotaError:
             return False
-        return True
+        if device.planned + to_come <= device.backend.limit:
+            return True
+        here = {tensor.storage.copies[device] for tensor in tensors if device in tensor.storage.copies}
+        if sum(copy.nbytes for copy in here) + to_come > device.backend.limit:
+            return False
+        return self.scheduler.make_room(device, here, session, location, to_come)
 
     def issue(
         self,
