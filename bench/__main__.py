@@ -16,6 +16,7 @@ from . import (
     array_api,
     clients,
     elementwise,
+    eviction,
     fairness,
     latency,
     overlap,
@@ -42,6 +43,7 @@ EMBEDDED: Workloads = {
     "routines": routines.measure,
     "elementwise": elementwise.measure,
     "overlap": overlap.measure,
+    "eviction": eviction.measure,
     "tracing": tracing.measure,
     "functions": array_api.measure_calls,
 }

@@ -84,6 +84,7 @@ class Engine:
         self.ring = Ring(enabled=tracing, capacity=trace_capacity)
         self.scheduler = Scheduler(self.devices, clock, self.infer, self.ring)
         host = next((device for device in self.devices.values() if device.backend.host), None)
+        self.scheduler.storages = self.directory.storages
         self.residency = Residency(self.scheduler, host)
         for device in self.devices.values():
             if not device.backend.host and device.policy is not Eviction.NEVER:

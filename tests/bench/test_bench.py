@@ -34,6 +34,8 @@ ROWS = [
     *BLOCKS,
     "elementwise",
     "sim overlap",
+    "forward, 4 x the memory",
+    "small ops, eviction on",
     "tracing",
     "xp.add",
 ]

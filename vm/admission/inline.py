@@ -137,7 +137,7 @@ class Inline:
                 if bound is None:
                     return message
                 arguments, traced = bound
-            if device.candidates:
+            if device.short:
                 touch_operands(device, tensors, inputs, plan.metas)
             inherited = 0
             if plan.in_place:

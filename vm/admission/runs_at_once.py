@@ -193,7 +193,7 @@ class Operands:
             copies.append(copy)
         if segment.written and not self.find_written(session, segment, ids):
             return False
-        if device.candidates:
+        if device.short:
             for variable, _, _, _ in (*segment.reads, *segment.written):
                 id_ = outside[variable] if variable < inputs else ids[variable]
                 touch(tensors[id_].storage, device)

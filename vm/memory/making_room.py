@@ -39,6 +39,7 @@ def make_room(
     limit = device.backend.limit - need
     if device.planned <= limit:
         return True
+    device.short = True
     for copy, storage in victims(device, account, spare):
         if may_forget(copy, storage):
             drop_replica(copy, storage, freed)

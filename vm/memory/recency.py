@@ -2,7 +2,7 @@
 
 Each use of a storage by an admitted message has a number. A storage keeps that of its last use, and its *rest*: how
 long it stayed unused between two uses, as far as is known. From these `victims` guesses when it will be used next.
-Nothing is sorted, and nothing moves, before memory gets short.
+Nothing is sorted, and nothing is stamped before memory was short for the first time: the first to leave are the oldest.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ FADING = 2  # as a shift: a long rest is forgotten by a quarter with each shorte
 
 
 def touch(storage: Storage, device: DeviceState) -> None:
-    """Note that an instruction on the device uses the storage."""
+    """Note that an instruction on the device uses the storage, if memory was short there."""
+    if not device.short:
+        return
     uses = device.uses
     uses.newest = now = uses.newest + 1
     rest = now - storage.used

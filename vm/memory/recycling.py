@@ -16,6 +16,7 @@ from ..model.account import Account
 from ..model.device_state import DeviceState
 from ..model.signature import Maker
 from ..model.tensor import Copy, Storage, Tensor
+from .replicas import hold
 
 SPARES = 256  # per device
 
@@ -63,8 +64,8 @@ def make_tensor(
         copy = Copy(number, device, nbytes, 1)
         copy.buffer = buffer
         storage = Storage(nbytes, device, copy, account, maker, location)
-        if device.below is not None:
-            device.candidates[copy] = storage
+        if device.short:
+            hold(copy, storage)
         return Tensor(meta, storage, device), copy
     tensor = device.spares.pop()
     storage = tensor.storage
@@ -77,9 +78,9 @@ def make_tensor(
     storage.account = account
     storage.maker = maker
     storage.location = location
-    if device.below is not None:
+    if device.short:
         storage.used, storage.rest, storage.evicted = device.uses.newest, 0, None
-        device.candidates[copy] = storage
+        hold(copy, storage)
     tensor.meta = meta
     tensor.home = device
     return tensor, copy

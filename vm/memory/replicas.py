@@ -15,9 +15,9 @@ from .release import release
 
 
 def hold(copy: Copy, storage: Storage) -> None:
-    """Note a new copy of a storage, where copies are evicted."""
+    """Note a new copy of a storage, where copies may have to be evicted."""
     device = copy.device
-    if device.below is not None:
+    if device.short and device.below is not None:
         device.candidates[copy] = storage
 
 

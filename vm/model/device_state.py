@@ -10,8 +10,10 @@ Only `memory` writes the fields of the ledger. Their invariants:
   need: -1 while a pending meta hides it. `unreserved_bytes` is the sum of the known needs, `unknown` counts the others;
 - `waiting` is a heap, by id, of ready instructions whose memory was not free. Entries that have retired since are
   dropped when they come up;
-- `candidates` are copies that may leave to make room: where there is a tier `below`, all that are current; elsewhere
-  those that may also be valid on other devices. For some entries that is no longer true, so every reader checks;
+- `short`: memory was short once. From then on uses of storages are stamped (`memory.recency`);
+- `candidates` are copies that may leave to make room: those that may also be valid on other devices; and where there is
+  a tier `below`, all that are current, once memory was short. For some entries that is no longer true, so every reader
+  checks;
 - `below` is the device to which values are evicted, `policy` how they are chosen (`memory.victims`), `floor` what each
   session may keep from others; `ranking` is the order in which candidates leave, as far as it is known;
 - `evicted` and `returned`: how many values left for the tier below, and came back, and their bytes;
@@ -76,6 +78,7 @@ class DeviceState:
         "ranking",
         "returned",
         "reusable",
+        "short",
         "spares",
         "standby",
         "unknown",
@@ -116,6 +119,7 @@ class DeviceState:
         self.unreserved_bytes = 0
         self.unknown = 0
         self.waiting: list[tuple[int, Instruction]] = []
+        self.short = False
         self.candidates: dict[Copy, Storage] = {}
         self.mapped: dict[Copy, int] = {}
         self.reusable: dict[Stream, list[Buffer]] = {}

@@ -281,7 +281,7 @@ class Residency:
         for other in storage.current():
             if other is not copy:
                 forget(other, storage)
-        if device.below is None:
+        if device.below is None or not device.short:
             device.candidates.pop(copy, None)
         storage.evicted = None
         storage.version += 1

@@ -153,13 +153,14 @@ def the_plan_adds_up(census: Census) -> Iterator[str]:
 
 
 def every_copy_may_be_evicted(census: Census) -> Iterator[str]:
-    """Where there is a tier below, the candidates are the current copies there, each with its storage."""
+    """Where there is a tier below and memory was short, the candidates are the current copies there, each with its
+    storage."""
     found: dict[DeviceState, dict[Copy, Storage]] = {device: {} for device in census.engine.devices.values()}
     for storage in census.storages:
         for copy in storage.current():
             found[copy.device][copy] = storage
     for device, current in found.items():
-        if device.below is not None and device.candidates != current:
+        if device.below is not None and device.short and device.candidates != current:
             missing, more = current.keys() - device.candidates.keys(), device.candidates.keys() - current.keys()
             yield f"{device.name}: no candidates are {list(missing)}, stale or of another storage {list(more)}"
 

@@ -68,6 +68,7 @@ class Scheduler:
         self.report: Report = drop_report  # called once per error, at its origin
         self.catch_up: Callable[[DeviceState], None] = release_nothing  # set by `admission.cancellation`
         self.evict: Evict = evict_nothing  # set by `placement.residency`
+        self.storages: Callable[[], Iterable[Storage]] = tuple  # all that handles and names reach; set by the engine
         self._executed: deque[Instruction] = deque()  # the work list of `complete`
         self._completing = False  # the loop in `complete` is running
         self.dispatcher = dispatcher = Dispatcher(devices, clock, self.complete, self.fail_waiting, self.replan)
@@ -191,13 +192,26 @@ class Scheduler:
         def evict(copy: Copy, storage: Storage) -> bool:
             return self.evict(session, location, copy, storage, EVICT) is not None
 
+        if not device.short and device.planned + need > device.backend.limit:
+            self.gather(device)
         return make_room(device, spare, self.retry, need, session.account, evict)
+
+    def gather(self, device: DeviceState) -> None:
+        """Memory is short for the first time: what is on the device may leave from now on."""
+        device.short = True
+        if device.below is not None:
+            for storage in self.storages():
+                for copy in storage.current():
+                    if copy.device is device:
+                        device.candidates[copy] = storage
 
     def replan(self, instruction: Instruction, nbytes: int) -> bool:
         """The plan did not hold, since an eviction failed or data decided on a size: nothing that was planned frees the
         memory that the instruction waits for. Evict what no unfinished instruction accesses; is there enough?"""
         device = instruction.device
         below = device.below
+        if not device.short:
+            self.gather(device)
         if below is None or below.backend.lost is not None or not has_spare(below, nbytes):
             return False
         instruction.replans += 1

@@ -12,7 +12,10 @@ from ..parts import Parts
 
 @pytest.fixture
 def parts() -> Parts:
-    return Parts("cpu:0", "sim:0")
+    parts = Parts("cpu:0", "sim:0")
+    for device in parts.engine.devices.values():
+        device.short = True
+    return parts
 
 
 @pytest.fixture
@@ -24,6 +27,12 @@ def after(parts: Parts, storage: Storage, uses: int) -> None:
     """The storage is used behind so many uses of others."""
     parts.here.uses.newest += uses
     touch(storage, parts.here)
+
+
+def test_nothing_is_noted_before_memory_was_short(parts: Parts, storage: Storage) -> None:
+    parts.here.short = False
+    touch(storage, parts.here)
+    assert (storage.used, storage.rest, parts.here.uses.newest) == (0, 0, 0)
 
 
 def test_what_was_used_last_has_the_newest_number(parts: Parts) -> None:

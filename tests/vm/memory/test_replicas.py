@@ -119,6 +119,7 @@ class TestDroppingIdle:
     def test_the_least_recently_used_goes_first_and_one_at_a_time(self, parts: Parts, sim: DeviceState) -> None:
         x = parts.tensor()
         a, b = mirror(parts, x), mirror(parts, parts.tensor())
+        sim.short = True
         touch(x.storage, sim)
         assert drop_idle(sim)
         assert (a.current, b.current) == (True, False)

@@ -21,7 +21,9 @@ SIZE = 8 * ELEMENTS
 
 @pytest.fixture
 def parts() -> Parts:
-    return Parts("cpu:0", "sim:0", memory=100 * SIZE, eviction=Eviction.COST)
+    parts = Parts("cpu:0", "sim:0", memory=100 * SIZE, eviction=Eviction.COST)
+    parts.scheduler.gather(parts.at("sim:0"))  # memory was short once
+    return parts
 
 
 @pytest.fixture

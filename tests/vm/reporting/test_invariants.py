@@ -52,6 +52,7 @@ class Busy(Parts):
         self.waiting = self.chain[-1]  # has no room on its stream
         self.gate = self.op("gate", writes=[self.tensor()])
         self.needy = [self.op("needy", reads=[self.y], writes=[self.tensor(2, filled=False)]) for _ in range(2)]
+        self.scheduler.gather(self.at("sim:0"))
         self.name = self.tensor()
         self.engine.admission.names.publish(self.session, ["name"], [Published((self.name,))])
 
