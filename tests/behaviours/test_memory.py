@@ -302,8 +302,8 @@ def test_a_buffer_released_on_one_stream_is_not_given_to_another_too_early(make_
 
 
 def test_replicas_are_dropped_before_memory_runs_out(make_session):
-    """What does not fit first drops idle copies that are valid elsewhere. When memory is short for the first time that is
-    the oldest one, and from then on the one that is used again last."""
+    """What does not fit first drops idle copies that are valid elsewhere. When memory is short for the first time, that
+    is the oldest one, and from then on the one that is used again last."""
     s = make_session(devices=small(4))
     inputs = [s.asarray(ones(KIB, value=k)) for k in range(6)]
     for k, x in enumerate(inputs):
