@@ -104,10 +104,12 @@ def test_a_loop_that_asks_in_each_round_is_sent_as_runs(auto: Session) -> None:
 @anywhere
 def test_a_loop_that_uploads_in_each_round_is_sent_as_runs(auto: Session) -> None:
     w = ones(auto)
-    for number in range(60):
-        x = auto.asarray(np.full(SIZE, float(number)))
-        y = auto.asarray(np.full(SIZE, 1.0))
-        last = step(x, w, 0.5) + y
+    for count in (60, 60):
+        for number in range(count):
+            x = auto.asarray(np.full(SIZE, float(number)))
+            y = auto.asarray(np.full(SIZE, 1.0))
+            last = step(x, w, 0.5) + y
+        auto.sync()  # its program is linked
     assert counts(auto)["runs"] > 15
     assert last.numpy().shape == (SIZE,)
 
