@@ -39,6 +39,8 @@ def recycle(tensor: Tensor) -> bool:
         return False
     account = storage.account
     if account is not None:
+        if account.bytes > account.highest:
+            account.highest = account.bytes
         account.bytes -= storage.nbytes
         storage.account = None
     storage.sharers = tensor.holders = 0
@@ -51,16 +53,16 @@ def recycle(tensor: Tensor) -> bool:
 
 
 def make_tensor(
-    meta: Meta, device: DeviceState, buffer: Buffer, number: int, account: Account, maker: Maker, location: int
+    meta: Meta, device: DeviceState, buffer: Buffer, number: int, account: Account, maker: Maker, location: int, now: int
 ) -> tuple[Tensor, Copy]:
-    """A new tensor in that memory, with its copy, number `number`; charged and planned."""
+    """A new tensor in that memory, with its copy, number `number`, made now; charged and planned."""
     nbytes = meta.nbytes
     device.planned += nbytes
     account.bytes += nbytes
     if not device.spares:
         copy = Copy(number, device, nbytes, 1)
         copy.buffer = buffer
-        return Tensor(meta, Storage(nbytes, device, copy, account, maker, location), device), copy
+        return Tensor(meta, Storage(nbytes, device, copy, account, maker, location, now), device), copy
     tensor = device.spares.pop()
     storage = tensor.storage
     copy = storage.copies[device]
@@ -72,6 +74,7 @@ def make_tensor(
     storage.account = account
     storage.maker = maker
     storage.location = location
+    storage.made = now
     tensor.meta = meta
     tensor.home = device
     return tensor, copy

@@ -93,10 +93,11 @@ class Storage:
     `copies` maps a device state to its whole current copy; `views` (rarely used) maps (device state, view) to a current
     copy of that view's bytes alone. `sharers` counts the live tensors on the storage, in program order. `account` is
     that of the session that made the storage; None if it never had a value, since its maker was refused. `maker` and
-    `location` are the label of the instruction that made it with what it was of, and its location number.
+    `location` are the label of the instruction that made it with what it was of, and its location number; `made` is when
+    that was, by the engine's clock, 0 if nobody noted it.
     """
 
-    __slots__ = ("account", "copies", "location", "maker", "nbytes", "sharers", "version", "views")
+    __slots__ = ("account", "copies", "location", "made", "maker", "nbytes", "sharers", "version", "views")
 
     def __init__(
         self,
@@ -106,11 +107,13 @@ class Storage:
         account: Account | None = None,
         maker: Maker = UNMADE,
         location: int = 0,
+        made: int = 0,
     ) -> None:
         self.nbytes = nbytes
         self.account = account
         self.maker = maker
         self.location = location
+        self.made = made
         self.copies: dict[DeviceState, Copy] = {device: copy}
         self.views: dict[tuple[DeviceState, ViewKey], Copy] | None = None
         self.version = copy.version
