@@ -121,7 +121,7 @@ class Device(ABC):
         """The identities (`pool.owner_of`) of the objects that own that memory."""
         return set()
 
-    def rounding(self, buffer: Buffer) -> int:
+    def rounding(self, buffer: Buffer) -> int:  # noqa: ARG002 - for subclasses
         """How many bytes the buffer's block has beyond those of the buffer."""
         return 0
 

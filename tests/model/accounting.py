@@ -6,7 +6,8 @@ from collections import Counter
 
 from tensord.vm.engine import Engine
 from tensord.vm.model.session import VmSession
-from tensord.vm.reporting.held_rows import BY, KEYS, SESSION, Sums, held_slices
+from tensord.vm.reporting.extents import Walk
+from tensord.vm.reporting.held_rows import KEYS, SESSION, Sums, held_slices
 from tensord.vm.tracing.flat import Place
 
 LIMIT = 3  # rows, so that most programs have more
@@ -15,11 +16,9 @@ LIMIT = 3  # rows, so that most programs have more
 def missum(engine: Engine, seen: Counter[str]) -> list[str]:
     """Where the rows of one walk, by each thing in turn, do not sum up to the pools, device by device. `seen`: takes
     what bytes were for."""
-    by = BY[engine.scheduler.tick % len(BY)]
+    by = list(KEYS)[engine.scheduler.tick % len(KEYS)]
     *rows, total = (
-        row
-        for part in held_slices(engine, by, LIMIT, "", lambda *_: Place(), lambda _: "")
-        for row in part
+        row for part in held_slices(engine, by, LIMIT, "", lambda *_: Place(), lambda _: "") for row in part
     )
     found = Counter[str]()
     for row in rows:
@@ -38,7 +37,7 @@ def missum(engine: Engine, seen: Counter[str]) -> list[str]:
 
 def freed_with(engine: Engine, session: VmSession) -> dict[str, int]:
     """What is said to be free, by device, if the session ended."""
-    sums = Sums(engine, KEYS[SESSION])
-    for _ in sums.slices():
-        pass
+    sums = Sums(SESSION)
+    for extents in Walk(engine).slices():
+        sums.add(extents)
     return dict(sums.freed.get(session.id, {}))

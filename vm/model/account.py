@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 class Account:
     """The charges of a session. Only numbers, since storages and names keep the account alive.
 
-    `highest` is what `bytes` was at the most whenever it began to fall; `peak` counts what it is now, too. So results that come
-    and go cost nothing for it while they come.
+    `highest`: the most that `bytes` was when it fell; noted there, since it grows on the path of most ops.
     """
 
     __slots__ = ("bytes", "highest", "limit", "names", "session", "steps", "tensors")

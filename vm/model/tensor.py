@@ -93,8 +93,8 @@ class Storage:
     `copies` maps a device state to its whole current copy; `views` (rarely used) maps (device state, view) to a current
     copy of that view's bytes alone. `sharers` counts the live tensors on the storage, in program order. `account` is
     that of the session that made the storage; None if it never had a value, since its maker was refused. `maker` and
-    `location` are the label of the instruction that made it with what it was of, and its location number; `made` is when
-    that was, by the engine's clock, 0 if nobody noted it.
+    `location` are the label of the instruction that made it with what it was of, and its location number; `made` is
+    when that was, by the engine's clock, 0 if nobody noted it.
     """
 
     __slots__ = ("account", "copies", "location", "made", "maker", "nbytes", "sharers", "version", "views")

@@ -28,7 +28,7 @@ from .idle_arenas import IdleArenas
 if TYPE_CHECKING:
     from ..engine import Engine
 
-LOOKED_AT: Final = 1024  # handles, names, storages or instructions in a slice: some 2 ms
+LOOKED_AT: Final = 512  # handles, names, storages or instructions in a slice: some 2 ms
 
 # What bytes of a pool are for.
 TENSOR: Final = "tensor"  # a current copy of a storage
@@ -39,6 +39,7 @@ IN_USE: Final = "in use"  # a stale copy that instructions still access
 ARENA: Final = "arena"  # what is inside of a run under way
 TEMPORARIES: Final = "temporaries"  # set aside for a kernel that runs
 STREAM: Final = "stream"  # a buffer whose users a stream has, and that only later instructions of the stream may reuse
+VALUES: Final = frozenset({TENSOR, VIEW, MAPPED})
 SORTS: Final = (TENSOR, VIEW, MAPPED, STANDBY, IN_USE, ARENA, TEMPORARIES, STREAM)
 
 
@@ -46,12 +47,12 @@ class Extent(NamedTuple):
     """A piece of a device's pool.
 
     `since`: when its storage was made, or its instruction dispatched, by the engine's clock; 0 if nobody knows.
-    `session`: who made it, and `location` the number of the line there; of a stale copy, whose storage is forgotten, that of the
-    instruction that keeps it. `holders`, `names`: the sessions and the names that hold it. `detail`: which run, which stream.
-    `poisoned`: an error stands in the place of its value; such a piece may have no bytes.
+    `session`: who made it, and `location` the number of the line there; of a stale copy, whose storage is forgotten,
+    those of the instruction that keeps it. `holders`, `names`: the sessions and the names that hold it. `detail`: which
+    run, or which stream. `poisoned`: an error is in the place of its value; such a piece may have no bytes.
     """
 
-    device: DeviceState
+    device: str
     sort: str
     nbytes: int
     since: int
@@ -65,7 +66,7 @@ class Extent(NamedTuple):
     @property
     def goes_with(self) -> int:
         """The session whose end would free it: its only holder, and of a value; else 0."""
-        alone = len(self.holders) == 1 and not self.names and self.sort in {TENSOR, VIEW, MAPPED}
+        alone = len(self.holders) == 1 and not self.names and self.sort in VALUES
         return self.holders[0] if alone else 0
 
 
@@ -75,7 +76,7 @@ class Walk:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self.rounding = dict.fromkeys(engine.devices.values(), 0)
+        self.rounding = dict.fromkeys(engine.devices, 0)
         self.idle = IdleArenas()
         self._names: Named = {}
         self._shared: dict[Storage, dict[int, None]] = {}  # -> the sessions that hold it
@@ -143,24 +144,25 @@ class Walk:
                 if tensor.holders:
                     yield session.id, tensor
 
-    def _values(self, storage: Storage, holders: Sequence[int], names: Sequence[str]) -> Iterator[Extent]:
+    def _values(self, storage: Storage, holders: Sequence[int], names: Sequence[str]) -> list[Extent]:
         """The copies of a value."""
-        account = storage.account
+        account, found = storage.account, []
         maker = 0 if account is None else account.session
-        for copy in storage.current():
+        for copy in storage.copies.values() if storage.views is None else storage.current():
             poisoned = copy.poison is not None
             nbytes = self._bytes_of(copy)
             if nbytes or poisoned:
-                device = copy.device
+                device, line = copy.device, storage.location
                 sort = MAPPED if copy in device.mapped else TENSOR if copy.view is None else VIEW
-                made, line = storage.made, storage.location
-                yield Extent(device, sort, nbytes, made, maker, line, holders, names, poisoned=poisoned)
+                extent = (device.name, sort, nbytes, storage.made, maker, line, holders, names, "", poisoned)
+                found.append(Extent._make(extent))
+        return found
 
     def _under_way(self, instruction: Instruction) -> Iterator[Extent]:
         """What a live instruction keeps: its temporaries, its arena, stale copies that it accesses."""
         since, author, line = instruction.dispatched, instruction.author.id, instruction.location
         if instruction.scratch:
-            yield Extent(instruction.device, TEMPORARIES, instruction.scratch, since, author, line, (author,))
+            yield Extent(instruction.device.name, TEMPORARIES, instruction.scratch, since, author, line, (author,))
         arena = arena_of(instruction)
         if arena is not None and arena.buffer is None and instruction.arguments:
             self._arenas[id(owner_of(instruction.arguments[-1]))] = instruction  # later runs of its stream may reuse it
@@ -170,7 +172,7 @@ class Walk:
             self._stale.add(copy)
             if nbytes := self._bytes_of(copy):
                 sort, detail = (ARENA, instruction.label) if copy is arena else (IN_USE, "")
-                yield Extent(copy.device, sort, nbytes, since, author, line, (author,), detail=detail)
+                yield Extent(copy.device.name, sort, nbytes, since, author, line, (author,), detail=detail)
 
     def _mapped_by_clients(self) -> Iterator[Extent]:
         """Stale copies that clients map."""
@@ -182,24 +184,24 @@ class Walk:
             account = storage.account
             maker = 0 if account is None else account.session
             if nbytes := self._bytes_of(copy):
-                yield Extent(copy.device, MAPPED, nbytes, storage.made, maker, storage.location, tuple(sessions))
+                yield Extent(copy.device.name, MAPPED, nbytes, storage.made, maker, storage.location, tuple(sessions))
 
     def _standing_by(self, device: DeviceState) -> Iterator[Extent]:
         for copy, transfer in device.standby.items():
             nbytes = 0 if copy in device.mapped else self._bytes_of(copy)
             if nbytes:
                 author = transfer.author.id
-                yield Extent(device, STANDBY, nbytes, transfer.received, author, transfer.location, (author,))
+                yield Extent(device.name, STANDBY, nbytes, transfer.received, author, transfer.location, (author,))
 
     def _reusable(self, device: DeviceState) -> Iterator[Extent]:
         for stream, buffers in device.reusable.items():
             for buffer in buffers:
                 nbytes, run = self._note(device, buffer), self._run_in(buffer)
                 if run is None:
-                    yield Extent(device, STREAM, nbytes, 0, 0, 0, (), detail=stream.name)
+                    yield Extent(device.name, STREAM, nbytes, 0, 0, 0, (), detail=stream.name)
                 else:
                     author, line = run.author.id, run.location
-                    yield Extent(device, ARENA, nbytes, run.dispatched, author, line, (author,), detail=run.label)
+                    yield Extent(device.name, ARENA, nbytes, run.dispatched, author, line, (author,), detail=run.label)
 
     def _run_in(self, buffer: Buffer) -> Instruction | None:
         """The run whose arena is the last that was bound to the buffer."""
@@ -210,7 +212,7 @@ class Walk:
         return 0 if copy.buffer is None else self._note(copy.device, copy.buffer)
 
     def _note(self, device: DeviceState, buffer: Buffer) -> int:
-        self.rounding[device] += device.backend.rounding(buffer)
+        self.rounding[device.name] += device.backend.rounding(buffer)
         if self.idle.found:
             self.idle.note(buffer)
         return buffer.nbytes

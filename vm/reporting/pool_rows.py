@@ -7,9 +7,9 @@ Besides what is allocated, a device has memory that nobody waits for, told apart
 - `idle_arenas`: blocks of arenas that replays of routines are still bound to, though the pool has let go of them; as
   long as the pool keeps such a block, or somebody uses it, it counts there.
 
-Blocks of these pools come from the system one by one, so free memory that is not cached is in no pieces. What there is of
-fragmentation is `rounding`, the bytes that blocks have beyond those that were asked for, and among the cached blocks the largest
-against all of them: one buffer can reuse one block.
+Blocks of these pools come from the system one by one, so free memory that is not cached is in no pieces. What there is
+of fragmentation is `rounding`, the bytes that blocks have beyond those that were asked for, and among the cached blocks
+the largest against all of them: one buffer can reuse one block.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .idle_arenas import IdleArenas
 
 
 def pool_row(device: DeviceState, held: int, rounding: int, idle: IdleArenas) -> dict[str, Any]:
-    """A device's pool. `held`: the bytes that have a holder, by a walk over all of them; `rounding`: of their blocks."""
+    """A device's pool. `held`: the bytes that have a holder, by a walk over all; `rounding`: of their blocks."""
     backend = device.backend
     kept = backend.kept()
     return {

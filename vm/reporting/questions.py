@@ -29,7 +29,8 @@ from .answering import (
     session_or_any,
 )
 from .device_rows import cached, describe, lost, plain, transfers
-from .held_rows import DEVICE, SESSION, KEYS, Sums, by_what, held_slices
+from .extents import Walk
+from .held_rows import DEVICE, SESSION, Sums, by_what, held_slices
 from .invariants import CHECKS, violations
 from .live_trace import trace_parts
 from .name_rows import name_kind
@@ -156,8 +157,9 @@ def _session_rows(engine: Engine, session: VmSession, about: About) -> list[dict
 
 
 def _freed_slices(engine: Engine, session: VmSession, about: About) -> Iterator[list[dict[str, Any]]]:
-    sums = Sums(engine, KEYS[SESSION])
-    for _ in sums.slices():
+    sums = Sums(SESSION)
+    for extents in Walk(engine).slices():
+        sums.add(extents)
         yield []
     yield [row | {"freed": dict(sums.freed.get(row["id"], {}))} for row in _session_rows(engine, session, about)]
 
@@ -201,10 +203,9 @@ def _memory(
 ) -> Iterator[list[Any]]:
     most, on = min(natural("limit", limit), MOST), device_or_any(device, engine.devices)
 
-    def name_of(id_: int) -> str:
-        one = engine.directory.sessions.get(id_)
-        client = about.client(id_)
-        return "ended" if one is None else one.name if client is None else client.name
+    def name_of(id_: int) -> str | None:
+        one, client = engine.directory.sessions.get(id_), about.client(id_)
+        return None if one is None else one.name if client is None else client.name
 
     return held_slices(engine, by_what(by), most, on, about.where, name_of)
 
