@@ -15,6 +15,7 @@ from examples.own_daemon import own_daemon
 from . import (
     array_api,
     clients,
+    closing,
     elementwise,
     fairness,
     latency,
@@ -42,6 +43,7 @@ EMBEDDED: Workloads = {
     "routines": routines.measure,
     "elementwise": elementwise.measure,
     "overlap": overlap.measure,
+    "closing": closing.measure,
     "tracing": tracing.measure,
     "functions": array_api.measure_calls,
 }
@@ -55,6 +57,7 @@ DAEMON: Workloads = {
     "volume": volume.measure,
     "clients": clients.measure,
     "fairness": fairness.measure,
+    "closing": closing.measure,
     "training": training.measure,
     "routines": routines.measure,
     "functions": array_api.measure_fetches,

@@ -5,7 +5,8 @@ no instruction ever bound to them: they ran at admission, and were released befo
 but the session's table refers to such a tensor, so its objects can begin anew under a new id, as they do when a result
 takes the memory of an input (`admission.inline`). Their memory goes back to its pool like any other.
 
-`recycle` is to the objects what `forwarding` is to memory; a device keeps at most `SPARES` of them.
+`recycle` is to the objects what `forwarding` is to memory; a device keeps at most `SPARES` of them, the system gets the
+others.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ SPARES = 256  # per device
 
 
 def recycle(tensor: Tensor) -> bool:
-    """Release a tensor and keep its objects for `make_tensor`; False, and nothing is changed, if others know them."""
+    """Release a tensor, and its objects may serve `make_tensor`; False, and nothing is changed, if others know them."""
     storage = tensor.storage
     if (
         tensor.bound
@@ -35,7 +36,7 @@ def recycle(tensor: Tensor) -> bool:
     device, buffer = copy.device, copy.buffer
     if copy.uses or copy.readers or copy.exposed or copy.writer is not None or copy.poison is not None:
         return False
-    if buffer is None or len(device.spares) >= SPARES or (device.replicas and copy in device.replicas):
+    if buffer is None or (device.replicas and copy in device.replicas):
         return False
     account = storage.account
     if account is not None:
@@ -48,7 +49,8 @@ def recycle(tensor: Tensor) -> bool:
     copy.buffer = None
     device.planned -= copy.nbytes
     device.backend.free(buffer)
-    device.spares.append(tensor)
+    if len(device.spares) < SPARES:
+        device.spares.append(tensor)
     return True
 
 

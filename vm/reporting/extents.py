@@ -140,7 +140,7 @@ class Walk:
                 if tensor is not None:
                     yield session.id, tensor
         for session, rest in list(directory.leaving):
-            for tensor in list(rest):
+            for tensor in list(rest.values()):
                 if tensor.holders:
                     yield session.id, tensor
 
