@@ -1,7 +1,7 @@
-"""What another session waits at the longest while a session ends that holds 100,000 tensors, and until they are released.
+"""What a session waits at the longest while another one ends that holds 100,000 tensors, until they are released.
 
-The machine releases them in pieces, between which it serves others. Embedded, another thread closes the session; through a
-daemon it is another process that does.
+The machine releases them in pieces, between which it serves others. Embedded, another thread closes the session;
+through a daemon another process does.
 """
 
 from __future__ import annotations

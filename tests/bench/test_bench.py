@@ -34,6 +34,7 @@ ROWS = [
     *BLOCKS,
     "elementwise",
     "sim overlap",
+    "longest beside a close",
     "tracing",
     "xp.add",
 ]
@@ -52,6 +53,7 @@ DAEMON_ROWS = [
     "8 clients, slowest",
     "p99 beside a flood",
     "p99 beside a stall",
+    "longest beside a close",
     "training step",
     *CAPTURED,
     "recognised training step",

@@ -99,9 +99,12 @@ class Names:
 
     def release_all(self, session: VmSession, tensors: Sequence[Tensor]) -> None:
         """Release handles of an ended session. Those that nobody else knows share a record for each home."""
+        exports = self.residency.exports
         together: dict[str, list[int]] = {}
         for tensor in tensors:
-            if tensor.holders != 1 or not recycle(tensor):
+            # What instructions were bound to it have ended, if none uses its copy. A move or a mapping ends with it.
+            known = tensor.bound and type(tensor) is Tensor and tensor not in exports
+            if tensor.holders != 1 or not recycle(tensor, known):
                 self.release(session, tensor)
                 continue
             (copy,) = tensor.storage.copies.values()

@@ -21,11 +21,14 @@ from ..model.tensor import Copy, Storage, Tensor
 SPARES = 256  # per device
 
 
-def recycle(tensor: Tensor) -> bool:
-    """Release a tensor, and its objects may serve `make_tensor`; False, and nothing is changed, if others know them."""
+def recycle(tensor: Tensor, known: bool = False) -> bool:
+    """Release a tensor, and its objects may serve `make_tensor`; False, and nothing is changed, if others know them.
+
+    `known`: others that know the tensor object have no use of it, so it goes, too, but serves no other.
+    """
     storage = tensor.storage
     if (
-        tensor.bound
+        (tensor.bound and not known)
         or tensor.strides is not None
         or storage.sharers != 1
         or storage.views is not None
@@ -49,7 +52,7 @@ def recycle(tensor: Tensor) -> bool:
     copy.buffer = None
     device.planned -= copy.nbytes
     device.backend.free(buffer)
-    if len(device.spares) < SPARES:
+    if len(device.spares) < SPARES and not tensor.bound:
         device.spares.append(tensor)
     return True
 
