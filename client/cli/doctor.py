@@ -175,7 +175,7 @@ def check_listener(address: str, socket: Path | None) -> Iterator[Finding]:
     answers = f"process {status['pid']} at {address}, up {duration(status['uptime'])}"
     yield ok("daemon", f"{answers}, {plural(status['sessions'], 'session')}")
     yield from check_status(status)
-    yield from _guarded("memory", lambda: check_memory(address))
+    yield from _guarded("device memory", lambda: check_memory(address))
 
 
 def _status(address: str) -> dict[str, Any]:

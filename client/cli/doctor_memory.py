@@ -42,12 +42,14 @@ def check_pools(found: Mapping[str, Any]) -> Iterator[Finding]:
     if found["still"]:
         for pool in apart:
             held = f"{pool['unaccounted']:,} of {pool['allocated']:,} bytes in use of {pool['device']}"
-            yield fail("memory", f"{held} have no holder", "please report this, with `tensord doctor --deep --json`")
+            advice = "please report this, with `tensord doctor --deep --json`"
+            yield fail("device memory", f"{held} have no holder", advice)
     if not apart:
-        yield ok("memory", f"every byte in use has a holder: {size(found['total'])} on {len(found['pools'])} devices")
+        devices = plural(len(found["pools"]), "device")
+        yield ok("device memory", f"every byte in use has a holder: {size(found['total'])} on {devices}")
     elif not found["still"]:
         message = "memory was taken or freed whenever it was counted, so the holders do not add up"
-        yield note("memory", message, "ask again while less goes on")
+        yield note("device memory", message, "ask again while less goes on")
 
 
 def check_ended(rows: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:

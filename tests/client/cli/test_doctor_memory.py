@@ -22,26 +22,26 @@ MINE = ROW | {"ended": False, "poisoned": 0}
 
 
 def test_bytes_without_a_holder_are_a_defect(monkeypatch):
-    found = found_in(monkeypatch, (True, [MINE], POOL))["memory"]
+    found = found_in(monkeypatch, (True, [MINE], POOL))["device memory"]
     assert found.level is Level.FAIL
     assert found.message == "1,048,576 of 4,194,304 bytes in use of cpu:0 have no holder"
 
 
 def test_that_there_are_none_is_said(monkeypatch):
     found = found_in(monkeypatch, (True, [MINE], WELL))
-    assert [(one.check, one.level) for one in found.values()] == [("memory", Level.OK)]
-    assert found["memory"].message == "every byte in use has a holder: 4 MiB on 1 devices"
+    assert [(one.check, one.level) for one in found.values()] == [("device memory", Level.OK)]
+    assert found["device memory"].message == "every byte in use has a holder: 4 MiB on 1 device"
 
 
 def test_a_daemon_at_work_is_asked_again(monkeypatch):
     found = found_in(monkeypatch, (False, [MINE], POOL), (True, [MINE], WELL))
-    assert found["memory"].level is Level.OK
+    assert found["device memory"].level is Level.OK
 
 
 def test_one_that_never_stands_still_is_no_defect(monkeypatch):
     found = found_in(monkeypatch, (False, [MINE], POOL))
-    assert found["memory"].level is Level.NOTE
-    assert "do not add up" in found["memory"].message
+    assert found["device memory"].level is Level.NOTE
+    assert "do not add up" in found["device memory"].message
 
 
 def test_what_ended_sessions_have_left_is_told_with_its_holders(monkeypatch):
@@ -60,6 +60,6 @@ def test_values_that_have_had_an_error_for_long_are_told(monkeypatch, age, told)
 
 def test_a_machine_at_work_is_well(watched, address):
     (found,) = doctor_memory.check_memory(address)
-    assert (found.check, found.level) == ("memory", Level.OK)
+    assert (found.check, found.level) == ("device memory", Level.OK)
     assert "768 KiB on 2 devices" in found.message
     assert watched.names() == ["weights"]
