@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import random
 
 import numpy as np
 import pytest
 
 from tensord import ProtocolError
+from tensord.vm.reporting.extents import STREAM, TENSOR
 from tensord.vm.reporting.held_rows import KEYS
 
 anywhere = pytest.mark.parametrize("machines", ["here", "serial", "daemon"], indirect=True)
@@ -75,3 +77,29 @@ def test_the_most_that_a_session_ever_had_is_told(make_session):
     small.wait()
     about = session.stats()["session"]
     assert (about["bytes"], about["peak"]) == (80, 8000)
+
+
+def test_rows_sum_up_while_much_is_under_way(make_session, machine_of):
+    """Runs, transfers, views, and results that nobody holds any more, while a stream stands still and while it goes."""
+    session = make_session(devices=["cpu:0", {"name": "sim:0", "memory": 1 << 20}])
+    device = machine_of(session).devices["sim:0"]
+
+    @session.routine
+    def step(x):
+        return ((x + 1.0) @ x) * x
+
+    rng, values, seen = random.Random(0), [session.asarray(np.ones((60, 60)), device="sim:0")], set()
+    device.hold("compute")
+    for turn in range(120):
+        if turn == 60:
+            device.resume("compute")
+        x = rng.choice(values)
+        made = rng.choice([step, lambda x: x + x, lambda x: x.T, lambda x: x.to_device("cpu:0") + 1.0, len])(x)
+        values.append(session.asarray(np.ones((60, 60)), device="sim:0") if isinstance(made, int) else made)
+        del values[: max(0, len(values) - 6)]
+        if turn % 4 == 0:
+            memory = session.stats(by=rng.choice(list(KEYS)))["memory"]
+            assert [pool["unaccounted"] for pool in memory["pools"]] == [0, 0]
+            assert sum(row["bytes"] for row in memory["rows"]) == memory["total"]
+            seen |= {sort for row in memory["rows"] for sort in row["sorts"]}
+    assert {TENSOR, STREAM} < seen
