@@ -8,7 +8,7 @@ finishes, and drives. A stream appends finished instructions to `engine.finished
 - no thread, if one drives or checks right now: that thread checks again after it has released the lock;
 - the leader, if there is one;
 - else the background thread, which drives, too. The background thread also sends messages that sessions left unsent for
-  10 ms, and logs kernels that hang.
+  10 ms, logs kernels that hang, and releases what ended sessions held, piece by piece.
 
 Guarantees. A completion is never lost: it is in the deque before a thread is woken. Every driver checks the deque after
 releasing the lock, and so does a leader that leaves. No lock is held while user code runs, except for side effects,
@@ -318,7 +318,7 @@ class VirtualMachine(Runtime):
             for session in list(self.engine.directory.sessions.values()):
                 self.detach(session)
             self.wait_until(lambda: not self.engine.live, timeout / 2)
-            while self.engine.directory.leaving:
+            while self.engine.directory.leaving and self.fault is None:
                 self.drive()
         self.closed = True
         self.waiting.close()

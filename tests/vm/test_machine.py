@@ -320,3 +320,17 @@ def test_a_machine_that_ends_releases_all_that_its_sessions_held(make_session, m
     assert machine.closed
     assert machine.devices["cpu:0"].allocated == 0
     assert len(kept) == 5 * PIECE
+
+
+def test_a_machine_with_a_fault_ends_although_handles_are_left(make_session, machine_of):
+    session = make_session(expect_empty=False)
+    kept = [session.asarray([1.0]) for _ in range(PIECE)]
+    session.sync()
+    machine = machine_of(session)
+    with machine.locked():
+        engine_session = next(iter(machine.engine.directory.sessions.values()))
+        machine.fault = td.ConnectionLost("a fault")
+        machine.engine.directory.leaving.append((engine_session, engine_session.tensors))
+    machine.close()
+    assert machine.closed
+    assert len(kept) == PIECE
