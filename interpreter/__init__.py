@@ -3,6 +3,7 @@
 - `ops/`: the ops themselves, by family
 - `schema/`: what an op is: its definition, its infer function, its attributes
 - `programs/`: programs: ops in order, to be run as one message
+- `files/`: files of tensors: what is in them, reading and writing them
 - `wire/`: messages, frames, addresses
 - `types/`: metas and dtypes
 - `concurrency/`: how threads wait: leader and followers, the background thread, Ctrl-C

@@ -170,6 +170,10 @@ class ConnectionLost(TensordError, ConnectionError):  # noqa: N818 - named for t
     """The session is closed, or the virtual machine behind it is gone."""
 
 
+class FileError(TensordError, OSError):
+    """A file cannot be read or written, is damaged, or has changed since it was described."""
+
+
 class ProtocolError(TensordError):
     """A message, an id or a file violates the protocol."""
 

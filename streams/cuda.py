@@ -38,9 +38,19 @@ from .cuda_launcher import Launcher
 from .cuda_scratch import PER_ELEMENT
 from .cuda_staging import PIECE, Staging
 from .cuda_stream import Burst, CudaStream
-from .device import Buffer, Device
+from .device import Buffer, Device, Eviction
 from .host import GIB, physical_memory
-from .options import CACHE, COMPUTE_STREAMS, MEMORY, MISSING_OPS, PEER, Option, parse_size
+from .options import (
+    CACHE,
+    COMPUTE_STREAMS,
+    EVICTION,
+    FLOOR,
+    MEMORY,
+    MISSING_OPS,
+    PEER,
+    Option,
+    parse_size,
+)
 from .pinned import PinnedPool, is_packed_and_pinned
 from .pool import PooledBuffer, PooledDevice
 from .stream import Sink, StreamKind
@@ -61,6 +71,8 @@ class CudaOptions:
 
     memory: Annotated[int, MEMORY, "5/6 of what is free when it is opened"] = 0
     cache: Annotated[int, CACHE] = 2 << 30
+    eviction: Annotated[Eviction, EVICTION] = Eviction.COST
+    floor: Annotated[int, FLOOR] = 0
     compute_streams: Annotated[int, COMPUTE_STREAMS] = 1
     missing: Annotated[frozenset[str], MISSING_OPS] = frozenset()
     peer: Annotated[bool, PEER] = True
@@ -107,6 +119,7 @@ class CudaDevice(PooledDevice):
             self._reserve(min(options.reserve, limit))
         super().__init__(name, cupy, limit, options.missing, options.cache)
         self.pins = True
+        self.eviction, self.floor = options.eviction, options.floor
         self.per_element = PER_ELEMENT
         staged = min(options.pinned // 2, _STAGED)
         self.pinned = PinnedPool(options.pinned - staged, self._new_pinned)

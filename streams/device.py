@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,14 @@ from ..interpreter.schema.opdef import Array, ArrayModule, lacking
 from ..interpreter.types.meta import Meta
 from .crew import Crew
 from .stream import Stream, StreamKind
+
+
+class Eviction(StrEnum):
+    """How a device chooses which values leave it when memory gets short (`vm.memory.victims`)."""
+
+    COST = "cost"
+    LRU = "lru"
+    NEVER = "never"
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -57,6 +66,8 @@ class Device(ABC):
         self.limit = limit
         self.missing = missing | lacking(xp)
         self.allocated = 0
+        self.eviction = Eviction.NEVER  # of values that are valid nowhere else
+        self.floor = 0  # bytes that a session may keep from others that need room
         self.lost: BaseException | None = None  # set once, from any thread: nothing works on this device any more
         self.host = False  # True: its arrays are host memory, so that the host can reach them without a transfer
         self.shared = False  # True: other processes can map its larger blocks

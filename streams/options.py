@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar, get_type_hints
 
 from ..interpreter.errors import MetadataError
 from ..interpreter.schema.opdef import find
+from .device import Eviction
 from .faults import Fault
 
 Options = TypeVar("Options")
@@ -95,6 +96,8 @@ def _default(field: Field[Any], declared: Sequence[Any]) -> str:
         raise TypeError(f"the default of {field.name} depends on the machine: say in words what it is")
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, str):
+        return str(value)
     if isinstance(value, int | float):
         return _size(value)
     return "none" if not value else ", ".join(map(str, value))
@@ -150,6 +153,13 @@ def flag(meaning: str) -> Option:
     return Option("true or false", read, meaning)
 
 
+def _eviction(value: object) -> Eviction:
+    try:
+        return Eviction(str(value))
+    except ValueError:
+        raise ValueError(f"must be one of {', '.join(Eviction)}, not {value!r}") from None
+
+
 def _memory(value: object) -> int:
     if (nbytes := parse_size(value)) < 1:
         raise ValueError("must be one byte at the least")
@@ -187,6 +197,17 @@ def _faults(value: object) -> tuple[Fault, ...]:
 MEMORY: Final = Option("bytes, 1 or more", _memory, "what may be allocated")
 CACHE: Final = Option(
     "bytes", parse_size, "freed memory that is kept for reuse, at most; given up first when memory gets short"
+)
+EVICTION: Final = Option(
+    ", ".join(Eviction),
+    _eviction,
+    "which values leave for the host when memory gets short: what costs least, what was used least recently, or none "
+    "that are valid nowhere else",
+)
+FLOOR: Final = Option(
+    "bytes",
+    parse_size,
+    "what a session's values keep when another session needs room; at most its share of half of the memory",
 )
 COMPUTE_STREAMS: Final = count(1, "compute streams")
 MISSING_OPS: Final = Option(

@@ -19,14 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..interpreter.schema.opdef import Array
-from .device import Buffer, Device
+from .device import Buffer, Device, Eviction
 from .faults import Fault, Faults
 from .host import GIB, HostDevice, Memory
 from .options import (
     BANDWIDTH,
     CACHE,
     COMPUTE_STREAMS,
+    EVICTION,
     FAULTS,
+    FLOOR,
     LATE_ERRORS,
     MEMORY,
     MISSING_OPS,
@@ -50,6 +52,8 @@ class SimOptions:
 
     memory: Annotated[int, MEMORY] = GIB
     cache: Annotated[int, CACHE] = GIB // 4
+    eviction: Annotated[Eviction, EVICTION] = Eviction.COST
+    floor: Annotated[int, FLOOR] = 0
     compute_streams: Annotated[int, COMPUTE_STREAMS] = 1
     missing: Annotated[frozenset[str], MISSING_OPS] = frozenset()
     bandwidth: Annotated[float, BANDWIDTH] = 0.0
@@ -102,6 +106,7 @@ class SimDevice(HostDevice):
         copies = {kind: self._stream(kind, 0, sink) for kind in (StreamKind.H2D, StreamKind.D2H, StreamKind.P2P)}
         self._set_streams(compute, copies)
         self.op_time = options.compute_delay
+        self.eviction, self.floor = options.eviction, options.floor
         for fault in options.faults:
             self.inject(fault)
 

@@ -141,7 +141,7 @@ def assert_empty(engine: Engine) -> None:
     for device in engine.devices.values():
         ledger = (device.planned, len(device.unreserved), device.unreserved_bytes, device.unknown, len(device.live))
         assert ledger == (0, 0, 0, 0, 0), f"{device}: planned, unreserved, its bytes, unknown, live: {ledger}"
-        assert not device.replicas, f"{device}: replicas {list(device.replicas)[:5]}"
+        assert not device.candidates, f"{device}: replicas {list(device.candidates)[:5]}"
         assert device.backend.allocated == 0, f"{device}: {device.backend.allocated} bytes are still allocated"
 
 

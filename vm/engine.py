@@ -35,9 +35,9 @@ from typing import Any
 
 from ..interpreter.schema.infer import InferCache
 from ..interpreter.wire.limits import Limits
-from ..streams.device import Device
+from ..streams.device import Device, Eviction
 from .admission.admission import Admission
-from .model.device_state import DeviceState
+from .model.device_state import DeviceState, Uses
 from .model.directory import Directory
 from .model.session import ReplySink, VmSession
 from .model.unfolding import rest_of_run
@@ -77,13 +77,17 @@ class Engine:
     ) -> None:
         self.inline_work = inline_work
         late = any(stream.late_errors for backend in backends.values() for stream in backend.streams)
-        self.devices = {name: DeviceState(b, inline_work, late_errors=late) for name, b in backends.items()}
+        uses = Uses()
+        self.devices = {name: DeviceState(b, inline_work, late_errors=late, uses=uses) for name, b in backends.items()}
         self.directory = Directory()
         self.infer = InferCache()
         self.ring = Ring(enabled=tracing, capacity=trace_capacity)
         self.scheduler = Scheduler(self.devices, clock, self.infer, self.ring)
         host = next((device for device in self.devices.values() if device.backend.host), None)
         self.residency = Residency(self.scheduler, host)
+        for device in self.devices.values():
+            if not device.backend.host and device.policy is not Eviction.NEVER:
+                device.below = host
         self.admission = Admission(self.scheduler, self.residency, self.directory, self.infer)
         self.admission.routines.segments.at_once.limit = run_work
         self.pending: deque[tuple[VmSession, Iterator[Sequence[Any]]]] = deque()  # batches, what is left of each

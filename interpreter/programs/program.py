@@ -136,6 +136,16 @@ class Program:
         return tuple(SCALAR_TYPES[number.kind] for number in self.numbers)
 
     @cached_property
+    def counts(self) -> tuple[int, int, int, int]:
+        """How many inputs, numbers, outputs and effects a run has."""
+        return len(self.parameters), len(self.numbers), len(self.results), self.effects[-1]
+
+    @cached_property
+    def returned(self) -> tuple[int, ...]:
+        """The variables of the results."""
+        return tuple(self.variables[value] for value in self.results)
+
+    @cached_property
     def number_parameters(self) -> tuple[Number, ...]:
         """The numbers that a run is given, in their order."""
         return tuple(number for number in self.numbers if number.op == PARAMETER)

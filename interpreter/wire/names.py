@@ -29,20 +29,29 @@ def is_name(name: object) -> bool:
     return type(name) is str and bool(name.strip()) and clean(name) == name
 
 
+def is_printable(name: str) -> bool:
+    """Can people see the name in tables, logs and errors?"""
+    return name.isprintable() and bool(name.strip())
+
+
 def check_names(given: Iterable[str]) -> None:
     """MetadataError unless something may be published under these names, which stand in tables, logs and errors."""
     for name in given:
-        if not (name.isprintable() and name.strip()):
+        if not is_printable(name):
             raise MetadataError(f"a name is printable text, and {name[:LONGEST]!r} is not")
 
 
 def unpublished(missing: Iterable[str], names: Collection[str]) -> MetadataKeyError:
     """The error for names under which nothing is published; `names` are those that there are, and some are told."""
+    wanted = ", ".join(repr(name[:LONGEST]) for name in islice(missing, TOLD))
+    return MetadataKeyError(f"nothing is published as {wanted} (published: {some_of(names)})")
+
+
+def some_of(names: Collection[str]) -> str:
+    """Some of the names, for an error, and how many more there are."""
     some = nsmallest(TOLD, names)
     more = f" and {len(names) - len(some)} more" if len(names) > len(some) else ""
-    known = ", ".join(some) + more or "none"
-    wanted = ", ".join(repr(name[:LONGEST]) for name in islice(missing, TOLD))
-    return MetadataKeyError(f"nothing is published as {wanted} (published: {known})")
+    return ", ".join(some) + more or "none"
 
 
 def program_name() -> str:

@@ -116,7 +116,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
         with daemon:
             if daemon.process.poll() is None:
                 daemon.kill()
-        assert "Traceback" not in daemon.log
+        assert "Traceback" not in daemon.log, daemon.log
 
 
 @pytest.fixture

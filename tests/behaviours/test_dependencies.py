@@ -395,9 +395,9 @@ def test_after_the_work_the_machine_is_empty(make_session, monkeypatch):
     assert inner.barrier is None
     for device in engine.devices.values():
         assert (device.planned, device.backend.allocated, device.unreserved_bytes, device.unknown) == (0, 0, 0, 0)
-        assert [len(t) for t in (device.live, device.unreserved, device.waiting, device.replicas, device.reusable)] == [
-            0
-        ] * 5
+        assert [
+            len(t) for t in (device.live, device.unreserved, device.waiting, device.candidates, device.reusable)
+        ] == [0] * 5
         assert all(stream.queued == 0 for stream in device.backend.streams)
     for chain in inner.chains.values():
         assert (chain.writer, chain.uses, chain.queued) == (None, 0, 0)

@@ -36,7 +36,7 @@ def small(memory: int, **options: object) -> list[object]:
 
 def test_memory_exactly_full_then_one_more_fails_and_after_a_release_fits(make_session):
     """Behaviour 30: device memory exactly full: the next allocation fails, with its dependents alone; then it fits."""
-    s = make_session(devices=small(4))
+    s = make_session(devices=small(4, eviction="never"))
     kept = [s.asarray(ones(KIB, value=k), device="sim:0") for k in range(4)]
     s.sync(WAIT)
     assert allocated(s, "sim:0") == 4096
@@ -78,7 +78,7 @@ def test_an_upload_that_does_not_fit_fails_alone(make_session):
 
 def test_a_result_that_data_decide_and_that_does_not_fit(make_session):
     """Behaviour 30: the same of a result whose size is known only when it is there."""
-    s = make_session(devices=small(6))
+    s = make_session(devices=small(6, eviction="never"))
     x = s.asarray(np.arange(KIB, dtype=np.float32), device="sim:0")
     blocker = s.asarray(ones(4 * KIB), device="sim:0")
     found = s.call("nonzero", [x])[0]  # 255 int64
@@ -334,7 +334,7 @@ def test_the_only_valid_copy_is_never_dropped(make_session):
 
 def test_room_for_one_operand_is_not_made_by_dropping_another(make_session):
     """Operands of one instruction do not push each other out; if they do not fit together, that is the error."""
-    s = make_session(devices=small(3))
+    s = make_session(devices=small(3, eviction="never"))
     home = s.asarray(ones(KIB + 64), device="sim:0").wait(WAIT)
     x, y = s.asarray(ones(KIB)), s.asarray(ones(KIB, value=2.0))
     s.call("sum", [x], device="sim:0")[0].wait(WAIT)
@@ -415,7 +415,7 @@ def test_a_tight_working_set_passes_whatever_is_slow(make_session, slow):
 @pytest.mark.parametrize("fails", [False, True])
 def test_room_is_made_by_a_copy_whose_twin_is_still_under_way(make_session, fails):
     """Behaviour 43: what a planned transfer brings elsewhere makes room here; if it fails, the value is not lost."""
-    s = make_session(devices=small(3))
+    s = make_session(devices=small(3, eviction="never"))
     x = s.asarray(ones(KIB), device="sim:0").wait(WAIT)
     if fails:
         device_of(s, "sim:0").inject(Fault(FaultKind.FAIL, stream="d2h"))

@@ -234,7 +234,7 @@ class Harness:
         assert not any(kept), f"something is kept: {[list(one) for one in kept]}"
         assert self.bare.device.allocated == 0, f"{self.bare.device.allocated} bytes are still allocated"
         for device in engine.devices.values():
-            ledger = (device.planned, len(device.live), device.unreserved_bytes, len(device.replicas))
+            ledger = (device.planned, len(device.live), device.unreserved_bytes, len(device.candidates))
             assert ledger == (0, 0, 0, 0), f"planned, live, unreserved bytes, replicas: {ledger}"
         problems = read_parts(trace_parts(engine, self.places)).trace().verify()
         assert not problems, "\n".join(map(str, problems[:5]))

@@ -53,7 +53,8 @@ class Drawn(random.Random):
 
 
 def play_one(rnd: random.Random) -> None:
-    """One program of messages, headers that were mangled, and a program of steps, mangled as text and as records."""
+    """Messages, headers that were mangled, a program of steps, mangled as text and as records, and a mangled file."""
+    from .files import try_file
     from .harness import play, try_decoding
     from .programs import Writer, mangled
     from .routines import try_program
@@ -64,6 +65,7 @@ def play_one(rnd: random.Random) -> None:
         if rnd.random() < 0.5:
             break
     try_program(rnd)
+    try_file(rnd)
     play(Writer(rnd))
 
 
@@ -111,11 +113,13 @@ def run_atheris(seconds: float, corpus: Path, given: Path | None) -> None:
         from . import harness  # noqa: F401 - imports what is fuzzed
 
     def one(source: bytes) -> None:
+        from .files import try_content
         from .harness import try_decoding
         from .routines import try_text
 
         try_decoding(source)
         try_text(source)
+        try_content(source)
         play_one(Drawn(source))
 
     arguments: list[Any] = [sys.argv[0], f"-max_len={LONGEST}", "-timeout=60"]

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from .files import try_content, try_file
 from .harness import try_decoding
 from .programs import Writer, mangled
 from .routines import try_program, try_text
@@ -49,6 +50,17 @@ def test_any_bytes_are_a_program_or_refused(source: bytes) -> None:
 def test_programs_come_back_and_mangled_ones_do_no_harm() -> None:
     for seed in range(40):
         try_program(random.Random(seed))
+
+
+@settings(max_examples=200)
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_file_of_tensors_or_refused(source: bytes) -> None:
+    try_content(source)
+
+
+def test_files_come_back_and_mangled_ones_do_no_harm() -> None:
+    for seed in range(300):
+        try_file(random.Random(seed))
 
 
 def test_hostile_programs_do_no_harm() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -23,6 +25,9 @@ from .ops import failing_ops
 from .programs import random_program
 from .scheduler import Machine, Stuck, Unsound
 from .steps import FLOW_EFFECTS, Program, Step
+
+GROWTH = 1.2  # of the memory of a device that does not suffice even where values are evicted
+LACKED = re.compile(r"not fit on (\w+:\d+)")  # in errors for want of memory
 
 Root = tuple[str, str | None, str | None]
 
@@ -73,8 +78,10 @@ def run_and_compare(program: Program, seed: int, piece: int, expected: Expected,
 
 
 def segments_of(trace: Trace) -> Iterator[str]:
-    """What there is to say of the segments that have run."""
+    """What there is to say of the segments that have run, and of what was evicted."""
     for record in trace.records:
+        if record.op.startswith("evict ") and record.status == "DONE":
+            yield "evicted"
         if record.opcode == Opcode.RUN.value:
             yield f"on {record.device.partition(':')[0]}"
             yield f"{record.status.lower()}"
@@ -87,18 +94,30 @@ def tight_limits(program: Program) -> tuple[dict[str, int], bool]:
 
     Not if an op fails: a serial run knows that, and plans no memory for what is computed from its results.
     """
-    if not program.world.tight or program.world.faults:
+    world = program.world
+    if not world.tight or (world.faults and world.eviction == "never"):
         return {}, True
+    if world.faults:
+        return tight_limits(replace(program, world=replace(world, faults=())))[0], False
     with patch.object(reservation, "may_reserve", is_next):
         serial = Machine(program, 0)
         serial.run(program.steps, serially=True)
         full = {name: device.peak for name, device in serial.devices.items() if name.startswith("sim")}
-        if program.world.tight == 1.0:
+        if world.tight == 1.0:
             return full, not serial.errors
-        less = {name: int(peak * program.world.tight) for name, peak in full.items()}
-        tighter = Machine(program, 0, less)
-        tighter.run(program.steps, serially=True)
-    return (full if lacked_memory(tighter) else less), not serial.errors
+        less = {name: int(peak * world.tight) for name, peak in full.items()}
+        while short := lacking(program, less):
+            if world.eviction == "never":
+                return full, not serial.errors
+            less |= {name: int(less[name] * GROWTH) + 8 for name in short}
+    return less, not serial.errors
+
+
+def lacking(program: Program, limits: dict[str, int]) -> set[str]:
+    """The devices whose memory does not suffice when the program runs serially."""
+    serial = Machine(program, 0, limits)
+    serial.run(program.steps, serially=True)
+    return {found[1] for error in serial.errors if (found := LACKED.search(str(error)))}
 
 
 def lacked_memory(machine: Machine) -> bool:
@@ -313,7 +332,7 @@ def held_by(engine: Any) -> dict[str, Any]:
     }
 
 
-DEVICE = ("planned", "unreserved", "unreserved_bytes", "unknown", "live", "replicas")
+DEVICE = ("planned", "unreserved", "unreserved_bytes", "unknown", "live", "candidates")
 
 
 def leftovers(machine: Machine) -> list[str]:

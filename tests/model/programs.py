@@ -521,6 +521,7 @@ class Generator:
 def random_world(rng: random.Random, devices: Devices = SIMS) -> World:
     """A machine."""
     tight = rng.choice((0.0, 0.0, 1.0, 0.8, 0.6))
+    eviction = rng.choice(("never", "cost", "cost", "lru"))
     late = tuple(d for d in devices if rng.random() < 0.3) if rng.random() < 0.3 else ()
     return World(
         sessions=rng.choice((1, 2, 2, 3)),
@@ -530,7 +531,8 @@ def random_world(rng: random.Random, devices: Devices = SIMS) -> World:
         inline=rng.random() < 0.5,
         events=rng.random() < 0.7,
         late=late,
-        tight=tight,
+        tight=tight if eviction == "never" or not tight else tight / 4,
+        eviction=eviction,
         faults=random_faults(rng) if rng.random() < 0.2 and devices is SIMS else (),
         devices=devices,
         patience=rng.choice((1, 1, 1, 1000)),

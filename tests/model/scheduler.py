@@ -18,6 +18,7 @@ from tensord.interpreter.errors import TensordError
 from tensord.interpreter.programs.fusion import finding_fusions
 from tensord.streams.cpu import CpuOptions
 from tensord.streams.cuda import CudaOptions
+from tensord.streams.device import Eviction
 from tensord.streams.faults import Fault
 from tensord.streams.sim import SimOptions
 from tensord.vm.admission.cancellation import PIECE
@@ -100,6 +101,7 @@ class Machine:
                     peer=world.peer,
                     late_errors=late,
                     missing=lacks,
+                    eviction=Eviction(world.eviction),
                 )
                 self.devices[name] = ModelSim(name, self.sink, sim, steering)
         for name, fault in world.faults:

@@ -117,7 +117,8 @@ class World:
     late: tuple[str, ...] = ()
     missing: tuple[tuple[str, str], ...] = ()
     faults: tuple[tuple[str, Any], ...] = ()
-    tight: float = 0.0  # of what serial execution needs; 0 is no limit
+    tight: float = 0.0  # of what serial execution needs where nothing is evicted; 0 is no limit
+    eviction: str = "never"
     devices: tuple[str, ...] = ("cpu:0", "sim:0", "sim:1")
     patience: int = 1
 

@@ -9,6 +9,7 @@ from tensord.interpreter.errors import TensordError
 from tensord.interpreter.opcodes import Opcode
 from tensord.interpreter.types.meta import Meta
 from tensord.streams.cpu import CpuOptions
+from tensord.streams.device import Eviction
 from tensord.streams.sim import SimOptions
 from tensord.vm.engine import Engine
 from tensord.vm.model.device_state import DeviceState
@@ -35,6 +36,7 @@ class Parts(Bare):
         peer: bool = True,
         late: bool = False,
         memory: int = PLENTY,
+        eviction: Eviction = Eviction.NEVER,
         **options: Any,
     ) -> None:
         self.now = 0
@@ -45,7 +47,7 @@ class Parts(Bare):
                 cpu = CpuOptions(workers=workers, memory=memory, late_errors=late)
                 self.backends[name] = ModelCpu(name, self.sink, cpu, steering)
             else:
-                sim = SimOptions(memory=memory, compute_streams=workers, peer=peer, late_errors=late)
+                sim = SimOptions(memory=memory, compute_streams=workers, peer=peer, late_errors=late, eviction=eviction)
                 self.backends[name] = ModelSim(name, self.sink, sim, steering)
         self.device = next(iter(self.backends.values()))
         self.engine = Engine(self.backends, self.clock, **options)

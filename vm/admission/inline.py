@@ -35,9 +35,9 @@ from ...interpreter.wire.messages import CALL, RELEASE, Call, Upload
 from ...streams.device import Buffer
 from ..memory.binding import bind
 from ..memory.ledger import has_spare
+from ..memory.recency import touch
 from ..memory.recycling import make_tensor, recycle
 from ..memory.release import release
-from ..memory.replicas import touch
 from ..model.account import charge, credit
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction, Status
@@ -137,7 +137,7 @@ class Inline:
                 if bound is None:
                     return message
                 arguments, traced = bound
-            if device.replicas:
+            if device.candidates:
                 touch_operands(device, tensors, inputs, plan.metas)
             inherited = 0
             if plan.in_place:
@@ -232,8 +232,6 @@ class Inline:
         ):
             return None
         device = plan.device
-        if device.replicas and copy in device.replicas:
-            return None
         if storage.account is not account:
             if account.bytes + storage.nbytes > account.limit:
                 return None
@@ -248,6 +246,8 @@ class Inline:
             storage.copies = {}
             storage = Storage(storage.nbytes, device, copy, storage.account)
             tensor = Tensor(plan.output, storage, device)
+            if device.candidates and copy in device.candidates:
+                device.candidates[copy] = storage
         storage.maker = plan.maker
         storage.location = location
         storage.made = self.scheduler.now
@@ -371,10 +371,10 @@ class Inline:
 def touch_operands(
     device: DeviceState, tensors: dict[int, Tensor], inputs: Sequence[Any], metas: Sequence[Any]
 ) -> None:
-    """Mark the operands' copies as the most recently used ones."""
+    """Note the operands' uses."""
     for value, meta in zip(inputs, metas, strict=True):
         if type(meta) is Meta:
-            touch(tensors[value].storage.copies[device])
+            touch(tensors[value].storage, device)
 
 
 def bind_operands(plan: Plan, tensors: dict[int, Tensor], inputs: Sequence[Any]) -> Bound | None:

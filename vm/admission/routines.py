@@ -151,17 +151,15 @@ class Routines:
         pieces, program = self.segments.pieces(session, routine), routine.program
         if len(pieces) != 1 or len(pieces[0]) == 1:
             return False
-        ids = Ids(program, outside, session.newest)
-        ids.name(zip([program.variables[value] for value in program.results], message.outputs, strict=True))
+        ids = Ids(program, outside, session.newest, results=message.outputs)
         return self.segments.admit(session, routine, pieces[0], ids, message.numbers, message.location)
 
     def finish(self, session: VmSession, routine: Linked, ids: Ids, message: Run, trace: tuple[int, ...] = ()) -> None:
         """Give the results their own ids."""
         self.scheduler.note_run(session, trace)
         program = routine.program
-        self.rename(
-            session, [(ids[program.variables[v]], out) for v, out in zip(program.results, message.outputs, strict=True)]
-        )
+        pairs = zip(program.returned, message.outputs, strict=True)
+        self.rename(session, [(ids[variable], output) for variable, output in pairs])
         if program.asks:  # ids beyond those of the results are new again
             session.newest = message.outputs[-1] if message.outputs else ids.newest + program.inner
 

@@ -13,9 +13,9 @@ from operator import length_hint
 from typing import Any
 
 from ...interpreter.types.meta import Scalar
+from ..memory.recency import touch
 from ..memory.recycling import make_tensor
 from ..memory.release import release
-from ..memory.replicas import touch
 from ..model.instruction import Status
 from ..model.session import VmSession
 from ..model.tensor import Copy, Storage
@@ -48,21 +48,23 @@ class RunsAtOnce:
         plan, recipe, scheduler = segment.plan, segment.recipe, self.scheduler
         if recipe.work > self.limit or not plan.stream.inline or not has_room(session, segment):
             return False
-        operands = Operands()
+        operands = Operands(segment.passing)
         if not operands.find(session, segment, ids):
             return False
         buffers = self.allocate(segment)
         if buffers is None:
             return False
         backend, own = plan.device.backend, recipe.arena <= KEPT
-        arrays, copies, traced = operands.arrays, operands.copies, operands.traced
-        written = operands.written
+        arrays, copies, written = operands.arrays, operands.copies, operands.written
+        traced: list[int] = []
+        for copy in copies:
+            traced += (copy.id, copy.version)
         for copy, storage in zip(written, operands.storages, strict=True):
             copy.version = storage.version = storage.version + 1
         written += self.define(session, segment, buffers, ids, location)
-        for buffer, (_, meta, _, stays) in zip(buffers, segment.made, strict=False):
-            if not stays:
-                operands.passing.append(len(arrays))
+        for copy in written:
+            traced += (copy.id, copy.version)
+        for buffer, (_, meta, _, _) in zip(buffers, segment.made, strict=False):
             arrays.append(buffer.array if buffer.meta is meta else backend.bind(buffer, meta))
         replay = segment.take_own() if own else segment.take(backend.bind(buffers[-1], segment.arena_meta))
         replay.patch(arrays, numbers)
@@ -85,8 +87,6 @@ class RunsAtOnce:
             scheduler.latest = finished = scheduler.clock()
             segment.give_back(replay, operands.passing)
             if scheduler.ring.enabled:
-                for copy in written:
-                    traced += (copy.id, copy.version)
                 used = backend.allocated + (recipe.arena if own else 0)
                 entry = (number, plan.traits, tuple(traced), tick, scheduler.now, started, finished, location, used)
                 scheduler.ring.append(entry)
@@ -159,25 +159,23 @@ class Operands:
     """The operands of a run from outside.
 
     `arrays`: by slot; `copies`: those that it reads, and last those that it writes, which are in `written`, too, and
-    their storages in `storages`; `traced`: what the trace keeps; `passing`: the slots of those that do not stay bound.
+    their storages in `storages`; `passing`: the slots of those that do not stay bound, views among them.
     """
 
-    __slots__ = ("arrays", "copies", "passing", "storages", "traced", "written")
+    __slots__ = ("arrays", "copies", "passing", "storages", "written")
 
-    def __init__(self) -> None:
+    def __init__(self, passing: list[int]) -> None:
         self.arrays: list[Any] = []
         self.copies: list[Copy] = []
         self.written: list[Copy] = []
         self.storages: list[Storage] = []
-        self.traced: list[int] = []
-        self.passing: list[int] = []
+        self.passing = passing
 
     def find(self, session: VmSession, segment: Segment, ids: Ids) -> bool:
         """Find them; False if one is not there, healthy and finished, or if others use what is to be written."""
         device, tensors, outside = segment.plan.device, session.tensors, ids.outside
-        arrays, copies, traced = self.arrays, self.copies, self.traced
-        inputs = len(outside)
-        for variable, meta, packed, stays in segment.reads:
+        arrays, copies, inputs = self.arrays, self.copies, len(outside)
+        for variable, meta, packed, _ in segment.reads:
             tensor = tensors.get(outside[variable] if variable < inputs else ids[variable])
             if tensor is None or tensor.meta is not meta:
                 return False
@@ -188,25 +186,25 @@ class Operands:
             buffer: Any = copy.buffer
             if buffer is None:
                 return False
-            if not stays or strides is not None:
-                self.passing.append(len(arrays))
+            if strides is not None:
+                self.passing = [*self.passing, len(arrays)]
             plain = buffer.meta is meta and strides is None
             arrays.append(buffer.array if plain else bind_operand(device, buffer, tensor, meta))
             copies.append(copy)
-            traced += (copy.id, copy.version)
         if segment.written and not self.find_written(session, segment, ids):
             return False
-        if device.replicas:
-            for copy in copies:
-                touch(copy)
+        if device.candidates:
+            for variable, _, _, _ in (*segment.reads, *segment.written):
+                id_ = outside[variable] if variable < inputs else ids[variable]
+                touch(tensors[id_].storage, device)
         return True
 
     def find_written(self, session: VmSession, segment: Segment, ids: Ids) -> bool:
         """Find what is to be written: nobody else has it, and it has one name alone."""
-        device = segment.plan.device
-        seen = set(self.copies)
-        for variable, meta, _, stays in segment.written:
-            tensor = session.tensors.get(ids[variable])
+        device, tensors, outside, inputs = segment.plan.device, session.tensors, ids.outside, len(ids.outside)
+        arrays, written, storages = self.arrays, self.written, self.storages
+        for variable, meta, _, _ in segment.written:
+            tensor = tensors.get(outside[variable] if variable < inputs else ids[variable])
             if tensor is None or tensor.meta is not meta or tensor.strides is not None:
                 return False
             storage = tensor.storage
@@ -215,18 +213,15 @@ class Operands:
                 return False
             if storage.sharers != 1 or len(storage.copies) != 1 or storage.views or storage.account is None:
                 return False
-            if copy.exposed or copy.uses or copy.readers or copy in seen:
+            if copy.exposed or copy.uses or copy.readers:
                 return False
             buffer: Any = copy.buffer
-            if not stays:
-                self.passing.append(len(self.arrays))
-            self.arrays.append(buffer.array if buffer.meta is meta else bind_operand(device, buffer, tensor, meta))
-            self.copies.append(copy)
-            self.written.append(copy)
-            self.traced += (copy.id, copy.version)
-            self.storages.append(storage)
-            seen.add(copy)
-        return True
+            arrays.append(buffer.array if buffer.meta is meta else bind_operand(device, buffer, tensor, meta))
+            written.append(copy)
+            storages.append(storage)
+        read = len(set(self.copies))
+        self.copies += written
+        return len(set(self.copies)) == read + len(written)
 
 
 def has_room(session: VmSession, segment: Segment) -> bool:

@@ -3,7 +3,8 @@
 - `ledger`: planned memory, instructions that have not reserved theirs, instructions that wait for memory
 - `allocation`: allocating buffers; `release`: releasing them; `forwarding`: reusing the buffer of an input
 - `recycling`: reusing the objects of a released result
-- `replicas`: copies that are also valid elsewhere; `making_room`: dropping them where a plan exceeds its device
+- `replicas`: copies that are also valid elsewhere; `recency`: how lately and how often storages are used
+- `making_room`: what leaves where a plan exceeds its device; `victims`: in which order
 - `reservation`: reserving at dispatch; `binding`: operands become arrays
 - `overwriting`: which memory may take another value; `mapped`: copies that clients have mapped
 """

@@ -92,7 +92,7 @@ def has_spare(device: DeviceState, nbytes: int) -> bool:
 def wait_for_memory(instruction: Instruction) -> None:
     """Queue a ready instruction on its device; each release of memory tries the oldest again."""
     instruction.held |= HELD_BY_MEMORY
-    heapq.heappush(instruction.device.waiting, (instruction.id, instruction))
+    heapq.heappush(instruction.device.waiting, (instruction.admitted, instruction))
 
 
 def next_waiting(device: DeviceState) -> Instruction | None:

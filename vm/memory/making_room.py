@@ -1,43 +1,90 @@
-"""Making room in a device's plan: replicas leave it, the least recently used first.
+"""Making room in a device's plan: copies leave it, in the order of `victims`.
 
 Admission plans memory for the state after all earlier instructions have run. By then a planned transfer has arrived, so
 its source, or any other copy of that version, may be dropped already. But a transfer can fail, and the version must
 survive that. So such a copy stands by: it leaves the map, as if it had been dropped, and keeps its memory until the
 transfer has retired. If the transfer failed and no healthy copy is left, the copy returns to the map.
 
-Which copies go must depend on program order alone, not on how far the transfers have come: a run that dropped others
-than a serial run does could leave a later instruction without any that may go.
+Eviction is just that: a transfer of the only copy to the tier below (`Residency.evict`), and dropping the copy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
+from ..model.account import Account
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
 from ..model.tensor import Copy, Storage
 from .release import release
-from .replicas import forget, may_forget, others
+from .replicas import forget, hold, may_forget, others
+from .victims import victims
 
 
 def make_room(
-    device: DeviceState, spare: Collection[Copy], freed: Callable[[DeviceState], None], scratch: int = 0
-) -> None:
-    """Drop replicas, but none of `spare`, until the planned memory fits or no replica is left.
+    device: DeviceState,
+    spare: Collection[Copy],
+    freed: Callable[[DeviceState], None],
+    need: int = 0,
+    account: Account | None = None,
+    evict: Callable[[Copy, Storage], bool] | None = None,
+) -> bool:
+    """Let copies leave, but none of `spare`, until the planned memory fits or nothing is left that may leave; does it
+    fit?
 
-    `freed` is called, later, with each device on which the memory of a copy that stood by may have become free.
-    `scratch`: bytes that have to fit besides, since a kernel's temporaries take them for a time.
+    `freed` is called, later, with each device on which the memory of a copy that stood by may have become free. `need`:
+    bytes that have to fit besides, as a kernel's temporaries. `account`: of the session that needs the memory. `evict`:
+    plans the transfer of a copy that is valid nowhere else; False if there is no place for it.
     """
-    limit = device.backend.limit - scratch
+    limit = device.backend.limit - need
     if device.planned <= limit:
-        return
-    for copy, storage in list(device.replicas.items()):
-        if not may_forget(copy, storage):
-            del device.replicas[copy]
-        elif copy not in spare:
+        return True
+    for copy, storage in victims(device, account, spare):
+        if may_forget(copy, storage):
             drop_replica(copy, storage, freed)
-            if device.planned <= limit:
-                return
+        elif device.below is None:
+            del device.candidates[copy]
+        elif evict is not None and may_evict(copy) and evict(copy, storage):
+            drop_replica(copy, storage, freed)
+        if device.planned <= limit:
+            return True
+    return False
+
+
+def evict_idle(
+    device: DeviceState,
+    need: int,
+    spare: Collection[Copy],
+    freed: Callable[[DeviceState], None],
+    account: Account | None,
+    evict: Callable[[Copy, Storage], bool],
+    begin: Callable[[], bool],
+) -> bool:
+    """Where the plan did not hold: let copies leave that no unfinished instruction accesses, until that many bytes will
+    come free. False if there are not enough of them.
+
+    `evict` plans a transfer, which `begin` hands over at once; False if it cannot.
+    """
+    for copy, storage in victims(device, account, spare):
+        if copy.uses or copy.buffer is None:
+            continue
+        if may_forget(copy, storage):
+            forget(copy, storage)
+        elif may_evict(copy) and evict(copy, storage):
+            drop_replica(copy, storage, freed)
+            if not begin():
+                return False
+        else:
+            continue
+        need -= copy.nbytes
+        if need <= 0:
+            return True
+    return False
+
+
+def may_evict(copy: Copy) -> bool:
+    """Is it the only copy of a value, which nobody has mapped or pinned, and which is there or to come?"""
+    return copy.current and copy.view is None and copy not in copy.device.mapped and copy.poison is None
 
 
 def drop_replica(copy: Copy, storage: Storage, freed: Callable[[DeviceState], None]) -> None:
@@ -94,3 +141,4 @@ def put_back(copy: Copy, storage: Storage) -> None:
     storage.copies[copy.device] = copy
     copy.current = True
     copy.device.planned += copy.nbytes
+    hold(copy, storage)

@@ -43,4 +43,4 @@ def unmap_copy(copy: Copy, storage: Storage, *, unread: bool) -> None:
     if not copy.current:
         release(copy)
     elif may_forget(copy, storage):
-        copy.device.replicas.setdefault(copy, storage)
+        copy.device.candidates.setdefault(copy, storage)

@@ -39,8 +39,10 @@ def recycle(tensor: Tensor, known: bool = False) -> bool:
     device, buffer = copy.device, copy.buffer
     if copy.uses or copy.readers or copy.exposed or copy.writer is not None or copy.poison is not None:
         return False
-    if buffer is None or (device.replicas and copy in device.replicas):
+    if buffer is None:
         return False
+    if device.candidates:
+        device.candidates.pop(copy, None)
     account = storage.account
     if account is not None:
         if account.bytes > account.highest:  # noqa: PLR1730 - half the time of `max`
@@ -74,7 +76,10 @@ def make_tensor(
     if not device.spares:
         copy = Copy(number, device, nbytes, 1)
         copy.buffer = buffer
-        return Tensor(meta, Storage(nbytes, device, copy, account, maker, location, now), device), copy
+        storage = Storage(nbytes, device, copy, account, maker, location, now)
+        if device.below is not None:
+            device.candidates[copy] = storage
+        return Tensor(meta, storage, device), copy
     tensor = device.spares.pop()
     storage = tensor.storage
     copy = storage.copies[device]
@@ -87,6 +92,9 @@ def make_tensor(
     storage.maker = maker
     storage.location = location
     storage.made = now
+    if device.below is not None:
+        storage.used, storage.rest, storage.evicted = device.uses.newest, 0, None
+        device.candidates[copy] = storage
     tensor.meta = meta
     tensor.home = device
     return tensor, copy

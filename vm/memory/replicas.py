@@ -6,17 +6,19 @@ is released with its last use (`release`).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ..model.account import credit
 from ..model.device_state import DeviceState
 from ..model.tensor import Copy, Storage
 from .release import release
 
 
-def touch(copy: Copy) -> None:
-    """Mark the copy as the most recently used one of its device."""
-    replicas = copy.device.replicas
-    if copy in replicas:
-        replicas[copy] = replicas.pop(copy)
+def hold(copy: Copy, storage: Storage) -> None:
+    """Note a new copy of a storage, where copies are evicted."""
+    device = copy.device
+    if device.below is not None:
+        device.candidates[copy] = storage
 
 
 def forget(copy: Copy, storage: Storage) -> None:
@@ -33,8 +35,8 @@ def forget(copy: Copy, storage: Storage) -> None:
 def drop(copy: Copy) -> None:
     """Make the copy stale: it leaves the plan, and its buffer is released with its last use."""
     device = copy.device
-    if device.replicas:
-        device.replicas.pop(copy, None)
+    if device.candidates:
+        device.candidates.pop(copy, None)
     if copy.current:
         copy.current = False
         if copy.nbytes > 0:
@@ -53,18 +55,22 @@ def drop_copies(storage: Storage) -> None:
 
 
 def drop_idle(device: DeviceState) -> bool:
-    """Free the least recently used copy that is valid elsewhere and has no uses. False if there is none.
+    """Free the least recently used copy that is valid elsewhere and has no uses. False if there is none."""
+    idle = [
+        (storage.used, copy.id, copy, storage)
+        for copy, storage in device.candidates.items()
+        if not copy.uses and may_forget(copy, storage) and is_there(others(storage, copy))
+    ]
+    if not idle:
+        return False
+    _, _, copy, storage = min(idle)
+    forget(copy, storage)
+    return True
 
-    Entries that are no replicas stay, and keep their places, until admission comes across them: their order must not
-    depend on when this was called.
-    """
-    for copy, storage in device.replicas.items():
-        if copy.uses or not may_forget(copy, storage):
-            continue
-        if any(c.writer is None and c.poison is None for c in others(storage, copy)):
-            forget(copy, storage)
-            return True
-    return False
+
+def is_there(copies: Iterable[Copy]) -> bool:
+    """Is any of the copies finished and healthy?"""
+    return any(copy.writer is None and copy.poison is None for copy in copies)
 
 
 def may_forget(copy: Copy, storage: Storage) -> bool:

@@ -93,7 +93,8 @@ def is_stuck(instruction: Instruction) -> bool:
         return False
     if device.leaving or any(device.reusable.values()):
         return False
-    if any(copy.buffer is not None and transfer.id < instruction.id for copy, transfer in device.standby.items()):
+    standby = device.standby.items()
+    if any(copy.buffer is not None and transfer.admitted < instruction.admitted for copy, transfer in standby):
         return False
     return not any(frees_memory_soon(other) for other in device.live if other is not instruction)
 
@@ -105,14 +106,20 @@ def frees_memory_soon(instruction: Instruction) -> bool:
     return instruction.status is Status.READY and instruction.opcode is Opcode.RELEASE
 
 
+def need_of(instruction: Instruction) -> int:
+    """The bytes that it has to reserve, as far as they are known."""
+    made = [b.copy.nbytes for b in instruction.outputs if b.copy.buffer is None and b.copy.nbytes > 0]
+    return sum(made) + scratch_of(instruction)
+
+
 def out_of_memory(instruction: Instruction, holders: str = "") -> TensordError:
     """The error of an instruction that is stuck. `holders`: a clause about what has its device's memory."""
     device = instruction.device
     backend = device.backend
     if backend.lost is not None:
         return loss_of(device)
-    need = sum(b.copy.nbytes for b in instruction.outputs if b.copy.buffer is None and b.copy.nbytes > 0)
     scratch = scratch_of(instruction)
+    need = need_of(instruction) - scratch
     what = exact_size(need) + (f" and {exact_size(scratch)} of temporaries" if scratch else "")
     used = f"{exact_size(backend.allocated)} of {exact_size(backend.limit)}"
     return DeviceMemoryError(

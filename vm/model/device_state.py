@@ -10,8 +10,12 @@ Only `memory` writes the fields of the ledger. Their invariants:
   need: -1 while a pending meta hides it. `unreserved_bytes` is the sum of the known needs, `unknown` counts the others;
 - `waiting` is a heap, by id, of ready instructions whose memory was not free. Entries that have retired since are
   dropped when they come up;
-- `replicas` are copies that may also be valid on other devices, least recently used first. For some entries that is no
-  longer true, so every reader checks;
+- `candidates` are copies that may leave to make room: where there is a tier `below`, all that are current; elsewhere
+  those that may also be valid on other devices. For some entries that is no longer true, so every reader checks;
+- `below` is the device to which values are evicted, `policy` how they are chosen (`memory.victims`), `floor` what each
+  session may keep from others; `ranking` is the order in which candidates leave, as far as it is known;
+- `evicted` and `returned`: how many values left for the tier below, and came back, and their bytes;
+- `uses` numbers the uses of storages, for all devices of an engine;
 - `standby` are stale copies that keep their memory until the transfer has retired; each counts as one of its `uses`;
 - `mapped` counts the exports of each copy that clients read in place;
 - `leaving`: ended sessions have handles that are still to be released, so memory here may become free, and `planned`
@@ -35,6 +39,15 @@ if TYPE_CHECKING:
     from .tensor import Copy, Storage, Tensor
 
 
+class Uses:
+    """Numbers the uses of storages by messages, in program order."""
+
+    __slots__ = ("newest",)
+
+    def __init__(self) -> None:
+        self.newest = 0
+
+
 UNCOUNTED = 1 << 30  # bytes that a value may have on any device, however small
 
 
@@ -45,7 +58,11 @@ class DeviceState:
         "abandoned",
         "arena",
         "backend",
+        "below",
+        "candidates",
         "compute",
+        "evicted",
+        "floor",
         "inline_work",
         "late_errors",
         "leaving",
@@ -55,7 +72,9 @@ class DeviceState:
         "moved",
         "name",
         "planned",
-        "replicas",
+        "policy",
+        "ranking",
+        "returned",
         "reusable",
         "spares",
         "standby",
@@ -64,10 +83,13 @@ class DeviceState:
         "unreserved_bytes",
         "unsettled",
         "users",
+        "uses",
         "waiting",
     )
 
-    def __init__(self, backend: Device, inline_work: int, *, late_errors: bool = False) -> None:
+    def __init__(
+        self, backend: Device, inline_work: int, *, late_errors: bool = False, uses: Uses | None = None
+    ) -> None:
         self.backend = backend
         self.late_errors = late_errors  # may errors of some device surface late, and so those of values that come here?
         self.inline_work = inline_work  # bounded kernels up to this may run on the driving thread
@@ -80,6 +102,13 @@ class DeviceState:
         self.abandoned = False  # it is lost, nothing on it is live, and none of its copies is healthy
         self.arena: Any = None  # memory that no limit counts, for runs of segments at admission: one after the other
         self.moved: dict[str, list[int]] = {}  # kind of transfer -> [count, bytes]
+        self.below: DeviceState | None = None
+        self.policy = backend.eviction
+        self.floor = backend.floor
+        self.uses = uses or Uses()
+        self.evicted = [0, 0]
+        self.returned = [0, 0]
+        self.ranking: Any = None
         # The ledger.
         self.planned = 0
         self.leaving = False
@@ -87,7 +116,7 @@ class DeviceState:
         self.unreserved_bytes = 0
         self.unknown = 0
         self.waiting: list[tuple[int, Instruction]] = []
-        self.replicas: dict[Copy, Storage] = {}
+        self.candidates: dict[Copy, Storage] = {}
         self.mapped: dict[Copy, int] = {}
         self.reusable: dict[Stream, list[Buffer]] = {}
         self.standby: dict[Copy, Instruction] = {}

@@ -118,6 +118,7 @@ class Instruction:
         "reads",
         "ready",
         "received",
+        "replans",
         "results",
         "revoked",
         "scratch",
@@ -177,6 +178,7 @@ class Instruction:
         self.on_retire: Callable[[Instruction], None] | None = None
         self.on_doom: Callable[[Instruction], None] | None = None
         self.scratch = 0  # bytes set aside for its kernel's temporaries, from its dispatch until it was executed
+        self.replans = 0  # how often memory was looked for beyond the plan
         self.bytes_moved = 0
         self.used = 0  # bytes of its device's memory in use once its results had theirs
         self.event_sources: Sequence[Task] = ()
@@ -185,8 +187,7 @@ class Instruction:
         self.received = 0
         self.ready = 0
         self.dispatched = 0
-        self.started = 0
-        self.finished = 0
+        self.started = self.finished = 0
 
     def move(self, status: Status) -> None:
         """Take a transition; IllegalTransition if the table does not have it."""

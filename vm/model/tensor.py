@@ -94,10 +94,24 @@ class Storage:
     copy of that view's bytes alone. `sharers` counts the live tensors on the storage, in program order. `account` is
     that of the session that made the storage; None if it never had a value, since its maker was refused. `maker` and
     `location` are the label of the instruction that made it with what it was of, and its location number; `made` is
-    when that was, by the engine's clock, 0 if nobody noted it.
+    when that was, by the engine's clock, 0 if nobody noted it. `used` and `rest`: see `memory.recency`. `evicted`: the
+    device that it left last to make room.
     """
 
-    __slots__ = ("account", "copies", "location", "made", "maker", "nbytes", "sharers", "version", "views")
+    __slots__ = (
+        "account",
+        "copies",
+        "evicted",
+        "location",
+        "made",
+        "maker",
+        "nbytes",
+        "rest",
+        "sharers",
+        "used",
+        "version",
+        "views",
+    )
 
     def __init__(
         self,
@@ -118,6 +132,9 @@ class Storage:
         self.views: dict[tuple[DeviceState, ViewKey], Copy] | None = None
         self.version = copy.version
         self.sharers = 1
+        self.used = device.uses.newest
+        self.rest = 0
+        self.evicted: DeviceState | None = None
 
     def current(self) -> list[Copy]:
         """Every copy in the map."""

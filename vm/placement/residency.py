@@ -19,7 +19,8 @@ from ...interpreter.types.meta import Meta
 from ...streams.stream import StreamKind
 from ..memory.mapped import unmap_copy
 from ..memory.overwriting import may_overwrite
-from ..memory.replicas import drop_copies, forget, may_forget, touch
+from ..memory.recency import touch
+from ..memory.replicas import drop_copies, forget, hold, may_forget
 from ..model.account import charge
 from ..model.device_state import DeviceState
 from ..model.instruction import PENDING, Instruction
@@ -49,6 +50,7 @@ class Residency:
         self.host = host  # where data stops over between devices without peer access
         self.exports: dict[Tensor, Export] = {}  # fetched values that clients read in place
         self.orphans: list[Storage] = []  # without tensors, but read by the instruction being admitted
+        scheduler.evict = self.evict
 
     def new_copy(self, device: DeviceState, nbytes: int, version: int) -> Copy:
         """A new copy on a device, with its memory planned."""
@@ -61,7 +63,9 @@ class Residency:
         """A new tensor with its storage and the one copy at home."""
         nbytes = -1 if meta is None else meta.nbytes
         copy = self.new_copy(home, nbytes, 1)
-        return Tensor(meta, Storage(nbytes, home, copy), home), copy
+        storage = Storage(nbytes, home, copy)
+        hold(copy, storage)
+        return Tensor(meta, storage, home), copy
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -72,7 +76,7 @@ class Residency:
         """
         copy = tensor.storage.copies.get(device)
         if copy is not None:
-            touch(copy)
+            touch(tensor.storage, device)
             self.scheduler.bound.append(copy)
             return Binding(copy, tensor, tensor.offset, tensor.strides)
         if session.moves:
@@ -83,9 +87,10 @@ class Residency:
 
     def bring(self, tensor: Tensor, device: DeviceState, session: VmSession, location: int) -> Binding:
         """Bind a tensor for reading on a device, under strict placement, too: the user has asked for it."""
-        copy = tensor.storage.copies.get(device)
+        storage = tensor.storage
+        touch(storage, device)
+        copy = storage.copies.get(device)
         if copy is not None:
-            touch(copy)
             self.scheduler.bound.append(copy)
         elif is_small(tensor):
             return Binding(self.view_copy(tensor, device, session, location), tensor, 0, None)
@@ -102,12 +107,16 @@ class Residency:
             source = storage.copies.get(hop) or self.whole_copy(tensor, hop, session, location)
         raw = tensor
         if tensor.strides is not None or (tensor.meta is not None and tensor.meta.nbytes != storage.nbytes):
-            raw = Tensor(Meta.of((storage.nbytes,), "uint8"), storage, tensor.home)
+            raw = bytes_of(storage, tensor.home)
+        if storage.evicted is device:
+            storage.evicted = None
+            device.returned[0] += 1
+            device.returned[1] += storage.nbytes
         copy = self.new_copy(device, storage.nbytes, storage.version)
         storage.copies[device] = copy
-        device.replicas[copy] = storage
-        self.scheduler.bound.append(copy)
-        source.device.replicas.setdefault(source, storage)
+        device.candidates[copy] = storage
+        self.scheduler.bound += (source, copy)
+        source.device.candidates.setdefault(source, storage)
         self.transfer(Binding(source, raw, 0, None), Binding(copy, raw, 0, None), storage, session, location)
         return copy
 
@@ -125,7 +134,6 @@ class Residency:
             views = storage.views = {}
         copy = views.get((device, key))
         if copy is not None:
-            touch(copy)
             self.scheduler.bound.append(copy)
             return copy
         self.limit_views(storage)
@@ -137,8 +145,8 @@ class Residency:
         copy = self.new_copy(device, meta.nbytes, storage.version)
         copy.view = key
         views[device, key] = copy
-        device.replicas[copy] = storage
-        self.scheduler.bound.append(copy)
+        device.candidates[copy] = storage
+        self.scheduler.bound += (origin.copy, copy)
         self.transfer(origin, Binding(copy, tensor, 0, None), storage, session, location)
         return copy
 
@@ -180,8 +188,11 @@ class Residency:
             raise MetadataError(f"{target.name} cannot reach {source.name}, and there is no cpu device to go through")
         return self.host
 
-    def transfer(self, source: Binding, target: Binding, storage: Storage, session: VmSession, location: int) -> None:
-        """Admit the Transfer instruction itself. It belongs to no session, so no cancellation stops it."""
+    def transfer(
+        self, source: Binding, target: Binding, storage: Storage, session: VmSession, location: int, why: str = ""
+    ) -> Instruction:
+        """Admit the Transfer instruction itself. It belongs to no session, so no cancellation stops it. `why`: what its
+        label says in place of the kind."""
         here, there = source.copy.device.backend, target.copy.device.backend
         kernel: Callable[[Any, Any], None]
         if there.host and not here.host:
@@ -191,7 +202,7 @@ class Residency:
         else:
             kind, carrier, kernel = StreamKind.P2P, target.copy.device, source_first(there.peer_copy)
         scheduler = self.scheduler
-        label = f"{kind.value} {source.copy.device.name}->{target.copy.device.name}"
+        label = f"{why or kind.value} {source.copy.device.name}->{target.copy.device.name}"
         instruction = scheduler.new_instruction(scheduler.nobody, Opcode.TRANSFER, label, target.copy.device, location)
         instruction.author = session
         instruction.stream = carrier.backend.copy_stream(kind)
@@ -202,6 +213,32 @@ class Residency:
         instruction.bytes_moved = -1  # known when bound
         instruction.on_retire = lambda done: arrived(done, carrier, kind, storage)
         scheduler.admit(instruction)
+        return instruction
+
+    # -- evicting --------------------------------------------------------------------------------------------------
+
+    def evict(self, session: VmSession, location: int, copy: Copy, storage: Storage, why: str) -> Instruction | None:
+        """Plan the transfer of the only copy of a value to the tier below, for a session that needs the room; None if
+        there is no room for it."""
+        device = copy.device
+        below = device.below
+        if below is None or below.backend.lost is not None:
+            return None
+        if not self.scheduler.make_room(below, {copy, *self.scheduler.bound}, session, location, storage.nbytes):
+            return None
+        target = self.new_copy(below, storage.nbytes, storage.version)
+        storage.copies[below] = target
+        below.candidates[target] = storage
+        raw = bytes_of(storage, below)
+        kept = len(self.scheduler.bound)
+        self.scheduler.bound += (copy, target)
+        source = Binding(copy, raw, 0, None)
+        transfer = self.transfer(source, Binding(target, raw, 0, None), storage, session, location, why)
+        del self.scheduler.bound[kept:]
+        storage.evicted = device
+        device.evicted[0] += 1
+        device.evicted[1] += storage.nbytes
+        return transfer
 
     # -- moving ----------------------------------------------------------------------------------------------------
 
@@ -212,10 +249,13 @@ class Residency:
         transfer (docs/decisions/0015); what has been released by then stays where it is. No error is raised: who needs
         the tensor there, or waits for it, is told.
         """
+        bound = self.scheduler.bound
         for moved in end_moves(session):
             if moved.home.backend.lost is None:
+                kept = len(bound)
                 with suppress(MetadataError):  # it was written where no way leads from
                     session.moving.append(self.bring(moved, moved.home, session, moved.location).copy)
+                del bound[kept:]  # they are no operands of the message being admitted, and may leave for these
         session.moving = [copy for copy in dict.fromkeys(session.moving) if copy.writer is not None]
         return session.moving
 
@@ -241,7 +281,9 @@ class Residency:
         for other in storage.current():
             if other is not copy:
                 forget(other, storage)
-        device.replicas.pop(copy, None)
+        if device.below is None:
+            device.candidates.pop(copy, None)
+        storage.evicted = None
         storage.version += 1
         copy.version = storage.version
         return Binding(copy, tensor, 0, None)
@@ -254,6 +296,7 @@ class Residency:
             copy = None
         if copy is None:
             copy = storage.copies[device] = self.new_copy(device, storage.nbytes, storage.version)
+            hold(copy, storage)
         return copy
 
     def detach(self, tensor: Tensor, device: DeviceState, partial: bool, session: VmSession, location: int) -> Binding:
@@ -266,6 +309,7 @@ class Residency:
         if tensor.storage.sharers == 0:
             self.orphans.append(tensor.storage)
         tensor.storage = Storage(nbytes, device, copy)
+        hold(copy, tensor.storage)
         charge(session, tensor.storage)
         tensor.offset, tensor.strides = 0, None
         target = Binding(copy, tensor, 0, None)
@@ -326,6 +370,11 @@ class Residency:
             drop_copies(storage)
 
 
+def bytes_of(storage: Storage, home: DeviceState) -> Tensor:
+    """All bytes of a storage as a tensor that is none of its sharers."""
+    return Tensor(Meta.of((storage.nbytes,), "uint8"), storage, home)
+
+
 def end_moves(session: VmSession) -> Iterable[Moved]:
     """The moves of the session that are to come; they are to come no longer."""
     moves, session.moves = session.moves, {}
@@ -343,8 +392,8 @@ def is_small(tensor: Tensor) -> bool:
 def refuse_transfer(tensor: Tensor, device: DeviceState) -> None:
     """MetadataError unless a copy of the tensor, or of this view, is on the device."""
     storage = tensor.storage
-    if type(tensor) is Moved and tensor.home is device:
-        return  # the copy was dropped since, to make room
+    if storage.evicted is device or (type(tensor) is Moved and tensor.home is device):
+        return  # the copy left since, to make room
     small = is_small(tensor) and storage.views and (device, tensor.view_key()) in storage.views
     if device not in storage.copies and not small:
         homes = ", ".join(at.name for at in storage.copies)

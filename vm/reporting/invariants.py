@@ -152,6 +152,18 @@ def the_plan_adds_up(census: Census) -> Iterator[str]:
             yield f"{device.name} plans {device.planned} bytes, its current copies have {planned[device]}"
 
 
+def every_copy_may_be_evicted(census: Census) -> Iterator[str]:
+    """Where there is a tier below, the candidates are the current copies there, each with its storage."""
+    found: dict[DeviceState, dict[Copy, Storage]] = {device: {} for device in census.engine.devices.values()}
+    for storage in census.storages:
+        for copy in storage.current():
+            found[copy.device][copy] = storage
+    for device, current in found.items():
+        if device.below is not None and device.candidates != current:
+            missing, more = current.keys() - device.candidates.keys(), device.candidates.keys() - current.keys()
+            yield f"{device.name}: no candidates are {list(missing)}, stale or of another storage {list(more)}"
+
+
 def memory_adds_up(census: Census) -> Iterator[str]:
     """Every allocated byte belongs to a copy or to a kernel's temporaries, or can be reused by a stream; no two copies
     share a buffer."""
@@ -326,6 +338,7 @@ CHECKS: tuple[Callable[[Census], Iterator[str]], ...] = (
     access_lists_are_live,
     stale_copies_without_uses_have_no_buffer,
     the_plan_adds_up,
+    every_copy_may_be_evicted,
     memory_adds_up,
     the_ledger_adds_up,
     accounts_add_up,

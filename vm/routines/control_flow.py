@@ -187,7 +187,7 @@ class Construct:
         numbers = self.numbers(block)
         yield from run.program(routine, ids, numbers, self.effects + block.effects)
         yield PAUSE
-        return [ids[program.variables[value]] for value in program.results]
+        return [ids[variable] for variable in program.returned]
 
     def numbers(self, block: Block) -> list[Scalar]:
         """The numbers of a block, but for its constants."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...interpreter.programs.program import Program
@@ -13,26 +13,30 @@ if TYPE_CHECKING:
 
 class Ids:
     """The id of each variable of a program, by the number of its first value: of what comes from outside, then new
-    ones, behind the `newest`, or as they are asked for, if blocks of the program need ids in between."""
+    ones, behind the `newest`, or as they are asked for, if blocks of the program need ids in between. `results`: the
+    ids of what the run returns, if they are to be used from the start."""
 
     __slots__ = ("_found", "_ranks", "_results", "_run", "newest", "outside")
 
-    def __init__(self, program: Program, outside: Sequence[int], newest: int, run: Unfolder | None = None) -> None:
+    def __init__(
+        self,
+        program: Program,
+        outside: Sequence[int],
+        newest: int,
+        run: Unfolder | None = None,
+        results: Sequence[int] = (),
+    ) -> None:
         self.outside = outside  # of parameters and captured tensors, in their order
         self.newest = newest  # when the run began
         self._ranks = program.ranks
-        self._results: dict[int, int] = {}
+        self._results = dict(zip(program.returned, results, strict=False))
         self._run = run if program.asks else None
         self._found: dict[int, int] = {}
         if run is not None and self._run is None:
             run.newest += program.inner
 
-    def name(self, results: Iterable[tuple[int, int]]) -> None:
-        """Give these variables these ids, those of the run's results."""
-        self._results = dict(results)
-
     def __getitem__(self, variable: int) -> int:
-        if self._results and variable in self._results:
+        if variable in self._results:
             return self._results[variable]
         rank = self._ranks[variable]
         if rank == 0:

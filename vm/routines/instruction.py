@@ -120,6 +120,7 @@ class Segment:
         "made",
         "more",
         "need",
+        "passing",
         "plan",
         "program",
         "reads",
@@ -138,6 +139,8 @@ class Segment:
         self.reads = [Operand.of(program, v, packed=slot in packed) for slot, v in enumerate(recipe.reads)]
         self.written = [Operand.of(program, variable, packed=True) for variable in recipe.written]
         self.made = [Operand.of(program, variable, packed=True) for variable in recipe.made]
+        operands = (*self.reads, *self.written, *self.made)
+        self.passing = [slot for slot, operand in enumerate(operands) if not operand.stays]
         self.need = recipe.arena + sum(operand.meta.nbytes for operand in self.made)
         # Of the blocks that a run at admission takes: its results, and last its arena, if no replay keeps that.
         self.sizes = [operand.meta.nbytes for operand in self.made] + [recipe.arena] * (recipe.arena > KEPT)

@@ -140,18 +140,18 @@ def routine_of(session: Holder, id_: int) -> Linked:
 def check_run(routine: Linked, message: Run, metas: Sequence[Meta | None], newest: int) -> None:
     """ProtocolError unless a run has what its program takes. `metas`: of the inputs, None for one not known yet."""
     program = routine.program
-    given = (len(message.inputs), len(message.numbers), len(message.outputs), len(message.effects))
-    wanted = (len(program.parameters), len(program.numbers), len(program.results), program.effects[-1])
-    if given != wanted:
-        raise ProtocolError(f"{given} inputs, numbers, outputs and effects, but its program has {wanted}")
-    for meta, source in zip(metas, program.parameters, strict=True):
-        if meta is not source.meta and meta is not None:
-            raise ProtocolError(f"an input is {meta}, but its program's {source.meta}")
-    if tuple(map(type, message.numbers)) != program.number_types:
-        given_types = ", ".join(type(value).__name__ for value in message.numbers)
+    _, inputs, numbers, outputs, effects, _ = message
+    given = (len(inputs), len(numbers), len(outputs), len(effects))
+    if given != program.counts:
+        raise ProtocolError(f"{given} inputs, numbers, outputs and effects, but its program has {program.counts}")
+    for meta, wanted in zip(metas, program.metas, strict=False):  # where those of the inputs come first
+        if meta is not wanted and meta is not None:
+            raise ProtocolError(f"an input is {meta}, but its program's {wanted}")
+    if tuple(map(type, numbers)) != program.number_types:
+        given_types = ", ".join(type(value).__name__ for value in numbers)
         raise ProtocolError(f"the numbers are {given_types}, but the program's {describe(program.number_types)}")
     newest += program.inner
-    for id_ in message.outputs:
+    for id_ in outputs:
         if id_ <= newest:
             raise ProtocolError(f"the output {id_} is not new, or leaves no room for the run's inner values")
         newest = id_

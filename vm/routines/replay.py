@@ -13,8 +13,9 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from ...interpreter.schema.promotion import DType, number_dtype
 from ...interpreter.types.meta import Scalar
-from ..model.number import Number, number_of
+from ..model.number import Number
 from .recipe import ARENA, Call, Place, Recipe
 
 SLICE: Final = 600_000  # work, in element operations, that is done without a pause: some 100 us
@@ -23,6 +24,26 @@ CALL: Final = 2_000  # of a call itself
 Arguments: TypeAlias = list[Any]
 # Where an operand, or a view of it, goes: the arguments of a call, and the position there.
 Spots: TypeAlias = list[tuple[Arguments, int]]
+
+
+class Given:
+    """A number as some calls take it: in an array of their dtype, or as it is (None). `spots`: where it goes."""
+
+    __slots__ = ("_last", "_number", "slot", "spots")
+
+    def __init__(self, slot: int, dtype: DType | None) -> None:
+        self.slot = slot
+        self.spots: Spots = []
+        self._number = None if dtype is None else Number(dtype)
+        self._last: Any = None
+
+    def put(self, value: Scalar) -> None:
+        """Put a run's number in its places, unless it is there."""
+        found = value if self._number is None else self._number.of(value)
+        if found is not self._last:
+            self._last = found
+            for arguments, index in self.spots:
+                arguments[index] = found
 
 
 class Replay:
@@ -39,23 +60,27 @@ class Replay:
         self._last: list[Any] = [None] * self.slots
         self._spots: list[Spots] = [[] for _ in range(self.slots)]
         self._views: list[list[tuple[Place, Spots]]] = [[] for _ in range(self.slots)]
-        self._numbers: dict[int, list[tuple[Number | None, Arguments, int]]] = {}
+        numbers: dict[tuple[int, Any], Given] = {}
         bound: dict[Place, Any] = {}
-        calls = [self._bind(call, constants, bound) for call in recipe.calls]
+        calls = [self._bind(call, numbers, bound) for call in recipe.calls]
+        self._numbers = [given for given in numbers.values() if given.slot not in constants]
+        for given in numbers.values():
+            if given.slot in constants:
+                given.put(constants[given.slot])
         self.slices = sliced(calls, [call.work + CALL for call in recipe.calls])
 
-    def _bind(self, call: Call, constants: dict[int, Scalar], bound: dict[Place, Any]) -> tuple[Any, Arguments]:
+    def _bind(
+        self, call: Call, numbers: dict[tuple[int, Any], Given], bound: dict[Place, Any]
+    ) -> tuple[Any, Arguments]:
         arguments: Arguments = [None] * len(call.arguments)
         for index, argument in enumerate(call.arguments):
             if isinstance(argument, int):
-                slot = ~argument
-                plain = call.plan.number is None or call.kernel is not call.plan.kernel
-                holder = None if plain else number_of(call.plan.op, call.plan.metas, np)
-                if slot in constants:
-                    value = constants[slot]
-                    arguments[index] = value if holder is None else holder.of(value)
-                else:
-                    self._numbers.setdefault(slot, []).append((holder, arguments, index))
+                slot, plain = ~argument, call.plan.number is None or call.kernel is not call.plan.kernel
+                dtype = None if plain else number_dtype(call.plan.op, call.plan.metas)
+                given = numbers.get((slot, dtype))
+                if given is None:
+                    given = numbers[slot, dtype] = Given(slot, dtype)
+                given.spots.append((arguments, index))
             elif argument.slot == ARENA:
                 array = bound.get(argument)
                 if array is None:
@@ -81,10 +106,8 @@ class Replay:
         for slot, array in enumerate(operands):
             if array is not last[slot]:
                 self._put(slot, array)
-        for slot, holders in self._numbers.items():
-            value = numbers[slot]
-            for holder, arguments, index in holders:
-                arguments[index] = value if holder is None else holder.of(value)
+        for given in self._numbers:
+            given.put(numbers[given.slot])
 
     def _put(self, slot: int, array: Any) -> None:
         """Put an operand, and views of it, in their places."""

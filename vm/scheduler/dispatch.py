@@ -18,7 +18,7 @@ from ...streams.stream import Stream
 from ..memory.binding import bind_arguments
 from ..memory.ledger import next_waiting
 from ..memory.release import release, release_drained
-from ..memory.reservation import is_stuck, out_of_memory, reserve
+from ..memory.reservation import is_stuck, need_of, out_of_memory, reserve
 from ..model.device_state import DeviceState
 from ..model.instruction import HELD_BY_FAIRNESS, PENDING, Instruction, Status
 from ..model.session import VmSession
@@ -31,11 +31,13 @@ INLINE_BYTES = 1 << 18  # copies up to this size may run on the driving thread
 
 # A clause about what has the memory of a device, for an error.
 Holders = Callable[[DeviceState], str]
+# Evicts for an instruction that is stuck for so many bytes; False if it cannot.
+Replan = Callable[[Instruction, int], bool]
 
 
 class Dispatcher:
     """Dispatches ready instructions. `executed` takes those that the driving thread has run, `failed` those that cannot
-    run. `holders`, set by the runtime, names what has a device's memory."""
+    run, even after a `replan`. `holders`, set by the runtime, names what has a device's memory."""
 
     def __init__(
         self,
@@ -43,11 +45,13 @@ class Dispatcher:
         clock: Callable[[], int],
         executed: Callable[[Instruction], None],
         failed: Callable[[Instruction, TensordError], None],
+        replan: Replan,
     ) -> None:
         self.devices = devices
         self.clock = clock
         self.executed = executed
         self.failed = failed
+        self.replan = replan
         self.holders: Holders = name_nobody
         self.now = 0  # stamped once per pass
         self.ready: deque[Instruction] = deque()
@@ -126,7 +130,7 @@ class Dispatcher:
                 return
         if not reserve(instruction):
             instruction.stream = chosen
-            if is_stuck(instruction):
+            if is_stuck(instruction) and not self.replan(instruction, need_of(instruction)):
                 self.failed(instruction, out_of_memory(instruction, self.holders(instruction.device)))
             return
         instruction.dispatched = self.now

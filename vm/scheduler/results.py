@@ -11,11 +11,11 @@ from ..memory.reservation import is_stuck
 from ..model.account import check_bytes
 from ..model.instruction import Instruction
 from ..model.operand import Binding
-from .dispatch import Holders
+from .dispatch import Holders, Replan
 from .pending_metas import PendingMetas
 
 
-def adopt_results(metas: PendingMetas, instruction: Instruction, holders: Holders) -> bool:
+def adopt_results(metas: PendingMetas, instruction: Instruction, holders: Holders, replan: Replan) -> bool:
     """Adopt the arrays that a `mut2` kernel returned: resolve their metas, account for their memory.
 
     False if an array does not fit yet: earlier instructions may still release memory.
@@ -36,10 +36,14 @@ def adopt_results(metas: PendingMetas, instruction: Instruction, holders: Holder
         copy.buffer = adopt(instruction, array)
         if copy.buffer is None and release_used_up(instruction):
             copy.buffer = adopt(instruction, array)
+        stuck = copy.buffer is None and is_stuck(instruction)
+        if stuck and replan(instruction, meta.nbytes):
+            copy.buffer = adopt(instruction, array)
+            stuck = False
         if copy.buffer is not None:
             instruction.used = copy.device.backend.allocated
             metas.resolve(binding.tensor, meta)
-        elif is_stuck(instruction):
+        elif stuck:
             backend = copy.device.backend
             used = f"{exact_size(backend.allocated)} of {exact_size(backend.limit)} are in use{holders(copy.device)}"
             text = (

@@ -15,29 +15,35 @@ Source: OneFlow's VirtualMachineEngine.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from ...interpreter.errors import TensordError
 from ...interpreter.opcodes import Opcode
 from ...interpreter.schema.infer import InferCache
 from ..memory.allocation import give_back
-from ..memory.ledger import expect, settle, wait_for_memory
-from ..memory.making_room import make_room
+from ..memory.ledger import expect, has_spare, settle, wait_for_memory
+from ..memory.making_room import evict_idle, make_room
 from ..memory.reservation import most_of, scratch_of
 from ..model.device_state import DeviceState
 from ..model.instruction import PENDING, Instruction, Status
 from ..model.operand import Binding
 from ..model.reason import Reason
 from ..model.session import VmSession
-from ..model.tensor import Copy
+from ..model.tensor import Copy, Storage
 from ..tracing.ring import Ring
 from . import edges, errors
 from .dispatch import Dispatcher
 from .pending_metas import PendingMetas
 from .results import adopt_results
 
+EVICT, REPLAN = "evict", "replan"  # in the labels of transfers to a tier below: as planned, or where that did not hold
+
+REPLANS = 4  # for one instruction: each may fail
+
 Report = Callable[[VmSession, TensordError], None]
+# Plans the transfer of a copy to the tier below, for a session and a line of it; None if there is no room for it.
+Evict = Callable[[VmSession, int, Copy, Storage, str], Instruction | None]
 
 
 class Scheduler:
@@ -61,9 +67,10 @@ class Scheduler:
         self.bound: list[Copy] = []  # operands of the message being admitted, never dropped to make room
         self.report: Report = drop_report  # called once per error, at its origin
         self.catch_up: Callable[[DeviceState], None] = release_nothing  # set by `admission.cancellation`
+        self.evict: Evict = evict_nothing  # set by `placement.residency`
         self._executed: deque[Instruction] = deque()  # the work list of `complete`
         self._completing = False  # the loop in `complete` is running
-        self.dispatcher = dispatcher = Dispatcher(devices, clock, self.complete, self.fail_waiting)
+        self.dispatcher = dispatcher = Dispatcher(devices, clock, self.complete, self.fail_waiting, self.replan)
         self.try_ready = dispatcher.try_ready
         self.retry = dispatcher.retry
         self.metas = PendingMetas(infer, self.fail_waiting, self.try_ready)
@@ -114,6 +121,7 @@ class Scheduler:
 
     def admit(self, instruction: Instruction) -> None:
         """Consume its operands, build its edges, account for its memory; ready if no edge is unsatisfied."""
+        self._plan_room(instruction)
         self._enter(instruction)
         for value in instruction.inputs + instruction.outputs:
             if isinstance(value, Binding):
@@ -161,15 +169,55 @@ class Scheduler:
             device = instruction.device
             need = sum(max(copy.nbytes, 0) for copy in new) + most_of(instruction) + scratch
             expect(device, instruction, None if instruction.pending else need)
-            if device.planned + scratch > device.backend.limit:
-                self._make_room(device, instruction, scratch)
 
-    def _make_room(self, device: DeviceState, instruction: Instruction, scratch: int) -> None:
-        """Drop replicas, as a serial run would: so first whatever ended sessions still hold has to be released."""
+    def _plan_room(self, instruction: Instruction) -> None:
+        """Let copies leave its device, if the plan exceeds that, as in a serial run: so first whatever ended sessions
+        still hold has to be released. What is evicted moves in front of the instruction."""
+        device, scratch = instruction.device, scratch_of(instruction)
+        if device.planned + scratch <= device.backend.limit:
+            return
+        if not scratch and all(binding.copy.buffer is not None for binding in instruction.outputs):
+            return
         if device.leaving:
             self.catch_up(device)
         spare = {*instruction.reads, *instruction.writes, *self.bound}
-        make_room(device, spare, self.retry, scratch)
+        self.make_room(device, spare, instruction.author, instruction.location, scratch)
+
+    def make_room(
+        self, device: DeviceState, spare: Collection[Copy], session: VmSession, location: int, need: int = 0
+    ) -> bool:
+        """Let copies leave a device, but none of `spare`, until its plan and `need` bytes fit; do they?"""
+
+        def evict(copy: Copy, storage: Storage) -> bool:
+            return self.evict(session, location, copy, storage, EVICT) is not None
+
+        return make_room(device, spare, self.retry, need, session.account, evict)
+
+    def replan(self, instruction: Instruction, nbytes: int) -> bool:
+        """The plan did not hold, since an eviction failed or data decided on a size: nothing that was planned frees the
+        memory that the instruction waits for. Evict what no unfinished instruction accesses; is there enough?"""
+        device = instruction.device
+        below = device.below
+        if below is None or below.backend.lost is not None or not has_spare(below, nbytes):
+            return False
+        instruction.replans += 1
+        if instruction.replans > REPLANS:
+            return False
+        transfers: list[Instruction] = []
+
+        def evict(copy: Copy, storage: Storage) -> bool:
+            transfer = self.evict(self.nobody, 0, copy, storage, REPLAN)
+            if transfer is not None:
+                transfers.append(transfer)
+            return transfer is not None
+
+        def begin() -> bool:
+            self.dispatcher.dispatch(transfers[-1])
+            return transfers[-1].status not in PENDING
+
+        backend, spare = device.backend, {*instruction.reads, *instruction.writes}
+        need = nbytes - (backend.limit - backend.allocated)
+        return evict_idle(device, need, spare, self.retry, instruction.author.account, evict, begin)
 
     def keep_record(
         self,
@@ -226,7 +274,7 @@ class Scheduler:
 
     def _finish(self, instruction: Instruction) -> bool:
         """Retire an instruction whose sources are final. False, and nothing done, if its results have no memory yet."""
-        if not adopt_results(self.metas, instruction, self.dispatcher.holders):
+        if not adopt_results(self.metas, instruction, self.dispatcher.holders, self.replan):
             return False
         if instruction.error is not None or instruction.failures is not None:
             errors.settle_late(instruction)
@@ -345,6 +393,10 @@ def drop_reply(request: int, value: object, error: TensordError | None) -> None:
 
 def release_nothing(device: DeviceState) -> None:
     """What ended sessions hold, as long as nobody ends any."""
+
+
+def evict_nothing(_session: VmSession, _location: int, _copy: Copy, _storage: Storage, _why: str) -> None:
+    """Nothing is evicted, as long as nobody places anything."""
 
 
 def drop_report(session: VmSession, error: TensordError) -> None:

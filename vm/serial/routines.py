@@ -53,8 +53,8 @@ class Routines:
         unfolder = Unfolder(SessionRuns(self, session), message.effects, message.location, newest)
         ids = Ids(program, (*message.inputs, *routine.captured), newest, unfolder)
         self.engine.receive(session, unfolder.program(routine, ids, message.numbers))
-        outputs = zip(program.results, message.outputs, strict=True)
-        rename(session, [(ids[program.variables[value]], output) for value, output in outputs])
+        outputs = zip(program.returned, message.outputs, strict=True)
+        rename(session, [(ids[variable], output) for variable, output in outputs])
         if program.asks:  # ids beyond those of the results are new again
             session.newest = message.outputs[-1] if message.outputs else newest + program.inner
 

@@ -294,10 +294,10 @@ class Service:
             self.loop.turn()
 
     def close(self) -> None:
-        """Close sockets, loop and runtime."""
+        """Close sockets, runtime and loop, which the streams' threads may still be about to wake."""
         self.close_sockets()
-        self.loop.close()
         self.ended_well = self.runtime.close(CANCELLED) and self.ended_well
+        self.loop.close()
         log.info("stopped", well=self.ended_well)
 
     def close_sockets(self) -> None:

@@ -268,6 +268,7 @@ class Loop:
         self.due = min((timer.due for timer in self.timers), default=now + SLEEP)
 
     def close(self) -> None:
-        """Close the descriptors that belong to no socket."""
+        """Close the descriptors that belong to no socket. The streams' threads have ended, or hang."""
+        self.asleep = False
         self.others.close()
         os.close(self.wakeup)

@@ -2,7 +2,8 @@
 
 - ops: `activations`, `softmax`, `losses`, `normalisation`, `dropout`, `embedding`, `convolution`, `pooling`,
   `attention`
-- `kernels`, `convolution_kernels`: kernels; `blocks`: kernels that work in blocks; `windows`: sliding windows
+- `kernels`, `cross_entropy`, `convolution_kernels`: kernels; `blocks`: kernels that work in blocks; `windows`: sliding
+  windows
 - `compose`: ops made of others; `operands`, `labels`: checks that several share
 """
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...schema.opdef import (
+    Array,
     Attribute,
     Attributes,
     BoundKernel,
@@ -67,6 +68,21 @@ def relu_direct(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attribute
     return lambda x, out: np.maximum(x, zero, out=out)
 
 
+def relu_grad_direct(
+    metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes
+) -> BoundKernel | None:
+    """`fill_masked` with its types and 0 at hand."""
+    if outputs[0] is None or outputs[0].size == 0:
+        return None
+    dtype = tensor(metas).dtype
+    bits, zero = np.dtype(f"i{dtype.itemsize}"), np.zeros((), dtype)
+
+    def run(dy: Array, y: Array, out: Array) -> None:
+        np.multiply(dy.view(bits), np.greater(y, zero).astype(bits), out.view(bits))
+
+    return run
+
+
 # --- the table
 
 
@@ -109,6 +125,7 @@ def _gradient(
     summary: str,
     *attributes: Attribute,
     work: Work | None = None,
+    direct: Direct | None = None,
     temporaries: int = 2,
 ) -> None:
     define(
@@ -126,6 +143,7 @@ def _gradient(
             total=True,
             scratch=scratch(working=temporaries) if temporaries else None,
             work=work,
+            direct=direct,
         )
     )
 
@@ -154,6 +172,7 @@ _gradient(
     "y",
     kernels.relu_grad_kernel,
     "Gradient of relu: (dy, y), where y may be relu's input or its result.",
+    direct=relu_grad_direct,
 )
 _gradient("sigmoid_grad", "y", kernels.sigmoid_grad_kernel, "Gradient of sigmoid: (dy, y), y being its result.")
 _gradient("tanh_grad", "y", kernels.tanh_grad_kernel, "Gradient of tanh: (dy, y), y being its result.")

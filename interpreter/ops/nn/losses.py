@@ -1,4 +1,4 @@
-"""Losses over classes: one-hot labels and the cross entropy."""
+"""Losses over classes: one-hot labels and the cross entropy, whose kernels are in `cross_entropy`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from ...types.axes import tensor, tensors
 from ...types.meta import Meta, OperandMeta
 from ..elementwise import SLOW, slow_work
 from .compose import compose_cross_entropy
-from .labels import in_range, mark
-from .softmax import shift, softmax_kernel, total
-
-_CLASSES = {"axis": -1}
+from .cross_entropy import (
+    cross_entropy_direct,
+    cross_entropy_grad_direct,
+    cross_entropy_grad_kernel,
+    cross_entropy_kernel,
+)
 
 # --- infer
 
@@ -49,7 +51,7 @@ def cross_entropy_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, _a
     return SLOW * max((m.size for m in metas if isinstance(m, Meta)), default=0)
 
 
-# --- kernels
+# --- the kernel of one-hot labels
 
 
 def one_hot_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
@@ -57,42 +59,6 @@ def one_hot_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Arr
     (labels,), (out,) = inputs, outputs
     if out.size:
         out[...] = labels[..., None] == xp.arange(attributes["num_classes"])
-
-
-def _at_labels(xp: ArrayModule, labels: Array) -> tuple[Array, ...]:
-    """The index of each label's logit."""
-    axes = range(labels.ndim)
-    grid = (xp.arange(labels.shape[i]).reshape([-1 if i == j else 1 for j in axes]) for i in axes)
-    return (*grid, labels)
-
-
-def cross_entropy_kernel(
-    xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes
-) -> None:
-    """Mean over rows of log-sum-exp minus the label's logit; NaN for no rows."""
-    logits, labels = inputs
-    labels, wrong = in_range(xp, labels, logits.shape[-1], "labels")
-    shifted = xp.empty_like(logits)
-    shift(xp, logits, -1, shifted)
-    picked = shifted[_at_labels(xp, labels)]
-    losses = xp.log(total(xp, xp.exp(shifted, shifted), -1)[..., 0]) - picked
-    if wrong is not None:
-        losses = xp.where(wrong, xp.nan, losses)
-    xp.divide(losses.sum(), labels.size, outputs[0])
-
-
-def cross_entropy_grad_kernel(
-    xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes
-) -> None:
-    """(softmax(logits) - one_hot(labels)) * scale / n."""
-    (logits, labels), (out,) = inputs, outputs
-    if out.size == 0:
-        return
-    labels, wrong = in_range(xp, labels, logits.shape[-1], "labels")
-    softmax_kernel(xp, (logits,), outputs, _CLASSES)
-    out[_at_labels(xp, labels)] -= 1
-    xp.multiply(out, attributes["scale"] / labels.size, out)
-    mark(out, wrong)
 
 
 # --- the table
@@ -123,6 +89,7 @@ define(
         kernel=cross_entropy_kernel,
         scratch=scratch(operands=1),
         work=cross_entropy_work,
+        direct=cross_entropy_direct,
         compose=compose_cross_entropy,
     )
 )
@@ -138,5 +105,6 @@ define(
         kernel=cross_entropy_grad_kernel,
         elementwise=True,
         work=slow_work,
+        direct=cross_entropy_grad_direct,
     )
 )

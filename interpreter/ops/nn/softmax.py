@@ -49,15 +49,20 @@ def shift(xp: ArrayModule, x: Array, axis: int, out: Array) -> None:
 def largest(xp: ArrayModule, x: Array, axis: int) -> Array:
     """The maximum along the axis, which stays.
 
-    NumPy needs some 100 ns for each row, and next to nothing for an element of a column, so many short rows are turned
-    into columns.
+    Many short rows are turned into columns.
     """
     length = x.shape[axis]
     last = axis in {-1, x.ndim - 1} and xp is np and x.flags.c_contiguous
-    if not last or length > SHORT or x.size < MANY or x.nbytes > UNNOTICED:
+    if not last or not in_columns(length, x.size, x.nbytes):
         return x.max(axis=axis, keepdims=True)
     columns = x.reshape(-1, length).T.copy()
     return columns.max(axis=0).reshape(*x.shape[:-1], 1)
+
+
+def in_columns(length: int, size: int, nbytes: int) -> bool:
+    """Are there many short rows, as many elements and bytes as these? NumPy needs some 100 ns for the maximum of each,
+    and next to nothing for an element of a column."""
+    return length <= SHORT and size >= MANY and nbytes <= UNNOTICED
 
 
 def total(xp: ArrayModule, powers: Array, axis: int) -> Array:

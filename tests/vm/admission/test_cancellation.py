@@ -276,7 +276,7 @@ def test_no_replica_is_dropped_for_memory_that_an_ended_session_will_release() -
     parts.scheduler.bound.clear()
     parts.drain()
     replica = tensor.storage.copies[parts.here]
-    parts.here.replicas[replica] = tensor.storage
+    parts.here.candidates[replica] = tensor.storage
     parts.engine.close(client.session)
     parts.engine.take(other.session, [array_of(other.upload_message([2.0] * 2 * PIECE))])
     assert replica.current

@@ -112,7 +112,7 @@ def state(client: Client) -> dict[str, Any]:
         "failed": (engine.scheduler.failed, session.errors),
         "account": (session.account.bytes, session.account.names),
         "names": {name: value_of(tensor) for name, tensor in engine.directory.named()},
-        "memory": (device.planned, device.backend.allocated, len(device.unreserved), dict(device.replicas)),
+        "memory": (device.planned, device.backend.allocated, len(device.unreserved), dict(device.candidates)),
         "live": (len(engine.live), len(session.live)),
     }
 

@@ -232,5 +232,5 @@ class TestWhichGo:
         forget(copy_of(x), x.storage)
         sim.backend.limit = 0
         make_room(sim, (), unheard)
-        assert not sim.replicas
+        assert not sim.candidates
         assert copy.current

@@ -77,10 +77,6 @@ def mirror(parts: Parts, tensor: Tensor) -> None:
     tensor.storage.copies[there] = parts.residency.new_copy(there, 8, 1)
 
 
-def make_a_replica(parts: Parts, tensor: Tensor) -> None:
-    parts.here.replicas[copy_of(tensor)] = tensor.storage
-
-
 @pytest.mark.parametrize(
     "become",
     [
@@ -92,7 +88,6 @@ def make_a_replica(parts: Parts, tensor: Tensor) -> None:
         lambda _, tensor: setattr(tensor, "strides", (16,)),
         lambda _, tensor: setattr(tensor, "bound", True),
         mirror,
-        make_a_replica,
     ],
 )
 def test_what_others_may_know_is_not_recycled_and_has_not_changed(
@@ -105,6 +100,13 @@ def test_what_others_may_know_is_not_recycled_and_has_not_changed(
     assert (parts.here.planned, parts.session.account.bytes, parts.device.allocated) == before
     assert (tensor.holders, tensor.storage.account) == (1, parts.session.account)
     assert not parts.here.spares
+
+
+def test_what_was_a_replica_is_no_candidate_any_more(parts: Parts) -> None:
+    tensor = parts.tensor()
+    parts.here.candidates[copy_of(tensor)] = tensor.storage
+    assert recycle(tensor)
+    assert not parts.here.candidates
 
 
 def test_recycling_gives_back_memory_plan_and_charge(parts: Parts) -> None:

@@ -7,7 +7,8 @@ import pytest
 from tensord.interpreter.errors import KernelError
 from tensord.interpreter.opcodes import Opcode
 from tensord.vm.memory.mapped import map_copy, unmap_copy
-from tensord.vm.memory.replicas import drop, drop_idle, forget, may_forget, others, touch
+from tensord.vm.memory.recency import touch
+from tensord.vm.memory.replicas import drop, drop_idle, forget, may_forget, others
 from tensord.vm.model.device_state import DeviceState
 from tensord.vm.model.tensor import Copy, Tensor
 
@@ -33,31 +34,13 @@ def mirror(parts: Parts, tensor: Tensor, name: str = "sim:0") -> Copy:
     return copy
 
 
-class TestOrder:
-    def test_touching_makes_a_copy_the_most_recently_used(self, parts: Parts, sim: DeviceState) -> None:
-        a, b, c = (mirror(parts, parts.tensor()) for _ in range(3))
-        touch(a)
-        assert list(sim.replicas) == [b, c, a]
-
-    def test_what_is_no_replica_does_not_become_one_by_being_touched(self, parts: Parts) -> None:
-        copy = copy_of(parts.tensor())
-        touch(copy)
-        assert not parts.at("cpu:0").replicas
-
-    def test_reading_a_replica_touches_it(self, parts: Parts, sim: DeviceState) -> None:
-        x, y = parts.tensor(), parts.tensor()
-        a, b = mirror(parts, x), mirror(parts, y)
-        assert parts.residency.operand(x, sim, parts.session, 0).copy is a
-        assert list(sim.replicas) == [b, a]
-
-
 class TestForgetting:
     def test_a_forgotten_copy_leaves_map_plan_list_and_memory(self, parts: Parts, sim: DeviceState) -> None:
         x = parts.tensor()
         copy = mirror(parts, x)
         forget(copy, x.storage)
         assert list(x.storage.copies) == [parts.at("cpu:0")]
-        assert (sim.planned, sim.replicas, copy.current, copy.buffer) == (0, {}, False, None)
+        assert (sim.planned, sim.candidates, copy.current, copy.buffer) == (0, {}, False, None)
         assert sim.backend.allocated == 0
 
     def test_a_copy_of_a_view_leaves_the_map_of_views(self, parts: Parts, sim: DeviceState) -> None:
@@ -134,8 +117,9 @@ class TestMayForget:
 
 class TestDroppingIdle:
     def test_the_least_recently_used_goes_first_and_one_at_a_time(self, parts: Parts, sim: DeviceState) -> None:
-        a, b = mirror(parts, parts.tensor()), mirror(parts, parts.tensor())
-        touch(a)
+        x = parts.tensor()
+        a, b = mirror(parts, x), mirror(parts, parts.tensor())
+        touch(x.storage, sim)
         assert drop_idle(sim)
         assert (a.current, b.current) == (True, False)
         assert drop_idle(sim)
@@ -173,7 +157,7 @@ class TestDroppingIdle:
         map_copy(mapped)
         forget(copy_of(x), x.storage)
         assert not drop_idle(sim)
-        assert list(sim.replicas) == [copy, mapped]
+        assert list(sim.candidates) == [copy, mapped]
         assert copy.current
 
     def test_an_allocation_that_does_not_fit_drops_them(self) -> None:

@@ -56,7 +56,7 @@ class TestReserve:
         assert not reserve(instruction)
         assert all(b.copy.buffer is None for b in instruction.outputs)
         assert parts.device.allocated == 0
-        assert parts.here.waiting == [(instruction.id, instruction)]
+        assert parts.here.waiting == [(instruction.admitted, instruction)]
         assert list(parts.here.unreserved) == [instruction]
 
     def test_out_of_turn_it_waits_although_it_would_fit(self, parts: Parts) -> None:
@@ -130,6 +130,7 @@ class TestStuck:
 
     def test_not_while_a_copy_stands_by_for_an_earlier_transfer(self, parts: Parts) -> None:
         earlier, first, later = (making(parts, 9) for _ in range(3))
+        earlier.admitted, first.admitted, later.admitted = 1, 2, 3
         del parts.here.live[earlier]
         copy = copy_of(parts.tensor(1))
         parts.here.standby[copy] = earlier

@@ -173,7 +173,7 @@ class TestWriting:
         assert x.storage.copies == {parts.at("sim:0"): binding.copy}
         assert binding.copy is other
         assert (old.current, old.buffer) == (False, None)
-        assert not any(device.replicas for device in parts.engine.devices.values())
+        assert not any(device.candidates for device in parts.engine.devices.values())
 
     def test_it_is_a_version_of_its_own(self, parts: Parts) -> None:
         x = parts.tensor()

@@ -16,7 +16,7 @@ from tests.vm.parts import Parts
 @pytest.fixture
 def small(make_session):
     """A session with a device of 10,000 bytes."""
-    return make_session(devices=["cpu:0", {"name": "sim:0", "memory": 10_000}])
+    return make_session(devices=["cpu:0", {"name": "sim:0", "memory": 10_000, "eviction": "never"}])
 
 
 def ones(session, count, device="sim:0"):

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tensord.interpreter.opcodes import Opcode
+from tensord.streams.device import Eviction
 from tensord.vm.memory.ledger import expect
 from tensord.vm.model.instruction import Instruction, Status
 from tensord.vm.model.published import Published
@@ -38,7 +39,7 @@ class Busy(Parts):
     """An engine in the middle of work: something of everything that the checks look at."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        super().__init__("cpu:0", "sim:0")
+        super().__init__("cpu:0", "sim:0", eviction=Eviction.COST)
         monkeypatch.setattr(fair_queue, "DEPTH", 0)
         self.x, self.y = self.tensor(), self.tensor()
         self.residency.operand(self.x, self.at("sim:0"), self.session, 0)  # a transfer
@@ -262,6 +263,14 @@ def queued_off(busy: Busy) -> None:
     copy_of(busy.y).queued += 1
 
 
+def no_candidate(busy: Busy) -> None:
+    busy.at("sim:0").candidates.clear()
+
+
+def candidate_of_another(busy: Busy) -> None:
+    busy.at("sim:0").candidates[copy_of(busy.x, busy.at("sim:0"))] = busy.y.storage
+
+
 def planned_off(busy: Busy) -> None:
     busy.cpu.planned += 1
 
@@ -284,6 +293,8 @@ CORRUPTIONS: dict[Callable[[Busy], None], str] = {
     reader_without_that_access: "access_lists_are_live",
     buffer_of_a_stale_copy: "stale_copies_without_uses_have_no_buffer",
     planned_off: "the_plan_adds_up",
+    no_candidate: "every_copy_may_be_evicted",
+    candidate_of_another: "every_copy_may_be_evicted",
     one_buffer_twice: "memory_adds_up",
     leaked_buffer: "memory_adds_up",
     reusable_twice: "memory_adds_up",

@@ -1,0 +1,142 @@
+"""A file that is on the disk whole or not at all, also after a loss of power.
+
+It is written beside its place under another name, flushed (`fsync`), renamed, and then the directory is flushed: only
+that makes the new name last. Until the rename whatever was there is untouched, and an error removes what was written.
+
+A flush that fails is final: Linux drops the pages that it could not write and reports the error once, so a second flush
+of the same file would succeed over lost bytes (Rebello et al., "Can Applications Recover from fsync Failures?", ATC
+2020; PostgreSQL's fsyncgate). The file is given up then; whoever still needs it writes it anew.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Final, Self
+
+from ..errors import FileError, MetadataError
+from .tensor_file import PIECE, Identity, flat, printable
+
+UNFINISHED: Final = ".tensord-"  # how names of unfinished files begin: what a crash has left behind may be removed
+
+
+class DurableFile:
+    """A file that is being written, from its beginning to its end, into an open directory.
+
+    `name` is that of a file, without folders; a link of that name is replaced, not followed. `mode`: of the file; by
+    default that of the file before, or as the umask says. The directory's descriptor stays the caller's and has to stay
+    open meanwhile. As a context manager it commits, or abandons if an exception comes through.
+
+    Any error is a FileError with the name; after it the file is given up.
+    """
+
+    __slots__ = ("_directory", "_fd", "_name", "_unfinished", "name")
+
+    def __init__(self, directory: int, name: str, *, mode: int | None = None) -> None:
+        if not is_file_name(name):
+            raise MetadataError(f"{name!r} is no name of a file")
+        self.name = printable(name)
+        self._directory = directory
+        self._unfinished = f"{UNFINISHED}{os.urandom(8).hex()}"
+        self._name = name
+        self._fd = -1
+        try:
+            before = self._mode_before()
+            if before is None or stat.S_ISREG(before) or stat.S_ISLNK(before):
+                self._open(stat.S_IMODE(before) & 0o777 if mode is None and before and stat.S_ISREG(before) else mode)
+        except OSError as error:
+            self.abandon()
+            raise self._failed("cannot be written", error) from error
+        if not self.is_open:
+            raise FileError(f"{self.name}: is there and is no regular file, so it is not replaced")
+
+    def _mode_before(self) -> int | None:
+        """The mode of what is there, with its kind."""
+        with suppress(FileNotFoundError):
+            return os.stat(self._name, dir_fd=self._directory, follow_symlinks=False).st_mode
+        return None
+
+    def _open(self, mode: int | None) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._fd = os.open(self._unfinished, flags, 0o666 if mode is None else mode, dir_fd=self._directory)
+        if mode is not None:
+            os.fchmod(self._fd, mode)  # whatever the umask says
+
+    def write(self, values: Any) -> None:
+        """Append the bytes of a contiguous buffer."""
+        view, done = flat(values), 0
+        self._check_open()
+        try:
+            while done < len(view):
+                done += os.write(self._fd, view[done : done + PIECE])
+        except OSError as error:
+            self.abandon()
+            raise self._failed("cannot be written", error) from error
+
+    def commit(self) -> Identity:
+        """Make the file last, in place of what was there; its identity.
+
+        Should the directory's flush fail alone, the file is there and whole, but a loss of power may bring back the one
+        before it.
+        """
+        self._check_open()
+        try:
+            os.fsync(self._fd)
+            identity = Identity.of(os.fstat(self._fd))
+            fd, self._fd = self._fd, -1
+            os.close(fd)
+            os.rename(self._unfinished, self._name, src_dir_fd=self._directory, dst_dir_fd=self._directory)
+        except OSError as error:
+            self.abandon()
+            raise self._failed("cannot be written", error) from error
+        except BaseException:
+            self.abandon()
+            raise
+        try:
+            os.fsync(self._directory)
+        except OSError as error:
+            raise self._failed("is written, but may be gone after a loss of power", error) from error
+        return identity
+
+    def abandon(self) -> None:
+        """Give the file up and remove what was written. Nothing happens if it was committed, or given up before."""
+        fd, self._fd = self._fd, -1
+        with suppress(OSError):
+            os.unlink(self._unfinished, dir_fd=self._directory)
+        if fd >= 0:
+            with suppress(OSError):
+                os.close(fd)
+
+    @property
+    def is_open(self) -> bool:
+        """Can more be written?"""
+        return self._fd >= 0
+
+    def _check_open(self) -> None:
+        if not self.is_open:
+            raise FileError(f"{self.name}: was committed, or given up after an error; write it anew")
+
+    def _failed(self, what: str, error: OSError) -> FileError:
+        return FileError(f"{self.name}: {what}: {error.strerror}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self.abandon()
+        elif self.is_open:
+            self.commit()
+
+
+def is_file_name(name: str) -> bool:
+    """Is it the name of one file, and of no other folder than it is looked for in?"""
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        return False
+    return name not in ("", ".", "..") and "/" not in name and "\0" not in name

@@ -1,0 +1,128 @@
+"""What is known of a file of tensors before any of their bytes is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from ..errors import MetadataError, MetadataKeyError
+from ..types.meta import Meta, Shape
+from ..wire.limits import MIB
+from ..wire.names import is_printable, some_of
+from .tensor_file import Identity, TensorFile
+
+SHOWN: Final = 64  # characters of a name in an error
+RAW_SIZES: Final = (1, 2, 4, 8)  # bytes of the unsigned integers
+
+
+class Format(StrEnum):
+    """The format of a file."""
+
+    SAFETENSORS = "safetensors"
+    NPY = "npy"
+    NPZ = "npz"
+
+
+@dataclass(frozen=True, slots=True)
+class FileLimits:
+    """Limits of what is read of a file before memory is spent on an excess.
+
+    `header`: bytes of a safetensors header, or of an archive's directory. `entries`: tensors in a file. `name`:
+    characters of a tensor's name.
+    """
+
+    header: int = 16 * MIB
+    entries: int = 1 << 16
+    name: int = 1024
+
+
+class Piece(NamedTuple):
+    """Bytes that lie together in a file.
+
+    `offset`: where in the file they begin; `length`: how many bytes of the file they take; `size`: how many they are,
+    once inflated; `deflated`: are they compressed; `crc`: CRC-32 of those `size` bytes, None where the file has none.
+    """
+
+    offset: int
+    length: int
+    size: int
+    deflated: bool = False
+    crc: int | None = None
+
+
+class Entry(NamedTuple):
+    """A tensor of a file.
+
+    `meta`: its shape and dtype, None if it cannot be had, and then `error` says why. Its bytes are those of `piece`
+    behind the first `skip`. `fortran`: the first axis of the bytes varies fastest; `swapped`: they are not in this
+    machine's byte order.
+    """
+
+    name: str
+    meta: Meta | None
+    piece: Piece
+    skip: int = 0
+    fortran: bool = False
+    swapped: bool = False
+    error: str = ""
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the tensor, once inflated."""
+        return self.piece.size - self.skip
+
+    @property
+    def offset(self) -> int:
+        """Where in the file its bytes begin; of no meaning for deflated ones."""
+        return self.piece.offset + self.skip
+
+    @property
+    def is_direct(self) -> bool:
+        """Are the bytes in the file those of a C-ordered array of this machine?"""
+        return not (self.piece.deflated or self.fortran or self.swapped)
+
+
+@dataclass(frozen=True, slots=True)
+class FileHeader:
+    """What is in a file. `metadata`: the texts in a safetensors file; `entries`: by name, in the order of the file."""
+
+    name: str
+    format: Format
+    identity: Identity
+    entries: Mapping[str, Entry]
+    metadata: Mapping[str, str]
+
+    def entry(self, name: str) -> Entry:
+        """The entry of that name. MetadataKeyError if there is none, MetadataError if it cannot be had."""
+        found = self.entries.get(name)
+        if found is None:
+            raise MetadataKeyError(f"{self.name}: has no tensor {name[:SHOWN]!r} (it has: {some_of(self.entries)})")
+        if found.meta is None:
+            raise MetadataError(f"{self.name}: tensor {name[:SHOWN]!r} {found.error}")
+        return found
+
+
+def check_name(file: TensorFile, name: str, limits: FileLimits) -> None:
+    """MetadataError unless a tensor may be called that: names stand in tables, logs and errors."""
+    if not is_printable(name):
+        raise file.malformed(f"a tensor's name is printable text, and {name[:SHOWN]!r} is not")
+    if len(name) > limits.name:
+        raise file.excessive(
+            f"tensor {name[:SHOWN]!r}... has a name of {len(name)} characters; the limit is {limits.name}"
+        )
+
+
+def check_count(file: TensorFile, count: int, limits: FileLimits) -> None:
+    """QuotaError if a file has too many tensors."""
+    if count > limits.entries:
+        raise file.excessive(f"it has {count} tensors; the limit is {limits.entries}")
+
+
+def raw_meta(shape: Shape, itemsize: int, nbytes: int) -> Meta:
+    """The meta of elements that tensord has no dtype for, as raw bits: unsigned integers of the same size.
+
+    Where there is none of that size, all bytes in a row. Raises ValueError as `Meta.of` does.
+    """
+    return Meta.of(shape, f"uint{8 * itemsize}") if itemsize in RAW_SIZES else Meta.of((nbytes,), "uint8")

@@ -1,0 +1,120 @@
+"""The header of an .npy array: a literal of Python that says dtype, order and shape. Versions 1, 2 and 3.
+
+The format is NumPy's (numpy.lib.format). A header is parsed only if all of it are literals, and as literals; it is
+limited to the length that NumPy limits it to.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+from ..types.meta import DTYPES, LARGEST, MAX_NDIM, Meta, Shape
+from .header import SHOWN, Entry, Piece, raw_meta
+from .tensor_file import TensorFile
+
+MAGIC: Final = b"\x93NUMPY"
+VERSIONS: Final = {1: (2, "latin-1"), 2: (4, "latin-1"), 3: (4, "utf-8")}  # bytes of the length; encoding
+LONGEST: Final = 10_000  # characters of a header, as in NumPy
+FIELDS: Final = ["descr", "fortran_order", "shape"]
+ALONE: Final = "array"  # the name of the tensor in an .npy file
+# No operator, no name but these two, no escape: only brackets can be nested, and Python's tokenizer takes 200 of them.
+LITERALS: Final = re.compile(
+    r"""(?:[\s{}()\[\],:]|'[^'\\\n]*'|"[^"\\\n]*"|\d{1,20}(?![\w.])|True\b|False\b)*""", re.ASCII
+)
+DESCR: Final = re.compile(r"([<>|=])([a-zA-Z])(\d{0,9})(\[\w+\])?", re.ASCII)
+NATIVE: Final = "<" if sys.byteorder == "little" else ">"
+NAMES: Final = {dtype.str[1:]: name for name, dtype in DTYPES.items()}  # f4 -> float32
+TEXTS: Final = "SU"
+CHARACTER: Final = {"U": 4}  # bytes of what the number in a descr counts
+
+
+def read_npy(file: TensorFile, *, raw: bool) -> dict[str, Entry]:
+    """The one entry of an .npy file. MetadataError if it is malformed, or if there are bytes behind its array."""
+    piece = Piece(0, file.size, file.size)
+    return {ALONE: array_entry(file, ALONE, piece, file.peek, raw=raw)}
+
+
+def array_entry(file: TensorFile, name: str, piece: Piece, peek: Callable[[int, int], bytes], *, raw: bool) -> Entry:
+    """The entry of an array that fills a piece of a file; `peek(offset, count)` gives bytes of the piece.
+
+    Raises MetadataError if it is malformed. What is sound and cannot be had is an entry without a meta.
+    """
+    try:
+        text, skip = _header_text(peek, piece.size)
+        descr, fortran, shape = _parsed(text)
+        meta, swapped, why = _meta(descr, shape, piece.size - skip, raw=raw)
+    except ValueError as error:
+        raise file.malformed(f"array {name[:SHOWN]!r}: {error}") from None
+    ordered = meta is None or meta.ndim < 2  # either order is the same
+    return Entry(name, meta, piece, skip, fortran and not ordered, swapped, why)
+
+
+def _header_text(peek: Callable[[int, int], bytes], size: int) -> tuple[str, int]:
+    """The header's text, and where it ends."""
+    at = len(MAGIC) + 2
+    version = tuple(peek(len(MAGIC), 2)) if size >= at else ()
+    if len(version) != 2 or version[0] not in VERSIONS or version[1]:
+        raise ValueError(f"is of no version that is known: {'.'.join(map(str, version)) or 'it ends before that'}")
+    width, encoding = VERSIONS[version[0]]
+    if size < at + width:
+        raise ValueError("ends in its header")
+    length = int.from_bytes(peek(at, width), "little")
+    end = at + width + length
+    if length > LONGEST:
+        raise ValueError(f"its header has {length} bytes; at most {LONGEST} are read")
+    if end > size:
+        raise ValueError(f"its header has {length} bytes, beyond its end")
+    return peek(at + width, length).decode(encoding), end
+
+
+def _parsed(text: str) -> tuple[Any, bool, Shape]:
+    """The fields of a header."""
+    if not LITERALS.fullmatch(text):
+        raise ValueError(f"its header is no plain literal: {text[:SHOWN]!r}")
+    try:
+        node = ast.parse(text.strip(), mode="eval").body
+        pairs = list(zip(node.keys, node.values, strict=True)) if isinstance(node, ast.Dict) else []
+        fields = [(ast.literal_eval(key) if key else None, ast.literal_eval(value)) for key, value in pairs]
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        raise ValueError(f"its header is no plain literal: {text[:SHOWN]!r}") from None
+    if sorted(repr(key) for key, _ in fields) != sorted(map(repr, FIELDS)):
+        raise ValueError(f"its header is no dict of {', '.join(FIELDS)}: {text[:SHOWN]!r}")
+    found = dict(fields)
+    shape, fortran = found["shape"], found["fortran_order"]
+    if (
+        type(shape) is not tuple
+        or not all(type(n) is int and 0 <= n <= LARGEST for n in shape)
+        or len(shape) > MAX_NDIM
+    ):
+        raise ValueError(f"its shape is no tuple of at most {MAX_NDIM} whole numbers from 0 to 2**63 - 1")
+    if type(fortran) is not bool:
+        raise ValueError("its fortran_order is neither True nor False")
+    return found["descr"], fortran, shape
+
+
+def _meta(descr: Any, shape: Shape, nbytes: int, *, raw: bool) -> tuple[Meta | None, bool, str]:
+    """The meta, or why there is none, and whether its bytes are in the other order."""
+    if type(descr) is not str:
+        return None, False, "is an array of records, which tensord has not"
+    match = DESCR.fullmatch(descr)
+    if match is None:
+        raise ValueError(f"its dtype {descr[:SHOWN]!r} is none of NumPy's")
+    order, kind, count, _ = match.groups()
+    if kind == "O":
+        return None, False, "holds Python objects, whose pickles could run any code and are never read"
+    known = NAMES.get(kind + count)
+    itemsize = DTYPES[known].itemsize if known else int(count or 0) * CHARACTER.get(kind, 1)
+    swapped = order in "<>" and order != NATIVE and itemsize > 1
+    if math.prod(shape) * itemsize != nbytes:
+        raise ValueError(f"{nbytes} bytes are no {descr}{list(shape)}")
+    if known:
+        return Meta.of(shape, known), swapped, ""
+    if raw:
+        meta = raw_meta(shape, 0 if kind in TEXTS else itemsize, nbytes)
+        return meta, swapped and meta.dtype.itemsize > 1, ""
+    return None, False, f"is {descr}, a dtype that tensord has not; load it as raw bits, or convert it"

@@ -1,0 +1,198 @@
+"""The header of a safetensors file: the length of a JSON text, that text, and behind it the tensors without a gap.
+
+The format, and what has to be refused, is the specification's (https://github.com/huggingface/safetensors, "Format"):
+no duplicate keys, no holes and no overlaps between tensors, nothing behind the last one. An object of fields that the
+format does not have is refused as well: nobody knows what they would mean for the bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections import Counter
+from typing import Any, Final, NoReturn
+
+from ..types.meta import LARGEST, MAX_NDIM, Meta, Shape
+from ..types.sizes import exact_size
+from .header import SHOWN, Entry, FileLimits, Piece, check_count, check_name, raw_meta
+from .tensor_file import TensorFile
+
+BEGIN: Final = b"{"
+LENGTH: Final = 8  # bytes that hold the header's length
+LONGEST: Final = 100_000_000  # bytes of a header, by the format
+METADATA: Final = "__metadata__"
+FIELDS: Final = {"dtype", "shape", "data_offsets"}
+SWAPPED: Final = sys.byteorder == "big"  # the format is little-endian
+
+DTYPES: Final = {
+    "BOOL": "bool",
+    "U8": "uint8",
+    "I8": "int8",
+    "I16": "int16",
+    "U16": "uint16",
+    "F16": "float16",
+    "I32": "int32",
+    "U32": "uint32",
+    "F32": "float32",
+    "C64": "complex64",
+    "F64": "float64",
+    "I64": "int64",
+    "U64": "uint64",
+}
+# Bits of an element, of the dtypes that tensord has not.
+OTHER_BITS: Final = {
+    "BF16": 16,
+    "F8_E5M2": 8,
+    "F8_E4M3": 8,
+    "F8_E5M2FNUZ": 8,
+    "F8_E4M3FNUZ": 8,
+    "F8_E8M0": 8,
+    "F6_E2M3": 6,
+    "F6_E3M2": 6,
+    "F4": 4,
+}
+# A tensor takes an object, two lists and some commas. A header with many more would make objects of many times its
+# size, so it is refused before it is parsed.
+OBJECTS: Final = 4
+COMMAS: Final = 16
+OTHERS: Final = 1024  # tensors' worth of parts in the metadata, and in long shapes
+
+
+def read_safetensors(file: TensorFile, *, raw: bool, limits: FileLimits) -> tuple[dict[str, Entry], dict[str, str]]:
+    """The entries of a file, in the order of their bytes, and the texts of its metadata."""
+    text = _header_text(file, limits)
+    fields = _parsed(file, text)
+    metadata = _metadata(file, fields.pop(METADATA, {}))
+    check_count(file, len(fields), limits)
+    begin = LENGTH + len(text)
+    found = [_entry(file, name, value, begin, raw=raw) for name, value in fields.items()]
+    for entry in found:
+        check_name(file, entry.name, limits)
+    found.sort(key=_place)
+    _check_cover(file, found, begin)
+    return {entry.name: entry for entry in found}, metadata
+
+
+def _header_text(file: TensorFile, limits: FileLimits) -> bytes:
+    length = int.from_bytes(file.peek(0, LENGTH), "little")
+    if length > LONGEST:
+        raise file.malformed(f"its header would have {length} bytes; the format allows {LONGEST}")
+    if length > file.size - LENGTH:
+        raise file.malformed(f"its header would have {length} bytes, beyond its end; was it cut short?")
+    if length > limits.header:
+        raise file.excessive(f"its header has {exact_size(length)}; the limit is {exact_size(limits.header)}")
+    text = file.read(LENGTH, length)
+    if not text.startswith(BEGIN) or not text.rstrip(b" ").endswith(b"}"):
+        raise file.malformed("its header does not begin with { and end with }, or spaces behind it")
+    most = limits.entries + OTHERS
+    if text.count(b"{") + text.count(b"[") > OBJECTS * most or text.count(b",") > COMMAS * most:
+        raise file.excessive(f"its header has more parts than {limits.entries} tensors, the limit, have")
+    return text
+
+
+def _parsed(file: TensorFile, text: bytes) -> dict[str, Any]:
+    try:
+        fields: dict[str, Any] = _DECODER.decode(text.decode())
+    except RecursionError:
+        raise file.malformed("its header is nested too deeply") from None
+    except ValueError as error:  # of the text, its encoding, a number, or from the hooks below
+        raise file.malformed(f"its header is no valid JSON text: {error}") from None
+    return fields
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"{twice[:SHOWN]!r} is there twice")
+    return fields
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text[:SHOWN]} is no whole number")
+
+
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_float=_no_number, parse_constant=_no_number)
+
+
+def _metadata(file: TensorFile, value: Any) -> dict[str, str]:
+    if type(value) is not dict or not all(type(text) is str for text in value.values()):
+        raise file.malformed(f"{METADATA} is no object of texts")
+    try:
+        for texts in value.items():
+            "".join(texts).encode()
+    except UnicodeEncodeError:
+        raise file.malformed(f"{METADATA} holds half a character") from None
+    return value
+
+
+def _entry(file: TensorFile, name: str, value: Any, data: int, *, raw: bool) -> Entry:
+    """The entry of a tensor; `data`: where in the file the tensors begin."""
+    try:
+        begin, nbytes, meta, why = _fields(value, raw=raw)
+    except ValueError as error:
+        raise file.malformed(f"tensor {name[:SHOWN]!r}: {error}") from None
+    return Entry(name, meta, Piece(data + begin, nbytes, nbytes), 0, False, SWAPPED, why)
+
+
+def _fields(value: Any, *, raw: bool) -> tuple[int, int, Meta | None, str]:
+    """Where a tensor's bytes begin, how many they are, and its meta, or why it has none."""
+    if type(value) is not dict or value.keys() != FIELDS:
+        raise ValueError("what describes a tensor is an object of dtype, shape and data_offsets alone")
+    shape = _naturals(value["shape"], 0, MAX_NDIM, "shape")
+    begin, end = _naturals(value["data_offsets"], 2, 2, "data_offsets")
+    if begin > end:
+        raise ValueError(f"its data_offsets {[begin, end]} go backwards")
+    return begin, end - begin, *_meta(value["dtype"], shape, end - begin, raw=raw)
+
+
+def _naturals(value: Any, least: int, most: int, what: str) -> Shape:
+    if type(value) is not list or not least <= len(value) <= most:
+        raise ValueError(f"its {what} is no list of {least} to {most} numbers")
+    for number in value:
+        if type(number) is not int or not 0 <= number <= LARGEST:
+            raise ValueError(f"its {what} holds something else than whole numbers from 0 to 2**63 - 1")
+    return tuple(value)
+
+
+def _meta(dtype: Any, shape: Shape, nbytes: int, *, raw: bool) -> tuple[Meta | None, str]:
+    """The meta, or why there is none."""
+    known = DTYPES.get(dtype) if type(dtype) is str else None
+    if known is not None:
+        meta = Meta.of(shape, known)
+        _check_size(dtype, shape, meta.nbytes * 8, nbytes)
+        return meta, ""
+    if type(dtype) is not str or not (dtype.isprintable() and 0 < len(dtype) <= SHOWN):
+        raise ValueError("its dtype is no name")
+    bits = OTHER_BITS.get(dtype, 0)
+    if bits:
+        _check_size(dtype, shape, math.prod(shape) * bits, nbytes)
+    if raw:
+        return raw_meta(shape, bits // 8 if bits % 8 == 0 else 0, nbytes), ""
+    return None, f"is {dtype}, a dtype that tensord has not; load it as raw bits, or convert it"
+
+
+def _check_size(dtype: str, shape: Shape, bits: int, nbytes: int) -> None:
+    if bits != 8 * nbytes:
+        raise ValueError(f"{nbytes} bytes are no {dtype}{list(shape)}")
+
+
+def _place(entry: Entry) -> tuple[int, int]:
+    return entry.piece[:2]
+
+
+def _check_cover(file: TensorFile, entries: list[Entry], begin: int) -> None:
+    """Each byte behind the header belongs to exactly one tensor."""
+    at = begin
+    for name, _, piece, *_ in entries:
+        if piece.offset != at:
+            what = "overlaps the one before it" if piece.offset < at else "leaves a hole before it"
+            raise file.malformed(
+                f"tensor {name[:SHOWN]!r} {what}: it begins at {piece.offset - begin}, not at {at - begin}"
+            )
+        at += piece.length
+    if at != file.size:
+        raise file.malformed(
+            f"its tensors take {at - begin} bytes and there are {file.size - begin}; was it cut short?"
+        )

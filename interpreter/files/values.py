@@ -1,0 +1,106 @@
+"""The values of an entry: a range of its bytes, all of them in their order, as an array, or as a digest.
+
+Where `Entry.is_direct`, bytes go straight from the file to where they are needed, in ranges of any order. Other entries
+are read whole, from the beginning to the end, and then put in order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .header import SHOWN, Entry
+from .pieces import PieceReader
+from .tensor_file import TensorFile, flat
+
+CHUNK: Final = 1 << 20  # bytes beside the array
+
+
+class EntryReader:
+    """Reads the bytes of an entry in their order, without the header in front of them; else as PieceReader."""
+
+    def __init__(self, file: TensorFile, entry: Entry) -> None:
+        self._file = file
+        self._entry = entry
+        self._reader = PieceReader(file, entry.piece)
+        self._reader.skip(entry.skip)
+
+    def read_into(self, target: Any) -> None:
+        """Fill a writable, contiguous buffer with the next bytes. FileError for bytes that no bool has, too."""
+        view = flat(target)
+        self._reader.read_into(view)
+        _check(self._file, self._entry, view)
+
+
+def read_range(file: TensorFile, entry: Entry, target: Any, offset: int = 0) -> None:
+    """Fill a writable, contiguous buffer with the bytes of an entry from `offset` on, as they are in the file.
+
+    Checksums are not looked at. Raises ValueError for a range that the entry has not, or if it is deflated; FileError
+    if the file ends too early, cannot be read, or has bytes that no bool has.
+    """
+    view = flat(target)
+    if entry.piece.deflated:
+        raise ValueError("a deflated entry has no ranges")
+    if not 0 <= offset <= entry.nbytes - len(view):
+        raise ValueError(f"bytes {offset} to {offset + len(view)} of {entry.nbytes}")
+    file.read_into(view, entry.offset + offset)
+    _check(file, entry, view)
+
+
+def read_array(file: TensorFile, entry: Entry, out: NDArray[Any] | None = None) -> NDArray[Any]:
+    """The entry as a C-ordered array of this machine's byte order, whatever it is in the file; checksums are compared.
+
+    `out`: such an array to be filled. Takes a MiB beside the array. Raises MetadataError if the entry cannot be had,
+    FileError as the readers do, MemoryError if there is no memory for the array.
+    """
+    meta = entry.meta
+    if meta is None:
+        raise file.malformed(f"tensor {entry.name[:SHOWN]!r} {entry.error}")
+    array = np.empty(meta.shape, meta.dtype) if out is None else out
+    if array.shape != meta.shape or array.dtype != meta.dtype:
+        raise ValueError(f"out is {array.dtype}{list(array.shape)}, not {meta}")
+    reader = EntryReader(file, entry)
+    if entry.fortran and array.size:  # an empty one may have dimensions that nobody can walk along
+        _read_transposed(reader, array.T)
+    else:
+        reader.read_into(array)
+    if entry.swapped:
+        array.byteswap(inplace=True)
+    return array
+
+
+def digest(file: TensorFile, entry: Entry) -> str:
+    """SHA-256 of the bytes of an entry, inflated, in the order of the file."""
+    reader, sum_ = EntryReader(file, entry), hashlib.sha256()
+    left, chunk = entry.nbytes, bytearray(min(entry.nbytes, CHUNK))
+    while left:
+        view = memoryview(chunk)[: min(left, CHUNK)]
+        reader.read_into(view)
+        sum_.update(view)
+        left -= len(view)
+    return sum_.hexdigest()
+
+
+def _read_transposed(reader: EntryReader, target: NDArray[Any]) -> None:
+    """Fill an array, of any strides, with bytes that are in C order: slices along one axis, a chunk at a time."""
+    most, axis = max(CHUNK // target.itemsize, 1), 0
+    while math.prod(target.shape[axis + 1 :]) > most:
+        axis += 1
+    rows = max(most // max(math.prod(target.shape[axis + 1 :]), 1), 1)
+    for outer in np.ndindex(target.shape[:axis]):
+        for begin in range(0, target.shape[axis], rows):
+            part = target[(*outer, slice(begin, begin + rows))]
+            chunk = np.empty(part.shape, part.dtype)
+            reader.read_into(chunk)
+            part[...] = chunk
+
+
+def _check(file: TensorFile, entry: Entry, view: memoryview) -> None:
+    """A bool of another byte than 0 and 1 is counted as several by NumPy, and reaches beyond what was counted."""
+    is_bool = entry.meta is not None and entry.meta.dtype == np.bool_
+    if is_bool and len(view) and np.frombuffer(view, np.uint8).max() > 1:
+        raise file.failed(f"is damaged: tensor {entry.name[:SHOWN]!r} holds bools that are neither 0 nor 1")

@@ -1,0 +1,167 @@
+"""In which order copies leave a device."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensord.streams.device import Eviction
+from tensord.vm.memory import victims as module
+from tensord.vm.memory.mapped import map_copy
+from tensord.vm.memory.recency import touch
+from tensord.vm.memory.victims import victims
+from tensord.vm.model.account import Account
+from tensord.vm.model.device_state import DeviceState
+from tensord.vm.model.tensor import Tensor
+
+from ..parts import Parts, copy_of
+
+ELEMENTS = 1 << 14  # of 8 bytes: twice what counts for a transfer
+SIZE = 8 * ELEMENTS
+
+
+@pytest.fixture
+def parts() -> Parts:
+    return Parts("cpu:0", "sim:0", memory=100 * SIZE, eviction=Eviction.COST)
+
+
+@pytest.fixture
+def sim(parts: Parts) -> DeviceState:
+    return parts.at("sim:0")
+
+
+def tensors(parts: Parts, count: int, elements: int = ELEMENTS) -> list[Tensor]:
+    """New tensors, each used once when it was made."""
+    made = []
+    for _ in range(count):
+        made.append(parts.tensor(elements, "sim:0"))
+        touch(made[-1].storage, parts.at("sim:0"))
+    return made
+
+
+def order(parts: Parts, among: list[Tensor], *spare: Tensor, account: Account | None = None) -> list[int]:
+    """The places of tensors in the list, in the order in which they leave."""
+    sim = parts.at("sim:0")
+    sim.ranking = None
+    storages = [tensor.storage for tensor in among]
+    chosen = victims(sim, account or parts.session.account, {copy_of(tensor, sim) for tensor in spare})
+    return [storages.index(storage) for _, storage in chosen if storage in storages]
+
+
+def use(sim: DeviceState, *used: Tensor) -> None:
+    for tensor in used:
+        touch(tensor.storage, sim)
+
+
+def test_what_was_never_used_again_leaves_oldest_first(parts: Parts) -> None:
+    made = tensors(parts, 4)
+    assert order(parts, made) == [0, 1, 2, 3]
+
+
+def test_in_a_loop_what_was_used_last_leaves_first(parts: Parts, sim: DeviceState) -> None:
+    made = tensors(parts, 6)
+    for _ in range(3):
+        use(sim, *made)
+    sim.backend.limit = 1  # nothing is too young to leave
+    assert order(parts, made) == [5, 4, 3, 2, 1, 0]
+
+
+def test_the_newest_half_of_the_memory_stays_as_long_as_there_is_anything_else(parts: Parts, sim: DeviceState) -> None:
+    """What has just been used is being read: its memory comes free late."""
+    made = tensors(parts, 6)
+    for _ in range(3):
+        use(sim, *made)
+    sim.backend.limit = 4 * SIZE
+    assert order(parts, made) == [3, 2, 1, 0, 5, 4]
+
+
+def test_by_age_the_least_recently_used_leaves_first(parts: Parts, sim: DeviceState) -> None:
+    sim.policy = Eviction.LRU
+    made = tensors(parts, 6)
+    for _ in range(3):
+        use(sim, *made)
+    use(sim, made[0])
+    assert order(parts, made) == [1, 2, 3, 4, 5, 0]
+
+
+def test_what_has_to_move_only_once_leaves_before_what_has_to_move_twice(parts: Parts, sim: DeviceState) -> None:
+    made = tensors(parts, 2)
+    parts.residency.operand(made[1], parts.at("cpu:0"), parts.session, 0)
+    parts.scheduler.bound.clear()
+    parts.drain()
+    use(sim, *made)
+    tensors(parts, 20)
+    assert order(parts, made) == [1, 0]
+
+
+def test_one_large_value_leaves_before_many_small_ones(parts: Parts, sim: DeviceState) -> None:
+    """Each transfer costs something, however little it moves."""
+    small, large = tensors(parts, 3, elements=1), tensors(parts, 1)
+    use(sim, *small, *large)
+    tensors(parts, 1)
+    assert order(parts, small + large)[0] == 3
+
+
+def test_what_is_about_to_be_used_stays(parts: Parts) -> None:
+    made = tensors(parts, 3)
+    assert order(parts, made, made[1]) == [0, 2]
+
+
+def test_ones_own_leave_before_those_of_others(parts: Parts) -> None:
+    made = tensors(parts, 4)
+    other = Account(parts.session.limits, 99)
+    for tensor in made[:2]:
+        tensor.storage.account = other
+    assert order(parts, made) == [2, 3, 0, 1]
+    assert order(parts, made, account=other) == [0, 1, 2, 3]
+
+
+def test_a_session_keeps_its_floor(parts: Parts, sim: DeviceState) -> None:
+    sim.floor = 2 * SIZE
+    made = tensors(parts, 4)
+    assert order(parts, made, account=Account(parts.session.limits, 99)) == [0, 1]
+    assert order(parts, made) == [0, 1, 2, 3]
+
+
+def test_a_floor_is_no_more_than_a_share_of_half_of_the_memory(parts: Parts, sim: DeviceState) -> None:
+    sim.floor = 1 << 40
+    sim.backend.limit = 4 * SIZE
+    made = tensors(parts, 4)
+    assert len(order(parts, made, account=Account(parts.session.limits, 99))) == 2
+
+
+def test_where_there_is_much_a_ranking_serves_again(
+    parts: Parts, sim: DeviceState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FEW", 2)
+    made = tensors(parts, 10)
+    account = parts.session.account
+    (first, _) = next(victims(sim, account, ()))
+    ranking = sim.ranking
+    assert ranking is not None
+    use(sim, made[1])  # and so it is no candidate of this ranking any more
+    (second, _) = next(victims(sim, account, ()))
+    assert sim.ranking is ranking
+    assert [first, second] == [copy_of(made[0], sim), copy_of(made[2], sim)]
+    assert next(victims(sim, Account(parts.session.limits, 99), ()))[0] is copy_of(made[0], sim)
+    assert sim.ranking is not ranking
+
+
+def test_a_ranking_ends_with_an_eighth_of_the_memory(
+    parts: Parts, sim: DeviceState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FEW", 0)
+    sim.backend.limit = 16 * SIZE
+    tensors(parts, 10)
+    rankings = []
+    for _ in range(3):
+        next(victims(sim, parts.session.account, ()))
+        rankings.append(sim.ranking)
+    assert rankings[0] is rankings[1] is not rankings[2]
+
+
+def test_what_is_gone_or_mapped_is_not_offered_as_a_replica(parts: Parts, sim: DeviceState) -> None:
+    made = tensors(parts, 2)
+    use(sim, *made)
+    map_copy(copy_of(made[0], sim))
+    parts.release(made[1])
+    assert [storage for _, storage in victims(sim, None, ())] == [made[0].storage]
