@@ -15,6 +15,7 @@ from examples.own_daemon import own_daemon
 from . import (
     array_api,
     clients,
+    closing,
     elementwise,
     eviction,
     fairness,
@@ -44,6 +45,7 @@ EMBEDDED: Workloads = {
     "elementwise": elementwise.measure,
     "overlap": overlap.measure,
     "eviction": eviction.measure,
+    "closing": closing.measure,
     "tracing": tracing.measure,
     "functions": array_api.measure_calls,
 }
@@ -57,6 +59,7 @@ DAEMON: Workloads = {
     "volume": volume.measure,
     "clients": clients.measure,
     "fairness": fairness.measure,
+    "closing": closing.measure,
     "training": training.measure,
     "routines": routines.measure,
     "functions": array_api.measure_fetches,

@@ -5,6 +5,7 @@
 - `steps N`: the same of N captured training steps
 - `flood`: ops as fast as they are taken, until it is told something else
 - `choke`: the same, and large values that come back; whoever stops the process meanwhile makes it a stalled one
+- `hold N`: another session with N tensors; `leave`: close that session
 - `spin`: nothing with the daemon, but a core kept busy
 """
 
@@ -22,6 +23,7 @@ import numpy as np
 import tensord as td
 from examples.train_digits import Network, initial_parameters, load, minibatches
 
+from .closing import keep
 from .partner import is_told, listen, say
 from .small_ops import LENGTH, spread
 from .training import RATE
@@ -78,6 +80,16 @@ class Client:
             self.session.effect(lambda _value: None, self.large)
 
         self.go_on(work)
+
+    def hold(self, count: int) -> None:
+        self.other = td.connect(sys.argv[1])
+        self.kept = keep(self.other, count)
+        say("held")
+
+    def leave(self) -> None:
+        self.other.close()
+        say("left")
+        self.kept.clear()
 
     def spin(self) -> None:
         self.go_on(lambda: sum(range(CHUNK)))

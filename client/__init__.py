@@ -7,7 +7,7 @@
   `tracebacks`: that end at the user's line; `checks`: what every part checks
 - `uploads`: from values to a tensor; `answers`: from a tensor to its value; `names`: tensors that sessions share
 - `effects`: user code in program order, `printing` in it; `cancellation`: cancelling and restarting
-- `contexts`: what was made together goes together
+- `contexts`: what was made together goes together; `held`: who holds the machine's memory
 - `outbox/`: unsent messages; `transport/`: how they get to a daemon; `embedded/`: a machine in this process
 - `routines/`: functions that are captured once and run as one message; `periods/`: what repeats, found by the client
 - `array_api/`: the namespace of the standard; `nn`, `random`: functions beyond the standard

@@ -33,6 +33,7 @@ from .checks import device_of, own
 from .contexts import Context, Contexts
 from .effects import Effects
 from .handlers import Handler, Invocation
+from .held import ROWS, whole
 from .locations import located
 from .names import Names, looked_up, publishable
 from .outbox.outbox import Outbox
@@ -355,13 +356,19 @@ class Session(ControlFlow):
         """After `cancel`: take instructions again. A cancellation that comes after this call stays."""
         self._cancellation.restart()
 
-    def stats(self) -> dict[str, Any]:
+    def stats(self, by: str | None = None) -> dict[str, Any]:
         """Counters: instructions, memory, transfers per device and kind, errors, hung kernels. Waits for no result.
 
         `contexts` has what each open context of this session holds, the oldest first; with `routines="auto"`, `periods`
-        has what was recognised and sent as runs.
+        has what was recognised and sent as runs. With `by` ("session", "name", "device" or "location"), `memory` says
+        who holds every byte of the devices' memory, in `rows` that sum up to `total`, and `session` what would be
+        `freed` if this session ended; for that, all tensors of the machine are looked at.
         """
         found: dict[str, Any] = as_lists(self._query("stats"))
+        if by is not None:
+            memory = whole(as_lists(self._query("memory", by, ROWS)))
+            found["session"]["freed"] = memory["freed"].get(str(found["session"]["id"]), {})
+            found["memory"] = memory
         contexts = [context.stats() for context in list(self._opened)]
         return found | {"contexts": contexts} | self._outbox.stats()
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,14 @@ class Buffer:
         self.raw = raw  # the device's own object for the memory
         self.array: Array = None
         self.meta: Meta | None = None
+
+
+class Kept(NamedTuple):
+    """Freed memory that a device keeps for reuse: bytes in all, blocks, bytes of the largest block."""
+
+    nbytes: int = 0
+    blocks: int = 0
+    largest: int = 0
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -115,6 +123,18 @@ class Device(ABC):
     def discard(self, buffer: Buffer) -> None:
         """Free a buffer that others can see, so that its memory is not reused: the system frees it when nobody can."""
         self.free(buffer)
+
+    def kept(self) -> Kept:
+        """The freed memory that is kept for reuse, which `allocated` does not count."""
+        return Kept()
+
+    def kept_owners(self) -> set[int]:
+        """The identities (`pool.owner_of`) of the objects that own that memory."""
+        return set()
+
+    def rounding(self, buffer: Buffer) -> int:  # noqa: ARG002 - for subclasses
+        """How many bytes the buffer's block has beyond those of the buffer."""
+        return 0
 
     @abstractmethod
     def bind(self, buffer: Buffer, meta: Meta) -> Array:

@@ -24,7 +24,7 @@ from contextlib import suppress
 from typing import Any
 
 from ..interpreter.compilation import mypyc_attr
-from .device import Buffer, Device
+from .device import Buffer, Device, Kept
 
 _SIZES_REMEMBERED = 4096  # distinct sizes whose class is looked up instead of computed
 
@@ -111,6 +111,16 @@ class Pool:
                     shelf.buffers.pop()
                     self._spilt.append(shelf.capacity)
 
+    def kept(self) -> Kept:
+        """The free memory. It is not in one piece: each block comes from the system, and goes back, by itself."""
+        shelves = [shelf for shelf in self._shelves.values() if shelf.buffers]
+        largest = max([shelf.capacity for shelf in shelves], default=0)
+        return Kept(self.cached, sum([len(shelf.buffers) for shelf in shelves]), largest)
+
+    def owners(self) -> set[int]:
+        """The identities of the objects that own the free memory."""
+        return {id(owner_of(buffer.raw)) for shelf in self._shelves.values() for buffer in list(shelf.buffers)}
+
     def _count_spilt(self) -> None:
         while self._spilt:
             self.cached -= self._spilt.popleft()
@@ -137,6 +147,14 @@ def size_class(nbytes: int) -> int:
     """The capacity of a block for that many bytes."""
     step = 1 << max(6, (nbytes - 1).bit_length() - 4)
     return max(64, -(-nbytes // step) * step)
+
+
+def owner_of(memory: Any) -> Any:
+    """The object that an array's memory belongs to: the one at the bottom of a chain of views."""
+    base = getattr(memory, "base", None)
+    while base is not None:
+        memory, base = base, getattr(base, "base", None)
+    return memory
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -202,6 +220,16 @@ class PooledDevice(Device):
             return None
         self.allocated = total
         return buffer
+
+    def kept(self) -> Kept:
+        return self.pool.kept()
+
+    def kept_owners(self) -> set[int]:
+        return self.pool.owners()
+
+    def rounding(self, buffer: Buffer) -> int:
+        shelf = buffer.shelf  # type: ignore[attr-defined]  # it is ours
+        return 0 if shelf is None else shelf.capacity - buffer.nbytes
 
     def free(self, buffer: Buffer) -> None:
         self.allocated -= self.pool.give(buffer)  # type: ignore[arg-type]  # it is ours, and a cast costs 50 ns

@@ -194,6 +194,12 @@ class Engine:
         else:
             self.pending.extendleft(reversed(batches))
 
+    def only_releases_are_left(self) -> bool:
+        """Is there nothing to do but to release what ended sessions held, in pieces?"""
+        return bool(self._leaving) and not (
+            self.finished or self.pending or self._ready or self._doomed or self.running or self.in_run()
+        )
+
     def in_run(self) -> bool:
         """Is there a run to go on with, which may be a loop without end?"""
         return any(map(may_go_on, list(self.held)))  # a list: another thread may ask

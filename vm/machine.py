@@ -8,7 +8,7 @@ finishes, and drives. A stream appends finished instructions to `engine.finished
 - no thread, if one drives or checks right now: that thread checks again after it has released the lock;
 - the leader, if there is one;
 - else the background thread, which drives, too. The background thread also sends messages that sessions left unsent for
-  10 ms, and logs kernels that hang.
+  10 ms, logs kernels that hang, and releases what ended sessions held, piece by piece.
 
 Guarantees. A completion is never lost: it is in the deque before a thread is woken. Every driver checks the deque after
 releasing the lock, and so does a leader that leaves. No lock is held while user code runs, except for side effects,
@@ -46,6 +46,7 @@ from .runtime import HANG_AFTER, Runtime, answering
 
 IDLE_FLUSH = 0.01  # seconds after which a background flush sends a session's unsent messages
 PIECE = 0.005  # seconds for which a thread that submits something carries on a run
+BREATH = 0.0002  # seconds between two pieces of what ended sessions held, in which others get the lock
 WINDOW = 8192  # unfinished instructions that a session may have
 WINDOW_BYTES = 1 << 30  # bytes of unconsumed uploads that a session may have
 
@@ -181,9 +182,12 @@ class VirtualMachine(Runtime):
     # -- driving ---------------------------------------------------------------------------------------------------
 
     def drive(self) -> None:
-        """Run the engine until it cannot go on without a completion. A long run is left to the background thread."""
+        """Run the engine until it cannot go on without a completion.
+
+        What may take long is left to the background thread: a run, and the handles of ended sessions.
+        """
         engine, waiting, cancellations = self.engine, self.waiting, self.cancellations
-        until = 0.0
+        until, later = 0.0, False
         while self.fault is None:
             with self.lock, np.errstate(all="ignore"):
                 try:
@@ -194,13 +198,16 @@ class VirtualMachine(Runtime):
                             break
                         if engine.held and engine.in_run():
                             until = until or time.monotonic() + PIECE
-                            if time.monotonic() > until:
-                                break
+                            later = time.monotonic() > until
+                        else:
+                            later = engine.only_releases_are_left()
+                        if later:
+                            break
                 except Exception as error:
                     raise self.end_broken(error) from error
                 if waiting.followers or waiting.leader is not None:
                     waiting.wake()
-            if until and time.monotonic() > until:
+            if later:
                 self.background.ring()
                 return
             if not (engine.finished or self.cancellations):
@@ -258,6 +265,8 @@ class VirtualMachine(Runtime):
 
     def pause(self, awake: bool) -> float | None:
         """Seconds until the background thread's next check; None: until it is woken."""
+        if self.engine.directory.leaving:
+            return BREATH
         if awake:
             return IDLE_FLUSH
         return min(DOZE, self.watch_period) if self.is_in_use() else None
@@ -266,7 +275,8 @@ class VirtualMachine(Runtime):
         """Do the chores, drive if needed, send idle messages, watch for hangs. Returns whether there were messages."""
         while self.chores:
             self.chores.popleft()()
-        if self.engine.finished or self.cancellations or self.engine.in_run():
+        engine = self.engine
+        if engine.finished or self.cancellations or engine.in_run() or engine.directory.leaving:
             self.drive()
         found = [hook() for hook in list(self.hooks.values())]  # a list, since every hook has to be called
         if time.monotonic() - self._watched_at >= self.watch_period:
@@ -308,6 +318,8 @@ class VirtualMachine(Runtime):
             for session in list(self.engine.directory.sessions.values()):
                 self.detach(session)
             self.wait_until(lambda: not self.engine.live, timeout / 2)
+            while self.engine.directory.leaving and self.fault is None:
+                self.drive()
         self.closed = True
         self.waiting.close()
         self.background.stop()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import click
 
 from . import options
-from .shown import tell
+from .shown import tell, tell_held
 
 MOST = 10_000  # rows of one answer
+BY = ("session", "name", "device", "location")  # as `vm.reporting.held_rows` sums up
 
 
 @click.command()
@@ -31,7 +32,7 @@ def sessions(address: str | None, *, as_json: bool) -> None:
 
     Example: tensord sessions --json | jq '.[] | select(.errors > 0)'
     """
-    tell("sessions", address, as_json=as_json)
+    tell("sessions", address, (True,), as_json=as_json)
 
 
 @click.command()
@@ -39,12 +40,19 @@ def sessions(address: str | None, *, as_json: bool) -> None:
 @click.option("--limit", type=click.IntRange(0, MOST), default=20, help="Only this many, the largest ones; 0 for all.")
 @click.option("--session", type=click.IntRange(min=0), default=0, help="Only those of this session; 0 for all.")
 @click.option("--device", default="", show_default=False, help="Only those with their home or a copy there.")
+@click.option("--by", type=click.Choice(BY), help="Sum up every byte in use by who made it, its name, place or line.")
 @options.as_json
-def tensors(address: str | None, limit: int, session: int, device: str, *, as_json: bool) -> None:
-    """List the largest tensors, and where their copies are.
+def tensors(address: str | None, limit: int, session: int, device: str, *, by: str | None, as_json: bool) -> None:
+    """List the largest tensors, and where their copies are; or who holds the memory of the devices.
 
     Example: tensord tensors --device cuda:0 --limit 10
+    Example: tensord tensors --by session
     """
+    if by is not None:
+        if session:
+            raise click.UsageError("--by sums up all that a device holds: leave out --session")
+        tell_held(address, by, limit or MOST, device, as_json=as_json)
+        return
     tell("tensors", address, (limit or MOST, session, device), as_json=as_json)
 
 

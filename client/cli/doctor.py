@@ -16,6 +16,7 @@ from . import options
 from .ask import ask, print_json
 from .doctor_checks import SYSTEM, Finding, Level, fail, note, ok, warn
 from .doctor_gpu import check_gpu
+from .doctor_memory import check_memory
 from .figures import count, duration, plural
 
 
@@ -174,6 +175,7 @@ def check_listener(address: str, socket: Path | None) -> Iterator[Finding]:
     answers = f"process {status['pid']} at {address}, up {duration(status['uptime'])}"
     yield ok("daemon", f"{answers}, {plural(status['sessions'], 'session')}")
     yield from check_status(status)
+    yield from _guarded("device memory", lambda: check_memory(address))
 
 
 def _status(address: str) -> dict[str, Any]:

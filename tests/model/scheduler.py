@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import random
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from operator import length_hint
@@ -31,6 +32,7 @@ from tensord.vm.tracing.analysis.trace import Trace
 from tensord.vm.tracing.flat import Place
 
 from ..streams.fake_cuda.module import installed_gpu
+from .accounting import freed_with, missum
 from .cuda import ModelCuda
 from .expected import whole
 from .steps import Encoder, Program, Step, World, runs, shares
@@ -76,7 +78,8 @@ class Machine:
     ) -> None:
         world = program.world
         self.gpu = installed_gpu()
-        self.strict = strict  # check the engine's invariants after every pass
+        self.strict = strict  # check the engine's invariants after every pass, and that the reports of memory add up
+        self.sorts: Counter[str] = Counter()  # what bytes were for, as these said
         self.rng = random.Random(seed)
         self.habits = Habits(self.rng)
         self.now = 0
@@ -161,7 +164,7 @@ class Machine:
     def schedule(self) -> None:
         """One pass of the engine, and what is always true between two passes."""
         self.engine.schedule()
-        if self.strict and (broken := violations(self.engine)):
+        if self.strict and (broken := violations(self.engine) + missum(self.engine, self.sorts)):
             raise Unsound("; ".join(broken[:5]))
 
     def act(self) -> bool:
@@ -274,9 +277,19 @@ class Machine:
     def wind_up(self) -> None:
         """End every session, take every name away: after that nothing is to be left."""
         for session in list(self.engine.directory.sessions.values()):
-            self.engine.close(session)
+            self.end(session)
         self.engine.admission.names.unpublish(list(self.engine.directory.names))
         self.drain()
+
+    def end(self, session: VmSession) -> None:
+        """End a session while nothing is live; what that frees is what was said before."""
+        devices = self.engine.devices
+        said, before = freed_with(self.engine, session), {name: d.backend.allocated for name, d in devices.items()}
+        self.engine.close(session)
+        self.drain()
+        freed = {name: before[name] - device.backend.allocated for name, device in devices.items()}
+        if {name: nbytes for name, nbytes in freed.items() if nbytes} != said:
+            raise Unsound(f"the end of session {session.id} was to free {said}, and has freed {freed}")
 
     def trace(self) -> Trace:
         """Records as the virtual machine makes them."""

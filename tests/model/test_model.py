@@ -2,7 +2,8 @@
 
 Behaviours 1, 4, 5, 8, 13 to 17, 28, 32, 35, 39 to 45, as far as values, errors, edges and memory show them: after each
 program every value read is the serial engine's, bit for bit, or carries one of the errors it may; the trace has no
-missing and no superfluous edge; and nothing is left in the engine.
+missing and no superfluous edge; and nothing is left in the engine. After every pass the rows that say who holds memory
+sum up to the pools, and the end of each session frees what was said to be free with it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from tensord.interpreter.programs.passes.table import apply
 from tensord.interpreter.schema.opdef import REGISTRY
 from tensord.interpreter.types.meta import Meta
 from tensord.vm.admission.cancellation import PIECE
+from tensord.vm.reporting.extents import MAPPED, SORTS, TEMPORARIES
 
 from .check import check
 from .ops import failing_ops, hungry_ops
@@ -52,6 +54,7 @@ def test_random_programs_give_what_serial_execution_gives(first: int) -> None:
     text = "\n".join(f"{REPLAY.format(seed=seed, piece=piece)}\n    {problems[0]}" for seed, problems in wrong)
     assert not wrong, f"{len(wrong)} programs went wrong; to run them again:\n{text}"
     assert not {"on cpu", "on sim", "evicted", "dispatched before what they follow had ended"} - seen.keys(), seen
+    assert not set(SORTS) - {MAPPED, TEMPORARIES} - seen.keys(), seen  # no client maps, and these ops have none
 
 
 @cache

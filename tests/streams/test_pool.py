@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tensord.streams.pool import Pool, size_class
+from tensord.streams.pool import Pool, owner_of, size_class
 
 
 def pool(keep=1 << 20):
@@ -91,3 +91,21 @@ def test_many_distinct_sizes_leave_no_growing_table():
     for nbytes in range(20_000):
         buffers.give(buffers.take(nbytes))
     assert len(buffers.by_size) <= 4096
+
+
+def test_what_is_kept_is_told_with_its_blocks_and_the_largest_of_them():
+    pool = Pool(1 << 20, bytearray)
+    taken = [pool.take(size) for size in (64, 100, 100)]
+    assert pool.kept() == (0, 0, 0)
+    for buffer in taken:
+        pool.give(buffer)
+    assert pool.kept() == (64 + 2 * size_class(100), 3, size_class(100))
+    assert pool.owners() == {id(buffer.raw) for buffer in taken}
+
+
+def test_the_owner_of_memory_is_at_the_bottom_of_its_views():
+    block = np.empty(64, np.uint8)
+    assert owner_of(np.ndarray((2, 2), np.float32, block)[1:].T) is block
+    assert owner_of(block) is block
+    memory = bytearray(64)
+    assert owner_of(np.ndarray(8, np.uint8, memory)[2:]) is memory

@@ -17,6 +17,7 @@ import pytest
 import tensord as td
 from tensord.interpreter.concurrency.interrupts import SHIELD, ShieldedLock
 from tensord.vm import machine as module
+from tensord.vm.admission.cancellation import PIECE
 from tensord.vm.failures import Failures
 from tensord.vm.log import log
 from tensord.vm.machine import VirtualMachine
@@ -275,3 +276,61 @@ def test_a_log_that_fails_at_the_end_of_a_session_is_no_fault_of_the_engine(make
     monkeypatch.setattr(log, "warning", broken, raising=False)
     other.close()
     assert (session.asarray([1.0]) + 1.0).tolist() == [2.0]
+
+
+# -- a large session ends ----------------------------------------------------------------------------------------------
+
+
+def test_a_thread_that_ends_a_large_session_leaves_most_of_it_to_the_background(make_session, machine_of):
+    """So others, who wait for the lock, have their turns between two pieces; nobody but the background has to go on."""
+    stays, goes = (make_session("local:large") for _ in range(2))
+    x = stays.asarray([1.0])
+    machine, tensors = machine_of(stays), 10 * PIECE
+    kept = [goes.asarray([1.0]) for _ in range(tensors)]
+    goes.sync()
+    holds, let_go = threading.Event(), threading.Event()
+
+    def hold_up() -> None:
+        holds.set()
+        let_go.wait(WAIT)
+
+    machine.chores.append(hold_up)
+    machine.background.ring()
+    assert holds.wait(WAIT)
+    leaving = machine.engine.directory.leaving
+    try:
+        goes.close()
+        ((_, rest),) = leaving
+        assert tensors // 2 < len(rest) < tensors
+        assert (x + x).tolist() == [2.0]
+        assert leaving
+    finally:
+        let_go.set()
+    machine.wait_until(lambda: not leaving, WAIT)
+    assert not leaving
+    assert len(kept) == tensors
+
+
+def test_a_machine_that_ends_releases_all_that_its_sessions_held(make_session, machine_of):
+    session = make_session()
+    kept = [session.asarray([1.0]) for _ in range(5 * PIECE)]
+    machine = machine_of(session)
+    session.sync()
+    session.close()
+    assert machine.closed
+    assert machine.devices["cpu:0"].allocated == 0
+    assert len(kept) == 5 * PIECE
+
+
+def test_a_machine_with_a_fault_ends_although_handles_are_left(make_session, machine_of):
+    session = make_session(expect_empty=False)
+    kept = [session.asarray([1.0]) for _ in range(PIECE)]
+    session.sync()
+    machine = machine_of(session)
+    with machine.locked():
+        engine_session = next(iter(machine.engine.directory.sessions.values()))
+        machine.fault = td.ConnectionLost("a fault")
+        machine.engine.directory.leaving.append((engine_session, engine_session.tensors))
+    machine.close()
+    assert machine.closed
+    assert len(kept) == PIECE

@@ -79,7 +79,7 @@ class Accesses:
         session.payload += payload.nbytes
         tensor, copy = self.residency.new_tensor(meta, device)
         define(session, message.output, tensor)
-        note_maker(tensor.storage, UPLOAD, location)
+        note_maker(tensor.storage, UPLOAD, location, self.scheduler.now)
         opcode = Opcode.ACCESS if device.backend.host else Opcode.UPLOAD
         instruction = self.scheduler.new_instruction(session, opcode, "upload", device, location)
         instruction.outputs = (Binding(copy, tensor, 0, None),)

@@ -138,7 +138,7 @@ class Calls:
                 tensor, copy = residency.new_tensor(meta, device)
                 define(session, id_, tensor)
                 bindings.append(Binding(copy, tensor, 0, None))
-            note_maker(bindings[-1].tensor.storage, plan.maker, instruction.location)
+            note_maker(bindings[-1].tensor.storage, plan.maker, instruction.location, self.scheduler.now)
         if plan.in_place and updates(plan, instruction, bindings[0].tensor):  # a partial write reads its target
             instruction.inputs = (bindings[0], *instruction.inputs[1:])
         return bindings

@@ -250,6 +250,7 @@ class Inline:
                 device.candidates[copy] = storage
         storage.maker = plan.maker
         storage.location = location
+        storage.made = self.scheduler.now
         tensor.meta = plan.output
         tensor.home = device
         tensors[output] = tensor
@@ -270,7 +271,8 @@ class Inline:
             return None
         residency = self.residency
         residency.copies = number = residency.copies + 1
-        session.tensors[output], copy = make_tensor(meta, device, buffer, number, account, maker, location)
+        now = self.scheduler.now
+        session.tensors[output], copy = make_tensor(meta, device, buffer, number, account, maker, location, now)
         session.newest = output
         return copy
 

@@ -71,10 +71,10 @@ def enter(session: VmSession, id_: int, tensor: Tensor) -> None:
     session.newest = max(session.newest, id_)
 
 
-def note_maker(storage: Storage, maker: Maker, location: int) -> None:
-    """Note which instruction made the storage; a later write to it changes nothing."""
+def note_maker(storage: Storage, maker: Maker, location: int, now: int) -> None:
+    """Note which instruction made the storage, and that it was now; a later write to it changes nothing."""
     if storage.maker is UNMADE:
-        storage.maker, storage.location = maker, location
+        storage.maker, storage.location, storage.made = maker, location, now
 
 
 def check_pairs(given: Sequence[str], ids: Sequence[int]) -> None:

@@ -97,6 +97,26 @@ class Names:
             scheduler.keep_record(traits, copies, scheduler.clock(), 0)
         self.drop_holder(tensor)
 
+    def release_all(self, session: VmSession, tensors: Sequence[Tensor]) -> None:
+        """Release handles of an ended session. Those that nobody else knows share a record for each home."""
+        exports = self.residency.exports
+        together: dict[str, list[int]] = {}
+        for tensor in tensors:
+            # What instructions were bound to it have ended, if none uses its copy. A move or a mapping ends with it.
+            known = tensor.bound and type(tensor) is Tensor and tensor not in exports
+            if tensor.holders != 1 or not recycle(tensor, known):
+                self.release(session, tensor)
+                continue
+            (copy,) = tensor.storage.copies.values()
+            home = tensor.home.name
+            copies = together.get(home)
+            if copies is None:
+                copies = together[home] = []
+            copies += (copy.id, copy.version)
+        for home, found in together.items():
+            traits = (session.id, RELEASE, "release", home, "f" * (len(found) // 2), NOTHING)
+            self.scheduler.keep_record(traits, tuple(found), self.scheduler.clock(), 0)
+
     def release_operands(
         self, session: VmSession, plan: Plan | None, inputs: Sequence[Any], outputs: Sequence[int], released: int
     ) -> None:

@@ -119,6 +119,7 @@ class Rejection:
         """A tensor that never had a value."""
         device = home or next(iter(self.devices.values()))
         tensor, copy = self.residency.new_tensor(meta, device)
+        tensor.storage.made = self.scheduler.now
         copy.poison = error
         release(copy)
         tensor.meta_error = error if meta is None else None

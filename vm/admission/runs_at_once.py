@@ -114,12 +114,12 @@ class RunsAtOnce:
     ) -> list[Copy]:
         """The results, in that memory; their copies."""
         plan, residency = segment.plan, self.residency
-        device, account, maker = plan.device, session.account, plan.maker
+        device, account, maker, now = plan.device, session.account, plan.maker, self.scheduler.now
         found = []
         for buffer, (variable, meta, _, _) in zip(buffers, segment.made, strict=False):
             residency.copies = number = residency.copies + 1
             id_ = ids[variable]
-            session.tensors[id_], copy = make_tensor(meta, device, buffer, number, account, maker, location)
+            session.tensors[id_], copy = make_tensor(meta, device, buffer, number, account, maker, location, now)
             session.newest = max(session.newest, id_)
             found.append(copy)
         return found

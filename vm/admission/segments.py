@@ -276,6 +276,8 @@ class Segments:
         device, count = plan.device, len(recipe.reads)
         reads = [residency.operand(tensor, device, session, location) for tensor in tensors[:count]]
         outputs = [residency.target(tensor, device, True, session, location) for tensor in tensors[count:]]
+        for tensor in tensors[count:]:  # some have storages of their own since
+            note_maker(tensor.storage, plan.maker, location, scheduler.now)
         updated = [binding.copy for binding in outputs]
         scheduler.ids += 1
         instruction = RunInstruction(scheduler.ids, session, device, location, segment, numbers)
@@ -285,7 +287,7 @@ class Segments:
         for variable in recipe.made:
             tensor, copy = residency.new_tensor(segment.program.metas[variable], device)
             define(session, ids[variable], tensor)
-            note_maker(tensor.storage, plan.maker, location)
+            note_maker(tensor.storage, plan.maker, location, scheduler.now)
             outputs.append(Binding(copy, tensor, 0, None))
         arena: Tensor | None = None
         if recipe.arena:

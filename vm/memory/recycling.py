@@ -5,7 +5,8 @@ no instruction ever bound to them: they ran at admission, and were released befo
 but the session's table refers to such a tensor, so its objects can begin anew under a new id, as they do when a result
 takes the memory of an input (`admission.inline`). Their memory goes back to its pool like any other.
 
-`recycle` is to the objects what `forwarding` is to memory; a device keeps at most `SPARES` of them.
+`recycle` is to the objects what `forwarding` is to memory; a device keeps at most `SPARES` of them, the system gets the
+others.
 """
 
 from __future__ import annotations
@@ -21,11 +22,14 @@ from .replicas import hold
 SPARES = 256  # per device
 
 
-def recycle(tensor: Tensor) -> bool:
-    """Release a tensor and keep its objects for `make_tensor`; False, and nothing is changed, if others know them."""
+def recycle(tensor: Tensor, known: bool = False) -> bool:
+    """Release a tensor, and its objects may serve `make_tensor`; False, and nothing is changed, if others know them.
+
+    `known`: others that know the tensor object have no use of it, so it goes, too, but serves no other.
+    """
     storage = tensor.storage
     if (
-        tensor.bound
+        (tensor.bound and not known)
         or tensor.strides is not None
         or storage.sharers != 1
         or storage.views is not None
@@ -36,12 +40,14 @@ def recycle(tensor: Tensor) -> bool:
     device, buffer = copy.device, copy.buffer
     if copy.uses or copy.readers or copy.exposed or copy.writer is not None or copy.poison is not None:
         return False
-    if buffer is None or len(device.spares) >= SPARES:
+    if buffer is None:
         return False
     if device.candidates:
         device.candidates.pop(copy, None)
     account = storage.account
     if account is not None:
+        if account.bytes > account.highest:  # noqa: PLR1730 - half the time of `max`
+            account.highest = account.bytes
         account.bytes -= storage.nbytes
         storage.account = None
     storage.sharers = tensor.holders = 0
@@ -49,21 +55,29 @@ def recycle(tensor: Tensor) -> bool:
     copy.buffer = None
     device.planned -= copy.nbytes
     device.backend.free(buffer)
-    device.spares.append(tensor)
+    if len(device.spares) < SPARES and not tensor.bound:
+        device.spares.append(tensor)
     return True
 
 
 def make_tensor(
-    meta: Meta, device: DeviceState, buffer: Buffer, number: int, account: Account, maker: Maker, location: int
+    meta: Meta,
+    device: DeviceState,
+    buffer: Buffer,
+    number: int,
+    account: Account,
+    maker: Maker,
+    location: int,
+    now: int,
 ) -> tuple[Tensor, Copy]:
-    """A new tensor in that memory, with its copy, number `number`; charged and planned."""
+    """A new tensor in that memory, with its copy, number `number`, made now; charged and planned."""
     nbytes = meta.nbytes
     device.planned += nbytes
     account.bytes += nbytes
     if not device.spares:
         copy = Copy(number, device, nbytes, 1)
         copy.buffer = buffer
-        storage = Storage(nbytes, device, copy, account, maker, location)
+        storage = Storage(nbytes, device, copy, account, maker, location, now)
         if device.short:
             hold(copy, storage)
         return Tensor(meta, storage, device), copy
@@ -78,6 +92,7 @@ def make_tensor(
     storage.account = account
     storage.maker = maker
     storage.location = location
+    storage.made = now
     if device.short:
         storage.used, storage.rest, storage.evicted = device.uses.newest, 0, None
         hold(copy, storage)

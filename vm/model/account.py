@@ -19,17 +19,26 @@ if TYPE_CHECKING:
 
 
 class Account:
-    """The charges of a session. Only numbers, since storages and names keep the account alive."""
+    """The charges of a session. Only numbers, since storages and names keep the account alive.
 
-    __slots__ = ("bytes", "limit", "names", "session", "steps", "tensors")
+    `highest`: the most that `bytes` was when it fell; noted there, since it grows on the path of most ops.
+    """
+
+    __slots__ = ("bytes", "highest", "limit", "names", "session", "steps", "tensors")
 
     def __init__(self, limits: Limits, session: int = 0) -> None:
         self.session = session  # its id
         self.bytes = 0  # of the storages that the session made
+        self.highest = 0
         self.names = 0  # that the session published
         self.steps = 0  # of the routines among them
         self.limit = limits.bytes
         self.tensors = limits.tensors
+
+    @property
+    def peak(self) -> int:
+        """The most bytes that the session's storages ever had."""
+        return max(self.highest, self.bytes)
 
 
 def charge(session: VmSession, storage: Storage) -> None:
@@ -46,6 +55,7 @@ def credit(storage: Storage) -> None:
     if account is not None:
         storage.account = None
         if storage.nbytes > 0:
+            account.highest = max(account.highest, account.bytes)
             account.bytes -= storage.nbytes
 
 

@@ -15,14 +15,14 @@ class Directory:
     """Sessions and names. `publishers`: the account that each name counts against, that of its latest publisher.
 
     `leaving`: ended sessions, in the order of their turns, each with the tensors that are still to be released, the
-    oldest last.
+    newest first.
     """
 
     def __init__(self) -> None:
         self.sessions: dict[int, VmSession] = {}
         self.names: dict[str, Published[Tensor]] = {}
         self.publishers: dict[str, Account] = {}
-        self.leaving: deque[tuple[VmSession, list[Tensor]]] = deque()
+        self.leaving: deque[tuple[VmSession, dict[int, Tensor]]] = deque()
 
     def tensors(self) -> list[Tensor]:
         """Every tensor that a name or a handle holds, some of them more than once."""
@@ -30,7 +30,7 @@ class Directory:
         for session in self.sessions.values():
             found.extend(session.tensors.values())
         for _, tensors in self.leaving:
-            found.extend(tensors)
+            found.extend(tensors.values())
         return found
 
     def named(self) -> Iterator[tuple[str, Tensor]]:

@@ -93,8 +93,9 @@ class Storage:
     `copies` maps a device state to its whole current copy; `views` (rarely used) maps (device state, view) to a current
     copy of that view's bytes alone. `sharers` counts the live tensors on the storage, in program order. `account` is
     that of the session that made the storage; None if it never had a value, since its maker was refused. `maker` and
-    `location` are the label of the instruction that made it with what it was of, and its location number. `used` and
-    `rest`: see `memory.recency`. `evicted`: the device that it left last to make room.
+    `location` are the label of the instruction that made it with what it was of, and its location number; `made` is
+    when that was, by the engine's clock, 0 if nobody noted it. `used` and `rest`: see `memory.recency`. `evicted`: the
+    device that it left last to make room.
     """
 
     __slots__ = (
@@ -102,6 +103,7 @@ class Storage:
         "copies",
         "evicted",
         "location",
+        "made",
         "maker",
         "nbytes",
         "rest",
@@ -119,11 +121,13 @@ class Storage:
         account: Account | None = None,
         maker: Maker = UNMADE,
         location: int = 0,
+        made: int = 0,
     ) -> None:
         self.nbytes = nbytes
         self.account = account
         self.maker = maker
         self.location = location
+        self.made = made
         self.copies: dict[DeviceState, Copy] = {device: copy}
         self.views: dict[tuple[DeviceState, ViewKey], Copy] | None = None
         self.version = copy.version

@@ -69,8 +69,7 @@ def transfers(device: DeviceState) -> dict[str, dict[str, int]]:
 
 def cached(device: DeviceState) -> int:
     """Bytes of freed memory kept for reuse."""
-    pool = getattr(device.backend, "pool", None)
-    return int(pool.cached) if pool is not None else 0
+    return device.backend.kept().nbytes
 
 
 def lost(device: DeviceState) -> str:

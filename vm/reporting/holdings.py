@@ -113,7 +113,7 @@ def tensors(directory: Directory) -> Iterator[Tensor]:
                 yield tensor
     yield from [tensor for _, tensor in directory.named()]
     for _, rest in list(directory.leaving):
-        yield from rest
+        yield from list(rest.values())
 
 
 def held_by(some: Iterable[Tensor], seen: set[int]) -> Iterator[Held]:

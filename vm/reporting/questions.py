@@ -29,6 +29,8 @@ from .answering import (
     session_or_any,
 )
 from .device_rows import cached, describe, lost, plain, transfers
+from .extents import Walk
+from .held_rows import DEVICE, SESSION, Sums, by_what, held_slices
 from .invariants import CHECKS, violations
 from .live_trace import trace_parts
 from .name_rows import name_kind
@@ -143,10 +145,23 @@ def _status(engine: Engine, _session: VmSession, about: About) -> dict[str, Any]
     }
 
 
-def _sessions(engine: Engine, session: VmSession, about: About) -> list[dict[str, Any]]:
+def _sessions(engine: Engine, session: VmSession, about: About, freed: object = False) -> Any:
+    """`freed`: each row says what would be free if the session ended, for which all tensors are looked at."""
+    return _freed_slices(engine, session, about) if freed else _session_rows(engine, session, about)
+
+
+def _session_rows(engine: Engine, session: VmSession, about: About) -> list[dict[str, Any]]:
     waiting = engine.waiting()
     sessions = list(engine.directory.sessions.values())
     return [_session(one, about, waiting[one.id], asks=one is session) for one in sessions]
+
+
+def _freed_slices(engine: Engine, session: VmSession, about: About) -> Iterator[list[dict[str, Any]]]:
+    sums = Sums(SESSION)
+    for extents in Walk(engine).slices():
+        sums.add(extents)
+        yield []
+    yield [row | {"freed": dict(sums.freed.get(row["id"], {}))} for row in _session_rows(engine, session, about)]
 
 
 def _session(one: VmSession, about: About, waiting: int, *, asks: bool) -> dict[str, Any]:
@@ -159,6 +174,7 @@ def _session(one: VmSession, about: About, waiting: int, *, asks: bool) -> dict[
         "pending": who.pending + waiting,
         "tensors": len(one.tensors),
         "bytes": one.account.bytes,
+        "peak": one.account.peak,
         "live": len(one.live),
         "errors": one.errors,
         "cancelled": one.cancelled is not None,
@@ -175,6 +191,23 @@ def _tensors(
 ) -> Iterator[list[Any]]:
     most, only = min(natural("limit", limit), MOST), session_or_any(session, engine.directory.sessions)
     return tensor_slices(engine, most, only, device_or_any(device, engine.devices), about.where)
+
+
+def _memory(
+    engine: Engine,
+    _session: VmSession,
+    about: About,
+    by: object = DEVICE,
+    limit: object = 50,
+    device: object = "",
+) -> Iterator[list[Any]]:
+    most, on = min(natural("limit", limit), MOST), device_or_any(device, engine.devices)
+
+    def name_of(id_: int) -> str | None:
+        one, client = engine.directory.sessions.get(id_), about.client(id_)
+        return None if one is None else one.name if client is None else client.name
+
+    return held_slices(engine, by_what(by), most, on, about.where, name_of)
 
 
 def _names(
@@ -231,6 +264,7 @@ _ANSWERS: dict[str, Callable[..., Any]] = {
     "status": _status,
     "sessions": _sessions,
     "tensors": _tensors,
+    "memory": _memory,
     "devices": _devices,
     "names": _names,
     "invariants": _invariants,

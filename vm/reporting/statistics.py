@@ -35,6 +35,8 @@ def statistics(engine: Engine, session: VmSession | None) -> dict[str, Any]:
         found["session"] = {
             "id": session.id,
             "tensors": len(session.tensors),
+            "bytes": session.account.bytes,
+            "peak": session.account.peak,
             "live": len(session.live),
             "errors": session.errors,
             "cancelled": session.cancelled is not None,
@@ -44,10 +46,14 @@ def statistics(engine: Engine, session: VmSession | None) -> dict[str, Any]:
 
 def device_statistics(device: DeviceState) -> dict[str, Any]:
     """Memory in bytes, and the length of each stream's queue."""
+    kept = device.backend.kept()
     return {
         "allocated": device.backend.allocated,
         "planned": device.planned,
         "limit": device.backend.limit,
+        "cached": kept.nbytes,
+        "cached_blocks": kept.blocks,
+        "largest_cached": kept.largest,
         "waiting_for_memory": len(device.waiting),
         "queued": {stream.name: stream.queued for stream in device.backend.streams if stream.queued},
     }

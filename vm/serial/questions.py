@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ...interpreter.errors import ProtocolError, TensordError
@@ -25,6 +25,8 @@ from ..reporting.answering import (
     session_or_any,
 )
 from ..reporting.device_rows import plain
+from ..reporting.extents import TENSOR, Extent
+from ..reporting.held_rows import DEVICE, SESSION, Sums, by_what
 from ..reporting.name_rows import name_kind, name_row, names_of
 from ..routines.programs import routine_of
 from .values import SerialSession, SerialTensor
@@ -80,7 +82,16 @@ def _stats(engine: SerialEngine, session: SerialSession, about: About) -> dict[s
         "by_status": {},
         "infer_misses": 0,
         "devices": {
-            name: {"allocated": nbytes, "planned": 0, "limit": 0, "waiting_for_memory": 0, "queued": {}}
+            name: {
+                "allocated": nbytes,
+                "planned": 0,
+                "limit": 0,
+                "cached": 0,
+                "cached_blocks": 0,
+                "largest_cached": 0,
+                "waiting_for_memory": 0,
+                "queued": {},
+            }
             for name, nbytes in held.items()
         },
         "transfers": {name: {} for name in engine.devices},
@@ -90,6 +101,8 @@ def _stats(engine: SerialEngine, session: SerialSession, about: About) -> dict[s
         "session": {
             "id": session.id,
             "tensors": len(session.tensors),
+            "bytes": sum(nbytes_of(tensor) for tensor in session.tensors.values()),
+            "peak": 0,
             "live": 0,
             "errors": session.errors,
             "cancelled": session.cancelled is not None,
@@ -149,13 +162,18 @@ def _status(engine: SerialEngine, _session: SerialSession, about: About) -> dict
     }
 
 
-def _sessions(engine: SerialEngine, session: SerialSession, about: About) -> list[dict[str, Any]]:
+def _sessions(
+    engine: SerialEngine, session: SerialSession, about: About, freed: object = False
+) -> list[dict[str, Any]]:
+    sums = Sums(SESSION)
+    sums.add(extents(engine))
     return [
         {
             "id": one.id,
             **Client(one.name, os.getpid(), os.getuid(), "local", about.age)._asdict(),
             "tensors": len(one.tensors),
             "bytes": sum(nbytes_of(tensor) for tensor in one.tensors.values()),
+            "peak": 0,
             "live": 0,
             "errors": one.errors,
             "cancelled": one.cancelled is not None,
@@ -164,6 +182,7 @@ def _sessions(engine: SerialEngine, session: SerialSession, about: About) -> lis
             "payload": 0,
             "strict": False,
             "asks": one is session,
+            **({"freed": dict(sums.freed.get(one.id, {}))} if freed else {}),
         }
         for one in engine.sessions.values()
     ]
@@ -181,6 +200,51 @@ def _tensors(
     wanted = device_or_any(device, engine.devices)
     found = [row for row in _rows(engine, only) if wanted in ("", row["home"])]
     return sorted(found, key=lambda row: (row["storage_bytes"], row["session"], row["id"]), reverse=True)[:most]
+
+
+def _memory(
+    engine: SerialEngine,
+    _session: SerialSession,
+    _about: About,
+    by: object = DEVICE,
+    limit: object = 50,
+    device: object = "",
+) -> list[dict[str, Any]]:
+    """A value is of the session that holds it, the first one that does; nothing tells when or where it was made."""
+    most, on = min(natural("limit", limit), MOST), device_or_any(device, engine.devices)
+    sums = Sums(by_what(by), on)
+    sums.add(extents(engine))
+    held = memory_by_device(engine)
+    pools = [serial_pool(name, nbytes) for name, nbytes in held.items() if on in ("", name)]
+
+    def name_of(id_: int) -> str | None:
+        one = engine.sessions.get(id_)
+        return None if one is None else one.name
+
+    return [row for part in sums.rows(most, 0, name_of) for row in part] + [sums.total(pools, still=True)]
+
+
+def extents(engine: SerialEngine) -> Iterator[Extent]:
+    """Every value with its holders."""
+    names: dict[SerialTensor, list[str]] = {}
+    holders: dict[SerialTensor, list[int]] = {}
+    for session in engine.sessions.values():
+        for tensor in session.tensors.values():
+            holders.setdefault(tensor, []).append(session.id)
+    for name, published in engine.names.items():
+        for tensor in published.tensors:
+            names.setdefault(tensor, []).append(name)
+    for tensor in {**holders, **names}:
+        by = tuple(dict.fromkeys(holders.get(tensor, ())))
+        nbytes, poisoned = nbytes_of(tensor), tensor.value.array is None
+        named = tuple(names.get(tensor, ()))
+        yield Extent(tensor.home, TENSOR, nbytes, 0, by[0] if by else 0, 0, by, named, poisoned=poisoned)
+
+
+def serial_pool(name: str, nbytes: int) -> dict[str, Any]:
+    """A device's memory in the layout of a pool: there is none, so nothing is kept."""
+    zeros = dict.fromkeys(("unaccounted", "limit", "rounding", "cached", "cached_blocks", "largest_cached"), 0)
+    return {"device": name, "allocated": nbytes, **zeros, "run_arena": 0, "idle_arenas": []}
 
 
 def _rows(engine: SerialEngine, only: int) -> list[dict[str, Any]]:
@@ -300,6 +364,7 @@ _ANSWERS: dict[str, Callable[..., Any]] = {
     "status": _status,
     "sessions": _sessions,
     "tensors": _tensors,
+    "memory": _memory,
     "devices": _devices,
     "names": _names,
     "detail": _detail,

@@ -159,6 +159,7 @@ class TestDirectoryAndSocket:
 
     def test_a_daemon_that_is_well(self, home, monkeypatch):
         monkeypatch.setattr(cli_doctor, "_status", lambda _: STATUS)
+        monkeypatch.setattr(cli_doctor, "check_memory", lambda _: ())
         make_stale(home / "socket")
         with held(f"ipc://{home}/socket"):
             found = findings()

@@ -50,7 +50,7 @@ def test_what_an_ended_session_still_has_to_release_is_held_too():
     parts = Parts()
     tensor = parts.tensor()
     directory = parts.engine.directory
-    directory.leaving.append((parts.session, [parts.session.tensors.popitem()[1]]))
+    directory.leaving.append((parts.session, dict([parts.session.tensors.popitem()])))
     assert list(holdings.tensors(directory)) == [tensor]
 
 

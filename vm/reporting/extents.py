@@ -1,0 +1,225 @@
+"""Every byte of the devices' pools, in pieces: what it is for, who made it, who holds it, since when.
+
+The pieces of a device sum up to what its pool has allocated (`tests/model` holds that after every pass). Most are the
+buffers of copies that storages have; the rest belongs to instructions under way, to streams, and to clients that read
+in place. Each device is a pool like any other here, whatever its memory is.
+
+A storage is counted once, with all its holders, when the last handle has been looked at; one with a single holder at
+once. A machine may have a million tensors, so the walk is sliced: it pauses after some pieces of work, and the machine
+goes on. What is taken or freed meanwhile may be missed, or counted twice; `Walk.still` tells.
+
+Source of the idea: smem(8) and Linux's `Pss`, which split what is shared so that columns sum up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ...streams.device import Buffer
+from ...streams.pool import owner_of
+from ..model.device_state import DeviceState
+from ..model.instruction import Instruction
+from ..model.tensor import Copy, Storage, Tensor
+from ..routines.instruction import RunInstruction
+from .holdings import Named, add_names
+from .idle_arenas import IdleArenas
+
+if TYPE_CHECKING:
+    from ..engine import Engine
+
+LOOKED_AT: Final = 512  # handles, names, storages or instructions in a slice: some 2 ms
+
+# What bytes of a pool are for.
+TENSOR: Final = "tensor"  # a current copy of a storage
+VIEW: Final = "view"  # a current copy of the bytes of one view
+MAPPED: Final = "mapped"  # a copy that clients read in place, current or stale
+STANDBY: Final = "standby"  # a stale copy that is kept until the transfer of its value has arrived
+IN_USE: Final = "in use"  # a stale copy that instructions still access
+ARENA: Final = "arena"  # what is inside of a run under way
+TEMPORARIES: Final = "temporaries"  # set aside for a kernel that runs
+STREAM: Final = "stream"  # a buffer whose users a stream has, and that only later instructions of the stream may reuse
+VALUES: Final = frozenset({TENSOR, VIEW, MAPPED})
+SORTS: Final = (TENSOR, VIEW, MAPPED, STANDBY, IN_USE, ARENA, TEMPORARIES, STREAM)
+
+
+class Extent(NamedTuple):
+    """A piece of a device's pool.
+
+    `since`: when its storage was made, or its instruction dispatched, by the engine's clock; 0 if nobody knows.
+    `session`: who made it, and `location` the number of the line there; of a stale copy, whose storage is forgotten,
+    those of the instruction that keeps it. `holders`, `names`: the sessions and the names that hold it. `detail`: which
+    run, or which stream. `poisoned`: an error is in the place of its value; such a piece may have no bytes.
+    """
+
+    device: str
+    sort: str
+    nbytes: int
+    since: int
+    session: int
+    location: int
+    holders: Sequence[int]
+    names: Sequence[str] = ()
+    detail: str = ""
+    poisoned: bool = False
+
+    @property
+    def goes_with(self) -> int:
+        """The session whose end would free it: its only holder, and of a value; else 0."""
+        alone = len(self.holders) == 1 and not self.names and self.sort in VALUES
+        return self.holders[0] if alone else 0
+
+
+class Walk:
+    """One walk over all pools. `rounding`: bytes that the blocks of buffers have beyond what was asked for, by device;
+    `idle`: arenas that nobody uses."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.rounding = dict.fromkeys(engine.devices, 0)
+        self.idle = IdleArenas()
+        self._names: Named = {}
+        self._shared: dict[Storage, dict[int, None]] = {}  # -> the sessions that hold it
+        self._stale: set[Copy] = set()
+        self._arenas: dict[int, Instruction] = {}  # owner of an arena's memory -> the run that a stream has
+        self._began = self._state()
+
+    def still(self) -> bool:
+        """Has nothing happened since the walk began?"""
+        return self._state() == self._began
+
+    def _state(self) -> tuple[int, ...]:
+        engine = self.engine
+        return (engine.scheduler.tick, *[device.backend.allocated for device in engine.devices.values()])
+
+    def slices(self) -> Iterator[list[Extent]]:
+        """All extents, in lists; after each the machine may go on."""
+        found: list[Extent] = []
+        room = LOOKED_AT
+        for piece in self._pieces():
+            found += piece
+            room -= 1
+            if not room:
+                yield found
+                found, room = [], LOOKED_AT
+        yield found
+
+    def _pieces(self) -> Iterator[Iterable[Extent]]:
+        """The extents of one thing after the other."""
+        engine, shared = self.engine, self._shared
+        for _ in self.idle.add_all(engine):
+            yield ()
+        for some in list(engine.directory.named()):
+            add_names(self._names, (some,))
+            yield ()
+        for storage in self._names:
+            shared[storage] = {}
+        for session, tensor in self._handles():
+            storage = tensor.storage
+            if tensor.holders > 1 or storage.sharers > 1:
+                shared.setdefault(storage, {})[session] = None
+                yield ()
+            else:
+                yield self._values(storage, (session,), ())
+        for storage, holders in shared.items():
+            yield self._values(storage, tuple(holders), self._names.get(storage, ()))
+        for instruction in list(engine.live.values()):
+            if not instruction.retired:
+                yield self._under_way(instruction)
+        yield self._mapped_by_clients()
+        for device in engine.devices.values():
+            yield self._standing_by(device)
+            yield self._reusable(device)
+
+    def _handles(self) -> Iterator[tuple[int, Tensor]]:
+        """Every handle with its session, also those of ended sessions that are still to be released."""
+        directory = self.engine.directory
+        for session in list(directory.sessions.values()):
+            for id_ in list(session.tensors):
+                tensor = session.tensors.get(id_)
+                if tensor is not None:
+                    yield session.id, tensor
+        for session, rest in list(directory.leaving):
+            for tensor in list(rest.values()):
+                if tensor.holders:
+                    yield session.id, tensor
+
+    def _values(self, storage: Storage, holders: Sequence[int], names: Sequence[str]) -> list[Extent]:
+        """The copies of a value."""
+        account, found = storage.account, []
+        maker = 0 if account is None else account.session
+        for copy in storage.copies.values() if storage.views is None else storage.current():
+            poisoned = copy.poison is not None
+            nbytes = self._bytes_of(copy)
+            if nbytes or poisoned:
+                device, line = copy.device, storage.location
+                sort = MAPPED if copy in device.mapped else TENSOR if copy.view is None else VIEW
+                extent = (device.name, sort, nbytes, storage.made, maker, line, holders, names, "", poisoned)
+                found.append(Extent._make(extent))
+        return found
+
+    def _under_way(self, instruction: Instruction) -> Iterator[Extent]:
+        """What a live instruction keeps: its temporaries, its arena, stale copies that it accesses."""
+        since, author, line = instruction.dispatched, instruction.author.id, instruction.location
+        if instruction.scratch:
+            yield Extent(instruction.device.name, TEMPORARIES, instruction.scratch, since, author, line, (author,))
+        arena = arena_of(instruction)
+        if arena is not None and arena.buffer is None and instruction.arguments:
+            self._arenas[id(owner_of(instruction.arguments[-1]))] = instruction  # later runs of its stream may reuse it
+        for copy in instruction.reads + instruction.writes:
+            if copy in self._stale or copy.current or copy in copy.device.mapped or copy in copy.device.standby:
+                continue
+            self._stale.add(copy)
+            if nbytes := self._bytes_of(copy):
+                sort, detail = (ARENA, instruction.label) if copy is arena else (IN_USE, "")
+                yield Extent(copy.device.name, sort, nbytes, since, author, line, (author,), detail=detail)
+
+    def _mapped_by_clients(self) -> Iterator[Extent]:
+        """Stale copies that clients map."""
+        readers: dict[Copy, tuple[Storage, dict[int, None]]] = {}
+        for export in self.engine.residency.exports.values():
+            if not export.copy.current:
+                readers.setdefault(export.copy, (export.storage, {}))[1][export.reader.id] = None
+        for copy, (storage, sessions) in readers.items():
+            account = storage.account
+            maker = 0 if account is None else account.session
+            if nbytes := self._bytes_of(copy):
+                yield Extent(copy.device.name, MAPPED, nbytes, storage.made, maker, storage.location, tuple(sessions))
+
+    def _standing_by(self, device: DeviceState) -> Iterator[Extent]:
+        for copy, transfer in device.standby.items():
+            nbytes = 0 if copy in device.mapped else self._bytes_of(copy)
+            if nbytes:
+                author = transfer.author.id
+                yield Extent(device.name, STANDBY, nbytes, transfer.received, author, transfer.location, (author,))
+
+    def _reusable(self, device: DeviceState) -> Iterator[Extent]:
+        for stream, buffers in device.reusable.items():
+            for buffer in buffers:
+                nbytes, run = self._note(device, buffer), self._run_in(buffer)
+                if run is None:
+                    yield Extent(device.name, STREAM, nbytes, 0, 0, 0, (), detail=stream.name)
+                else:
+                    author, line = run.author.id, run.location
+                    yield Extent(device.name, ARENA, nbytes, run.dispatched, author, line, (author,), detail=run.label)
+
+    def _run_in(self, buffer: Buffer) -> Instruction | None:
+        """The run whose arena is the last that was bound to the buffer."""
+        return self._arenas.get(id(owner_of(buffer.raw))) if self._arenas else None
+
+    def _bytes_of(self, copy: Copy) -> int:
+        """The bytes of a copy's buffer, as its pool counts them."""
+        return 0 if copy.buffer is None else self._note(copy.device, copy.buffer)
+
+    def _note(self, device: DeviceState, buffer: Buffer) -> int:
+        self.rounding[device.name] += device.backend.rounding(buffer)
+        if self.idle.found:
+            self.idle.note(buffer)
+        return buffer.nbytes
+
+
+def arena_of(instruction: Instruction) -> Copy | None:
+    """The copy in whose memory a run has its inner values."""
+    if isinstance(instruction, RunInstruction) and instruction.segment.recipe.arena and instruction.outputs:
+        return instruction.outputs[-1].copy
+    return None

@@ -1,0 +1,68 @@
+"""Arenas of routines that wait for their next run: memory that replays are bound to, and that no run has.
+
+A replay that waits keeps the pages of its arena (`routines.instruction`), whoever has the block meanwhile. If the pool
+keeps the block, the pool counts it; if a buffer lies in it, that buffer does; else nobody but this file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from ...streams.device import Buffer
+from ...streams.pool import owner_of
+from ..model.device_state import DeviceState
+from ..model.linked import Linked
+from ..routines.replay import Replay
+
+if TYPE_CHECKING:
+    from ..engine import Engine
+
+
+class IdleArenas:
+    """Arenas that idle replays are bound to: by the object that owns the memory, the device, the routine's name, bytes.
+
+    `used`: owners of memory that a buffer in use lies in.
+    """
+
+    def __init__(self) -> None:
+        self.found: dict[int, tuple[DeviceState, str, int]] = {}
+        self.used: set[int] = set()
+
+    def add_all(self, engine: Engine) -> Iterator[None]:
+        """Find them, one session's after the other."""
+        for session in list(engine.directory.sessions.values()):
+            for routine in list(session.routines.values()):
+                if isinstance(routine, Linked):
+                    self.add(routine, routine.name)
+            yield
+
+    def add(self, routine: Linked, name: str) -> None:
+        """Those of one routine and of the routines that it consists of."""
+        for segment in routine.segments.values():
+            for replay in () if segment is None else list(segment.idle):
+                self.add_replay(replay, segment.plan.device, name)
+        for part in routine.parts():
+            self.add(part, name)
+
+    def add_replay(self, replay: Replay, device: DeviceState, name: str) -> None:
+        """The one of a replay; several may have the same."""
+        if replay.arena is not None:
+            owner = owner_of(replay.arena)
+            self.found[id(owner)] = (device, name, memoryview(owner).nbytes)
+
+    def on(self, device: DeviceState) -> list[dict[str, Any]]:
+        """Those on one device that neither its pool keeps nor anybody uses, by routine, the largest first."""
+        kept = device.backend.kept_owners() if self.found else set()
+        sums: dict[str, int] = {}
+        for owner, (where, name, nbytes) in self.found.items():
+            if where is device and owner not in kept and owner not in self.used:
+                sums[name] = sums.get(name, 0) + nbytes
+        rows = sorted(sums.items(), key=lambda item: (-item[1], item[0]))
+        return [{"routine": name, "bytes": nbytes} for name, nbytes in rows]
+
+    def note(self, buffer: Buffer) -> None:
+        """A buffer is in use."""
+        owner = id(owner_of(buffer.raw))
+        if owner in self.found:
+            self.used.add(owner)
