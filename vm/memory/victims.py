@@ -12,8 +12,9 @@ A session's own storages leave before those of others, and each other session ke
 go depends on program order alone, not on how far the machine has come: a run that evicted others than a serial run does
 could leave a later instruction without any that may go.
 
-Ranking takes time in proportion to what is there. So where that is much, a ranking serves until an eighth of the memory
-has left by it.
+Ranking takes time in proportion to what is ranked, and others wait meanwhile. So it serves until an eighth of the
+memory has left by it, and where there are many copies it goes through them in rounds, a window at a time: the best of
+each window leave.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from .replicas import may_forget
 
 FEW: Final = 64  # copies that are ranked anew each time
 SHARE: Final = 8  # of a device's memory: the part that leaves by one ranking of more
+WINDOW: Final = 1024  # copies that are ranked at a time: in some milliseconds
+LEAVE: Final = 4  # one of so many leaves from a window, while there are others
 TRANSFER: Final = 1 << 16  # bytes that could be moved in the time in which a transfer is made
 
 Victim: TypeAlias = tuple[Copy, Storage]
@@ -44,16 +47,80 @@ class Ranked(NamedTuple):
 
 
 class Ranking:
-    """The order in which copies leave a device for the storages of one account. `left`: bytes that have left by it;
-    `held`: bytes of each account on the device."""
+    """The order in which copies leave a device, as far as it is known.
 
-    __slots__ = ("account", "held", "left", "order")
+    `order`: the next ones, for the storages of `account`; `left`: bytes that have left since there was none. `rest`:
+    copies that are still to be ranked in this round, the first one last. `held`: bytes of each account on the device
+    as of the beginning of the round; `young`: what was used since then stays if it can.
+    """
+
+    __slots__ = ("account", "device", "held", "left", "order", "rest", "young")
 
     def __init__(self, device: DeviceState, account: Account | None) -> None:
+        self.device = device
         self.account = account
         self.left = 0
+        self.order: list[Ranked] = []
+        self.rest: list[Copy] = []
         self.held: dict[Account | None, int] = {}
-        self.order = rank(device, account, self.held)
+        self.young = 0
+
+    def begin_round(self) -> None:
+        """Every copy is to be looked at again."""
+        candidates, limit = self.device.candidates, self.device.backend.limit
+        self.rest = [copy for copy in candidates if copy.nbytes > 0]
+        held: dict[Account | None, int] = {}
+        self.held = held
+        for copy in self.rest:
+            owner = candidates[copy].account
+            held[owner] = held.get(owner, 0) + copy.nbytes
+        step = max(-(-len(self.rest) // WINDOW), 1)
+        sample = sorted([(candidates[copy].used, copy.nbytes) for copy in self.rest[::step]], reverse=True)
+        newest, self.young = 0, self.device.uses.newest + 1
+        for used, nbytes in sample:
+            newest += nbytes * step
+            if newest > limit // 2:
+                break
+            self.young = used
+        self.rest.reverse()
+
+    def rank(self, *, last: bool) -> None:
+        """Rank some of those that are still to be ranked. Only the best of them are to leave, and one's own as long as
+        there are any, unless it is the `last` round or there are no others."""
+        device, account = self.device, self.account
+        candidates, now, by_age = device.candidates, device.uses.newest, device.policy is Eviction.LRU
+        window, self.rest = self.rest[-WINDOW:], self.rest[:-WINDOW]
+        ranked = []
+        for copy in window:
+            storage = candidates.get(copy)
+            if storage is None:
+                continue
+            used, own = storage.used, storage.account is account
+            stays = used >= self.young and not by_age
+            worth = float(now - used) if by_age else saved(copy, storage, now)
+            ranked.append(Ranked((own, not stays, worth, -copy.id), used, copy, storage))
+        ranked.sort()
+        if not last:
+            if self.held.get(account):
+                ranked = [one for one in ranked if one.key[0]]
+            ranked = ranked[len(ranked) * (LEAVE - 1) // LEAVE :]
+        self.order = ranked
+
+    def next(self, spare: Collection[Copy]) -> Victim | None:
+        """The next copy that may leave, of those that are ranked."""
+        device, held = self.device, self.held
+        floor = min(device.floor, device.backend.limit // (2 * max(len(held), 1)))
+        while self.order:
+            _, used, copy, storage = self.order.pop()
+            if not copy.current or storage.used != used or copy in spare or device.candidates.get(copy) is not storage:
+                continue
+            owner, nbytes = storage.account, copy.nbytes
+            if owner is not self.account and held.get(owner, 0) - nbytes < floor and not may_forget(copy, storage):
+                continue
+            self.left += nbytes
+            held[owner] = held.get(owner, 0) - nbytes
+            return copy, storage
+        return None
 
 
 def victims(device: DeviceState, account: Account | None, spare: Collection[Copy]) -> Iterator[Victim]:
@@ -62,46 +129,21 @@ def victims(device: DeviceState, account: Account | None, spare: Collection[Copy
     `account`: of the session that needs the memory.
     """
     ranking: Ranking | None = device.ranking
-    if ranking is not None and ranking.account is account and ranking.left * SHARE < device.backend.limit:
-        yield from _leaving(device, ranking, spare)
-    device.ranking = ranking = Ranking(device, account)
-    yield from _leaving(device, ranking, spare)
+    if ranking is None or ranking.account is not account or ranking.left * SHARE >= device.backend.limit:
+        ranking = Ranking(device, account)
+    count = len(device.candidates)
+    device.ranking = None if count <= FEW else ranking
+    rounds = 1 if count <= WINDOW else 2
+    for turn in range(rounds + 1):  # first, what is left of a round
+        if turn:
+            ranking.begin_round()
+        while True:
+            while (victim := ranking.next(spare)) is not None:
+                yield victim
+            if not ranking.rest:
+                break
+            ranking.rank(last=turn == rounds)
     device.ranking = None
-
-
-def _leaving(device: DeviceState, ranking: Ranking, spare: Collection[Copy]) -> Iterator[Victim]:
-    order, held = ranking.order, ranking.held
-    floor = min(device.floor, device.backend.limit // (2 * max(len(held), 1)))
-    if len(order) <= FEW:
-        device.ranking = None
-    while order:
-        _, used, copy, storage = order.pop()
-        if not copy.current or storage.used != used or copy in spare or device.candidates.get(copy) is not storage:
-            continue
-        owner, nbytes = storage.account, copy.nbytes
-        if owner is not ranking.account and held.get(owner, 0) - nbytes < floor and not may_forget(copy, storage):
-            continue
-        ranking.left += nbytes
-        held[owner] = held.get(owner, 0) - nbytes
-        yield copy, storage
-
-
-def rank(device: DeviceState, account: Account | None, held: dict[Account | None, int]) -> list[Ranked]:
-    """The candidates of a device, the first to leave last. Counts in `held` what each account has there."""
-    found = [(storage.used, copy.id, copy, storage) for copy, storage in device.candidates.items() if copy.nbytes > 0]
-    found.sort(reverse=True)
-    now, newest, half = device.uses.newest, 0, device.backend.limit // 2
-    by_age = device.policy is Eviction.LRU
-    ranked = []
-    for used, number, copy, storage in found:
-        owner = storage.account
-        held[owner] = held.get(owner, 0) + copy.nbytes
-        newest += copy.nbytes
-        stays = newest <= half and not by_age
-        worth = float(now - used) if by_age else saved(copy, storage, now)
-        ranked.append(Ranked((owner is account, not stays, worth, -number), used, copy, storage))
-    ranked.sort()
-    return ranked
 
 
 def saved(copy: Copy, storage: Storage, now: int) -> float:

@@ -167,3 +167,43 @@ def test_what_is_gone_or_mapped_is_not_offered_as_a_replica(parts: Parts, sim: D
     map_copy(copy_of(made[0], sim))
     parts.release(made[1])
     assert [storage for _, storage in victims(sim, None, ())] == [made[0].storage]
+
+
+class TestWindows:
+    """Where there are many copies, they are ranked a window at a time."""
+
+    @pytest.fixture(autouse=True)
+    def _small(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "FEW", 0)
+        monkeypatch.setattr(module, "WINDOW", 4)
+
+    def test_the_best_of_each_window_leave_first_and_in_the_end_all(self, parts: Parts) -> None:
+        made = tensors(parts, 12)
+        found = order(parts, made)
+        assert found[:3] == [0, 4, 8]
+        assert sorted(found[3:]) == list(range(12))  # nobody has evicted anything
+
+    def test_ones_own_leave_from_all_windows_before_those_of_others(self, parts: Parts) -> None:
+        made = tensors(parts, 12)
+        mine = Account(parts.session.limits, 99)
+        for place in (3, 7, 11):
+            made[place].storage.account = mine
+        assert order(parts, made, account=mine)[:3] == [3, 7, 11]
+
+    def test_who_has_nothing_takes_from_others_at_once(self, parts: Parts) -> None:
+        made = tensors(parts, 12)
+        assert order(parts, made, account=Account(parts.session.limits, 99))[:3] == [0, 4, 8]
+
+    def test_a_round_goes_on_where_it_was(self, parts: Parts, sim: DeviceState) -> None:
+        made = tensors(parts, 12)
+        account = parts.session.account
+        chosen = [next(victims(sim, account, ()))[0] for _ in range(3)]
+        assert chosen == [copy_of(made[place], sim) for place in (0, 4, 8)]
+
+    def test_what_was_used_since_it_was_ranked_stays(self, parts: Parts, sim: DeviceState) -> None:
+        made = tensors(parts, 12)
+        account = parts.session.account
+        assert next(victims(sim, account, ()))[0] is copy_of(made[0], sim)
+        parts.release(made[4])
+        use(sim, made[8])
+        assert next(victims(sim, account, ()))[0] is copy_of(made[5], sim)
