@@ -34,7 +34,7 @@ help:
 	@echo "make docs         the documentation as a site, links checked: $(OUT)/site/index.html"
 	@echo "make viewer       a viewer of timelines (npm), with which the tests look at ours; they need Chromium, too"
 	@echo "make bench        the benchmarks, embedded and through a daemon: tables, $(OUT)/bench.json, $(OUT)/bench-daemon.json"
-	@echo "make model-long   random programs against the serial oracle (SEED=$(SEED) PROGRAMS=$(PROGRAMS); GPUS=1: on a fake of CUDA)"
+	@echo "make model-long   random programs against the serial oracle (SEED=$(SEED) PROGRAMS=$(PROGRAMS); GPUS=1: on a fake of CUDA; CROWDED=1: evicting)"
 	@echo "make conformance-long  so many calls of each function against NumPy and SciPy (EXAMPLES=$(EXAMPLES))"
 	@echo "make chaos        clients and daemons killed, stopped and cut off at random (SEED=$(SEED) ROUNDS=$(ROUNDS))"
 	@echo "make fuzz         hostile clients against the daemon's receiving path (SECONDS=$(SECONDS))"
@@ -104,7 +104,7 @@ bench: $(VENV)/.dev
 	@$(RUN) -m bench --daemon --json $(OUT)/bench-daemon.json
 
 model-long: $(VENV)/.dev
-	@$(RUN) -m tests.model.run --seed $(SEED) --programs $(PROGRAMS) $(if $(GPUS),--gpus)
+	@$(RUN) -m tests.model.run --seed $(SEED) --programs $(PROGRAMS) $(if $(GPUS),--gpus) $(if $(CROWDED),--crowded)
 
 conformance-long: $(VENV)/.dev
 	@TENSORD_CONFORMANCE_EXAMPLES=$(EXAMPLES) $(RUN) -m pytest -n 2 --dist worksteal tests/conformance

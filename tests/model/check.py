@@ -26,7 +26,7 @@ from .programs import random_program
 from .scheduler import Machine, Stuck, Unsound
 from .steps import FLOW_EFFECTS, Program, Step
 
-GROWTH = 1.2  # of the memory of a device that does not suffice even where values are evicted
+GROWTH = 1.5  # of the memory of a device that does not suffice even where values are evicted
 LACKED = re.compile(r"not fit on (\w+:\d+)")  # in errors for want of memory
 
 Root = tuple[str, str | None, str | None]

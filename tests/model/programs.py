@@ -51,6 +51,7 @@ VIEWS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("expand_dims", {"axis": 0}),
     ("squeeze", {}),
 )
+CROWDED = 0.2  # of the memory that a program needs where nothing is evicted
 NAMES = ("n0", "n1", "n2")
 Devices = tuple[str, ...]
 SIMS: Devices = ("cpu:0", "sim:0", "sim:1")
@@ -60,13 +61,15 @@ GPUS: Devices = ("cpu:0", "cuda:0", "cuda:1")
 class Generator:
     """Makes one program. Each `emit` method adds at least one step or returns False."""
 
-    def __init__(self, seed: int, *, honest: bool = False, devices: Devices = SIMS) -> None:
+    def __init__(self, seed: int, *, honest: bool = False, devices: Devices = SIMS, crowded: bool = False) -> None:
         self.rng = random.Random(seed)
         self.honest = honest  # only what the client's surface lets through, and no fault
         self.seed = seed
         self.world = random_world(self.rng, devices)
         if honest:
             self.world = replace(self.world, tight=0.0, faults=())
+        if crowded:
+            self.world = replace(self.world, tight=CROWDED, eviction=self.rng.choice(("cost", "lru")))
         self.steps: list[Step] = []
         self.sinks = [self.steps]  # the last one takes the next step: of a group, or of a run, that is being made
         self.count = 0  # of steps, those in groups and runs, too
@@ -556,10 +559,16 @@ def random_faults(rng: random.Random) -> tuple[tuple[str, Any], ...]:
     return tuple(faults)
 
 
-def prepared(seed: int, *, honest: bool = False, devices: Devices = SIMS) -> tuple[Program, Expected]:
-    """The program of a seed, and what it is to give. On a CUDA device no single call fails; that is not its nature."""
-    generator = Generator(seed, honest=honest, devices=devices)
-    program = generator.make(generator.rng.randint(*((40, 120) if honest else (20, 60))))
+def prepared(
+    seed: int, *, honest: bool = False, devices: Devices = SIMS, crowded: bool = False
+) -> tuple[Program, Expected]:
+    """The program of a seed, and what it is to give. On a CUDA device no single call fails; that is not its nature.
+
+    `crowded`: values are evicted, from memory that is a fifth of what the program needs otherwise, or what its largest
+    instruction needs.
+    """
+    generator = Generator(seed, honest=honest, devices=devices, crowded=crowded)
+    program = generator.make(generator.rng.randint(*((40, 120) if honest else (10, 30) if crowded else (20, 60))))
     return program, generator.expected
 
 

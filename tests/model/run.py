@@ -4,7 +4,8 @@
 
 runs the programs of that many seeds from `--seed` on and prints those that went wrong, each with the command that
 runs it again. With `--shrink`, steps are taken away from a failing program for as long as it still fails. With
-`--gpus` the programs run on CUDA devices, over the fake of CUDA's runtime.
+`--gpus` the programs run on CUDA devices, over the fake of CUDA's runtime; with `--crowded`, in so little memory that
+values have to be evicted.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from ..streams.fake_cuda.module import installed
 from .check import check
 from .expected import Expected
 from .ops import failing_ops
-from .programs import GPUS, SIMS, Devices, prepared
+from .programs import CROWDED, GPUS, SIMS, Devices, prepared
 from .steps import Program
 
 REPLAY = "python -m tests.model.run --seed {seed} --programs 1 --piece {piece} --shrink"
@@ -48,19 +49,25 @@ def problems_of(
         return [f"raised {type(error).__name__}: {error} at {last.filename}:{last.lineno}"]
 
 
-def make(seed: int, devices: Devices = SIMS) -> tuple[Program, Expected]:
+def make(seed: int, devices: Devices = SIMS, *, crowded: bool = False) -> tuple[Program, Expected]:
     """The program of a seed, and what it is to give."""
     with failing_ops(), np.errstate(all="ignore"):
-        return prepared(seed, devices=devices)
+        return prepared(seed, devices=devices, crowded=crowded)
 
 
 def failures(
-    seed: int, programs: int, devices: Devices = SIMS, piece: int = PIECE, seen: Counter[str] | None = None
+    seed: int,
+    programs: int,
+    devices: Devices = SIMS,
+    piece: int = PIECE,
+    seen: Counter[str] | None = None,
+    *,
+    crowded: bool = False,
 ) -> list[tuple[int, list[str]]]:
     """The seeds among that many from `seed` on whose programs go wrong, with their problems. `seen`: as for `check`."""
     found = []
     for number in range(seed, seed + programs):
-        program, expected = make(number, devices)
+        program, expected = make(number, devices, crowded=crowded)
         found.append((number, problems_of(program, piece, expected, seen)))
     return [(number, problems) for number, problems in found if problems]
 
@@ -92,7 +99,8 @@ def show(console: Console, program: Program, problems: list[str], piece: int) ->
     console.print(f"[bold red]seed {program.seed}[/]: {len(program.steps)} steps in {program.world}", highlight=False)
     for problem in problems[:SHOWN]:
         console.print(f"  {problem}", markup=False, highlight=False)
-    gpus = "" if program.world.devices == SIMS else " --gpus"
+    world = program.world
+    gpus = ("" if world.devices == SIMS else " --gpus") + " --crowded" * (world.tight == CROWDED)
     console.print(f"  again: {REPLAY.format(seed=program.seed, piece=piece)}{gpus}", markup=False, highlight=False)
 
 
@@ -114,6 +122,7 @@ def main() -> int:
     parser.add_argument("--piece", type=int, default=PIECE, help="handles of ended sessions that are released at once")
     parser.add_argument("--shrink", action="store_true", help="shorten the programs that fail")
     parser.add_argument("--gpus", action="store_true", help="on CUDA devices over a fake of CUDA's runtime")
+    parser.add_argument("--crowded", action="store_true", help="where values are evicted, in a fifth of the memory")
     given = parser.parse_args()
     devices = GPUS if given.gpus else SIMS
     console = Console()
@@ -122,7 +131,7 @@ def main() -> int:
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("programs", total=given.programs)
         for seed in range(given.seed, given.seed + given.programs):
-            program, expected = make(seed, devices)
+            program, expected = make(seed, devices, crowded=given.crowded)
             if problems := problems_of(program, given.piece, expected):
                 failed += 1
                 show(console, program, problems, given.piece)

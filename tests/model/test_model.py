@@ -40,6 +40,7 @@ from .steps import (
 
 PROGRAMS = 200
 CHUNK = 100
+CROWDED = 1_000  # short ones, where values are evicted
 HUNGRY = 120  # of which those matter that run in little memory
 
 
@@ -55,6 +56,18 @@ def test_random_programs_give_what_serial_execution_gives(first: int) -> None:
     assert not wrong, f"{len(wrong)} programs went wrong; to run them again:\n{text}"
     assert not {"on cpu", "on sim", "evicted", "dispatched before what they follow had ended"} - seen.keys(), seen
     assert not set(SORTS) - {MAPPED, TEMPORARIES} - seen.keys(), seen  # no client maps, and these ops have none
+
+
+@pytest.mark.parametrize("first", range(0, CROWDED, CHUNK))
+def test_random_programs_run_in_a_fifth_of_the_memory_that_they_need(first: int) -> None:
+    """What has to fit is each instruction by itself, and everything together on all devices."""
+    seen: Counter[str] = Counter()
+    wrong = failures(first, CHUNK, seen=seen, crowded=True)
+    text = "\n".join(
+        f"{REPLAY.format(seed=seed, piece=PIECE)} --crowded\n    {problems[0]}" for seed, problems in wrong
+    )
+    assert not wrong, f"{len(wrong)} programs went wrong; to run them again:\n{text}"
+    assert seen["evicted"] > CHUNK // 4
 
 
 @cache
