@@ -89,8 +89,11 @@ def may_evict(copy: Copy) -> bool:
 
 
 def drop_replica(copy: Copy, storage: Storage, freed: Callable[[DeviceState], None]) -> None:
-    """Drop a copy at once, or once the transfer that makes another one has arrived. It stays if there is no other."""
-    if any(c.is_or_will_be_valid for c in others(storage, copy)):
+    """Drop a copy at once, or once the transfer that makes another one has arrived. It stays if there is no other.
+
+    One of a single view cannot stand in for the whole, so it need not stay.
+    """
+    if copy.view is not None or any(c.is_or_will_be_valid for c in others(storage, copy)):
         forget(copy, storage)
         return
     transfer = transfer_under_way(copy, storage)

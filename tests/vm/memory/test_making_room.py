@@ -110,6 +110,21 @@ class TestDropping:
         assert sim not in x.storage.copies
         assert (sim.backend.allocated, sim.standby, freed) == (0, {}, [])
 
+    def test_a_copy_of_a_single_view_leaves_at_once_and_never_stands_in_for_the_whole(
+        self, parts: Parts, x: Tensor, sim: DeviceState, freed: list[DeviceState]
+    ) -> None:
+        whole, transfer = copy_of(x, sim), transfer_of(parts)
+        view = parts.residency.new_copy(sim, 8, x.storage.version)
+        view.view = (0, (1,), (8,))
+        x.storage.views = {(sim, view.view): view}
+        sim.candidates[view] = x.storage
+        transfer.kernel = fail
+        make_room(sim, (), freed.append, LIMIT)
+        assert not view.current
+        assert list(sim.standby) == [whole]
+        parts.drain()
+        assert x.storage.copies == {sim: whole}
+
     def test_a_transfer_that_is_known_to_fail_counts_for_nothing(
         self, parts: Parts, x: Tensor, sim: DeviceState, freed: list[DeviceState]
     ) -> None:
