@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 
 from ...interpreter.errors import CancelledError
+from ..memory.pins import end_pins
 from ..model.device_state import DeviceState
 from ..model.directory import Directory
 from ..model.instruction import UNDER_WAY, Instruction
@@ -114,6 +115,8 @@ class Cancellation:
             session, tensors = leaving[0]
             taken = min(room, len(tensors))
             for _ in range(taken):
+                if session.pins:  # not more than handles
+                    end_pins(session, next(iter(session.pins)))
                 self.names.release(session, tensors.pop())
             room -= taken
             if tensors:

@@ -78,7 +78,7 @@ def make_tensor(
     storage.maker = maker
     storage.location = location
     if device.below is not None:
-        storage.used, storage.rest, storage.evicted = device.uses.newest, 0, None
+        storage.used, storage.rest, storage.evicted, storage.returns = device.uses.newest, 0, None, 0
         device.candidates[copy] = storage
     tensor.meta = meta
     tensor.home = device

@@ -78,6 +78,8 @@ def _leaving(device: DeviceState, ranking: Ranking, spare: Collection[Copy]) -> 
         _, used, copy, storage = order.pop()
         if not copy.current or storage.used != used or copy in spare or device.candidates.get(copy) is not storage:
             continue
+        if storage in device.pinned:
+            continue
         owner, nbytes = storage.account, copy.nbytes
         if owner is not ranking.account and held.get(owner, 0) - nbytes < floor and not may_forget(copy, storage):
             continue

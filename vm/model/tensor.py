@@ -94,7 +94,8 @@ class Storage:
     copy of that view's bytes alone. `sharers` counts the live tensors on the storage, in program order. `account` is
     that of the session that made the storage; None if it never had a value, since its maker was refused. `maker` and
     `location` are the label of the instruction that made it with what it was of, and its location number. `used` and
-    `rest`: see `memory.recency`. `evicted`: the device that it left last to make room.
+    `rest`: see `memory.recency`. `evicted`: the device that it left last to make room;
+    `returns`: how often it came back.
     """
 
     __slots__ = (
@@ -105,6 +106,7 @@ class Storage:
         "maker",
         "nbytes",
         "rest",
+        "returns",
         "sharers",
         "used",
         "version",
@@ -131,6 +133,7 @@ class Storage:
         self.used = device.uses.newest
         self.rest = 0
         self.evicted: DeviceState | None = None
+        self.returns = 0
 
     def current(self) -> list[Copy]:
         """Every copy in the map."""
