@@ -6,7 +6,7 @@
 - `ask`: one question to a daemon; `source`: the trace that a command reads
 - `serve`, `keygen`, `top` (with `keyboard` and `screen_tables`), `run`, `ops`, `completion`
 - `doctor`, with `doctor_checks`, `doctor_gpu`, `doctor_cuda`
-- `admin`: status, sessions, tensors, devices, and how they are `shown`
+- `admin`: status, sessions, tensors, devices, and how they are `shown`; `evict`, which acts
 - `trace`, with `record`, `show`, `stats`, `memory` and `dag`; `selection`: the options that select records, as one
   filter; `output`: what a command writes
 """

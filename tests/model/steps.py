@@ -277,7 +277,8 @@ class Encoder:
         return ToDevice(id_, output, device, step.location)
 
     def hint(self, step: Step) -> Hint:
-        return Hint(*step.fields, step.location)
+        id_, what, device = step.fields
+        return Hint(id_, what, device, step.location)
 
 
 def told(line: int) -> Location:

@@ -70,7 +70,17 @@ from .calls import Calls
 from .cancellation import Cancellation
 from .exports import Exports
 from .inline import END, Inline
-from .lookup import check_new, check_pairs, describe, device_of, enter, forget_plan, hinted_device, refuse_cancelled, tensor_of
+from .lookup import (
+    check_new,
+    check_pairs,
+    describe,
+    device_of,
+    enter,
+    forget_plan,
+    hinted_device,
+    refuse_cancelled,
+    tensor_of,
+)
 from .names import Names
 from .quotas import check_chains, check_fields, check_nesting, check_operands, check_tensors, may_refuse_chain
 from .rejection import Rejection, kept, refusal_of

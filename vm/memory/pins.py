@@ -57,9 +57,7 @@ def move_pins(tensor: Tensor, before: Storage) -> None:
 
 def pinned_bytes(device: DeviceState) -> int:
     """Bytes of the copies that pins keep on a device."""
-    return sum(
-        max(copy.nbytes, 0) for storage in device.pinned for copy in storage.current() if copy.device is device
-    )
+    return sum(max(copy.nbytes, 0) for storage in device.pinned for copy in storage.current() if copy.device is device)
 
 
 def _take(tensor: Tensor, count: int) -> None:

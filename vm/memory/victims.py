@@ -71,7 +71,7 @@ def victims(device: DeviceState, account: Account | None, spare: Collection[Copy
 
 def _leaving(device: DeviceState, ranking: Ranking, spare: Collection[Copy]) -> Iterator[Victim]:
     order, held = ranking.order, ranking.held
-    floor = min(device.floor, device.backend.limit // (2 * max(len(held), 1)))
+    floor = floor_of(device, len(held))
     if len(order) <= FEW:
         device.ranking = None
     while order:
@@ -86,6 +86,11 @@ def _leaving(device: DeviceState, ranking: Ranking, spare: Collection[Copy]) -> 
         ranking.left += nbytes
         held[owner] = held.get(owner, 0) - nbytes
         yield copy, storage
+
+
+def floor_of(device: DeviceState, holders: int) -> int:
+    """Bytes that each of so many sessions keeps from others: all floors together are half of the memory at most."""
+    return min(device.floor, device.backend.limit // (2 * max(holders, 1)))
 
 
 def rank(device: DeviceState, account: Account | None, held: dict[Account | None, int]) -> list[Ranked]:

@@ -11,9 +11,9 @@ from ..memory.making_room import drop_replica, may_evict
 from ..memory.recency import touch
 from ..memory.replicas import may_forget, note_dropped
 from ..model.device_state import DeviceState
+from ..model.reason import EVICT
 from ..model.session import VmSession
 from ..model.tensor import Storage, Tensor
-from ..scheduler.scheduler import EVICT
 from .residency import Residency, is_small
 
 
@@ -27,9 +27,7 @@ def leave(residency: Residency, storage: Storage, device: DeviceState, session: 
     for copy in [copy for copy in storage.current() if copy.device is device and copy.nbytes > 0]:
         if may_forget(copy, storage):
             note_dropped(copy, storage)
-        elif not may_evict(copy, storage):
-            continue
-        elif residency.evict(session, location, copy, storage, EVICT) is None:
+        elif not may_evict(copy, storage) or residency.evict(session, location, copy, storage, EVICT) is None:
             continue
         drop_replica(copy, storage, scheduler.retry)
         freed += copy.nbytes
@@ -55,7 +53,8 @@ def prefetch(residency: Residency, tensor: Tensor, device: DeviceState, session:
     scheduler = residency.scheduler
     spare = set(storage.current())
     for place in (stopover, device):
-        if place is not None and place not in storage.copies:
-            if not scheduler.make_room(place, spare, session, location, nbytes):
-                return
+        if place is None or place in storage.copies:
+            continue
+        if not scheduler.make_room(place, spare, session, location, nbytes):
+            return
     residency.bring(tensor, device, session, location)

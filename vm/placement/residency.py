@@ -26,11 +26,10 @@ from ..model.account import charge
 from ..model.device_state import DeviceState
 from ..model.instruction import PENDING, Instruction
 from ..model.operand import Binding
+from ..model.reason import RETURN
 from ..model.session import VmSession
 from ..model.tensor import Copy, Moved, Storage, Tensor
 from ..scheduler.scheduler import Scheduler
-
-RETURN = "return"  # in the labels of transfers to a device that the value had to leave
 
 VIEWS = 64  # copies of single views that a storage has beyond its tensors: programs that look at every row never end
 

@@ -25,6 +25,7 @@ from ..reporting.answering import (
     session_or_any,
 )
 from ..reporting.device_rows import plain
+from ..reporting.eviction import NO_EVICTION
 from ..reporting.name_rows import name_kind, name_row, names_of
 from ..routines.programs import routine_of
 from .values import SerialSession, SerialTensor
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from .engine import SerialEngine
 
 ERRORS_KEPT: Final = 20
+NOTHING: Final = dict(NO_EVICTION)
 
 
 class About:
@@ -68,6 +70,17 @@ def _detail(_engine: SerialEngine, _session: SerialSession, _about: About, every
     return natural("every", every)
 
 
+def _returns(_engine: SerialEngine, _session: SerialSession, _about: About, limit: object = 10) -> list[Any]:
+    """Nothing leaves, and nothing returns."""
+    natural("limit", limit)
+    return []
+
+
+def _evict(_engine: SerialEngine, _session: SerialSession, _about: About, *_: object) -> dict[str, Any]:
+    """There is nowhere to go."""
+    return {"left": [], "more": False}
+
+
 def _stats(engine: SerialEngine, session: SerialSession, about: About) -> dict[str, Any]:
     held = memory_by_device(engine)
     return {
@@ -80,7 +93,14 @@ def _stats(engine: SerialEngine, session: SerialSession, about: About) -> dict[s
         "by_status": {},
         "infer_misses": 0,
         "devices": {
-            name: {"allocated": nbytes, "planned": 0, "limit": 0, "waiting_for_memory": 0, "queued": {}}
+            name: {
+                "allocated": nbytes,
+                "planned": 0,
+                "limit": 0,
+                "waiting_for_memory": 0,
+                "eviction": NOTHING,
+                "queued": {},
+            }
             for name, nbytes in held.items()
         },
         "transfers": {name: {} for name in engine.devices},
@@ -129,7 +149,7 @@ def _status(engine: SerialEngine, _session: SerialSession, about: About) -> dict
         "memory": resident_memory(),
         "descriptors": descriptors(),
         "devices": {
-            name: {"used": nbytes, "limit": 0, "cached": 0, "lost": ""}
+            name: {"used": nbytes, "limit": 0, "cached": 0, "eviction": NOTHING, "lost": ""}
             for name, nbytes in memory_by_device(engine).items()
         },
         "sessions": len(engine.sessions),
@@ -263,6 +283,7 @@ def _devices(engine: SerialEngine, _session: SerialSession, about: About) -> lis
             "name": name,
             "options": plain(about.options[name]),
             "memory": {"used": nbytes, "planned": 0, "limit": 0, "cached": 0, "waiting": 0},
+            "eviction": NOTHING,
             "lost": "",
             "streams": [],
             "transfers": {},
@@ -304,4 +325,6 @@ _ANSWERS: dict[str, Callable[..., Any]] = {
     "names": _names,
     "detail": _detail,
     "routine": _routine,
+    "returns": _returns,
+    "evict": _evict,
 }

@@ -16,13 +16,14 @@ from tensord.client.cli import figures, shown, terminal
 from tensord.client.cli import top as cli_top
 from tensord.streams.faults import Fault, FaultKind
 
-COMMANDS = ["status", "sessions", "tensors", "names", "devices", "top", "doctor", "trace"]
+COMMANDS = ["status", "sessions", "tensors", "names", "devices", "evict", "top", "doctor", "trace"]
 ON_A_DAEMON = [
     ["status"],
     ["sessions"],
     ["tensors"],
     ["names"],
     ["devices"],
+    ["evict", "weights"],
     ["top", "--once"],
     ["trace", "show"],
     ["trace", "why", "1"],
@@ -189,14 +190,18 @@ class TestTop:
         assert run("top", "--address", address)[::2] == (0, "")
 
     def test_rates_are_differences(self):
-        def look(at: float, retired: int, consumed: dict[int, int], moved: int) -> cli_top.Look:
+        def look(at: float, retired: int, consumed: dict[int, int], moved: int, back: int) -> cli_top.Look:
             sessions = [{"id": id_, "consumed": number, "live": 0} for id_, number in consumed.items()]
-            devices = [{"name": "sim:0", "transfers": {"h2d": {"count": 1, "bytes": moved}}}]
+            left = {"evicted": {"bytes": back}, "dropped": {"bytes": back}, "returned": {"bytes": back}}
+            transfers = {"h2d": {"count": 1, "bytes": moved}}
+            devices = [{"name": "sim:0", "transfers": transfers, "eviction": left}]
             return cli_top.Look(at, {"instructions": {"retired": retired}}, sessions, devices)
 
-        now = look(12.0, 1_100, {1: 50, 2: 400, 3: 7}, 300)
-        found = cli_top.rates(look(10.0, 100, {1: 50, 2: 200}, 100), now)
-        assert found == cli_top.Rates(500.0, {1: 0.0, 2: 100.0, 3: 0.0}, {"sim:0": 100.0})
+        now = look(12.0, 1_100, {1: 50, 2: 400, 3: 7}, 300, 50)
+        found = cli_top.rates(look(10.0, 100, {1: 50, 2: 200}, 100, 30), now)
+        assert found == cli_top.Rates(
+            500.0, {1: 0.0, 2: 100.0, 3: 0.0}, *({"sim:0": rate} for rate in (100.0, 20.0, 10.0))
+        )
         assert [one["id"] for one in cli_top._busiest(now.sessions, found)] == [2, 1, 3]
 
 

@@ -18,6 +18,7 @@ from tensord.client.cli import doctor as cli_doctor
 from tensord.client.cli import doctor_checks, doctor_gpu
 from tensord.client.cli.doctor_checks import Finding, Level
 from tensord.interpreter.wire.addresses import PATH_LIMIT, lock_path
+from tensord.vm.reporting.eviction import NO_EVICTION
 
 
 @pytest.fixture
@@ -57,7 +58,7 @@ STATUS: dict[str, Any] = {
     "uptime": 5.0,
     "sessions": 1,
     "version": doctor_checks.installed("tensord"),
-    "devices": {"cpu:0": {"used": 1, "limit": 100, "cached": 0, "lost": ""}},
+    "devices": {"cpu:0": {"used": 1, "limit": 100, "cached": 0, "eviction": NO_EVICTION, "lost": ""}},
     "descriptors": {"open": 30, "limit": 4096},
     "hung": [],
     "trace": {"enabled": True},
