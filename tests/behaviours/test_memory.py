@@ -441,7 +441,7 @@ def test_room_is_made_by_a_copy_whose_twin_is_still_under_way(make_session, fail
         assert total.item() == 6 * KIB
         np.testing.assert_array_equal(again.numpy(), ones(KIB, value=3.0))
         assert s.stats()["failed"] == 0
-        assert transfers(s) == ["d2h sim:0->cpu:0", "h2d cpu:0->sim:0"]
+        assert transfers(s) == ["d2h sim:0->cpu:0", "return cpu:0->sim:0"]
     np.testing.assert_array_equal(there.numpy(), ones(KIB, value=2.0))
     np.testing.assert_array_equal(z.numpy(), ones(KIB, value=2.0))
     assert_sound(s)

@@ -169,6 +169,55 @@ class TestTables:
         assert "[red]evil" in out
 
 
+class TestEvict:
+    def test_what_has_a_name_leaves_and_comes_back(self, run, watched, address):
+        watched.publish("product", watched.keep[1])
+        code, out, err = run("evict", "product", "--address", address)
+        assert (code, err) == (0, "")
+        assert out == "sim:0 -> cpu:0: 1 value, 256 KiB\n"
+        watched.sync()
+        assert watched.keep[1].residency() == {"cpu:0": "valid"}
+        assert "1 to cpu:0, 256 KiB" in run("status", "--address", address)[1]
+        watched.call("negative", [watched.keep[1]])[0].wait()
+        assert "  evicted    1 to cpu:0, 256 KiB; 1 back, 256 KiB\n" in run("devices", "--address", address)[1]
+        watched.unpublish("product")
+
+    def test_everything_on_a_device_leaves_but_what_is_pinned(self, run, watched, address):
+        pinned = watched.asarray(np.ones(1024, np.float32), device="sim:0").pin()
+        many = [watched.asarray(np.ones(256, np.float32), device="sim:0") for _ in range(600)]
+        watched.sync()
+        (left,) = json.loads(run("evict", "--device", "sim:0", "--address", address, "--json")[1])
+        assert left["values"] >= 600
+        assert left["bytes"] >= 600 * 1024
+        watched.sync()
+        assert "sim:0" in pinned.residency()
+        assert not any("sim:0" in one.residency() for one in (*many, *watched.keep[:2]))
+        assert "4 KiB pinned" in run("devices", "--address", address)[1]
+
+    def test_of_a_session_what_it_made_leaves(self, run, watched, address):
+        number = next(one["id"] for one in watched._query("sessions") if one["asks"])
+        (left,) = json.loads(run("evict", "--session", str(number), "--address", address, "--json")[1])
+        assert left["device"] == "sim:0"
+        found = run("evict", "--session", str(number), "--address", address)
+        assert found[:2] == (0, "nothing left: nothing of that is on a device that has a tier below it, or may leave it\n")
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ((), "say what: names, --session or --device"),
+            (("nothing",), "nothing"),
+            (("--device", "gpu"), "there is no device 'gpu'"),
+            (("--session", "999"), "there is no session 999"),
+        ],
+    )
+    def test_what_is_not_there_is_one_line(self, run, watched, address, arguments, message):
+        code, _, err = run("evict", *arguments, "--address", address)
+        assert code == 1
+        assert message in err
+        assert err.count("\n") == 1
+        assert not watched.closed
+
+
 @pytest.mark.usefixtures("watched")
 class TestTop:
     def test_once(self, run, address):

@@ -196,6 +196,18 @@ class TestWhatADaemonSays:
         assert found[check].advice
 
 
+def test_tensors_that_go_round_are_named_with_what_to_do() -> None:
+    row = {"names": ["w"], "session": 3, "op": "upload", "location": "train.py:5 in <module>", "bytes": 1 << 20}
+    (found,) = cli_doctor.check_eviction([row | {"returns": 1200, "device": "cuda:0"}])
+    assert found.level is Level.WARN
+    assert found.message == (
+        "1 MiB by upload at train.py:5 in <module> (session 3, named 'w') left cuda:0 for want of memory and came back "
+        "1,200 times"
+    )
+    assert "more memory" in found.advice
+    assert "pin" in found.advice
+
+
 class TestGpu:
     @pytest.fixture
     def machine(self, monkeypatch):
