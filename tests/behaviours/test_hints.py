@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,9 +26,9 @@ def fill(session: td.Session, count: int) -> list[td.Tensor]:
     return [session.asarray(ones(KIB, value=n), device="sim:0").wait(WAIT) for n in range(count)]
 
 
-def eviction(session: td.Session) -> dict[str, object]:
+def eviction(session: td.Session) -> dict[str, Any]:
     """What has left the device, and come back."""
-    found: dict[str, object] = session.stats()["devices"]["sim:0"]["eviction"]
+    found: dict[str, Any] = session.stats()["devices"]["sim:0"]["eviction"]
     return found
 
 

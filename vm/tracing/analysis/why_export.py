@@ -67,7 +67,7 @@ def _evictions(evictions: Sequence[Record]) -> Iterator[str]:
         needed = f"  for {one.location}" if one.location else ""
         yield f"   {title(one)}  {status(one)}{needed}"
     if len(evictions) > _EVICTIONS_SHOWN:
-        yield f"   and {len(evictions) - _EVICTIONS_SHOWN} earlier ones"
+        yield f"   and {len(evictions) - _EVICTIONS_SHOWN} more that ended earlier"
 
 
 def _headline(story: Story) -> str:
