@@ -23,14 +23,14 @@ from ..interpreter.schema.opdef import FrozenAttributes, OpDef, find
 from ..interpreter.schema.promotion import WIRE_INTEGERS, check_scalars
 from ..interpreter.schema.targets import check_distinct
 from ..interpreter.types.meta import Meta, OperandMeta, Scalar
-from ..interpreter.wire.messages import CALL, ToDevice, encode_message
+from ..interpreter.wire.messages import CALL, Hint, ToDevice, encode_message
 from .checks import device_of, own
 from .handlers import DEFAULT_HANDLER, Handler, Invocation
 from .locations import HANDLED, located
 from .operators import OPERANDS, SCALARS
 from .outbox.outbox import Outbox
 from .reading import forget
-from .routines.current import CURRENT, capture_of
+from .routines.current import CURRENT, capture_of, refuse_captured
 from .signatures import Entry, SignatureKey, Signatures
 from .tensor import Tensor
 from .tracebacks import MEANT, hide, hides, signed, too_many
@@ -270,6 +270,17 @@ class Calls:
             outbox.messages.append(encode_message(ToDevice(tensor._id, id_, home, location)))
         outbox.appended()
         return Tensor(session, id_, tensor._meta, home)
+
+    def hint(self, tensor: Tensor, what: str, device: str | None = None) -> None:
+        """Say where the tensor's value had better be, at this place in program order."""
+        session, outbox = tensor._session, self._outbox
+        place = "" if device is None else device_of(session, device)
+        own(session, tensor)
+        refuse_captured(outbox, f"{what}: nothing can be said about where a value is")
+        with outbox.lock:
+            location = outbox.locations.issued()
+            outbox.messages.append(encode_message(Hint(tensor._id, what, place, location)))
+        outbox.appended()
 
 
 @hides

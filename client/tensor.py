@@ -226,6 +226,35 @@ class Tensor(Methods):
             raise located(MetadataError("to_device: the machine's streams are its own; leave it out"))
         return self._session._calls.to_device(self, device)
 
+    def pin(self) -> Self:
+        """Keep its value at home once it is there: it is not evicted to make room, until `unpin` has been called as
+        often, or the handle is gone. Pinned memory cannot be had for anything else. Returns the tensor, at once."""
+        self._session._calls.hint(self, "pin")
+        return self
+
+    def unpin(self) -> Self:
+        """Take back one `pin`. Nothing if it is not pinned. Returns the tensor, at once."""
+        self._session._calls.hint(self, "unpin")
+        return self
+
+    def evict(self) -> Self:
+        """Let its value leave its home for the host, at this place in program order; it comes back when it is used.
+
+        Nothing if its home is on the host, or if it is pinned, read in place, or not there. Returns the tensor, at
+        once.
+        """
+        self._session._calls.hint(self, "evict")
+        return self
+
+    def prefetch(self, device: str | None = None) -> Self:
+        """Bring its value to a device, its home by default, if there is room: the next op there need not wait for it.
+
+        Other values may leave for that. MetadataError, at this line, for a device that is none. Returns the tensor, at
+        once.
+        """
+        self._session._calls.hint(self, "prefetch", device)
+        return self
+
     def copy(self) -> Tensor:
         """A new tensor with this value and home. No bytes move until one of the two is written."""
         return self.to_device(self._home)

@@ -7,6 +7,7 @@
 - `serve`, `keygen`, `top` (with `keyboard` and `screen_tables`), `run`, `ops`, `completion`
 - `doctor`, with `doctor_checks`, `doctor_memory`, `doctor_gpu`, `doctor_cuda`
 - `admin`: status, sessions, tensors, devices, and how they are `shown`; `held`: who holds their memory
+- `evict`, which acts
 - `trace`, with `record`, `show`, `stats`, `memory` and `dag`; `selection`: the options that select records, as one
   filter; `output`: what a command writes
 """

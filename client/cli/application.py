@@ -16,6 +16,7 @@ COMMANDS: Final = {
     "tensors": Listed("admin", "List the largest tensors, and where their copies are."),
     "names": Listed("admin", "List what is published: tensors, and routines with what they take."),
     "devices": Listed("admin", "Show each device and what its streams do."),
+    "evict": Listed("evict", "Let tensors leave their devices for the host, now."),
     "top": Listed("top", "Watch the daemon work; q or Ctrl-C ends it."),
     "trace": Listed("trace", "Record, verify, draw and explain what a daemon did."),
     "run": Listed(

@@ -17,7 +17,9 @@ from .ask import ask, print_json
 from .doctor_checks import SYSTEM, Finding, Level, fail, note, ok, warn
 from .doctor_gpu import check_gpu
 from .doctor_memory import check_memory
-from .figures import count, duration, plural
+from .figures import count, duration, plural, size
+
+_ROUNDS = 5  # tensors that go round: so many are named
 
 
 @click.command()
@@ -176,6 +178,21 @@ def check_listener(address: str, socket: Path | None) -> Iterator[Finding]:
     yield ok("daemon", f"{answers}, {plural(status['sessions'], 'session')}")
     yield from check_status(status)
     yield from _guarded("device memory", lambda: check_memory(address))
+    if any(device["eviction"]["returned"]["count"] for device in status["devices"].values()):
+        yield from _guarded("eviction", lambda: check_eviction(ask(address, "returns", _ROUNDS)))
+
+
+def check_eviction(returns: Iterable[dict[str, Any]]) -> Iterator[Finding]:
+    """The tensors that leave a device for want of memory and come back, again and again."""
+    for one in returns:
+        names = ", ".join(map(repr, one["names"]))
+        made = f"{one['op'] or 'an unknown op'}{' at ' + one['location'] if one['location'] else ''}"
+        message = (
+            f"{size(one['bytes'])} by {made} (session {one['session']}{', named ' + names if names else ''}) left "
+            f"{one['device']} for want of memory and came back {count(one['returns'])} times"
+        )
+        advice = f"give {one['device']} more memory, keep fewer tensors alive, or pin this one (tensor.pin())"
+        yield warn("going round", message, advice)
 
 
 def _status(address: str) -> dict[str, Any]:

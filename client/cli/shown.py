@@ -132,15 +132,37 @@ def _show_device_memory(found: Mapping[str, Any]) -> None:
     from .terminal import print_table
 
     rows = [
-        (name, size(one["used"]), size(one["limit"]), size(one["cached"]), moved(found["transfers"][name]), one["lost"])
+        (
+            name,
+            size(one["used"]),
+            size(one["limit"]),
+            size(one["cached"]),
+            moved(found["transfers"][name]),
+            evicted(one["eviction"]),
+            one["lost"],
+        )
         for name, one in found["devices"].items()
     ]
-    print_table(("device", "used>", "of>", "cached>", "moved", "lost"), rows, folded=("moved", "lost"))
+    folded = ("moved", "evicted", "lost")
+    print_table(("device", "used>", "of>", "cached>", "moved", "evicted", "lost"), rows, folded=folded)
 
 
 def moved(transfers: Mapping[str, Mapping[str, int]]) -> str:
     """`h2d 3 x, 12 MiB; d2h ...`."""
     return "; ".join(f"{kind} {count(one['count'])} x, {size(one['bytes'])}" for kind, one in transfers.items())
+
+
+def evicted(found: Mapping[str, Any]) -> str:
+    """`12 to cpu:0, 3 MiB; 4 dropped, 1 MiB; 9 back, 2 MiB; 1 MiB pinned`: only what there is."""
+    parts = (("evicted", f"to {found['below']}"), ("dropped", "dropped"), ("returned", "back"))
+    texts = [
+        f"{count(found[name]['count'])} {what}, {size(found[name]['bytes'])}"
+        for name, what in parts
+        if found[name]["count"]
+    ]
+    if found["pinned"]:
+        texts.append(f"{size(found['pinned'])} pinned")
+    return "; ".join(texts)
 
 
 def _show_troubles(found: Mapping[str, Any]) -> None:
@@ -205,6 +227,7 @@ def _show_device(one: Mapping[str, Any]) -> None:
     )
     listed = (
         ("transfers", moved(one["transfers"])),
+        ("evicted", evicted(one["eviction"])),
         ("peers", ", ".join(one["peers"])),
         ("missing", ", ".join(one["missing"])),
         ("options", options(one["options"] or {})),

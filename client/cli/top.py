@@ -36,11 +36,14 @@ class Look(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """What happened between two looks, per second: instructions, messages of each session, bytes per device."""
+    """What happened between two looks, per second: instructions, messages of each session, bytes per device that moved,
+    that left to make room, by a transfer or without, and that came back."""
 
     instructions: float
     sessions: Mapping[int, float]
     moved: Mapping[str, float]
+    evicted: Mapping[str, float]
+    returned: Mapping[str, float]
 
 
 @click.command()
@@ -96,14 +99,22 @@ def rates(before: Look, now: Look) -> Rates:
     passed = max(now.at - before.at, 1e-6)
     done = now.status["instructions"]["retired"] - before.status["instructions"]["retired"]
     consumed = {one["id"]: one["consumed"] for one in before.sessions}
-    earlier = {one["name"]: _moved_bytes(one) for one in before.devices}
+    earlier = {one["name"]: one for one in before.devices}
+
+    def growth(nbytes: Callable[[Mapping[str, Any]], int]) -> dict[str, float]:
+        return {
+            one["name"]: max(0, nbytes(one) - nbytes(earlier.get(one["name"], one))) / passed for one in now.devices
+        }
+
     return Rates(
         max(0, done) / passed,
         {
             one["id"]: max(0, one["consumed"] - consumed.get(one["id"], one["consumed"])) / passed
             for one in now.sessions
         },
-        {one["name"]: max(0, _moved_bytes(one) - earlier.get(one["name"], 0)) / passed for one in now.devices},
+        growth(_moved_bytes),
+        growth(lambda one: int(one["eviction"]["evicted"]["bytes"] + one["eviction"]["dropped"]["bytes"])),
+        growth(lambda one: int(one["eviction"]["returned"]["bytes"])),
     )
 
 
@@ -113,7 +124,15 @@ def _moved_bytes(device: Mapping[str, Any]) -> int:
 
 def _plain(now: Look, found: Rates) -> dict[str, Any]:
     sessions = [{**one, "per_second": found.sessions[one["id"]]} for one in _busiest(now.sessions, found)]
-    devices = [{**one, "moved_per_second": found.moved[one["name"]]} for one in now.devices]
+    devices = [
+        {
+            **one,
+            "moved_per_second": found.moved[one["name"]],
+            "evicted_per_second": found.evicted[one["name"]],
+            "returned_per_second": found.returned[one["name"]],
+        }
+        for one in now.devices
+    ]
     return {"status": now.status, "per_second": found.instructions, "sessions": sessions, "devices": devices}
 
 
@@ -212,14 +231,20 @@ def _devices(now: Look, found: Rates) -> Part:
             size(one["memory"]["used"]),
             size(one["memory"]["limit"]),
             size(one["memory"]["cached"]),
-            f"{size(round(found.moved[one['name']]))}/s" if found.moved[one["name"]] else "",
+            _per_second(found.moved[one["name"]]),
+            _per_second(found.evicted[one["name"]]),
+            _per_second(found.returned[one["name"]]),
             moved(one["transfers"]),
             one["lost"],
         )
         for one in now.devices
     ]
-    columns = ("device", "used>", "of>", "cached>", "moving>", "moved", "lost")
-    return Part("device", columns, rows, ("cached>", "moving>", "moved"), "moved")
+    columns = ("device", "used>", "of>", "cached>", "moving>", "leaving>", "returning>", "moved", "lost")
+    return Part("device", columns, rows, ("cached>", "moving>", "leaving>", "returning>", "moved"), "moved")
+
+
+def _per_second(nbytes: float) -> str:
+    return f"{size(round(nbytes))}/s" if nbytes else ""
 
 
 def _streams(now: Look) -> Part:

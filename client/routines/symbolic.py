@@ -36,6 +36,7 @@ _NUMBER: Final = "use the tensor itself as an operand, or pass the number as an 
 _CHOICE: Final = "choose elementwise (xp.where), or let the machine choose (session.cond, while_loop)"
 _WAIT: Final = "wait outside, for what the routine returns"
 _TEXT: Final = "session.print writes it at each run"
+_HINT: Final = "say where values had better be outside"
 
 # What asks for a value -> what to do instead.
 REFUSED: Final = {
@@ -45,6 +46,7 @@ REFUSED: Final = {
     **dict.fromkeys(("__bool__", "__contains__"), _CHOICE),
     **dict.fromkeys(("wait", "is_ready", "residency", "__await__"), _WAIT),
     **dict.fromkeys(("__str__", "__format__"), _TEXT),
+    **dict.fromkeys(("pin", "unpin", "evict", "prefetch"), _HINT),
 }
 
 

@@ -24,6 +24,7 @@ NESTED = frozenset({tuple, list, dict})
 OPERANDS = frozenset({bool, int, float, complex})
 INTEGER = frozenset({int})
 TEXT = frozenset({str})
+HINTS = ("pin", "unpin", "evict", "prefetch")
 
 
 class Role(Enum):
@@ -166,6 +167,11 @@ def is_path(value: Any) -> bool:
     return is_texts(value) and len(value) <= DEPTH and all(len(name) <= NAME for name in value)
 
 
+def is_hint(value: Any) -> bool:
+    """The name of a hint."""
+    return type(value) is str and value in HINTS
+
+
 def is_name(value: Any) -> bool:
     """A name for people, not too long."""
     return is_text(value) and len(value) <= NAME
@@ -196,6 +202,7 @@ Text: TypeAlias = Annotated[str, Field(is_text)]
 LocationText: TypeAlias = Annotated[str, Field(is_text, limit=Limit("text", "location"))]
 SpanPath: TypeAlias = Annotated[Sequence[str], Field(is_path)]
 Name: TypeAlias = Annotated[str, Field(is_name)]
+HintName: TypeAlias = Annotated[str, Field(is_hint)]
 Names: TypeAlias = Annotated[Sequence[str], Field(is_texts)]
 Flag: TypeAlias = Annotated[bool, Field(is_flag)]
 Shape: TypeAlias = Annotated[Sequence[int], Field(is_shape)]

@@ -31,3 +31,4 @@ class MessageKind(IntEnum):
     LINK = 20
     RUN = 21
     CONVENTION = 22
+    HINT = 23

@@ -25,6 +25,7 @@ from .fields import (
     Flag,
     Generation,
     Group,
+    HintName,
     LocationNumber,
     LocationText,
     Metas,
@@ -79,6 +80,7 @@ PROGRAM = int(MessageKind.PROGRAM)
 LINK = int(MessageKind.LINK)
 RUN = int(MessageKind.RUN)
 CONVENTION = int(MessageKind.CONVENTION)
+HINT = int(MessageKind.HINT)
 
 # Kinds that no atomic group may hold: groups, restarts, and requests, since no wait is possible inside a group.
 UNGROUPED = frozenset({ATOMIC, RESTART, FETCH, WAIT, SYNC, QUERY, LOOKUP, NAMES})
@@ -302,6 +304,16 @@ class Convention(NamedTuple):
     convention: Arguments
 
 
+class Hint(NamedTuple):
+    """Say where a tensor's value had better be. `what` is "pin", "unpin", "evict" or "prefetch"; `device` is that of
+    "prefetch", and empty for the tensor's home."""
+
+    id: UsedId
+    what: HintName
+    device: Text
+    location: LocationNumber
+
+
 NamedMessage: TypeAlias = (
     Call
     | Release
@@ -326,6 +338,7 @@ NamedMessage: TypeAlias = (
     | Link
     | Run
     | Convention
+    | Hint
 )
 
 DECLARATIONS: dict[MessageKind, type[NamedMessage]] = {
@@ -352,6 +365,7 @@ DECLARATIONS: dict[MessageKind, type[NamedMessage]] = {
     MessageKind.LINK: Link,
     MessageKind.RUN: Run,
     MessageKind.CONVENTION: Convention,
+    MessageKind.HINT: Hint,
 }
 
 _PAYLOAD = Upload._fields.index("payload") + 1

@@ -18,6 +18,7 @@ import numpy as np
 from tensord.interpreter import ops as _ops  # noqa: F401 - fills the registry
 from tensord.interpreter.errors import TensordError
 from tensord.interpreter.schema.opdef import REGISTRY, REQUIRED, OpDef
+from tensord.interpreter.wire.fields import HINTS
 from tensord.interpreter.wire.forms import name_fields
 from tensord.interpreter.wire.frames import host_identity
 from tensord.interpreter.wire.messages import (
@@ -27,6 +28,7 @@ from tensord.interpreter.wire.messages import (
     Chain,
     Effect,
     Fetch,
+    Hint,
     ListNames,
     Location,
     Lookup,
@@ -148,6 +150,7 @@ class Writer:
             self.lookup,
             self.unpublish,
             self.to_device,
+            self.hint,
             self.restart,
             self.group,
             self.names,
@@ -369,6 +372,11 @@ class Writer:
     def to_device(self, client: Client) -> ToDevice:
         """A twin on the only device there is."""
         return ToDevice(self.known(client), self.new(client, None), "cpu:0", 0)
+
+    def hint(self, client: Client) -> Hint:
+        """Where a value had better be, mostly sound."""
+        what = self.rnd.choice((*HINTS, *HINTS, "evict it"))
+        return Hint(self.known(client), what, self.rnd.choice(("", "", "", "cpu:0", "cpu:7")), self.rnd.randint(0, 2))
 
     def restart(self, client: Client) -> Restart:  # noqa: ARG002 - as the others
         """Go on after a cancel."""

@@ -128,6 +128,13 @@ class Clients:
         id_, new, device = step.fields
         handles[new] = handles[id_].to_device(device)
 
+    def hint(self, _session: Any, handles: dict[int, Tensor], step: Step) -> None:
+        id_, what, device = step.fields
+        if what == "prefetch":
+            handles[id_].prefetch(device or None)
+        else:
+            getattr(handles[id_], what)()
+
     def release(self, _session: Any, handles: dict[int, Tensor], step: Step) -> None:
         for id_ in step.fields[0]:
             del handles[id_]

@@ -19,6 +19,7 @@ from tensord.interpreter.schema.infer import infer_once
 from tensord.interpreter.schema.opdef import find
 from tensord.interpreter.schema.targets import check_targets
 from tensord.interpreter.types.meta import Meta
+from tensord.interpreter.wire.fields import HINTS
 
 from .expected import Expected
 from .flows import Flows
@@ -115,6 +116,7 @@ class Generator:
             (1.0, self.join),
             (0.7, self.where),
             (2.0 * self.moves, self.move),
+            (1.0, self.hint),
             (1.2, self.dynamic),
             (1.5, self.release),
             (1.0 * self.reads, self.fetch),
@@ -181,7 +183,7 @@ class Generator:
 
         def make() -> None:
             for _ in range(self.rng.randint(0, 6)):
-                self.rng.choice((*emits, self.move, self.publish, self.runs.emit))(client)
+                self.rng.choice((*emits, self.move, self.hint, self.publish, self.runs.emit))(client)
 
         steps = self.collect(make)
         self.steps.append(self.step(client, "ATOMIC", *steps))
@@ -288,6 +290,15 @@ class Generator:
         new, device = client.new(), self.rng.choice(self.world.devices)
         self.add(client, "TO_DEVICE", id_, new, device)
         client.handles[new] = Handle(client.handles[id_].meta, device)
+
+    def hint(self, client: Client) -> None:
+        """Where a value had better be. No pins where memory is what serial execution needs without them."""
+        id_ = self.pick(client)
+        if id_ is None:
+            return
+        exact = self.world.tight and self.world.eviction == "never"
+        what = self.rng.choice(("evict", "prefetch") if exact else HINTS)
+        self.add(client, "HINT", id_, what, self.device() if what == "prefetch" and self.rng.random() < 0.7 else "")
 
     def release(self, client: Client) -> None:
         ids = {self.rng.choice(list(client.handles)) for _ in range(self.rng.randint(1, 3)) if client.handles}
@@ -491,6 +502,8 @@ class Generator:
             new = client.new()
             self.add(client, "TO_DEVICE", wrong, new, self.device())
             client.handles[new] = Handle(None, self.device())
+        elif kind < 0.94:
+            self.add(client, "HINT", wrong, self.rng.choice(HINTS), "")
         elif client.gone:
             gone = self.rng.choice(client.gone)
             client.handles[gone] = client.handles[x]

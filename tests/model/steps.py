@@ -22,6 +22,7 @@ from tensord.interpreter.wire.messages import (
     Chain,
     Effect,
     Fetch,
+    Hint,
     Link,
     ListNames,
     Location,
@@ -274,6 +275,10 @@ class Encoder:
     def to_device(self, step: Step) -> ToDevice:
         id_, output, device = step.fields
         return ToDevice(id_, output, device, step.location)
+
+    def hint(self, step: Step) -> Hint:
+        id_, what, device = step.fields
+        return Hint(id_, what, device, step.location)
 
 
 def told(line: int) -> Location:

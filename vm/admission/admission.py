@@ -31,6 +31,7 @@ from ...interpreter.wire.messages import (
     Convention,
     Effect,
     Fetch,
+    Hint,
     Link,
     ListNames,
     Location,
@@ -51,12 +52,14 @@ from ...interpreter.wire.messages import (
     Wait,
     decode_meta,
 )
+from ..memory.pins import end_pins, pin, unpin
 from ..model.account import check_bytes
 from ..model.directory import Directory
 from ..model.plan import Plan
 from ..model.session import VmSession
 from ..model.tensor import Tensor
 from ..model.unfolding import rest_of_run
+from ..placement.hints import leave, prefetch
 from ..placement.residency import Residency
 from ..placement.views import moved, twin
 from ..routines.publishing import told
@@ -67,7 +70,17 @@ from .calls import Calls
 from .cancellation import Cancellation
 from .exports import Exports
 from .inline import END, Inline
-from .lookup import check_new, check_pairs, describe, device_of, enter, forget_plan, refuse_cancelled, tensor_of
+from .lookup import (
+    check_new,
+    check_pairs,
+    describe,
+    device_of,
+    enter,
+    forget_plan,
+    hinted_device,
+    refuse_cancelled,
+    tensor_of,
+)
 from .names import Names
 from .quotas import check_chains, check_fields, check_nesting, check_operands, check_tensors, may_refuse_chain
 from .rejection import Rejection, kept, refusal_of
@@ -123,6 +136,7 @@ class Admission:
             Link: routines.link,
             Run: routines.run,
             Convention: routines.convention,
+            Hint: self.hint,
         }
         dispatcher = scheduler.dispatcher
         self._steps = (inline.run, scheduler.bound, dispatcher.ready, dispatcher.dispatch_ready)  # of `take`
@@ -226,7 +240,28 @@ class Admission:
                 session.refused_chains.pop(id_, None)
                 self.routines.release(session, id_)
                 continue
+            if session.pins:
+                end_pins(session, id_)
             self.names.release(session, tensor)
+
+    def hint(self, session: VmSession, message: Hint) -> None:
+        """Where a tensor's value had better be (`placement.hints`, `memory.pins`)."""
+        id_, what, _, location = message
+        try:
+            tensor = tensor_of(session, id_)
+            device = device_of(self.scheduler.devices, hinted_device(message, tensor.home.name))
+            if what == "pin":
+                pin(session, id_, tensor)
+            elif what == "unpin":
+                unpin(session, id_)
+            elif session.cancelled is not None or device.backend.lost is not None:
+                return
+            elif what == "evict":
+                leave(self.residency, tensor.storage, device, session, location)
+            else:
+                prefetch(self.residency, tensor, device, session, location)
+        except TensordError as error:
+            self.rejection.deny(session, error, 0, location, what)
 
     # -- tables ----------------------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 
 from ...interpreter.errors import CancelledError
+from ..memory.pins import end_pins
 from ..model.device_state import DeviceState
 from ..model.directory import Directory
 from ..model.instruction import UNDER_WAY, Instruction
@@ -113,6 +114,8 @@ class Cancellation:
         while leaving and room:
             session, tensors = leaving[0]
             taken = min(room, len(tensors))
+            for _ in range(min(taken, len(session.pins))):  # not more than handles
+                end_pins(session, next(iter(session.pins)))
             self.names.release_all(session, [tensors.popitem()[1] for _ in range(taken)])
             room -= taken
             if tensors:

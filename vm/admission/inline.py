@@ -35,6 +35,7 @@ from ...interpreter.wire.messages import CALL, RELEASE, Call, Upload
 from ...streams.device import Buffer
 from ..memory.binding import bind
 from ..memory.ledger import has_spare
+from ..memory.pins import end_pins
 from ..memory.recency import touch
 from ..memory.recycling import make_tensor, recycle
 from ..memory.release import release
@@ -242,6 +243,8 @@ class Inline:
         residency.copies = copy.id = residency.copies + 1
         copy.version = storage.version = 1
         if tensor.bound:  # an instruction may still read an older copy, by this tensor's meta
+            if session.pins:
+                end_pins(session, input_)
             residency.let_go(tensor)
             storage.copies = {}
             storage = Storage(storage.nbytes, device, copy, storage.account)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...interpreter.errors import MetadataError, ProtocolError, TensordError
-from ...interpreter.wire.messages import encode_meta
+from ...interpreter.wire.messages import Hint, encode_meta
 from ..model.account import charge
 from ..model.device_state import DeviceState
 from ..model.plan import Plan
@@ -95,6 +95,13 @@ def device_of(devices: Mapping[str, DeviceState], name: str) -> DeviceState:
     if device is None:
         raise MetadataError(f"there is no device {name!r}; there are {', '.join(devices)}")
     return device
+
+
+def hinted_device(hint: Hint, home: str) -> str:
+    """The name of the device that a hint is about, for a tensor of that home."""
+    if hint.device and hint.what != "prefetch":
+        raise ProtocolError(f"{hint.what} is about the tensor's home, and takes no device")
+    return hint.device or home
 
 
 def describe(tensor: Tensor) -> tuple[Any, str]:

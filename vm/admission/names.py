@@ -7,6 +7,7 @@ from typing import Any
 
 from ...interpreter.opcodes import Opcode
 from ...interpreter.wire.names import unpublished
+from ..memory.pins import end_pins
 from ..memory.recycling import recycle
 from ..model.directory import Directory
 from ..model.plan import Plan
@@ -135,4 +136,6 @@ class Names:
                 return
             tensor = session.tensors.pop(id_, None)
             if tensor is not None:
+                if session.pins:
+                    end_pins(session, id_)
                 self.drop_holder(tensor)

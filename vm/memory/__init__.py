@@ -5,6 +5,8 @@
 - `recycling`: reusing the objects of a released result
 - `replicas`: copies that are also valid elsewhere; `recency`: how lately and how often storages are used
 - `making_room`: what leaves where a plan exceeds its device; `victims`: in which order
+- `kept`: what making room cannot have, for errors
 - `reservation`: reserving at dispatch; `binding`: operands become arrays
-- `overwriting`: which memory may take another value; `mapped`: copies that clients have mapped
+- `overwriting`: which memory may take another value; `mapped`: copies that clients have mapped;
+  `pins`: those that sessions keep in place
 """

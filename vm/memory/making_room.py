@@ -17,7 +17,7 @@ from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
 from ..model.tensor import Copy, Storage
 from .release import release
-from .replicas import forget, hold, may_forget, others
+from .replicas import forget, hold, may_forget, note_dropped, others
 from .victims import victims
 
 
@@ -42,10 +42,11 @@ def make_room(
     device.short = True
     for copy, storage in victims(device, account, spare):
         if may_forget(copy, storage):
+            note_dropped(copy, storage)
             drop_replica(copy, storage, freed)
         elif device.below is None:
             del device.candidates[copy]
-        elif evict is not None and may_evict(copy) and evict(copy, storage):
+        elif evict is not None and may_evict(copy, storage) and evict(copy, storage):
             drop_replica(copy, storage, freed)
         if device.planned <= limit:
             return True
@@ -70,8 +71,9 @@ def evict_idle(
         if copy.uses or copy.buffer is None:
             continue
         if may_forget(copy, storage):
+            note_dropped(copy, storage)
             forget(copy, storage)
-        elif may_evict(copy) and evict(copy, storage):
+        elif may_evict(copy, storage) and evict(copy, storage):
             drop_replica(copy, storage, freed)
             if not begin():
                 return False
@@ -83,9 +85,12 @@ def evict_idle(
     return False
 
 
-def may_evict(copy: Copy) -> bool:
+def may_evict(copy: Copy, storage: Storage) -> bool:
     """Is it the only copy of a value, which nobody has mapped or pinned, and which is there or to come?"""
-    return copy.current and copy.view is None and copy not in copy.device.mapped and copy.poison is None
+    device = copy.device
+    if copy in device.mapped or storage in device.pinned:
+        return False
+    return copy.current and copy.view is None and copy.poison is None
 
 
 def drop_replica(copy: Copy, storage: Storage, freed: Callable[[DeviceState], None]) -> None:

@@ -2,7 +2,7 @@
 
 - A mapping is one of the copy's `uses`. No buffer with a use is freed, reused or forwarded; that holds whether the copy
   is in its storage's map or not, and needs no further check.
-- A mapped copy is not dropped to make room (`replicas.may_forget`): that would free no memory, and the plan would be
+- A mapped copy is not dropped to make room (`replicas.may_drop`): that would free no memory, and the plan would be
   wrong.
 - A mapped copy is exposed: it is neither written in place nor reused (`overwriting`).
 
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from ..model.tensor import Copy, Storage
 from .release import release
-from .replicas import may_forget
+from .replicas import may_drop
 
 
 def map_copy(copy: Copy) -> None:
@@ -42,5 +42,5 @@ def unmap_copy(copy: Copy, storage: Storage, *, unread: bool) -> None:
         del mapped[copy]
     if not copy.current:
         release(copy)
-    elif may_forget(copy, storage):
+    elif may_drop(copy, storage):
         copy.device.candidates.setdefault(copy, storage)

@@ -94,7 +94,7 @@ def make_tensor(
     storage.location = location
     storage.made = now
     if device.short:
-        storage.used, storage.rest, storage.evicted = device.uses.newest, 0, None
+        storage.used, storage.rest, storage.evicted, storage.returns = device.uses.newest, 0, None, 0
         hold(copy, storage)
     tensor.meta = meta
     tensor.home = device

@@ -64,8 +64,18 @@ def drop_idle(device: DeviceState) -> bool:
     if not idle:
         return False
     _, _, copy, storage = min(idle)
+    note_dropped(copy, storage)
     forget(copy, storage)
     return True
+
+
+def note_dropped(copy: Copy, storage: Storage) -> None:
+    """Note that a copy which is valid elsewhere leaves to make room, and so without moving."""
+    device = copy.device
+    if copy.view is None:
+        storage.evicted = device
+    device.dropped[0] += 1
+    device.dropped[1] += copy.nbytes
 
 
 def is_there(copies: Iterable[Copy]) -> bool:
@@ -74,6 +84,11 @@ def is_there(copies: Iterable[Copy]) -> bool:
 
 
 def may_forget(copy: Copy, storage: Storage) -> bool:
+    """May the copy be dropped to make room? Nobody has pinned it."""
+    return storage not in copy.device.pinned and may_drop(copy, storage)
+
+
+def may_drop(copy: Copy, storage: Storage) -> bool:
     """Is the copy in its storage's map, beside another whole copy, and mapped by no client?"""
     return copy.current and copy not in copy.device.mapped and (copy.view is not None or len(storage.copies) > 1)
 

@@ -12,6 +12,7 @@ from ..model.operand import Binding
 from ..model.tensor import Copy
 from .allocation import adopt, allocate, give_back, set_aside
 from .forwarding import forward
+from .kept import kept_back
 from .ledger import may_reserve, settle, settle_but, wait_for_memory
 
 
@@ -122,8 +123,9 @@ def out_of_memory(instruction: Instruction, holders: str = "") -> TensordError:
     need = need_of(instruction) - scratch
     what = exact_size(need) + (f" and {exact_size(scratch)} of temporaries" if scratch else "")
     used = f"{exact_size(backend.allocated)} of {exact_size(backend.limit)}"
+    kept = kept_back(device, instruction.author.account)
     return DeviceMemoryError(
-        f"{instruction.label}: {what} do not fit on {backend.name}, where {used} are in use{holders}; "
+        f"{instruction.label}: {what} do not fit on {backend.name}, where {used} are in use{kept}{holders}; "
         "release tensors, or use smaller ones"
     )
 

@@ -109,10 +109,12 @@ class Ranking:
     def next(self, spare: Collection[Copy]) -> Victim | None:
         """The next copy that may leave, of those that are ranked."""
         device, held = self.device, self.held
-        floor = min(device.floor, device.backend.limit // (2 * max(len(held), 1)))
+        floor = floor_of(device, len(held))
         while self.order:
             _, used, copy, storage = self.order.pop()
             if not copy.current or storage.used != used or copy in spare or device.candidates.get(copy) is not storage:
+                continue
+            if storage in device.pinned:
                 continue
             owner, nbytes = storage.account, copy.nbytes
             if owner is not self.account and held.get(owner, 0) - nbytes < floor and not may_forget(copy, storage):
@@ -144,6 +146,11 @@ def victims(device: DeviceState, account: Account | None, spare: Collection[Copy
                 break
             ranking.rank(last=turn == rounds)
     device.ranking = None
+
+
+def floor_of(device: DeviceState, holders: int) -> int:
+    """Bytes that each of so many sessions keeps from others: all floors together are half of the memory at most."""
+    return min(device.floor, device.backend.limit // (2 * max(holders, 1)))
 
 
 def saved(copy: Copy, storage: Storage, now: int) -> float:

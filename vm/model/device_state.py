@@ -16,7 +16,9 @@ Only `memory` writes the fields of the ledger. Their invariants:
   checks;
 - `below` is the device to which values are evicted, `policy` how they are chosen (`memory.victims`), `floor` what each
   session may keep from others; `ranking` is the order in which candidates leave, as far as it is known;
-- `evicted` and `returned`: how many values left for the tier below, and came back, and their bytes;
+- how many values were `evicted` to the tier below, `dropped` to make room since they were valid elsewhere, and
+  `returned` to where they had left, and their bytes;
+- `pins` counts the pins of tensors whose home it is, `pinned` the pinned tensors of each storage (`memory.pins`);
 - `uses` numbers the uses of storages, for all devices of an engine;
 - `standby` are stale copies that keep their memory until the transfer has retired; each counts as one of its `uses`;
 - `mapped` counts the exports of each copy that clients read in place;
@@ -63,6 +65,7 @@ class DeviceState:
         "below",
         "candidates",
         "compute",
+        "dropped",
         "evicted",
         "floor",
         "inline_work",
@@ -73,6 +76,8 @@ class DeviceState:
         "mapped",
         "moved",
         "name",
+        "pinned",
+        "pins",
         "planned",
         "policy",
         "ranking",
@@ -110,7 +115,10 @@ class DeviceState:
         self.floor = backend.floor
         self.uses = uses or Uses()
         self.evicted = [0, 0]
+        self.dropped = [0, 0]
         self.returned = [0, 0]
+        self.pins: dict[Tensor, int] = {}
+        self.pinned: dict[Storage, int] = {}
         self.ranking: Any = None
         # The ledger.
         self.planned = 0

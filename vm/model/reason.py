@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 
 class Reason(StrEnum):
@@ -13,3 +14,10 @@ class Reason(StrEnum):
     WAW = "WAW"
     # A Barrier waits for every earlier instruction of its session.
     BARRIER = "barrier"
+
+
+# The first word in the label of a transfer that makes room, as planned, or where the plan did not hold; and of one that
+# brings back what had to leave.
+EVICT: Final = "evict"
+REPLAN: Final = "replan"
+RETURN: Final = "return"

@@ -40,7 +40,8 @@ class VmSession:
     `live` are its unfinished instructions in program order; `tensors` what its ids name; `newest` the highest id it
     ever defined, since ids rise and are never reused; `generation` the number of its cancellations, so that a restart
     that was sent before the latest one does not undo it; `queues` what it has on each stream; `moves` the tensors that
-    it has moved and that were not needed yet; `moving` copies that the moves begun since will fill. `trusted`: its
+    it has moved and that were not needed yet; `moving` copies that the moves begun since will fill; `pins` how
+    often it has pinned the tensors of which ids (`memory.pins`). `trusted`: its
     messages are made in this process, by `client`, so they have the form of their kinds.
     """
 
@@ -65,6 +66,7 @@ class VmSession:
         "newest",
         "operands",
         "payload",
+        "pins",
         "plans",
         "programs",
         "queues",
@@ -117,6 +119,7 @@ class VmSession:
         self.barrier: Instruction | None = None  # the latest live Barrier over the whole session
         self.moves: dict[Moved, None] = {}
         self.moving: list[Copy] = []
+        self.pins: dict[int, tuple[Tensor, int]] = {}
         self.newest = 0
         self.generation = 0
         self.closed = False

@@ -95,7 +95,7 @@ class Storage:
     that of the session that made the storage; None if it never had a value, since its maker was refused. `maker` and
     `location` are the label of the instruction that made it with what it was of, and its location number; `made` is
     when that was, by the engine's clock, 0 if nobody noted it. `used` and `rest`: see `memory.recency`. `evicted`: the
-    device that it left last to make room.
+    device that it left last to make room; `returns`: how often it came back.
     """
 
     __slots__ = (
@@ -107,6 +107,7 @@ class Storage:
         "maker",
         "nbytes",
         "rest",
+        "returns",
         "sharers",
         "used",
         "version",
@@ -135,6 +136,7 @@ class Storage:
         self.used = device.uses.newest
         self.rest = 0
         self.evicted: DeviceState | None = None
+        self.returns = 0
 
     def current(self) -> list[Copy]:
         """Every copy in the map."""

@@ -19,12 +19,14 @@ from ...interpreter.types.meta import Meta
 from ...streams.stream import StreamKind
 from ..memory.mapped import unmap_copy
 from ..memory.overwriting import may_overwrite
+from ..memory.pins import move_pins
 from ..memory.recency import touch
-from ..memory.replicas import drop_copies, forget, hold, may_forget
+from ..memory.replicas import drop_copies, forget, hold, may_drop
 from ..model.account import charge
 from ..model.device_state import DeviceState
 from ..model.instruction import PENDING, Instruction
 from ..model.operand import Binding
+from ..model.reason import RETURN
 from ..model.session import VmSession
 from ..model.tensor import Copy, Moved, Storage, Tensor
 from ..scheduler.scheduler import Scheduler
@@ -108,16 +110,13 @@ class Residency:
         raw = tensor
         if tensor.strides is not None or (tensor.meta is not None and tensor.meta.nbytes != storage.nbytes):
             raw = bytes_of(storage, tensor.home)
-        if storage.evicted is device:
-            storage.evicted = None
-            device.returned[0] += 1
-            device.returned[1] += storage.nbytes
+        why = note_return(storage, device, storage.nbytes)
         copy = self.new_copy(device, storage.nbytes, storage.version)
         storage.copies[device] = copy
         device.candidates[copy] = storage
         self.scheduler.bound += (source, copy)
         source.device.candidates.setdefault(source, storage)
-        self.transfer(Binding(source, raw, 0, None), Binding(copy, raw, 0, None), storage, session, location)
+        self.transfer(Binding(source, raw, 0, None), Binding(copy, raw, 0, None), storage, session, location, why)
         return copy
 
     def view_copy(self, tensor: Tensor, device: DeviceState, session: VmSession, location: int) -> Copy:
@@ -147,7 +146,8 @@ class Residency:
         views[device, key] = copy
         device.candidates[copy] = storage
         self.scheduler.bound += (origin.copy, copy)
-        self.transfer(origin, Binding(copy, tensor, 0, None), storage, session, location)
+        why = note_return(storage, device, meta.nbytes, whole=False)
+        self.transfer(origin, Binding(copy, tensor, 0, None), storage, session, location, why)
         return copy
 
     def limit_views(self, storage: Storage) -> None:
@@ -158,7 +158,7 @@ class Residency:
         views = storage.views or {}
         if len(views) >= VIEWS + storage.sharers * len(self.scheduler.devices):
             bound = set(self.scheduler.bound)
-            oldest = next((c for c in views.values() if c not in bound and may_forget(c, storage)), None)
+            oldest = next((c for c in views.values() if c not in bound and may_drop(c, storage)), None)
             if oldest is not None:
                 forget(oldest, storage)
 
@@ -305,10 +305,13 @@ class Residency:
         meta = tensor.meta
         nbytes = -1 if meta is None else meta.nbytes
         copy = self.new_copy(device, nbytes, 1)
-        tensor.storage.sharers -= 1
-        if tensor.storage.sharers == 0:
-            self.orphans.append(tensor.storage)
+        before = tensor.storage
+        before.sharers -= 1
+        if before.sharers == 0:
+            self.orphans.append(before)
         tensor.storage = Storage(nbytes, device, copy)
+        if tensor.home.pins:
+            move_pins(tensor, before)
         hold(copy, tensor.storage)
         charge(session, tensor.storage)
         tensor.offset, tensor.strides = 0, None
@@ -373,6 +376,18 @@ class Residency:
 def bytes_of(storage: Storage, home: DeviceState) -> Tensor:
     """All bytes of a storage as a tensor that is none of its sharers."""
     return Tensor(Meta.of((storage.nbytes,), "uint8"), storage, home)
+
+
+def note_return(storage: Storage, device: DeviceState, nbytes: int, *, whole: bool = True) -> str:
+    """Count a value, or a part of it, that comes back to where it had to leave: the word for its transfer."""
+    if storage.evicted is not device:
+        return ""
+    device.returned[0] += 1
+    device.returned[1] += nbytes
+    if whole:
+        storage.evicted = None
+        storage.returns += 1
+    return RETURN
 
 
 def end_moves(session: VmSession) -> Iterable[Moved]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...streams.stream import Stream
 from ..model.device_state import DeviceState
 from ..tracing.flat import Where
+from .eviction import eviction_row
 
 if TYPE_CHECKING:
     from ..engine import Engine
@@ -28,6 +29,7 @@ def describe(engine: Engine, device: DeviceState, where: Where) -> dict[str, Any
             "cached": cached(device),
             "waiting": len(device.waiting),
         },
+        "eviction": eviction_row(device),
         "lost": lost(device),
         "streams": [_stream(engine, stream, where) for stream in backend.streams],
         "transfers": transfers(device),

@@ -218,6 +218,21 @@ def accounts_add_up(census: Census) -> Iterator[str]:
             yield f"session {session.id} is charged for {account.names} names and published {names[id(account)]}"
 
 
+def pins_are_counted(census: Census) -> Iterator[str]:
+    """A device counts the pins of the tensors at home there, and the pinned tensors of each storage."""
+    sessions = {*census.engine.directory.sessions.values(), *(one for one, _ in census.engine.directory.leaving)}
+    pins: Counter[Tensor] = Counter()
+    for session in sessions:
+        for tensor, count in session.pins.values():
+            pins[tensor] += count
+    for device in census.engine.devices.values():
+        mine = {tensor: count for tensor, count in pins.items() if tensor.home is device}
+        if device.pins != mine or any(tensor.storage not in device.pinned for tensor in mine):
+            yield f"{device.name} counts {sum(device.pins.values())} pins and has {sum(mine.values())}"
+        if device.pinned != Counter(tensor.storage for tensor in mine):
+            yield f"{device.name} counts {len(device.pinned)} pinned storages otherwise than its pinned tensors"
+
+
 def mappings_are_counted(census: Census) -> Iterator[str]:
     """`mapped` counts the exports of each copy, and `exposed` all mappings, also those whose sessions have ended."""
     exported = Counter(export.copy for export in census.engine.residency.exports.values())
@@ -344,6 +359,7 @@ CHECKS: tuple[Callable[[Census], Iterator[str]], ...] = (
     the_ledger_adds_up,
     accounts_add_up,
     mappings_are_counted,
+    pins_are_counted,
     edges_are_counted,
     nothing_is_forgotten,
     streams_are_counted,

@@ -2,8 +2,8 @@
 
 Asked on the driving thread, so every answer costs little at once. What may be long (a trace, a list of tensors) is an
 iterator of slices: whoever has others to serve takes one slice at a time, whoever has not takes them all (`whole`).
-An answer is made of what is there; it changes nothing, and waits for nothing. `detail` alone says what shall be
-recorded.
+An answer is made of what is there; it changes nothing, and waits for nothing. `detail` says what shall be
+recorded, and `evict` acts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ...interpreter.errors import ProtocolError, TensordError
 from ...interpreter.version import version
@@ -29,6 +29,7 @@ from .answering import (
     session_or_any,
 )
 from .device_rows import cached, describe, lost, plain, transfers
+from .eviction import evict, eviction_row, returning_slices
 from .extents import Walk
 from .held_rows import DEVICE, SESSION, Sums, by_what, held_slices
 from .invariants import CHECKS, violations
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from ..model.session import VmSession
 
 ERRORS = 20  # recent errors in a status
+ACTS: Final = "evict"  # the question that does something, in program order
 
 
 def no_client(_session: int) -> Client | None:
@@ -119,6 +121,7 @@ def _status(engine: Engine, _session: VmSession, about: About) -> dict[str, Any]
                 "used": device.backend.allocated,
                 "limit": device.backend.limit,
                 "cached": cached(device),
+                "eviction": eviction_row(device),
                 "lost": lost(device),
             }
             for name, device in engine.devices.items()
@@ -246,6 +249,16 @@ def _detail(engine: Engine, session: VmSession, _about: About, every: object, ev
     return found
 
 
+def _returns(engine: Engine, _session: VmSession, about: About, limit: object = 10) -> Iterator[list[Any]]:
+    return returning_slices(engine, min(natural("limit", limit), MOST), about.where)
+
+
+def _evict(
+    engine: Engine, session: VmSession, _about: About, names: object = (), owner: object = 0, device: object = ""
+) -> dict[str, Any]:
+    return evict(engine, session, names, owner, device)
+
+
 # -- plain values ------------------------------------------------------------------------------------------------------
 
 
@@ -270,4 +283,6 @@ _ANSWERS: dict[str, Callable[..., Any]] = {
     "invariants": _invariants,
     "routine": _routine,
     "detail": _detail,
+    "returns": _returns,
+    ACTS: _evict,
 }

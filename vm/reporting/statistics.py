@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...interpreter.errors import ProtocolError
 from ..model.device_state import DeviceState
 from ..model.tensor import Moved, Tensor
+from .eviction import eviction_row
 
 if TYPE_CHECKING:
     from ..engine import Engine
@@ -55,6 +56,7 @@ def device_statistics(device: DeviceState) -> dict[str, Any]:
         "cached_blocks": kept.blocks,
         "largest_cached": kept.largest,
         "waiting_for_memory": len(device.waiting),
+        "eviction": eviction_row(device),
         "queued": {stream.name: stream.queued for stream in device.backend.streams if stream.queued},
     }
 

@@ -6,6 +6,7 @@ from ...interpreter.errors import DeviceMemoryError, QuotaError, TensordError
 from ...interpreter.types.meta import Meta
 from ...interpreter.types.sizes import exact_size
 from ..memory.allocation import adopt
+from ..memory.kept import kept_back
 from ..memory.release import release
 from ..memory.reservation import is_stuck
 from ..model.account import check_bytes
@@ -45,9 +46,11 @@ def adopt_results(metas: PendingMetas, instruction: Instruction, holders: Holder
             metas.resolve(binding.tensor, meta)
         elif stuck:
             backend = copy.device.backend
-            used = f"{exact_size(backend.allocated)} of {exact_size(backend.limit)} are in use{holders(copy.device)}"
+            used = f"{exact_size(backend.allocated)} of {exact_size(backend.limit)} are in use"
+            kept = kept_back(copy.device, instruction.author.account)
             text = (
-                f"{instruction.label}: its result of {exact_size(meta.nbytes)} does not fit on {backend.name}: {used}"
+                f"{instruction.label}: its result of {exact_size(meta.nbytes)} does not fit on {backend.name}: "
+                f"{used}{kept}{holders(copy.device)}"
             )
             fail_result(instruction, binding, DeviceMemoryError(text))
         else:

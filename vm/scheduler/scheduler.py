@@ -28,7 +28,7 @@ from ..memory.reservation import most_of, scratch_of
 from ..model.device_state import DeviceState
 from ..model.instruction import PENDING, Instruction, Status
 from ..model.operand import Binding
-from ..model.reason import Reason
+from ..model.reason import EVICT, REPLAN, Reason
 from ..model.session import VmSession
 from ..model.tensor import Copy, Storage
 from ..tracing.ring import Ring
@@ -36,8 +36,6 @@ from . import edges, errors
 from .dispatch import Dispatcher
 from .pending_metas import PendingMetas
 from .results import adopt_results
-
-EVICT, REPLAN = "evict", "replan"  # in the labels of transfers to a tier below: as planned, or where that did not hold
 
 REPLANS = 4  # for one instruction: each may fail
 

@@ -35,6 +35,7 @@ from ...interpreter.wire.messages import (
     Convention,
     Effect,
     Fetch,
+    Hint,
     Link,
     ListNames,
     Location,
@@ -56,6 +57,7 @@ from ...interpreter.wire.messages import (
 )
 from ...interpreter.wire.messages import Signature as SignatureMessage
 from ...interpreter.wire.roles import number_of, outputs_of
+from ..admission.lookup import hinted_device
 from ..admission.rejection import name_of, refusal_of
 from ..log import log
 from ..model.published import Published
@@ -131,6 +133,7 @@ class SerialEngine:
             Unpublish: names.unpublish,
             Convention: names.convention,
             ToDevice: self.to_device,
+            Hint: self.hint,
             Restart: lambda session, message: self.restart(session, message.generation),
             Atomic: self.atomic,
             ListNames: names.list_names,
@@ -376,6 +379,13 @@ class SerialEngine:
             self.reject(session, error, (new,), location, "to_device", metas, home)
             return
         define(session, new, twin(base, device))
+
+    def hint(self, session: SerialSession, message: Hint) -> None:
+        """Checked, and means nothing: there is one memory."""
+        try:
+            self.tables.check_device(hinted_device(message, tensor_of(session, message.id).home))
+        except TensordError as error:
+            self.deny(session, error, 0, message.location, message.what)
 
     # -- release ---------------------------------------------------------------------------------------------------
 

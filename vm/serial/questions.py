@@ -25,6 +25,7 @@ from ..reporting.answering import (
     session_or_any,
 )
 from ..reporting.device_rows import plain
+from ..reporting.eviction import NO_EVICTION
 from ..reporting.extents import TENSOR, Extent
 from ..reporting.held_rows import DEVICE, SESSION, Sums, by_what
 from ..reporting.name_rows import name_kind, name_row, names_of
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from .engine import SerialEngine
 
 ERRORS_KEPT: Final = 20
+NOTHING: Final = dict(NO_EVICTION)
 
 
 class About:
@@ -70,6 +72,17 @@ def _detail(_engine: SerialEngine, _session: SerialSession, _about: About, every
     return natural("every", every)
 
 
+def _returns(_engine: SerialEngine, _session: SerialSession, _about: About, limit: object = 10) -> list[Any]:
+    """Nothing leaves, and nothing returns."""
+    natural("limit", limit)
+    return []
+
+
+def _evict(_engine: SerialEngine, _session: SerialSession, _about: About, *_: object) -> dict[str, Any]:
+    """There is nowhere to go."""
+    return {"left": [], "more": False}
+
+
 def _stats(engine: SerialEngine, session: SerialSession, about: About) -> dict[str, Any]:
     held = memory_by_device(engine)
     return {
@@ -90,6 +103,7 @@ def _stats(engine: SerialEngine, session: SerialSession, about: About) -> dict[s
                 "cached_blocks": 0,
                 "largest_cached": 0,
                 "waiting_for_memory": 0,
+                "eviction": NOTHING,
                 "queued": {},
             }
             for name, nbytes in held.items()
@@ -142,7 +156,7 @@ def _status(engine: SerialEngine, _session: SerialSession, about: About) -> dict
         "memory": resident_memory(),
         "descriptors": descriptors(),
         "devices": {
-            name: {"used": nbytes, "limit": 0, "cached": 0, "lost": ""}
+            name: {"used": nbytes, "limit": 0, "cached": 0, "eviction": NOTHING, "lost": ""}
             for name, nbytes in memory_by_device(engine).items()
         },
         "sessions": len(engine.sessions),
@@ -327,6 +341,7 @@ def _devices(engine: SerialEngine, _session: SerialSession, about: About) -> lis
             "name": name,
             "options": plain(about.options[name]),
             "memory": {"used": nbytes, "planned": 0, "limit": 0, "cached": 0, "waiting": 0},
+            "eviction": NOTHING,
             "lost": "",
             "streams": [],
             "transfers": {},
@@ -369,4 +384,6 @@ _ANSWERS: dict[str, Callable[..., Any]] = {
     "names": _names,
     "detail": _detail,
     "routine": _routine,
+    "returns": _returns,
+    "evict": _evict,
 }

@@ -16,13 +16,14 @@ from tensord.client.cli import figures, shown, terminal
 from tensord.client.cli import top as cli_top
 from tensord.streams.faults import Fault, FaultKind
 
-COMMANDS = ["status", "sessions", "tensors", "names", "devices", "top", "doctor", "trace"]
+COMMANDS = ["status", "sessions", "tensors", "names", "devices", "evict", "top", "doctor", "trace"]
 ON_A_DAEMON = [
     ["status"],
     ["sessions"],
     ["tensors"],
     ["names"],
     ["devices"],
+    ["evict", "weights"],
     ["top", "--once"],
     ["trace", "show"],
     ["trace", "why", "1"],
@@ -168,6 +169,56 @@ class TestTables:
         assert "[red]evil" in out
 
 
+class TestEvict:
+    def test_what_has_a_name_leaves_and_comes_back(self, run, watched, address):
+        watched.publish("product", watched.keep[1])
+        code, out, err = run("evict", "product", "--address", address)
+        assert (code, err) == (0, "")
+        assert out == "sim:0 -> cpu:0: 1 value, 256 KiB\n"
+        watched.sync()
+        assert watched.keep[1].residency() == {"cpu:0": "valid"}
+        assert "1 to cpu:0, 256 KiB" in run("status", "--address", address)[1]
+        watched.call("negative", [watched.keep[1]])[0].wait()
+        assert "  evicted    1 to cpu:0, 256 KiB; 1 back, 256 KiB\n" in run("devices", "--address", address)[1]
+        watched.unpublish("product")
+
+    def test_everything_on_a_device_leaves_but_what_is_pinned(self, run, watched, address):
+        pinned = watched.asarray(np.ones(1024, np.float32), device="sim:0").pin()
+        many = [watched.asarray(np.ones(256, np.float32), device="sim:0") for _ in range(600)]
+        watched.sync()
+        (left,) = json.loads(run("evict", "--device", "sim:0", "--address", address, "--json")[1])
+        assert left["values"] >= 600
+        assert left["bytes"] >= 600 * 1024
+        watched.sync()
+        assert "sim:0" in pinned.residency()
+        assert not any("sim:0" in one.residency() for one in (*many, *watched.keep[:2]))
+        assert "4 KiB pinned" in run("devices", "--address", address)[1]
+
+    def test_of_a_session_what_it_made_leaves(self, run, watched, address):
+        number = next(one["id"] for one in watched._query("sessions") if one["asks"])
+        (left,) = json.loads(run("evict", "--session", str(number), "--address", address, "--json")[1])
+        assert left["device"] == "sim:0"
+        code, out, _ = run("evict", "--session", str(number), "--address", address)
+        assert code == 0
+        assert out == "nothing left: nothing of that is on a device that has a tier below it, or may leave it\n"
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ((), "say what: names, --session or --device"),
+            (("nothing",), "nothing"),
+            (("--device", "gpu"), "there is no device 'gpu'"),
+            (("--session", "999"), "there is no session 999"),
+        ],
+    )
+    def test_what_is_not_there_is_one_line(self, run, watched, address, arguments, message):
+        code, _, err = run("evict", *arguments, "--address", address)
+        assert code == 1
+        assert message in err
+        assert err.count("\n") == 1
+        assert not watched.closed
+
+
 @pytest.mark.usefixtures("watched")
 class TestTop:
     def test_once(self, run, address):
@@ -189,14 +240,18 @@ class TestTop:
         assert run("top", "--address", address)[::2] == (0, "")
 
     def test_rates_are_differences(self):
-        def look(at: float, retired: int, consumed: dict[int, int], moved: int) -> cli_top.Look:
+        def look(at: float, retired: int, consumed: dict[int, int], moved: int, back: int) -> cli_top.Look:
             sessions = [{"id": id_, "consumed": number, "live": 0} for id_, number in consumed.items()]
-            devices = [{"name": "sim:0", "transfers": {"h2d": {"count": 1, "bytes": moved}}}]
+            left = {"evicted": {"bytes": back}, "dropped": {"bytes": back}, "returned": {"bytes": back}}
+            transfers = {"h2d": {"count": 1, "bytes": moved}}
+            devices = [{"name": "sim:0", "transfers": transfers, "eviction": left}]
             return cli_top.Look(at, {"instructions": {"retired": retired}}, sessions, devices)
 
-        now = look(12.0, 1_100, {1: 50, 2: 400, 3: 7}, 300)
-        found = cli_top.rates(look(10.0, 100, {1: 50, 2: 200}, 100), now)
-        assert found == cli_top.Rates(500.0, {1: 0.0, 2: 100.0, 3: 0.0}, {"sim:0": 100.0})
+        now = look(12.0, 1_100, {1: 50, 2: 400, 3: 7}, 300, 50)
+        found = cli_top.rates(look(10.0, 100, {1: 50, 2: 200}, 100, 30), now)
+        assert found == cli_top.Rates(
+            500.0, {1: 0.0, 2: 100.0, 3: 0.0}, *({"sim:0": rate} for rate in (100.0, 20.0, 10.0))
+        )
         assert [one["id"] for one in cli_top._busiest(now.sessions, found)] == [2, 1, 3]
 
 

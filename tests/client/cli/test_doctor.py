@@ -18,6 +18,7 @@ from tensord.client.cli import doctor as cli_doctor
 from tensord.client.cli import doctor_checks, doctor_gpu
 from tensord.client.cli.doctor_checks import Finding, Level
 from tensord.interpreter.wire.addresses import PATH_LIMIT, lock_path
+from tensord.vm.reporting.eviction import NO_EVICTION
 
 
 @pytest.fixture
@@ -57,7 +58,7 @@ STATUS: dict[str, Any] = {
     "uptime": 5.0,
     "sessions": 1,
     "version": doctor_checks.installed("tensord"),
-    "devices": {"cpu:0": {"used": 1, "limit": 100, "cached": 0, "lost": ""}},
+    "devices": {"cpu:0": {"used": 1, "limit": 100, "cached": 0, "eviction": NO_EVICTION, "lost": ""}},
     "descriptors": {"open": 30, "limit": 4096},
     "hung": [],
     "trace": {"enabled": True},
@@ -194,6 +195,18 @@ class TestWhatADaemonSays:
         assert found[check].level is level
         assert message in found[check].message
         assert found[check].advice
+
+
+def test_tensors_that_go_round_are_named_with_what_to_do() -> None:
+    row = {"names": ["w"], "session": 3, "op": "upload", "location": "train.py:5 in <module>", "bytes": 1 << 20}
+    (found,) = cli_doctor.check_eviction([row | {"returns": 1200, "device": "cuda:0"}])
+    assert found.level is Level.WARN
+    assert found.message == (
+        "1 MiB by upload at train.py:5 in <module> (session 3, named 'w') left cuda:0 for want of memory and came back "
+        "1,200 times"
+    )
+    assert "more memory" in found.advice
+    assert "pin" in found.advice
 
 
 class TestGpu:

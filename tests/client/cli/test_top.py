@@ -13,6 +13,7 @@ import pytest
 from rich.console import Console
 
 from tensord.client.cli import keyboard, top
+from tensord.vm.reporting.eviction import NO_EVICTION
 
 
 def device(n: int) -> dict[str, Any]:
@@ -20,7 +21,8 @@ def device(n: int) -> dict[str, Any]:
     moved = {"h2d": {"count": 12, "bytes": 1 << 22}, "d2h": {"count": 3, "bytes": 1 << 24}}
     running = {"instruction": 4711, "op": "matmul", "seconds": 1.5, "location": "/a/long/path/train.py:9 in <module>"}
     streams = [{"name": f"sim:{n}/compute0", "running": running, "queued": 3, "backlog": 0}]
-    return {"name": f"sim:{n}", "memory": memory, "transfers": moved, "lost": "", "streams": streams}
+    rest = {"lost": "", "streams": streams, "eviction": NO_EVICTION}
+    return {"name": f"sim:{n}", "memory": memory, "transfers": moved, **rest}
 
 
 def session(n: int) -> dict[str, Any]:

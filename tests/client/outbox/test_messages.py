@@ -35,6 +35,7 @@ def everything(session: Session) -> None:
         x += 1
     session.unpublish("x")
     assert x.residency() == {"cpu:0": "valid"}
+    x.prefetch()
     session.cancel()
     session.restart()
     session.effect(lambda _array: None, y, chain=session.chain())

@@ -25,6 +25,7 @@ from tensord.interpreter.wire.messages import (
     Convention,
     Effect,
     Fetch,
+    Hint,
     Link,
     ListNames,
     Location,
@@ -75,6 +76,7 @@ EXAMPLES: list[tuple[NamedMessage, list[int], list[int], int, int]] = [
     (Link(8, 9, ("cpu:0",), (1, 2), 70), [8, 9, 1, 2], [], 0, 70),
     (Run(8, (1, 2), (2.5, 3), (3, 4), ((7, None, 60),), 70), [8, 1, 2], [3, 4], 0, 70),
     (Convention(8, ("f", (), (), (), (), ("fixed", None, None))), [8], [], 0, 0),
+    (Hint(1, "prefetch", "sim:0", 70), [1], [], 0, 70),
 ]
 IDS = [type(row[0]).__name__ for row in EXAMPLES]
 

@@ -29,6 +29,7 @@ from tensord.interpreter.wire.messages import (
     Convention,
     Effect,
     Fetch,
+    Hint,
     Link,
     ListNames,
     Location,
@@ -90,6 +91,7 @@ FITTING: dict[Any, tuple[str, ...]] = {
     fields.Text: ("x",),
     fields.LocationText: ("x",),
     fields.Name: ("x",),
+    fields.HintName: (),
     fields.Names: ("[]",),
     fields.Flag: (),
     fields.Shape: ("[]",),
@@ -144,6 +146,7 @@ def well_formed(
         Link(NEW, program, ("cpu:0",), (), 1),
         Run(routine, (tensor,), (1.0,), (NEW,), ((chain, None, REQUEST),), 1),
         Convention(routine, CONVENTION),
+        Hint(tensor, "prefetch", "", 1),
     ]
     return {type(message): message for message in messages}
 

@@ -188,6 +188,14 @@ def mapping_without_export(busy: Busy) -> None:
     busy.cpu.mapped[copy] = 1
 
 
+def pin_not_counted(busy: Busy) -> None:
+    busy.session.pins[1] = (busy.x, 1)
+
+
+def pin_of_no_handle(busy: Busy) -> None:
+    busy.cpu.pinned[busy.x.storage] = 1
+
+
 def hard_off(busy: Busy) -> None:
     busy.host.hard += 1
 
@@ -307,6 +315,8 @@ CORRUPTIONS: dict[Callable[[Busy], None], str] = {
     bytes_off: "accounts_add_up",
     names_off: "accounts_add_up",
     mapping_without_export: "mappings_are_counted",
+    pin_not_counted: "pins_are_counted",
+    pin_of_no_handle: "pins_are_counted",
     hard_off: "edges_are_counted",
     soft_lost: "edges_are_counted",
     unlaunched_off: "edges_are_counted",

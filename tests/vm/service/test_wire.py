@@ -21,6 +21,7 @@ from .raw_client import (
     EFFECT,
     FETCH,
     GOODBYE,
+    HINT,
     LOCATION,
     LOOKUP,
     NAMES,
@@ -276,6 +277,20 @@ def test_wait_tells_metas_and_devices_and_to_device_moves(client: RawClient) -> 
     client.batch([TO_DEVICE, id_, moved, "sim:0", 0])
     assert client.ask(WAIT, [id_, moved], ..., 0) == [[PAIR, "cpu:0"], [PAIR, "sim:0"]]
     assert client.query("residency", moved) == {"cpu:0": "valid", "sim:0": "valid"}
+    assert client.fetch(moved).tolist() == [1.0, 2.0]
+
+
+def test_a_hint_moves_a_value_in_its_place_and_a_pin_keeps_it(client: RawClient) -> None:
+    id_ = client.upload([1.0, 2.0])
+    client.batch([HINT, id_, "prefetch", "sim:0", 0])
+    client.ask(SYNC, ..., 0)
+    assert client.query("residency", id_) == {"cpu:0": "valid", "sim:0": "valid"}
+    moved = next(client.ids)
+    client.batch([TO_DEVICE, id_, moved, "sim:0", 0], [RELEASE, [id_]], [HINT, moved, "pin", "", 0])
+    for what, found in (("evict", ["cpu:0", "sim:0"]), ("unpin", ["cpu:0", "sim:0"]), ("evict", ["cpu:0"])):
+        client.batch([HINT, moved, what, "", 0])
+        client.ask(SYNC, ..., 0)
+        assert sorted(client.query("residency", moved)) == found
     assert client.fetch(moved).tolist() == [1.0, 2.0]
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
+from ...model.reason import EVICT, REPLAN
 from ..record import EdgeRecord, Record
 from .graph import Dependence, met
 from .run_notes import Notes
@@ -82,12 +83,14 @@ class Span:
 @dataclass(frozen=True)
 class Explanation:
     """The tree of waits; the critical path from the instruction back to where it began; the dependences that had
-    been met when it was admitted; and what is known of the insides of runs."""
+    been met when it was admitted; what is known of the insides of runs; and, if it waited for memory, the
+    evictions that made room meanwhile, the last one first."""
 
     story: Story
     spans: tuple[Span, ...]
     met: tuple[Dependence, ...]
     notes: Notes
+    evictions: tuple[Record, ...] = ()
 
     @cached_property
     def path(self) -> tuple[Record, ...]:
@@ -117,7 +120,24 @@ def why(trace: Trace, instruction: int, *, depth: int = 8) -> Explanation:
     blockers = _Blockers(trace)
     spans = tuple(_critical_path(blockers, record))
     steps = {span.record.id: before.record.id for span, before in pairwise(spans)}
-    return Explanation(_Teller(blockers, steps).tell(record, depth), spans, tuple(met(trace, record)), Notes(trace))
+    story = _Teller(blockers, steps).tell(record, depth)
+    return Explanation(story, spans, tuple(met(trace, record)), Notes(trace), evictions_awaited(trace, record))
+
+
+def evictions_awaited(trace: Trace, record: Record) -> tuple[Record, ...]:
+    """The evictions from its device that ended, or are still under way, while it was ready and waited for memory."""
+    if "memory" not in record.held:
+        return ()
+    until = record.dispatched or trace.taken
+    prefixes = tuple(f"{word} {record.device}->" for word in (EVICT, REPLAN))
+    found = [
+        one
+        for one in trace.records
+        if one.op.startswith(prefixes)
+        and record.ready <= (one.finished or until) <= until
+        and (one.admitted < record.admitted or one.op.startswith(REPLAN))
+    ]
+    return tuple(sorted(found, key=lambda one: (one.finished or until, one.id), reverse=True))
 
 
 def waited_on_stream(edge: EdgeRecord, record: Record, source: Record | None) -> bool:

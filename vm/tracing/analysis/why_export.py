@@ -18,6 +18,7 @@ _WIDEST = 20
 _LONGEST_PATH = 40
 _MET_SHOWN = 8
 _CALLS_SHOWN = 10
+_EVICTIONS_SHOWN = 5
 _WITHIN = 3
 
 
@@ -36,6 +37,7 @@ def to_text(explanation: Explanation) -> str:
         lines += _branches(story, explanation.notes)
     else:
         lines.append("waited for no other instruction")
+    lines += _evictions(explanation.evictions)
     if explanation.met:
         lines.append(f"met at admission: {_met(explanation.met)}")
     lines += ["", *_path(explanation)]
@@ -48,12 +50,24 @@ def to_json(explanation: Explanation) -> str:
     found = {
         "story": _story(explanation.story),
         "met": [{"source": one.source, "reason": one.reason, "copy": one.copy} for one in explanation.met],
+        "evictions": [{"id": one.id, "op": one.op, "location": one.location} for one in explanation.evictions],
         "critical_path": [record.id for record in explanation.path],
         "spans": [{"id": span.record.id, "gap": span.gap, "ran": span.ran} for span in explanation.spans],
         "total": explanation.total,
         **explanation.notes.plain(explanation.story.record),
     }
     return json.dumps(found) + "\n"
+
+
+def _evictions(evictions: Sequence[Record]) -> Iterator[str]:
+    """The evictions that it waited for, each with the line that needed the room."""
+    if evictions:
+        yield f"waited for memory, until {plural(len(evictions), 'eviction')} had made room:"
+    for one in evictions[:_EVICTIONS_SHOWN]:
+        needed = f"  for {one.location}" if one.location else ""
+        yield f"   {title(one)}  {status(one)}{needed}"
+    if len(evictions) > _EVICTIONS_SHOWN:
+        yield f"   and {len(evictions) - _EVICTIONS_SHOWN} more that ended earlier"
 
 
 def _headline(story: Story) -> str:

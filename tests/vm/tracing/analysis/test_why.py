@@ -255,3 +255,39 @@ def test_any_instruction_can_be_explained(seed):
         explanation = why(trace, one.id)
         assert to_text(explanation).startswith(f"#{one.id} ")
         assert json.loads(to_json(explanation))["critical_path"][0] == one.id
+
+
+def test_it_tells_which_evictions_an_instruction_waited_for_and_for_which_line() -> None:
+    """#5 was ready at 300 and had its memory at 900; #1 was over before, and #4 makes room elsewhere."""
+    moves: dict[str, Any] = {"opcode": "Transfer", "stream": "sim:0/d2h", "device": "cpu:0"}
+    trace = Trace(
+        [
+            ran(1, 100, 110, 200, op="evict sim:0->cpu:0", location="train.py:1 in step", **moves),
+            ran(2, 100, 210, 600, op="evict sim:0->cpu:0", location="train.py:2 in step", **moves),
+            ran(3, 100, 610, 850, op="replan sim:0->cpu:0", **moves),
+            ran(4, 100, 210, 700, op="evict sim:1->cpu:0", location="train.py:2 in step", **moves),
+            ran(5, 100, 910, 950, op="add", device="sim:0", ready=300, dispatched=900, held="memory"),
+            ran(6, 100, 960, 990, op="add", device="sim:0", ready=300, dispatched=900),
+        ]
+    )
+    found = why(trace, 5)
+    assert [one.id for one in found.evictions] == [3, 2]
+    text = to_text(found)
+    assert "waited for memory, until 2 evictions had made room:\n   #3 replan sim:0->cpu:0" in text
+    assert "   #2 evict sim:0->cpu:0  DONE  for train.py:2 in step" in text
+    assert [one["id"] for one in json.loads(to_json(found))["evictions"]] == [3, 2]
+    assert why(trace, 6).evictions == ()
+
+
+def test_an_instruction_that_waited_for_an_eviction_says_so_live(make_session) -> None:
+    device = {"name": "sim:0", "memory": 4096, "latency": 0.02}
+    s = make_session(devices=["cpu:0", device])
+    kept = [s.asarray(np.ones(256, np.float32), device="sim:0").wait() for _ in range(4)]
+    y = kept[0] + 1.0
+    y.wait()
+    trace = s.trace()
+    added = next(one for one in trace.records if one.op == "add")
+    (gone,) = why(trace, added.id).evictions
+    assert gone.op == "evict sim:0->cpu:0"
+    assert "test_why.py" in gone.location
+    assert gone.location == added.location

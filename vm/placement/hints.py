@@ -1,0 +1,60 @@
+"""Hints: what a session, or an operator, says about where values had better be. They change no value and no result.
+
+They take effect at their place in program order, on planned state, and are made of what placement does anyhow: `leave`
+is what making room does to one storage, `prefetch` what its next use on the device would do. Where there is no room for
+that, nothing happens: a hint never fails for want of memory, and takes none that the plan has for others.
+"""
+
+from __future__ import annotations
+
+from ..memory.making_room import drop_replica, may_evict
+from ..memory.recency import touch
+from ..memory.replicas import may_forget, note_dropped
+from ..model.device_state import DeviceState
+from ..model.reason import EVICT
+from ..model.session import VmSession
+from ..model.tensor import Storage, Tensor
+from .residency import Residency, is_small
+
+
+def leave(residency: Residency, storage: Storage, device: DeviceState, session: VmSession, location: int) -> int:
+    """Let a value leave a device for the tier below: its whole copy and those of single views; the bytes that come
+    free. 0 if there is no tier below, the value is not there, or it may not leave."""
+    freed = 0
+    if device.below is None:
+        return freed
+    scheduler = residency.scheduler
+    for copy in [copy for copy in storage.current() if copy.device is device and copy.nbytes > 0]:
+        if may_forget(copy, storage):
+            note_dropped(copy, storage)
+        elif not may_evict(copy, storage) or residency.evict(session, location, copy, storage, EVICT) is None:
+            continue
+        drop_replica(copy, storage, scheduler.retry)
+        freed += copy.nbytes
+    return freed
+
+
+def prefetch(residency: Residency, tensor: Tensor, device: DeviceState, session: VmSession, location: int) -> None:
+    """Bring a tensor's value to a device, if its size is known and there is room. MetadataError if no way leads there.
+
+    A use of it, as far as recency is concerned.
+    """
+    storage = tensor.storage
+    copy = storage.copies.get(device)
+    if copy is not None:
+        touch(storage, device)
+        return
+    source = residency.source(storage, device)
+    stopover = residency.stopover(source.device, device)
+    meta = tensor.meta
+    nbytes = meta.nbytes if is_small(tensor) and meta is not None else storage.nbytes
+    if nbytes < 0:
+        return
+    scheduler = residency.scheduler
+    spare = set(storage.current())
+    for place in (stopover, device):
+        if place is None or place in storage.copies:
+            continue
+        if not scheduler.make_room(place, spare, session, location, nbytes):
+            return
+    residency.bring(tensor, device, session, location)

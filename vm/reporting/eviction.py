@@ -1,0 +1,146 @@
+"""Eviction as people see it: totals of a device, the tensors that go round, and what an operator has leave.
+
+`evict` is the one question that acts: it plans transfers. It takes few values at a time, since the machine serves
+nobody meanwhile; the asker asks again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from heapq import nlargest
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from ...interpreter.errors import ProtocolError
+from ..memory.making_room import may_evict
+from ..memory.pins import pinned_bytes
+from ..memory.replicas import may_forget
+from ..model.device_state import DeviceState
+from ..model.session import VmSession
+from ..model.tensor import Storage
+from ..placement.hints import leave
+from ..tracing.flat import Where
+from .answering import device_or_any, session_or_any
+from .holdings import LOOKED_AT, add_names, chunks, maker_of, tensors
+
+if TYPE_CHECKING:
+    from ..engine import Engine
+    from .holdings import Named
+
+AT_ONCE = 256  # values that one question evicts: some milliseconds
+OFTEN = 3  # times that a tensor has come back before it is told
+
+
+def eviction_row(device: DeviceState) -> dict[str, Any]:
+    """What left a device to make room, by a transfer (`evicted`) or without one (`dropped`), and came back; and what is
+    pinned there."""
+    return {
+        "below": "" if device.below is None else device.below.name,
+        "evicted": total(device.evicted),
+        "dropped": total(device.dropped),
+        "returned": total(device.returned),
+        "pinned": pinned_bytes(device) if device.pinned else 0,
+    }
+
+
+def total(counted: Sequence[int]) -> dict[str, int]:
+    """A count and its bytes."""
+    return {"count": counted[0], "bytes": counted[1]}
+
+
+NO_EVICTION: Mapping[str, Any] = {
+    "below": "",
+    "evicted": total((0, 0)),
+    "dropped": total((0, 0)),
+    "returned": total((0, 0)),
+    "pinned": 0,
+}
+
+
+def returning_slices(engine: Engine, limit: int, where: Where) -> Iterator[list[dict[str, Any]]]:
+    """The rows of the `limit` storages of which most bytes came back to a device that they had to leave, `OFTEN` at
+    least; in slices of which many are empty."""
+    found: dict[Storage, str] = {}  # and the home of one of its tensors
+    everything = tensors(engine.directory)
+    while chunk := list(islice(everything, LOOKED_AT)):
+        found |= {one.storage: one.home.name for one in chunk if one.storage.returns >= OFTEN}
+        yield []
+    most = nlargest(limit, found, key=lambda storage: storage.returns * storage.nbytes)
+    names: Named = {}
+    if most:
+        for some in chunks(engine.directory.named()):
+            add_names(names, some)
+            yield []
+    yield [returning_row(storage, found[storage], names, where) for storage in most]
+
+
+def returning_row(storage: Storage, device: str, names: Named, where: Where) -> dict[str, Any]:
+    """One storage that goes round: how often it came back, and who made it."""
+    session, location = maker_of(storage, where)
+    return {
+        "names": sorted(names.get(storage, ())),
+        "session": session,
+        "op": storage.maker[0],
+        "location": location,
+        "bytes": max(storage.nbytes, 0),
+        "returns": storage.returns,
+        "device": device,
+    }
+
+
+def evict(
+    engine: Engine, session: VmSession, names: object, owner: object, device: object
+) -> dict[str, list[dict[str, Any]] | bool]:
+    """Let values leave their devices for the tiers below: those with names, or all that a session made, or all on a
+    device; of several conditions, those that meet all. What left, by device, and whether there may be more."""
+    only = storages_named(engine, names)
+    account = session_or_any(owner, engine.directory.sessions)
+    name = device_or_any(device, engine.devices)
+    if only is None and not account and not name:
+        raise ProtocolError("evict what? give names, a session or a device")
+    left: Counter[DeviceState] = Counter()
+    freed: Counter[DeviceState] = Counter()
+    chosen = list(islice(may_leave(engine, only, account, name), AT_ONCE))
+    for place, storage in chosen:
+        nbytes = leave(engine.residency, storage, place, session, 0)
+        left[place] += nbytes > 0
+        freed[place] += nbytes
+    rows = [
+        {"device": place.name, "to": place.below.name, "values": left[place], "bytes": freed[place]}
+        for place in left
+        if left[place] and place.below is not None
+    ]
+    return {"left": rows, "more": bool(rows) and len(chosen) == AT_ONCE}
+
+
+def may_leave(
+    engine: Engine, only: Mapping[Storage, None] | None, account: int, name: str
+) -> Iterator[tuple[DeviceState, Storage]]:
+    """The values that may leave a device, each once for each device."""
+    for place in engine.devices.values():
+        if place.below is None or name not in {"", place.name}:
+            continue
+        if only is None and not place.short:
+            engine.scheduler.gather(place)
+        for copy, storage in list(place.candidates.items()) if only is None else copies_on(place, only):
+            owner = 0 if storage.account is None else storage.account.session
+            if account and owner != account:
+                continue
+            if copy.current and copy.nbytes > 0 and (may_forget(copy, storage) or may_evict(copy, storage)):
+                yield place, storage
+
+
+def copies_on(device: DeviceState, storages: Mapping[Storage, None]) -> list[tuple[Any, Storage]]:
+    """The copies of some storages on a device."""
+    return [(copy, storage) for storage in storages for copy in storage.current() if copy.device is device]
+
+
+def storages_named(engine: Engine, names: object) -> dict[Storage, None] | None:
+    """The storages behind names, of tensors and of what routines capture; None without names."""
+    if not isinstance(names, list | tuple) or not all(type(name) is str for name in names):
+        raise ProtocolError("names are a list of texts")
+    if not names:
+        return None
+    found = engine.admission.names.lookup(names)
+    return {tensor.storage: None for published in found for tensor in published.tensors}
