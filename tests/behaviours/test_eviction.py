@@ -168,14 +168,16 @@ def test_where_no_eviction_succeeds_the_instruction_fails_alone(make_session):
 
 
 def test_a_result_whose_size_data_decide_finds_room(make_session):
-    """Nobody could plan for it: what no unfinished instruction needs leaves, once the size is known."""
-    s = make_session(devices=small(6))
+    """The most that it may be is planned, also where the next instruction is admitted before it is known."""
+    s = make_session(devices=small(6, inline=False))
     x = s.asarray(np.arange(KIB, dtype=np.float32), device="sim:0")
     blocker = s.asarray(ones(4 * KIB), device="sim:0")
     found = s.call("nonzero", [x])[0]  # 255 int64
+    again = blocker[:KIB] * 2.0
     np.testing.assert_array_equal(found.numpy().ravel(), np.arange(1, KIB))
+    np.testing.assert_array_equal(again.numpy(), ones(KIB, value=2.0))
     np.testing.assert_array_equal(blocker.numpy(), ones(4 * KIB))
-    assert moved(s, "replan") == 1
+    assert moved(s, "evict") == 1
     assert s.trace().verify() == []
     assert_sound(s)
 
@@ -226,3 +228,72 @@ def test_what_is_released_while_it_leaves_is_gone_everywhere(make_session):
     del more
     until(s, lambda: allocated(s, "sim:0") + allocated(s, "cpu:0") == 0)
     assert_sound(s)
+
+
+def test_an_instruction_hears_of_a_replica_that_is_dropped_for_it(make_session):
+    """Where no transfer ends that would tell: the copy of a view is dropped, which stood by for nothing."""
+    host = {"name": "cpu:0", "memory": 27 * 1024}
+    s = make_session(devices=[host, {"name": "sim:0", "memory": 8 * 1024, "inline": False}, "sim:1"])
+    w = s.asarray(ones(2, 4 * KIB), device="cpu:0").wait(WAIT)
+    s.call("sum", [w[0]], device="sim:0")[0].wait(WAIT)  # a copy of the view alone
+    x = s.asarray(np.arange(KIB, dtype=np.float32), device="sim:0").wait(WAIT)
+    large = s.asarray(ones(16 * KIB), device="cpu:0").wait(WAIT)
+    more = [s.asarray(ones(2 * KIB), device="cpu:0").wait(WAIT)]
+    with held(s, "sim:1", "h2d"):
+        total = s.call("sum", [w], device="sim:1")[0]
+        more.append(s.asarray(ones(2 * KIB), device="cpu:0"))
+        s.flush()
+        large.release()
+        with held(s, "sim:0", "compute"):
+            found = s.call("nonzero", [x])[0]
+            needy = s.asarray(ones(2 * KIB), device="sim:0")
+            s.flush()
+        assert needy.wait(WAIT).shape == (2 * KIB,)
+    assert total.item() == 8 * KIB
+    assert found.shape == (1, KIB - 1)
+
+
+def test_what_has_left_and_come_back_and_left_again_is_still_the_sessions(make_session):
+    s = make_session(devices=small(4), strict=True)
+    x = s.asarray(ones(KIB, value=5.0), device="sim:0")
+    for _ in range(3):
+        others = [s.asarray(ones(KIB), device="sim:0") for _ in range(6)]
+        s.sync(WAIT)
+        assert "sim:0" not in x.residency()
+        del others
+        assert (x + 1.0).numpy()[0] == 6
+
+
+def test_many_small_values_make_room_for_a_large_one(make_session):
+    """Their transfers queue behind each other, where one takes its time."""
+    s = make_session(devices=small(16, latency=1e-4))
+    many = [s.asarray(ones(KIB // 4, value=n), device="sim:0").wait(WAIT) for n in range(64)]
+    device_of(s, "sim:0").inject(Fault(FaultKind.FAIL, stream="d2h"))  # so that the plan does not hold
+    large = s.asarray(ones(6 * KIB, value=7.0), device="sim:0")
+    assert large.wait(WAIT).numpy()[0] == 7
+    assert [tensor.numpy()[0] for tensor in many] == list(range(64))
+    assert_sound(s)
+
+
+@pytest.mark.parametrize("eviction", ["cost", "lru"])
+def test_what_was_brought_leaves_its_place_to_what_makes_room_for_it(make_session, eviction):
+    """Two tiers that are full: the host's copy may go as soon as the device has its own."""
+    s = make_session(devices=[{"name": "cpu:0", "memory": 4 * 1024}, *small(4, eviction=eviction)[1:]])
+    a, *_rest = [s.asarray(ones(KIB, value=n), device="cpu:0").wait(WAIT) for n in (1, 2, 3)]
+    kept = [s.asarray(ones(KIB, value=n), device="sim:0").wait(WAIT) for n in range(4)]
+    assert s.call("add", [a, 1.0], device="sim:0")[0].wait(WAIT).numpy()[0] == 2
+    assert s.stats()["failed"] == 0
+    assert len(kept) == 4
+
+
+def test_overwriting_a_value_is_a_use_of_it(make_session):
+    s = make_session(devices=small(4, eviction="lru"))
+    early = [s.asarray(ones(KIB), device="sim:0") for _ in range(6)]
+    s.sync(WAIT)
+    del early
+    x, unused, y = (s.asarray(ones(KIB), device="sim:0").wait(WAIT) for _ in range(3))
+    for _ in range(5):
+        s.call("negative", [y], out=[x])
+    s.asarray(ones(2 * KIB), device="sim:0").wait(WAIT)
+    assert "sim:0" in x.residency()
+    assert "sim:0" not in unused.residency()

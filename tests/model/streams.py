@@ -13,6 +13,7 @@ from tensord.streams.events import EXECUTED
 from tensord.streams.faults import Faults
 from tensord.streams.sim import SimDevice, SimOptions
 from tensord.streams.stream import Sink, Stream, StreamKind
+from tensord.vm.routines.recipe import fill
 
 from .steps import lines_of
 
@@ -173,7 +174,8 @@ def failing_inside(compile_segment: Any, failing: frozenset[tuple[int, int]]) ->
         recipe = compile_segment(program, piece, plans, sound, passes)
         if recipe is None:
             return None
-        calls = [call._replace(kernel=inject) if call.step in doomed else call for call in recipe.calls]
+        fails = [call.step in doomed and call.kernel is not fill for call in recipe.calls]
+        calls = [call._replace(kernel=inject) if f else call for call, f in zip(recipe.calls, fails, strict=True)]
         return recipe._replace(calls=tuple(calls))
 
     return compile_failing

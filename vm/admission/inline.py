@@ -251,6 +251,8 @@ class Inline:
             tensor = Tensor(plan.output, storage, device)
             if device.candidates and copy in device.candidates:
                 device.candidates[copy] = storage
+        if device.short:
+            storage.used, storage.rest, storage.evicted = device.uses.newest, 0, None
         storage.maker = plan.maker
         storage.location = location
         storage.made = self.scheduler.now
@@ -424,5 +426,7 @@ def find_target(plan: Plan, tensor: Tensor | None) -> Copy | None:
         return None
     if copy.uses or copy.readers or copy.poison is not None or copy.buffer is None:
         return None
+    if plan.device.short:
+        touch(storage, plan.device)
     storage.version = copy.version = storage.version + 1
     return copy

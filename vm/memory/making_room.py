@@ -39,7 +39,8 @@ def make_room(
     limit = device.backend.limit - need
     if device.planned <= limit:
         return True
-    device.short = True
+    if device.candidates:
+        device.short = True
     for copy, storage in victims(device, account, spare):
         if may_forget(copy, storage):
             note_dropped(copy, storage)
@@ -73,6 +74,7 @@ def evict_idle(
         if may_forget(copy, storage):
             note_dropped(copy, storage)
             forget(copy, storage)
+            freed(device)
         elif may_evict(copy, storage) and evict(copy, storage):
             drop_replica(copy, storage, freed)
             if not begin():
@@ -86,7 +88,7 @@ def evict_idle(
 
 
 def may_evict(copy: Copy, storage: Storage) -> bool:
-    """Is it the only copy of a value, which nobody has mapped or pinned, and which is there or to come?"""
+    """May a whole copy be evicted: has nobody mapped or pinned it, and is there, or to come, anything in it?"""
     device = copy.device
     if copy in device.mapped or storage in device.pinned:
         return False

@@ -44,6 +44,8 @@ def recycle(tensor: Tensor, known: bool = False) -> bool:
         return False
     if device.candidates:
         device.candidates.pop(copy, None)
+        if not device.candidates:
+            device.rankings.clear()
     account = storage.account
     if account is not None:
         if account.bytes > account.highest:  # noqa: PLR1730 - half the time of `max`

@@ -37,6 +37,8 @@ def drop(copy: Copy) -> None:
     device = copy.device
     if device.candidates:
         device.candidates.pop(copy, None)
+        if not device.candidates:
+            device.rankings.clear()  # which know copies that are gone
     if copy.current:
         copy.current = False
         if copy.nbytes > 0:

@@ -31,6 +31,7 @@ from .replicas import may_forget
 FEW: Final = 64  # copies that are ranked anew each time
 SHARE: Final = 8  # of a device's memory: the part that leaves by one ranking of more
 WINDOW: Final = 1024  # copies that are ranked at a time: in some milliseconds
+SESSIONS: Final = 8  # whose rankings are kept
 LEAVE: Final = 4  # one of so many leaves from a window, while there are others
 TRANSFER: Final = 1 << 16  # bytes that could be moved in the time in which a transfer is made
 
@@ -130,11 +131,15 @@ def victims(device: DeviceState, account: Account | None, spare: Collection[Copy
 
     `account`: of the session that needs the memory.
     """
-    ranking: Ranking | None = device.ranking
-    if ranking is None or ranking.account is not account or ranking.left * SHARE >= device.backend.limit:
+    rankings = device.rankings
+    ranking: Ranking | None = rankings.pop(account, None)
+    if ranking is None or ranking.left * SHARE >= device.backend.limit:
         ranking = Ranking(device, account)
     count = len(device.candidates)
-    device.ranking = None if count <= FEW else ranking
+    if count > FEW:
+        while len(rankings) >= SESSIONS:
+            del rankings[next(iter(rankings))]
+        rankings[account] = ranking
     rounds = 1 if count <= WINDOW else 2
     for turn in range(rounds + 1):  # first, what is left of a round
         if turn:
@@ -145,7 +150,7 @@ def victims(device: DeviceState, account: Account | None, spare: Collection[Copy
             if not ranking.rest:
                 break
             ranking.rank(last=turn == rounds)
-    device.ranking = None
+    rankings.pop(account, None)
 
 
 def floor_of(device: DeviceState, holders: int) -> int:

@@ -5,17 +5,18 @@ In `vm` a *device* is a `DeviceState`; its `backend` is the `Device` of `streams
 Only `memory` writes the fields of the ledger. Their invariants:
 
 - `planned` counts the bytes that will be in use once every admitted instruction has run, in program order: the sizes of
-  all current copies here, as far as they are known;
+  all current copies here, as far as they are known, and what those may have that data decide (`Instruction.most`);
 - `unreserved` holds, in program order, the instructions that have not reserved their memory yet, with how much they
   need: -1 while a pending meta hides it. `unreserved_bytes` is the sum of the known needs, `unknown` counts the others;
-- `waiting` is a heap, by id, of ready instructions whose memory was not free. Entries that have retired since are
-  dropped when they come up;
+- `waiting` is a heap, in program order, of ready instructions whose memory was not free. Entries that have retired
+  since are dropped when they come up;
 - `short`: memory was short once. From then on uses of storages are stamped (`memory.recency`);
 - `candidates` are copies that may leave to make room: those that may also be valid on other devices; and where there is
   a tier `below`, all that are current, once memory was short. For some entries that is no longer true, so every reader
   checks;
 - `below` is the device to which values are evicted, `policy` how they are chosen (`memory.victims`), `floor` what each
-  session may keep from others; `ranking` is the order in which candidates leave, as far as it is known;
+  session may keep from others; `rankings` are the orders in which candidates leave, as far as they are
+  known, by the account that needs the memory;
 - how many values were `evicted` to the tier below, `dropped` to make room since they were valid elsewhere, and
   `returned` to where they had left, and their bytes;
 - `pins` counts the pins of tensors whose home it is, `pinned` the pinned tensors of each storage (`memory.pins`);
@@ -80,7 +81,7 @@ class DeviceState:
         "pins",
         "planned",
         "policy",
-        "ranking",
+        "rankings",
         "returned",
         "reusable",
         "short",
@@ -119,7 +120,7 @@ class DeviceState:
         self.returned = [0, 0]
         self.pins: dict[Tensor, int] = {}
         self.pinned: dict[Storage, int] = {}
-        self.ranking: Any = None
+        self.rankings: dict[Any, Any] = {}
         # The ledger.
         self.planned = 0
         self.leaving = False

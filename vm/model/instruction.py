@@ -104,6 +104,7 @@ class Instruction:
         "kernel",
         "label",
         "location",
+        "most",
         "on_control",
         "on_doom",
         "on_retire",
@@ -179,14 +180,14 @@ class Instruction:
         self.on_doom: Callable[[Instruction], None] | None = None
         self.scratch = 0  # bytes set aside for its kernel's temporaries, from its dispatch until it was executed
         self.replans = 0  # how often memory was looked for beyond the plan
+        self.most = 0  # bytes that are planned for results whose size data decide, while it lives
         self.bytes_moved = 0
         self.used = 0  # bytes of its device's memory in use once its results had theirs
         self.event_sources: Sequence[Task] = ()
         self.event: Any = None
         self.admitted = 0
         self.received = 0
-        self.ready = 0
-        self.dispatched = 0
+        self.ready = self.dispatched = 0
         self.started = self.finished = 0
 
     def move(self, status: Status) -> None:

@@ -114,9 +114,10 @@ class Residency:
         copy = self.new_copy(device, storage.nbytes, storage.version)
         storage.copies[device] = copy
         device.candidates[copy] = storage
-        self.scheduler.bound += (source, copy)
+        self.scheduler.bound += (copy, source)
         source.device.candidates.setdefault(source, storage)
         self.transfer(Binding(source, raw, 0, None), Binding(copy, raw, 0, None), storage, session, location, why)
+        self.scheduler.bound.remove(source)  # it may leave: until the transfer has arrived it stands by
         return copy
 
     def view_copy(self, tensor: Tensor, device: DeviceState, session: VmSession, location: int) -> Copy:
@@ -277,7 +278,11 @@ class Residency:
         if not may_overwrite(tensor, storage.copies.get(device)):
             return self.detach(tensor, device, partial, session, location)
         charge(session, storage)
-        copy = self.operand(tensor, device, session, location).copy if partial else self.written_copy(storage, device)
+        if partial:
+            copy = self.operand(tensor, device, session, location).copy
+        else:
+            copy = self.written_copy(storage, device)
+            touch(storage, device)
         for other in storage.current():
             if other is not copy:
                 forget(other, storage)

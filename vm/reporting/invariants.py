@@ -142,14 +142,16 @@ def stale_copies_without_uses_have_no_buffer(census: Census) -> Iterator[str]:
 
 
 def the_plan_adds_up(census: Census) -> Iterator[str]:
-    """`planned` is the size of all current copies on a device."""
+    """`planned` is the size of all current copies on a device, and the most of those whose size data decide."""
     planned: Counter[DeviceState] = Counter()
     for copy in census.copies:
         if copy.current and copy.nbytes > 0:
             planned[copy.device] += copy.nbytes
+    for instruction in census.live:
+        planned[instruction.device] += instruction.most
     for device in census.engine.devices.values():
         if device.planned != planned[device]:
-            yield f"{device.name} plans {device.planned} bytes, its current copies have {planned[device]}"
+            yield f"{device.name} plans {device.planned} bytes, its current copies and those to come {planned[device]}"
 
 
 def every_copy_may_be_evicted(census: Census) -> Iterator[str]:

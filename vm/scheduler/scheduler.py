@@ -26,7 +26,7 @@ from ..memory.ledger import expect, has_spare, settle, wait_for_memory
 from ..memory.making_room import evict_idle, make_room
 from ..memory.reservation import most_of, scratch_of
 from ..model.device_state import DeviceState
-from ..model.instruction import PENDING, Instruction, Status
+from ..model.instruction import HELD_BY_FAIRNESS, PENDING, Instruction, Status
 from ..model.operand import Binding
 from ..model.reason import EVICT, REPLAN, Reason
 from ..model.session import VmSession
@@ -166,21 +166,23 @@ class Scheduler:
         scratch = scratch_of(instruction)
         if new or scratch or (instruction.pending and may_need_scratch(instruction)):
             device = instruction.device
-            need = sum(max(copy.nbytes, 0) for copy in new) + most_of(instruction) + scratch
+            instruction.most = most_of(instruction)
+            device.planned += instruction.most
+            need = sum(max(copy.nbytes, 0) for copy in new) + instruction.most + scratch
             expect(device, instruction, None if instruction.pending else need)
 
     def _plan_room(self, instruction: Instruction) -> None:
         """Let copies leave its device, if the plan exceeds that, as in a serial run: so first whatever ended sessions
         still hold has to be released. What is evicted moves in front of the instruction."""
-        device, scratch = instruction.device, scratch_of(instruction)
-        if device.planned + scratch <= device.backend.limit:
+        device, beside = instruction.device, scratch_of(instruction) + most_of(instruction)
+        if device.planned + beside <= device.backend.limit:
             return
-        if not scratch and all(binding.copy.buffer is not None for binding in instruction.outputs):
+        if not beside and all(binding.copy.buffer is not None for binding in instruction.outputs):
             return
         if device.leaving:
             self.catch_up(device)
         spare = {*instruction.reads, *instruction.writes, *self.bound}
-        self.make_room(device, spare, instruction.author, instruction.location, scratch)
+        self.make_room(device, spare, instruction.author, instruction.location, beside)
 
     def make_room(
         self, device: DeviceState, spare: Collection[Copy], session: VmSession, location: int, need: int = 0
@@ -190,46 +192,48 @@ class Scheduler:
         def evict(copy: Copy, storage: Storage) -> bool:
             return self.evict(session, location, copy, storage, EVICT) is not None
 
-        if not device.short and device.planned + need > device.backend.limit:
+        if not device.short and device.below is not None and device.planned + need > device.backend.limit:
             self.gather(device)
         return make_room(device, spare, self.retry, need, session.account, evict)
 
     def gather(self, device: DeviceState) -> None:
         """Memory is short for the first time: what is on the device may leave from now on."""
         device.short = True
-        if device.below is not None:
-            for storage in self.storages():
-                for copy in storage.current():
-                    if copy.device is device:
-                        device.candidates[copy] = storage
+        for storage in self.storages():
+            for copy in storage.current():
+                if copy.device is device:
+                    device.candidates[copy] = storage
 
     def replan(self, instruction: Instruction, nbytes: int) -> bool:
         """The plan did not hold, since an eviction failed or data decided on a size: nothing that was planned frees the
         memory that the instruction waits for. Evict what no unfinished instruction accesses; is there enough?"""
-        device = instruction.device
+        device, author = instruction.device, instruction.author
         below = device.below
+        if below is None or below.backend.lost is not None:
+            return False
         if not device.short:
             self.gather(device)
-        if below is None or below.backend.lost is not None or not has_spare(below, nbytes):
-            return False
         instruction.replans += 1
         if instruction.replans > REPLANS:
             return False
         transfers: list[Instruction] = []
 
         def evict(copy: Copy, storage: Storage) -> bool:
-            transfer = self.evict(self.nobody, 0, copy, storage, REPLAN)
+            if not has_spare(below, storage.nbytes):
+                return False
+            transfer = self.evict(author, instruction.location, copy, storage, REPLAN)
             if transfer is not None:
                 transfers.append(transfer)
             return transfer is not None
 
         def begin() -> bool:
-            self.dispatcher.dispatch(transfers[-1])
-            return transfers[-1].status not in PENDING
+            transfer = transfers[-1]
+            self.dispatcher.dispatch(transfer)
+            return transfer.status not in PENDING or bool(transfer.held & HELD_BY_FAIRNESS)
 
         backend, spare = device.backend, {*instruction.reads, *instruction.writes}
         need = nbytes - (backend.limit - backend.allocated)
-        return evict_idle(device, need, spare, self.retry, instruction.author.account, evict, begin)
+        return evict_idle(device, need, spare, self.retry, author.account, evict, begin)
 
     def keep_record(
         self,
@@ -320,6 +324,7 @@ class Scheduler:
         del self.live[instruction.id]
         instruction.session.live.pop(instruction.id, None)
         settle(instruction.device, instruction)
+        instruction.device.planned -= instruction.most
         for copy in instruction.reads + instruction.writes:
             if copy.device.live.pop(instruction, self) is None:
                 self.retry(copy.device)

@@ -43,7 +43,7 @@ def tensors(parts: Parts, count: int, elements: int = ELEMENTS) -> list[Tensor]:
 def order(parts: Parts, among: list[Tensor], *spare: Tensor, account: Account | None = None) -> list[int]:
     """The places of tensors in the list, in the order in which they leave."""
     sim = parts.at("sim:0")
-    sim.ranking = None
+    sim.rankings.clear()
     storages = [tensor.storage for tensor in among]
     chosen = victims(sim, account or parts.session.account, {copy_of(tensor, sim) for tensor in spare})
     return [storages.index(storage) for _, storage in chosen if storage in storages]
@@ -138,14 +138,13 @@ def test_where_there_is_much_a_ranking_serves_again(
     made = tensors(parts, 10)
     account = parts.session.account
     (first, _) = next(victims(sim, account, ()))
-    ranking = sim.ranking
-    assert ranking is not None
+    ranking = sim.rankings[account]
     use(sim, made[1])  # and so it is no candidate of this ranking any more
     (second, _) = next(victims(sim, account, ()))
-    assert sim.ranking is ranking
+    assert sim.rankings[account] is ranking
     assert [first, second] == [copy_of(made[0], sim), copy_of(made[2], sim)]
     assert next(victims(sim, Account(parts.session.limits, 99), ()))[0] is copy_of(made[0], sim)
-    assert sim.ranking is not ranking
+    assert sim.rankings[account] is ranking
 
 
 def test_a_ranking_ends_with_an_eighth_of_the_memory(
@@ -157,7 +156,7 @@ def test_a_ranking_ends_with_an_eighth_of_the_memory(
     rankings = []
     for _ in range(3):
         next(victims(sim, parts.session.account, ()))
-        rankings.append(sim.ranking)
+        rankings.append(sim.rankings[parts.session.account])
     assert rankings[0] is rankings[1] is not rankings[2]
 
 
@@ -207,3 +206,23 @@ class TestWindows:
         parts.release(made[4])
         use(sim, made[8])
         assert next(victims(sim, account, ()))[0] is copy_of(made[5], sim)
+
+
+def test_nothing_is_kept_for_a_device_that_is_empty(
+    parts: Parts, sim: DeviceState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FEW", 0)
+    made = tensors(parts, 3)
+    next(victims(sim, parts.session.account, ()))
+    assert sim.rankings
+    for tensor in made:
+        parts.release(tensor)
+    assert not sim.rankings
+
+
+def test_rankings_are_kept_for_a_few_sessions(parts: Parts, sim: DeviceState, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FEW", 0)
+    tensors(parts, 3)
+    for number in range(2 * module.SESSIONS):
+        next(victims(sim, Account(parts.session.limits, number), ()))
+    assert len(sim.rankings) == module.SESSIONS
