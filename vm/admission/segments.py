@@ -183,7 +183,7 @@ class Segments:
         numbers: Sequence[Scalar],
         location: int,
     ) -> bool:
-        """Admit a run of a piece; False, and nothing is changed, if it has to run op by op.
+        """Admit a run of a piece; False if it has to run op by op. Then nothing is changed, but where other values are.
 
         `ids`: of the variables; it defines those that the segment makes.
         """

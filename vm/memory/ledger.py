@@ -3,13 +3,14 @@
 The ledger makes one promise: a program that fits in the device's memory when its instructions run one by one fits
 here too, in whatever order they become ready.
 
-- Admission plans: where a new instruction would exceed the limit, replicas leave the plan first (`making_room`).
+- Admission plans: where a new instruction would exceed the limit, other copies leave the plan first (`making_room`).
 - Memory is reserved at dispatch, also for the kernel's temporaries, which are gone once the kernel has run. The first
   of the `unreserved` may reserve whenever it fits. A later one may overtake only if the memory left suffices for all
   that are unreserved, so the first always finds its memory once all instructions before it have retired.
 - Only the oldest live instruction of a device drops further replicas at dispatch (`allocation.may_drop`).
 - A ready instruction whose memory is not free waits in a queue of its device and blocks no stream. Each release of
-  memory tries the oldest again. The oldest live instruction of the device fails if it does not fit even then.
+  memory tries the oldest again. The oldest live instruction of the device has others leave beyond the plan
+  (`Scheduler.replan`), and fails if it does not fit even then.
 
 Rejected: reserving in order of readiness (two half-admitted programs deadlock or fail where either would have fitted),
 and reserving at admission (a long pending list would hold memory that it needs only later).
