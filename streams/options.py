@@ -207,8 +207,8 @@ EVICTION: Final = Option(
 FLOOR: Final = Option(
     "bytes",
     parse_size,
-    "what a session's values keep when another session needs room, but for copies that are valid elsewhere; at most its "
-    "share of half of the memory",
+    "what a session's values keep when another session needs room, but for copies that are valid elsewhere; at most "
+    "its share of half of the memory",
 )
 COMPUTE_STREAMS: Final = count(1, "compute streams")
 MISSING_OPS: Final = Option(
