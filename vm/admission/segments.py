@@ -346,8 +346,12 @@ def bytes_to_bring(
 
 
 def has_failed(tensor: Tensor) -> bool:
-    """Is its value an error for certain? Its copies have no memory then that one could write a part of."""
-    return any(copy.writer is None and copy.poison is not None for copy in tensor.storage.copies.values())
+    """Is its value an error for certain, or was it one? Then it has no memory of which one could write a part."""
+    storage = tensor.storage
+    return any(
+        copy.nbytes < storage.nbytes or (copy.writer is None and copy.poison is not None)
+        for copy in storage.copies.values()
+    )
 
 
 def plan_at(session: VmSession, routine: Linked, position: int) -> Plan | None:
