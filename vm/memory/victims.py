@@ -9,8 +9,10 @@
 - `never`: as `cost`, but only what is valid elsewhere leaves.
 
 A session's own storages leave before those of others, and each other session keeps the device's `floor`. Which copies
-go depends on program order alone, not on how far the machine has come: a run that evicted others than a serial run does
-could leave a later instruction without any that may go.
+go is to depend on program order alone, not on how far the machine has come: a run that evicted others than a serial run
+does could leave a later instruction without any that may go. Two things still do depend on it: a call that turns out
+not to fit at admission has stamped its operands by then (`admission.inline`), and a size that data decide makes its
+copy a candidate once it is known.
 
 Ranking takes time in proportion to what is ranked, and others wait meanwhile. So it serves until an eighth of the
 memory has left by it, and where there are many copies it goes through them in rounds, a window at a time: the best of
