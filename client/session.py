@@ -14,6 +14,7 @@ shorthands for ops, are in `array_api`.
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -34,6 +35,7 @@ from .contexts import Context, Contexts
 from .effects import Effects
 from .handlers import Handler, Invocation
 from .held import ROWS, whole
+from .loading import load
 from .locations import located
 from .names import Names, looked_up, publishable
 from .outbox.outbox import Outbox
@@ -129,6 +131,29 @@ class Session(ControlFlow):
             return capture.constant(values, home, dtype)
         id_, meta = upload(self._outbox, values, home, dtype)
         return Tensor(self, id_, meta, home)
+
+    def load(
+        self,
+        path: str | os.PathLike[str],
+        names: Iterable[str] | None = None,
+        device: str | None = None,
+        *,
+        own: bool = False,
+        raw: bool = False,
+        digest: bool = False,
+    ) -> dict[str, Tensor]:
+        """The tensors of a safetensors, .npz or .npy file, by name, at home on `device`. Returns before they are read.
+
+        A tensor is read when an op first needs it, straight to where it is needed, and again whenever its memory was
+        needed for others. So the file has to stay as it is, or be replaced as a whole: of a file that was written to
+        meanwhile, the tensors fail with FileError. With `own`, a tensor is read once, and the file matters no more.
+
+        `names`: of those that are wanted, all without. `raw`: dtypes that tensord has not become unsigned integers of
+        the same size; without it, such a tensor fails when it is used. `digest`: what is read again has to have the
+        same SHA-256, which notices every change. A file that cannot be opened or is damaged is a FileError or
+        MetadataError here. docs/files.md says more. Source: Glow's deferred weights.
+        """
+        return load(self, path, names, device, own=bool(own), raw=bool(raw), digest=bool(digest))
 
     def context(self) -> Context:
         """`with session.context() as c:` what is made inside goes when the block ends, except what `c.keep` was given.

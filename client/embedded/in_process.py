@@ -33,6 +33,7 @@ class InProcessTransport:
         self.devices = dict(devices)
         self.inline_work = inline_work
         self.maps = self.eager = False
+        self.opens_files = True
         self.shield = SHIELD
         self._replies: dict[int, Reply] = {}
         self._numbers = itertools.count(1)

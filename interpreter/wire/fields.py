@@ -195,6 +195,7 @@ NewId: TypeAlias = Annotated[int, integer(1, Role.NEW)]
 NewIdOrZero: TypeAlias = Annotated[int, integer(0, Role.NEW)]
 NewIds: TypeAlias = Annotated[Sequence[int], Field(is_ids, Role.NEW)]
 WrittenIds: TypeAlias = Annotated[Sequence[int], Field(is_ids, Role.WRITTEN)]
+FileNumber: TypeAlias = Annotated[int, integer(1, limit=Limit("files", "file"))]
 ChainId: TypeAlias = Annotated[int, integer(1)]
 Operands: TypeAlias = Annotated[Sequence[Any], Field(is_operands, Role.USED)]
 

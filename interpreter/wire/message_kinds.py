@@ -32,3 +32,5 @@ class MessageKind(IntEnum):
     RUN = 21
     CONVENTION = 22
     HINT = 23
+    FILE = 24
+    LOAD = 25

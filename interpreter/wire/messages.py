@@ -22,6 +22,7 @@ from .fields import (
     Callback,
     ChainId,
     Effects,
+    FileNumber,
     Flag,
     Generation,
     Group,
@@ -81,9 +82,11 @@ LINK = int(MessageKind.LINK)
 RUN = int(MessageKind.RUN)
 CONVENTION = int(MessageKind.CONVENTION)
 HINT = int(MessageKind.HINT)
+FILE = int(MessageKind.FILE)
+LOAD = int(MessageKind.LOAD)
 
 # Kinds that no atomic group may hold: groups, restarts, and requests, since no wait is possible inside a group.
-UNGROUPED = frozenset({ATOMIC, RESTART, FETCH, WAIT, SYNC, QUERY, LOOKUP, NAMES})
+UNGROUPED = frozenset({ATOMIC, RESTART, FETCH, WAIT, SYNC, QUERY, LOOKUP, NAMES, FILE})
 
 
 # -- the declarations --------------------------------------------------------------------------------------------------
@@ -314,6 +317,28 @@ class Hint(NamedTuple):
     location: LocationNumber
 
 
+class File(NamedTuple):
+    """Open a file of tensors under a number. `place` is [descriptor of the client's, name]; an empty one forgets the
+    number. Answered with what the file is recognised by: device, inode, size, time of the last write."""
+
+    file: FileNumber
+    place: Arguments
+    request: Request
+
+
+class Load(NamedTuple):
+    """Define tensors that lie in an open file, one for each entry (`interpreter.files.on_wire`). `own`: they are no
+    longer the file's once they have been read; `digest`: what is read again has to have the same digest."""
+
+    file: FileNumber
+    outputs: NewIds
+    entries: Arguments
+    device: Text
+    own: Flag
+    digest: Flag
+    location: LocationNumber
+
+
 NamedMessage: TypeAlias = (
     Call
     | Release
@@ -339,6 +364,8 @@ NamedMessage: TypeAlias = (
     | Run
     | Convention
     | Hint
+    | File
+    | Load
 )
 
 DECLARATIONS: dict[MessageKind, type[NamedMessage]] = {
@@ -366,6 +393,8 @@ DECLARATIONS: dict[MessageKind, type[NamedMessage]] = {
     MessageKind.RUN: Run,
     MessageKind.CONVENTION: Convention,
     MessageKind.HINT: Hint,
+    MessageKind.FILE: File,
+    MessageKind.LOAD: Load,
 }
 
 _PAYLOAD = Upload._fields.index("payload") + 1

@@ -113,6 +113,7 @@ SESSION = {
     "asarray": "[1.0]",
     "fetch": "[x, one]",
     "sync": "",
+    "load": "'there is no such file'",
     "effect": "nothing, x",
     "check_chain": "",
     "print": "x",

@@ -31,9 +31,11 @@ from ...interpreter.wire.messages import (
     Convention,
     Effect,
     Fetch,
+    File,
     Hint,
     Link,
     ListNames,
+    Load,
     Location,
     Lookup,
     NamedMessage,
@@ -69,6 +71,7 @@ from .accesses import Accesses
 from .calls import Calls
 from .cancellation import Cancellation
 from .exports import Exports
+from .files import Files
 from .inline import END, Inline
 from .lookup import (
     check_new,
@@ -111,6 +114,7 @@ class Admission:
         self.inline = inline = Inline(scheduler, residency, names)
         self.calls = calls = Calls(scheduler, residency, infer, names, rejection)
         self.accesses = accesses = Accesses(scheduler, residency, inline, exports, rejection)
+        files = Files(scheduler, residency, rejection)
         self.routines = routines = Routines(scheduler, residency, infer, accesses, rejection)
         self.handlers: dict[type[NamedMessage], Handler] = {
             Call: calls.call,
@@ -137,6 +141,8 @@ class Admission:
             Run: routines.run,
             Convention: routines.convention,
             Hint: self.hint,
+            File: files.file,
+            Load: files.load,
         }
         dispatcher = scheduler.dispatcher
         self._steps = (inline.run, scheduler.bound, dispatcher.ready, dispatcher.dispatch_ready)  # of `take`

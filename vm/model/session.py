@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from weakref import WeakSet
 
-from ...interpreter.errors import TensordError
+from ...interpreter.errors import ProtocolError, TensordError
+from ...interpreter.files.open_file import OpenFile
 from ...interpreter.wire.limits import Limits
 from ...interpreter.wire.locations import line_of, span_of
 from ...streams.stream import Stream
@@ -26,6 +28,13 @@ PRIVATE: Final = 1 << 40  # numbers of signatures that runs make are above; thos
 
 # (request, value, error): the answer to a session's request. Called on the driving thread; must not block.
 ReplySink: TypeAlias = Callable[[int, object, TensordError | None], None]
+# Opens the file at a place that the session's client has named.
+FileOpener: TypeAlias = Callable[[Sequence[Any]], OpenFile]
+
+
+def refuse_files(_place: Sequence[Any]) -> OpenFile:
+    """Opens files for a session whose client can name none."""
+    raise ProtocolError("this connection loads no files")
 
 
 class Again(NamedTuple):
@@ -41,8 +50,8 @@ class VmSession:
     ever defined, since ids rise and are never reused; `generation` the number of its cancellations, so that a restart
     that was sent before the latest one does not undo it; `queues` what it has on each stream; `moves` the tensors that
     it has moved and that were not needed yet; `moving` copies that the moves begun since will fill; `pins` how
-    often it has pinned the tensors of which ids (`memory.pins`). `trusted`: its
-    messages are made in this process, by `client`, so they have the form of their kinds.
+    often it has pinned the tensors of which ids (`memory.pins`); `open_file` opens what its client names. `trusted`:
+    its messages are made in this process, by `client`, so they have the form of their kinds.
     """
 
     __slots__ = (
@@ -54,6 +63,7 @@ class VmSession:
         "closed",
         "detail",
         "errors",
+        "files",
         "generation",
         "id",
         "immediate",
@@ -64,6 +74,8 @@ class VmSession:
         "moving",
         "name",
         "newest",
+        "open_file",
+        "opened",
         "operands",
         "payload",
         "pins",
@@ -120,6 +132,9 @@ class VmSession:
         self.moves: dict[Moved, None] = {}
         self.moving: list[Copy] = []
         self.pins: dict[int, tuple[Tensor, int]] = {}
+        self.files: dict[int, OpenFile] = {}  # open for LOAD, by the client's numbers
+        self.opened: WeakSet[OpenFile] = WeakSet()  # those that any tensor lies in
+        self.open_file: FileOpener = refuse_files
         self.newest = 0
         self.generation = 0
         self.closed = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 import msgpack
@@ -36,6 +37,10 @@ def everything(session: Session) -> None:
     session.unpublish("x")
     assert x.residency() == {"cpu:0": "valid"}
     x.prefetch()
+    with NamedTemporaryFile() as file:
+        np.save(file, np.ones(3))
+        file.flush()
+        session.load(file.name)["array"].wait()
     session.cancel()
     session.restart()
     session.effect(lambda _array: None, y, chain=session.chain())
