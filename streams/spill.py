@@ -36,13 +36,12 @@ class SpillFile:
 
     def __init__(self, directory: str) -> None:
         self.name = f"the store in {printable(directory)}"
-        self.fd = -1
-        self.fd = _unnamed(directory)
         self.end = 0
         self._free: dict[int, list[int]] = {}  # size of a block -> offsets of such blocks
         self._dropped: SimpleQueue[tuple[int, int] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()  # around `_free`
+        self.fd = _unnamed(directory)
 
     def block(self, nbytes: int) -> Block:
         """A block of that many bytes, with room on the disk. MemoryError if there is none."""
@@ -51,6 +50,8 @@ class SpillFile:
             offset = old.pop() if old else self.end
             if offset == self.end:
                 self.end += nbytes
+        if self._thread is None:
+            self._start()
         code = _allocate(self.fd, KEEP_SIZE, offset, nbytes)
         if code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             with self._lock:
@@ -58,35 +59,35 @@ class SpillFile:
             raise MemoryError(f"{self.name}: {os.strerror(code)}")
         return Block(self, nbytes, offset)
 
+    def _start(self) -> None:
+        """Start the thread that makes holes. It does not know this object, which may go before the thread."""
+        arguments = (self.fd, self._dropped, self._free, self._lock)
+        self._thread = threading.Thread(target=make_holes, args=arguments, name="tensord spill", daemon=True)
+        with suppress(RuntimeError):  # the process ends
+            self._thread.start()
+
     def dropped(self, nbytes: int, offset: int) -> None:
         """A block is gone. Any thread may say so, also a collector's."""
         self._dropped.put((nbytes, offset))
-        if self._thread is None:
-            self._thread = thread = threading.Thread(target=self._make_holes, name="tensord spill", daemon=True)
-            with suppress(RuntimeError):  # the process ends
-                thread.start()
-
-    def _make_holes(self) -> None:
-        while (block := self._dropped.get()) is not None:
-            nbytes, offset = block
-            if nbytes >= HOLE:
-                _allocate(self.fd, KEEP_SIZE | PUNCH_HOLE, offset, nbytes)
-            with self._lock:
-                self._free.setdefault(nbytes, []).append(offset)
 
     def close(self) -> None:
-        """End the thread; the file is gone with its descriptor."""
-        self._dropped.put(None)
-        thread = self._thread
-        if thread is not None and thread.ident is not None:
-            thread.join()
+        """The file is gone with its descriptor, and so is the thread."""
+        self._close()
+        if self._thread is not None and self._thread.ident is not None:
+            self._thread.join()
+
+    def _close(self) -> None:
+        """The thread closes the descriptor, if there is one."""
         fd, self.fd = self.fd, -1
-        if fd >= 0:
+        if fd < 0:
+            return
+        self._dropped.put(None)
+        if self._thread is None or self._thread.ident is None:
             os.close(fd)
 
     def __del__(self) -> None:
-        if self.fd >= 0:
-            os.close(self.fd)
+        if getattr(self, "fd", -1) >= 0:
+            self._close()
 
 
 class Block(Stretch):
@@ -121,6 +122,19 @@ class Block(Stretch):
 
     def __del__(self) -> None:
         self._file.dropped(self.nbytes, self._offset)
+
+
+def make_holes(
+    fd: int, dropped: SimpleQueue[tuple[int, int] | None], free: dict[int, list[int]], lock: threading.Lock
+) -> None:
+    """Give back the room of dropped blocks on the disk; then blocks may lie there again. At the end, close the file."""
+    while (block := dropped.get()) is not None:
+        nbytes, offset = block
+        if nbytes >= HOLE:
+            _allocate(fd, KEEP_SIZE | PUNCH_HOLE, offset, nbytes)
+        with lock:
+            free.setdefault(nbytes, []).append(offset)
+    os.close(fd)
 
 
 def _unnamed(directory: str) -> int:

@@ -105,6 +105,11 @@ class Engine:
         self.fault: Exception | None = None
 
     @property
+    def pools(self) -> dict[str, DeviceState]:
+        """The devices and the store, as far as they have memory of their own."""
+        return {name: device for name, device in self.tiers.items() if device.backend.computes or device.backend.limit}
+
+    @property
     def spill(self) -> DeviceState | None:
         """The store, if values may be evicted to it."""
         return self.store if self.store is not None and self.store.backend.limit else None
