@@ -43,6 +43,7 @@ from .printing import Printing
 from .random import Random, RandomState
 from .routines.control_flow import ControlFlow, Flows
 from .routines.current import capture_of, refuse_captured
+from .saving import Saving, Savings, save
 from .spans import Span
 from .tensor import Tensor
 from .tracebacks import make_public
@@ -70,6 +71,7 @@ class Session(ControlFlow):
         self._answers = Answers(outbox)
         self._effects = Effects(outbox)
         self._printing = Printing(outbox, self._effects)
+        self._savings = Savings(outbox)
         self._names = Names(outbox)
         self._cancellation = Cancellation(outbox)
         self._contexts = Contexts(outbox)
@@ -154,6 +156,19 @@ class Session(ControlFlow):
         MetadataError here. docs/files.md says more. Source: Glow's deferred weights.
         """
         return load(self, path, names, device, own=bool(own), raw=bool(raw), digest=bool(digest))
+
+    def save(
+        self, path: str | os.PathLike[str], tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
+    ) -> Saving:
+        """Save the present values of tensors as a safetensors file. Returns at once, like an op.
+
+        The file is written beside its place, flushed to the disk and renamed, so it is there whole or not at all.
+        `saving.wait()` waits for that, and raises what has gone wrong: the error of a tensor, a full disk. `close`
+        waits for it, too, and logs failures that nobody has waited for. `metadata`: texts by name, for the header.
+        MetadataError here for a dtype that the format has not (complex128), FileError for a folder that is not there.
+        A tensor whose shape depends on data is waited for.
+        """
+        return save(self, self._savings, path, tensors, metadata)
 
     def context(self) -> Context:
         """`with session.context() as c:` what is made inside goes when the block ends, except what `c.keep` was given.
@@ -410,6 +425,7 @@ class Session(ControlFlow):
         refuse_captured(self._outbox, "the session cannot be closed")
         if not isinstance(self._transport, ClosedTransport):
             self._printing.finish()
+            self._savings.finish()
             self._outbox.close()
 
     def __enter__(self) -> Self:

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..interpreter.files.on_wire import checked_place
-from ..interpreter.files.open_file import OpenFile, open_own, open_peer
+from ..interpreter.files.open_file import OpenFile, OutputFile, open_own, open_peer
 
 
-def open_own_place(place: Sequence[Any]) -> OpenFile:
+def open_own_place(place: Sequence[Any], *, writes: bool) -> OpenFile | OutputFile:
     """A file that this very process has open: [descriptor, name]."""
-    return open_own(*checked_place(place))
+    return open_own(*checked_place(place), writes=writes)
 
 
-def open_peer_place(pid: int, place: Sequence[Any]) -> OpenFile:
+def open_peer_place(pid: int, place: Sequence[Any], *, writes: bool) -> OpenFile | OutputFile:
     """A file that the client with that pid has open: [descriptor, name]."""
-    return open_peer(pid, *checked_place(place))
+    return open_peer(pid, *checked_place(place), writes=writes)

@@ -110,6 +110,11 @@ class DurableFile:
                 os.close(fd)
 
     @property
+    def fd(self) -> int:
+        """The descriptor, for others who write to the file; -1 once it is closed."""
+        return self._fd
+
+    @property
     def is_open(self) -> bool:
         """Can more be written?"""
         return self._fd >= 0

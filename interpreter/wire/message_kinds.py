@@ -34,3 +34,5 @@ class MessageKind(IntEnum):
     HINT = 23
     FILE = 24
     LOAD = 25
+    WRITE = 26
+    FLUSH = 27

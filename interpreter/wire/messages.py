@@ -38,6 +38,7 @@ from .fields import (
     NewLocationNumber,
     NewSignatureNumber,
     NewSpanNumber,
+    Offsets,
     OneOrMoreIds,
     Operands,
     Payload,
@@ -84,9 +85,11 @@ CONVENTION = int(MessageKind.CONVENTION)
 HINT = int(MessageKind.HINT)
 FILE = int(MessageKind.FILE)
 LOAD = int(MessageKind.LOAD)
+WRITE = int(MessageKind.WRITE)
+FLUSH = int(MessageKind.FLUSH)
 
 # Kinds that no atomic group may hold: groups, restarts, and requests, since no wait is possible inside a group.
-UNGROUPED = frozenset({ATOMIC, RESTART, FETCH, WAIT, SYNC, QUERY, LOOKUP, NAMES, FILE})
+UNGROUPED = frozenset({ATOMIC, RESTART, FETCH, WAIT, SYNC, QUERY, LOOKUP, NAMES, FILE, FLUSH})
 
 
 # -- the declarations --------------------------------------------------------------------------------------------------
@@ -319,11 +322,13 @@ class Hint(NamedTuple):
 
 class File(NamedTuple):
     """Open a file of tensors under a number. `place` is [descriptor of the client's, name]; an empty one forgets the
-    number. Answered with what the file is recognised by: device, inode, size, time of the last write."""
+    number. Answered with what the file is recognised by: device, inode, size, time of the last write. `writes`: it is
+    opened for WRITE, else for LOAD."""
 
     file: FileNumber
     place: Arguments
     request: Request
+    writes: Flag = False
 
 
 class Load(NamedTuple):
@@ -337,6 +342,22 @@ class Load(NamedTuple):
     own: Flag
     digest: Flag
     location: LocationNumber
+
+
+class Write(NamedTuple):
+    """Write the values of tensors to a file, each from that offset on, packed."""
+
+    file: FileNumber
+    ids: UsedIds
+    offsets: Offsets
+    location: LocationNumber
+
+
+class Flush(NamedTuple):
+    """Answer once all that was written to the file is on the disk, or with the first error; the file is forgotten."""
+
+    file: FileNumber
+    request: Request
 
 
 NamedMessage: TypeAlias = (
@@ -366,6 +387,8 @@ NamedMessage: TypeAlias = (
     | Hint
     | File
     | Load
+    | Write
+    | Flush
 )
 
 DECLARATIONS: dict[MessageKind, type[NamedMessage]] = {
@@ -395,6 +418,8 @@ DECLARATIONS: dict[MessageKind, type[NamedMessage]] = {
     MessageKind.HINT: Hint,
     MessageKind.FILE: File,
     MessageKind.LOAD: Load,
+    MessageKind.WRITE: Write,
+    MessageKind.FLUSH: Flush,
 }
 
 _PAYLOAD = Upload._fields.index("payload") + 1

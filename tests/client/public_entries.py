@@ -114,6 +114,7 @@ SESSION = {
     "fetch": "[x, one]",
     "sync": "",
     "load": "'there is no such file'",
+    "save": "'/there/is/no/such/folder', {'x': x}",
     "effect": "nothing, x",
     "check_chain": "",
     "print": "x",

@@ -70,7 +70,7 @@ class Files:
         self.loaded = {(session, id_) for session, id_ in made if (program.seed + id_) % 2}
         self.values: list[bytes] = []
 
-    def open(self, place: Sequence[Any]) -> OpenFile:
+    def open(self, place: Sequence[Any], *, writes: bool) -> OpenFile:  # noqa: ARG002 - nothing is written
         """The file with these values."""
         fd = os.memfd_create("values")
         os.write(fd, self.values[place[0]])

@@ -32,6 +32,7 @@ from ...interpreter.wire.messages import (
     Effect,
     Fetch,
     File,
+    Flush,
     Hint,
     Link,
     ListNames,
@@ -52,6 +53,7 @@ from ...interpreter.wire.messages import (
     Unpublish,
     Upload,
     Wait,
+    Write,
     decode_meta,
 )
 from ..memory.pins import end_pins, pin, unpin
@@ -143,6 +145,8 @@ class Admission:
             Hint: self.hint,
             File: files.file,
             Load: files.load,
+            Write: files.write,
+            Flush: files.flush,
         }
         dispatcher = scheduler.dispatcher
         self._steps = (inline.run, scheduler.bound, dispatcher.ready, dispatcher.dispatch_ready)  # of `take`

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 from weakref import WeakSet
 
 from ...interpreter.errors import ProtocolError, TensordError
-from ...interpreter.files.open_file import OpenFile
+from ...interpreter.files.open_file import OpenFile, OutputFile
 from ...interpreter.wire.limits import Limits
 from ...interpreter.wire.locations import line_of, span_of
 from ...streams.stream import Stream
@@ -28,13 +28,17 @@ PRIVATE: Final = 1 << 40  # numbers of signatures that runs make are above; thos
 
 # (request, value, error): the answer to a session's request. Called on the driving thread; must not block.
 ReplySink: TypeAlias = Callable[[int, object, TensordError | None], None]
-# Opens the file at a place that the session's client has named.
-FileOpener: TypeAlias = Callable[[Sequence[Any]], OpenFile]
 
 
-def refuse_files(_place: Sequence[Any]) -> OpenFile:
+class FileOpener(Protocol):
+    """Opens the file at a place that the session's client has named."""
+
+    def __call__(self, place: Sequence[Any], *, writes: bool) -> OpenFile | OutputFile: ...
+
+
+def refuse_files(place: Sequence[Any], *, writes: bool) -> OpenFile | OutputFile:  # noqa: ARG001 - as declared
     """Opens files for a session whose client can name none."""
-    raise ProtocolError("this connection loads no files")
+    raise ProtocolError("this connection loads and saves no files")
 
 
 class Again(NamedTuple):
@@ -77,6 +81,7 @@ class VmSession:
         "open_file",
         "opened",
         "operands",
+        "outputs",
         "payload",
         "pins",
         "plans",
@@ -133,7 +138,8 @@ class VmSession:
         self.moving: list[Copy] = []
         self.pins: dict[int, tuple[Tensor, int]] = {}
         self.files: dict[int, OpenFile] = {}  # open for LOAD, by the client's numbers
-        self.opened: WeakSet[OpenFile] = WeakSet()  # those that any tensor lies in
+        self.outputs: dict[int, tuple[OutputFile, Copy]] = {}  # open for WRITE, each with the link of its chain
+        self.opened: WeakSet[OpenFile | OutputFile] = WeakSet()  # those that anything lies in
         self.open_file: FileOpener = refuse_files
         self.newest = 0
         self.generation = 0

@@ -36,6 +36,7 @@ from ...interpreter.wire.messages import (
     Effect,
     Fetch,
     File,
+    Flush,
     Hint,
     Link,
     ListNames,
@@ -56,6 +57,7 @@ from ...interpreter.wire.messages import (
     Unpublish,
     Upload,
     Wait,
+    Write,
 )
 from ...interpreter.wire.messages import Signature as SignatureMessage
 from ...interpreter.wire.roles import number_of, outputs_of
@@ -139,6 +141,8 @@ class SerialEngine:
             Hint: self.hint,
             File: files.file,
             Load: files.load,
+            Write: files.write,
+            Flush: files.flush,
             Restart: lambda session, message: self.restart(session, message.generation),
             Atomic: self.atomic,
             ListNames: names.list_names,

@@ -16,7 +16,7 @@ from ...interpreter.errors import (
     text_of,
     without_frames,
 )
-from ...interpreter.files.open_file import OpenFile
+from ...interpreter.files.open_file import OpenFile, OutputFile
 from ...interpreter.programs.program import Program
 from ...interpreter.programs.records import Reader
 from ...interpreter.schema.infer import infer_once
@@ -109,6 +109,7 @@ class SerialSession:
         self.signatures: dict[int, Signature | TensordError] = {}
         self.locations: dict[int, str] = {}
         self.files: dict[int, OpenFile] = {}
+        self.outputs: dict[int, tuple[OutputFile, Value]] = {}
         self.open_file: FileOpener = refuse_files
         self.newest = 0
         self.generation = 0

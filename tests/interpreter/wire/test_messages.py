@@ -26,6 +26,7 @@ from tensord.interpreter.wire.messages import (
     Effect,
     Fetch,
     File,
+    Flush,
     Hint,
     Link,
     ListNames,
@@ -46,6 +47,7 @@ from tensord.interpreter.wire.messages import (
     Unpublish,
     Upload,
     Wait,
+    Write,
     encode_message,
 )
 from tensord.interpreter.wire.roles import ids_of, number_of, outputs_of, signatures_of
@@ -81,6 +83,8 @@ EXAMPLES: list[tuple[NamedMessage, list[int], list[int], int, int]] = [
     (Hint(1, "prefetch", "sim:0", 70), [1], [], 0, 70),
     (File(8, (5, "model.safetensors"), 60), [], [], 60, 0),
     (Load(8, (3, 4), ((), ()), "sim:0", own=False, digest=True, location=70), [], [3, 4], 0, 70),
+    (Write(8, (1, 2), (0, 64), 70), [1, 2], [], 0, 70),
+    (Flush(8, 60), [], [], 60, 0),
 ]
 IDS = [type(row[0]).__name__ for row in EXAMPLES]
 

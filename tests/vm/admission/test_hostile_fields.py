@@ -31,6 +31,7 @@ from tensord.interpreter.wire.messages import (
     Effect,
     Fetch,
     File,
+    Flush,
     Hint,
     Link,
     ListNames,
@@ -51,6 +52,7 @@ from tensord.interpreter.wire.messages import (
     Unpublish,
     Upload,
     Wait,
+    Write,
     encode_message,
 )
 from tensord.interpreter.wire.roles import ids_of, outputs_of
@@ -91,6 +93,7 @@ FITTING: dict[Any, tuple[str, ...]] = {
     fields.NewIds: ("[]",),
     fields.WrittenIds: ("[]",),
     fields.FileNumber: (),
+    fields.Offsets: ("[]",),
     fields.ChainId: (),
     fields.Operands: ("[]",),
     fields.Text: ("x",),
@@ -157,6 +160,8 @@ def well_formed(
         Hint(tensor, "prefetch", "", 1),
         File(2, (FILE, "a file"), REQUEST),
         Load(1, (NEW,), (ENTRY,), "cpu:0", own=False, digest=False, location=1),
+        Write(3, (tensor,), (0,), 1),
+        Flush(3, REQUEST),
     ]
     return {type(message): message for message in messages}
 
@@ -185,7 +190,7 @@ class Scene:
         self.client.send(ProgramPart(self.program, RECORDS))
         self.client.send(Link(self.routine, self.program, ("cpu:0",), (), 1))
         self.client.session.open_file = open_own_place
-        self.client.send(File(1, (FILE, "a file"), REQUEST))
+        self.client.send(File(1, (FILE, "a file"), REQUEST), File(3, (FILE, "a file"), REQUEST, writes=True))
         self.client.publish("kept", ids=[self.tensor])
         self.client.answers.clear()
 
@@ -206,7 +211,7 @@ class Scene:
             {id_: tensor for id_, tensor in session.tensors.items() if id_ < NEW},
             {**session.plans, self.signature: None},
             ({**session.programs}, {**session.routines}),
-            (dict(session.chains), list(session.files)),
+            (dict(session.chains), list(session.files), list(session.outputs)),
             [(session.where(n), session.span(n << LINE_BITS)) for n in range(2, 5)],  # not 1, which is given anew
             (dict(engine.directory.names), engine.residency.copies - len(session.tensors)),
             (session.cancelled, session.generation, session.account.bytes, session.payload),
