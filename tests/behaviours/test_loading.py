@@ -14,7 +14,7 @@ import tensord as td
 from tensord.interpreter.errors import CaptureError, FileError, MetadataTypeError
 from tensord.streams.faults import Fault, FaultKind
 
-from .looking_inside import WAIT, allocated, assert_sound, held, machine_of, ones, records
+from .looking_inside import WAIT, allocated, assert_sound, held, machine_of, ones, records, store_of
 
 VALUES: dict[str, Any] = {
     "w": np.arange(64 * 32, dtype=np.float32).reshape(64, 32),
@@ -200,11 +200,6 @@ def test_a_digest_notices_what_times_do_not_tell(make_session, model):
             forget(s, copy)
     with pytest.raises(FileError, match="digest"):
         (w + 1).wait(WAIT)
-
-
-def store_of(session: td.Session) -> Any:
-    """The store, with its gates and faults."""
-    return machine_of(session).tiers["store:0"]
 
 
 def forget(session: td.Session, name: str) -> None:

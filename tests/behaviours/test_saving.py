@@ -17,7 +17,7 @@ import tensord as td
 from tensord.interpreter.errors import CaptureError
 from tensord.streams.faults import Fault, FaultKind
 
-from .looking_inside import WAIT, assert_sound, held, machine_of, ones
+from .looking_inside import WAIT, assert_sound, device_of, held, ones, store_of
 
 DEVICES = ["cpu:0", "sim:0"]
 VALUES: dict[str, Any] = {
@@ -55,12 +55,12 @@ def test_what_is_saved_is_what_the_package_reads(make_session, tmp_path, device)
 def test_a_later_write_waits_and_is_not_in_the_file(make_session, tmp_path):
     s = make_session(devices=DEVICES)
     x = s.asarray(ones(100))
-    machine_of(s).tiers["store:0"].hold("write")
+    store_of(s).hold("write")
     saving = s.save(tmp_path / "x", {"x": x})
     x += 1
     s.flush()
     assert not saving.done
-    machine_of(s).tiers["store:0"].resume("write")
+    store_of(s).resume("write")
     saving.wait(WAIT)
     assert load_file(tmp_path / "x")["x"][0] == 1
     assert x.numpy()[0] == 2
@@ -82,7 +82,7 @@ def test_the_error_of_a_tensor_is_that_of_its_file_and_the_old_one_stays(make_se
     s = make_session(devices=DEVICES)
     path = tmp_path / "x"
     save_file({"x": ones(3)}, path)
-    machine_of(s).devices["sim:0"].inject(Fault(FaultKind.FAIL, label="add"))
+    device_of(s, "sim:0").inject(Fault(FaultKind.FAIL, label="add"))
     x = s.asarray(ones(3), device="sim:0")
     failed = x + 1.0
     saving = s.save(path, {"good": x, "bad": failed})
@@ -117,7 +117,7 @@ def test_a_disk_that_fails_leaves_the_old_file(make_session, tmp_path, monkeypat
 
 def test_a_failure_that_nobody_waits_for_is_logged(make_session, tmp_path, caplog):
     s = make_session(devices=DEVICES)
-    machine_of(s).devices["sim:0"].inject(Fault(FaultKind.FAIL, label="add"))
+    device_of(s, "sim:0").inject(Fault(FaultKind.FAIL, label="add"))
     s.save(tmp_path / "x", {"x": s.asarray(ones(3), device="sim:0") + 1.0})
     with caplog.at_level(logging.WARNING, "tensord.client"):
         s.close()
@@ -145,10 +145,10 @@ def test_the_end_of_the_program_waits_for_its_files(tmp_path):
 
 def test_what_was_cancelled_is_not_saved(make_session, tmp_path):
     s = make_session(devices=DEVICES)
-    machine_of(s).tiers["store:0"].hold("write")
+    store_of(s).hold("write")
     saving = s.save(tmp_path / "x", {"x": s.asarray(ones(3))})
     s.cancel()
-    machine_of(s).tiers["store:0"].resume("write")
+    store_of(s).resume("write")
     with pytest.raises(td.CancelledError):
         saving.wait(WAIT)
     assert names_in(tmp_path) == []

@@ -11,7 +11,7 @@ import pytest
 import tensord as td
 from tensord.streams.faults import Fault, FaultKind
 
-from .looking_inside import WAIT, allocated, assert_sound, machine_of, ones, records, until
+from .looking_inside import WAIT, allocated, assert_sound, ones, records, store_of, until
 
 KIB = 256  # float32 elements
 
@@ -23,11 +23,6 @@ def tiers(directory: Path, host: int, device: int, store: int, **options: object
         {"name": "sim:0", "memory": device * 1024},
         {"name": "store:0", "directory": str(directory), "quota": store * 1024},
     ]
-
-
-def store_of(session: td.Session) -> Any:
-    """The store, with its gates and faults."""
-    return machine_of(session).tiers["store:0"]
 
 
 def wait_for(tensors: list[td.Tensor]) -> None:
