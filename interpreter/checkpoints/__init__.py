@@ -6,7 +6,7 @@ points to the rest. docs/checkpoints.md has the layout and the guarantees, decis
 
 - `directory`: the directory of the one process that writes it: begin a generation, collect old ones, sweep
 - `reader`: the directory of anybody else: generations, their records, the bytes of a record, orphans
-- `writer`: a generation that is being written; `repacking`: which values it moves together
+- `writer`: a generation that is being written; `values_writer`: its values files; `repacking`: which values move there
 - `record`: a value of a generation, a generation, and limits
 - `manifest`: a generation as bytes and back; every byte of it is hostile until then
 - `verification`: what of a generation is damaged, by name

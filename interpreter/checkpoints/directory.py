@@ -12,6 +12,7 @@ next `collect` or `sweep`; but not while there is a manifest that cannot be read
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -115,15 +116,9 @@ class CheckpointDirectory(CheckpointReader):
 
     def sweep(self) -> list[Orphan]:
         """Remove the orphans, and return them; of values, none while there is a manifest that cannot be read."""
-        names = self._names()
-        needed, unknown = self._needed(names)
-        if self._writer is not None:
-            needed |= self._writer.files
-        swept = [
-            orphan
-            for orphan in self._orphans(names, needed)
-            if (self._writer is None if layout.is_unfinished(orphan.name) else not unknown)
-        ]
+        swept = self.orphans()
+        if self._needed(self._names())[1]:
+            swept = [orphan for orphan in swept if layout.is_unfinished(orphan.name)]
         if swept and not self._flushed:
             layout.flush(self._directory, self.path)
             self._flushed = True
@@ -147,6 +142,13 @@ class CheckpointDirectory(CheckpointReader):
             if not keep:
                 return [one for one in numbers if one < number]
         return []
+
+    def _orphans(self, names: Iterable[str], needed: set[int]) -> list[Orphan]:
+        """But for those of the generation that is being written."""
+        if self._writer is None:
+            return super()._orphans(names, needed)
+        finished = (name for name in names if not layout.is_unfinished(name))
+        return super()._orphans(finished, needed | self._writer.files)
 
     def _needs(self, number: int) -> frozenset[int] | str | None:
         """As anybody's, but what is known is not read again: nobody else writes here."""

@@ -89,6 +89,8 @@ def open_file(directory: int, name: str) -> int:
 
 def file_names(directory: int, path: Path) -> list[str]:
     """The names of all that lies in the directory."""
+    if directory < 0:  # Python would list the present one
+        raise FileError(f"{printable(str(path))}: was closed")
     try:
         return os.listdir(directory)
     except OSError as error:

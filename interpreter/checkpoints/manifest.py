@@ -212,7 +212,7 @@ class _Reader:
         else:
             meta = _meta(dtype, shape)
             nbytes = meta.nbytes
-        if type(index) is not int or not (index == self._index or index == self._index + 1 < len(self._files)):
+        if type(index) is not int or not max(self._index, 0) <= index <= min(self._index + 1, len(self._files) - 1):
             raise ValueError("its file is not the one before, or the next")
         if type(offset) is not int or type(crc) is not int or not 0 <= crc <= LARGEST_CRC or type(packed) is not bytes:
             raise ValueError("its place, checksum or fields are of another type")

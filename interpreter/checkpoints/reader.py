@@ -140,12 +140,14 @@ class CheckpointReader:
     def read(self, name: str, record: Record, out: NDArray[Any] | None = None) -> NDArray[Any]:
         """The values of a tensor, whose checksum is compared. `out`: such an array, to be filled."""
         with self.values(record.file) as file:
+            record.check_within(file)
             return read_array(file, record.entry(name), out)
 
     def read_text(self, record: Record) -> str:
         """The text of a routine, whose checksum is compared."""
-        text = bytearray(record.nbytes)
         with self.values(record.file) as file:
+            record.check_within(file)
+            text = bytearray(record.nbytes)
             PieceReader(file, record.entry("").piece).read_into(text)
             try:
                 return text.decode()

@@ -8,7 +8,9 @@ from typing import Any, Final, NamedTuple
 
 from ..errors import MetadataError, ProtocolError, QuotaError
 from ..files.header import SHOWN, Entry, Piece
+from ..files.tensor_file import TensorFile
 from ..types.meta import Meta
+from ..types.sizes import exact_size
 from ..wire.codec import Encoder, decode
 from ..wire.limits import MIB
 from ..wire.names import is_printable
@@ -58,6 +60,12 @@ class Record(NamedTuple):
         """The record as readers of files take it: an entry of its values file."""
         meta = self.meta or Meta.of((self.nbytes,), "uint8")
         return Entry(name, meta, Piece(self.offset, self.nbytes, self.nbytes, crc=self.crc))
+
+    def check_within(self, file: TensorFile) -> None:
+        """FileError unless its values file is long enough to hold it. Before memory is taken for its bytes."""
+        end = self.offset + self.nbytes
+        if end > file.size:
+            raise file.failed(f"has {exact_size(file.size)} and should have {end} at least; was it cut short?")
 
     @property
     def place(self) -> tuple[int, int, int]:

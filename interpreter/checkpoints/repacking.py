@@ -4,22 +4,23 @@ A values file can go when no generation needs any value in it. Large values have
 *pack*, of which a few may live for long. So each generation moves the values of some packs into its own:
 
 - of those whose values take less than half of them, since the rest is waste;
-- of the smallest ones, where there are many: generations of few values each would leave as many files.
+- of small ones of about the same size, where there are many: generations of few values each would leave as many files.
 
-It reads `MOST` bytes at the most for that, and leaves the rest to the next one. Half of the small packs go at a time,
-so a value is moved a logarithmic number of times, as in a log-structured merge tree (O'Neil et al., 1996).
+It reads `MOST` bytes at the most for that, and leaves the rest to the next one. Packs of one size make one of the next
+size, so a value moves a logarithmic number of times (size-tiered merging, as in Cassandra and Lucene).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import groupby
 from typing import Final, NamedTuple
 
 from ..wire.limits import MIB
 
 LARGE: Final = 4 * MIB  # bytes from which on a value has a file of its own
 FULL: Final = 32 * MIB  # bytes from which on a pack gets no more values
-MANY: Final = 32  # packs
+MANY: Final = 8  # packs of one tier
 MOST: Final = 32 * MIB  # bytes that a generation moves
 
 
@@ -34,12 +35,14 @@ class Pack(NamedTuple):
 def to_repack(packs: Iterable[Pack]) -> list[int]:
     """The ids of those whose values move: of the wasteful ones, then of the small ones, those with the fewest bytes."""
     ordered = sorted(packs, key=_live)
-    wasteful = [pack for pack in ordered if pack.live * 2 < pack.size]
+    wanted = [pack for pack in ordered if pack.live * 2 < pack.size]
     small = [pack for pack in ordered if pack.size < LARGE and pack.live * 2 >= pack.size]
-    if len(small) > MANY:
-        wasteful += small[: len(small) // 2]
+    for _, alike in groupby(small, key=_tier):
+        tier = list(alike)
+        if len(tier) > MANY:
+            wanted += tier
     chosen, left = [], MOST
-    for pack in wasteful:
+    for pack in wanted:
         left -= pack.live
         if left >= 0:
             chosen.append(pack.id)
@@ -48,3 +51,7 @@ def to_repack(packs: Iterable[Pack]) -> list[int]:
 
 def _live(pack: Pack) -> tuple[int, int]:
     return pack.live, pack.id
+
+
+def _tier(pack: Pack) -> int:
+    return pack.live.bit_length() // 3  # one is eight times the one before

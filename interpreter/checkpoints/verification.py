@@ -9,7 +9,6 @@ from typing import Final
 from ..errors import FileError, MetadataError
 from ..files.tensor_file import TensorFile
 from ..files.values import EntryReader
-from ..types.sizes import exact_size
 from .record import Generation, Record
 
 CHUNK: Final = 1 << 20  # bytes that are read at a time
@@ -52,31 +51,26 @@ class _Reading:
         self._done = 0
         self._total = total
         self._progress = progress
-        self._chunk = bytearray(min(total, CHUNK))
+        self._chunk = memoryview(bytearray(min(total, CHUNK)))
 
     def count(self, nbytes: int) -> None:
-        self._done = min(self._done + nbytes, self._total)
-        if self._progress is not None:
+        """So many more bytes were read, or never will be."""
+        self._done += nbytes
+        if self._progress is not None and nbytes:
             self._progress(self._done, self._total)
 
     def reason(self, file: TensorFile, record: Record, *, deep: bool) -> str:
         """What is wrong with a value; "" for nothing."""
-        if record.offset + record.nbytes > file.size:
-            self.count(record.nbytes)
-            ends = record.offset + record.nbytes
-            return f"{file.name}: has {exact_size(file.size)} and should have {ends} at least; was it cut short?"
-        left = record.nbytes
+        left, why = record.nbytes, ""
         try:
-            if deep:
-                reader = EntryReader(file, record.entry(""))
-                while left:
-                    view = memoryview(self._chunk)[: min(left, CHUNK)]
-                    left -= len(view)
-                    reader.read_into(view)
-                    self.count(len(view))
+            record.check_within(file)
+            reader = EntryReader(file, record.entry("")) if deep else None
+            while left and reader is not None:
+                view = self._chunk[:left]
+                reader.read_into(view)
+                self.count(len(view))
+                left -= len(view)
         except FileError as error:
-            return error.message
-        finally:
-            if left:
-                self.count(left)
-        return ""
+            why = error.message
+        self.count(left)
+        return why

@@ -176,17 +176,13 @@ class GenerationWriter:
 
     def _check_there(self, record: Record) -> None:
         """The record's file has its bytes; a file is looked at once."""
-        size = self._kept.get(record.file)
-        if size is None:
+        if record.offset + record.nbytes > self._kept.get(record.file, -1):
             try:
                 with self._checkpoints.values(record.file) as file:
-                    size = file.size
+                    record.check_within(file)
+                    self._kept[record.file] = file.size
             except (FileError, MetadataError) as error:
                 raise FileError(f"{error.message}; write the value anew") from error.__cause__
-        if record.offset + record.nbytes > size:
-            name = layout.values_file(record.file)
-            raise FileError(f"{self._shown}: {name} has been cut short; write the value anew")
-        self._kept[record.file] = size
 
     def _start(self, name: str, meta: Meta | None, nbytes: int, packed: bytes) -> None:
         with self._or_give_up():

@@ -23,7 +23,7 @@ from tensord.interpreter.types.meta import Meta
 
 Content = dict[str, Any]  # an array, or the text of a routine, by name
 PIECE: Final = 48  # bytes of an array that are given at a time
-SMALL: Final = {"LARGE": 64, "FULL": 300, "TOGETHER": 2}  # so that a few bytes take every way
+SMALL: Final[dict[str, Any]] = {"LARGE": 64, "FULL": 300, "TOGETHER": 2}  # so that a few bytes take every way
 
 
 @contextmanager
@@ -31,7 +31,7 @@ def small_files() -> Iterator[None]:
     """Values are large, and packs full and many, with a few bytes."""
     with (
         patch.multiple(values_writer, **SMALL),
-        patch.multiple(repacking, LARGE=SMALL["LARGE"] * 3, MANY=2, MOST=400),
+        patch.multiple(repacking, LARGE=SMALL["LARGE"] * 3, MANY=1, MOST=400),
     ):
         yield
 
@@ -61,6 +61,13 @@ def content_of(reader: CheckpointReader, generation: Generation) -> Content:
     content.update((name, reader.read(name, record)) for name, record in generation.tensors.items())
     assert all(record.fields in ({"name": name}, {}) for name, record in generation.records())
     return content
+
+
+def last(reader: CheckpointReader) -> Generation:
+    """The last generation, which there is."""
+    found = reader.latest().generation
+    assert found is not None
+    return found
 
 
 def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
