@@ -31,10 +31,12 @@ from ..interpreter.errors import (
 )
 from ..interpreter.files.safetensors_writer import SafetensorsWriter
 from ..interpreter.files.tensor_file import printable
-from ..interpreter.wire.messages import File, Flush, Write, encode_message
+from ..interpreter.wire.messages import Checkpoint as CheckpointMessage
+from ..interpreter.wire.messages import File, Flush, Restore, Write, encode_message
 from .answers import seconds
 from .checks import own
 from .locations import located
+from .names import listed_names
 from .outbox.outbox import Outbox
 from .printing import EXIT
 from .routines.current import refuse_captured
@@ -116,16 +118,58 @@ class Saving:
         return f"<{state} {printable(str(self.path))}>"
 
 
+class Checkpointing:
+    """A checkpoint that is being written. `directory`: where."""
+
+    def __init__(self, directory: Path, outbox: Outbox, reply: Reply) -> None:
+        self.directory = directory
+        self._outbox = outbox
+        self._reply = reply
+        self._told = False
+
+    @property
+    def done(self) -> bool:
+        """Is it on the disk, or has it failed?"""
+        return self._reply.done
+
+    @property
+    def error(self) -> TensordError | None:
+        """What has gone wrong."""
+        return self._reply.error
+
+    def wait(self, timeout: float | None = None) -> dict[str, Any]:
+        """Wait until it is on the disk; what was written (see `Session.checkpoint`). Raises what has gone wrong.
+
+        TimeoutError after `timeout` seconds; it goes on.
+        """
+        limit = seconds("wait", timeout)
+        try:
+            report: dict[str, Any] = self._outbox.await_reply(self._reply, limit)
+        finally:
+            self._told = self._reply.done
+        return report
+
+    def tell_failure(self) -> None:
+        """Log what has failed and nobody has waited for."""
+        if self.error is not None and not self._told:
+            LOG.warning("no checkpoint was written to %s: %s", printable(str(self.directory)), self.error)
+
+    def __repr__(self) -> str:
+        state = "writing" if not self.done else "written" if self.error is None else "failed"
+        return f"<checkpoint {state} {printable(str(self.directory))}>"
+
+
 class Savings:
-    """The files that a session saves, and that are not there yet."""
+    """What a session saves, and what is not there yet."""
 
     __slots__ = ("__weakref__", "_open", "_outbox")
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
-        self._open: dict[Saving, object] = {}  # -> the session, which lives until the file is there
+        # -> the session, which lives until the file is there
+        self._open: dict[Saving | Checkpointing, object] = {}
 
-    def add(self, saving: Saving, session: object) -> None:
+    def add(self, saving: Saving | Checkpointing, session: object) -> None:
         """Await a file."""
         for old in [one for one in self._open if one.done and one.error is None]:
             del self._open[old]
@@ -213,3 +257,44 @@ def issue(
 def flushing(number: int, request: int, _location: int) -> Flush:
     """The question whether all is on the disk."""
     return Flush(number, request)
+
+
+def checkpoint(
+    session: Session, savings: Savings, directory: str | os.PathLike[str], names: Any, keep: int
+) -> Checkpointing:
+    """Have the machine take a checkpoint; see `Session.checkpoint`."""
+    outbox = session._outbox
+    refuse_captured(outbox, "no checkpoint can be taken")
+    where, listed = directory_of(directory, "checkpoint"), listed_names(names or ())
+    if isinstance(keep, bool) or not isinstance(keep, int) or keep < 0:
+        raise located(MetadataError(f"checkpoint: keep is a number of generations, 0 for all, not {keep!r}"))
+    reply = outbox.ask(lambda request, location: CheckpointMessage(str(where), listed, keep, request, location))
+    found = Checkpointing(where, outbox, reply)
+    savings.add(found, session)
+    return found
+
+
+def restore(
+    session: Session, directory: str | os.PathLike[str], names: Any, generation: int, *, deep: bool
+) -> dict[str, Any]:
+    """Have the machine publish what a checkpoint holds; see `Session.restore`."""
+    outbox = session._outbox
+    where, listed = directory_of(directory, "restore"), listed_names(names or ())
+    if isinstance(generation, bool) or not isinstance(generation, int) or generation < 0:
+        raise located(MetadataError(f"restore: a generation is a number, 0 for the last one, not {generation!r}"))
+    build = partial(restoring, str(where), generation, listed, deep)
+    report: dict[str, Any] = outbox.await_reply(outbox.ask(build, located=False))
+    return report
+
+
+def restoring(where: str, generation: int, names: tuple[str, ...], deep: bool, request: int, _location: int) -> Restore:
+    """The question for what was published."""
+    return Restore(where, generation, names, deep, request)
+
+
+def directory_of(directory: Any, what: str) -> Path:
+    """The whole path of a directory, as this process understands it."""
+    try:
+        return Path(directory).absolute()
+    except TypeError as error:
+        raise located(MetadataTypeError(f"{what}: {error}")) from None

@@ -43,7 +43,7 @@ from .printing import Printing
 from .random import Random, RandomState
 from .routines.control_flow import ControlFlow, Flows
 from .routines.current import capture_of, refuse_captured
-from .saving import Saving, Savings, save
+from .saving import Checkpointing, Saving, Savings, checkpoint, restore, save
 from .spans import Span
 from .tensor import Tensor
 from .tracebacks import make_public
@@ -169,6 +169,39 @@ class Session(ControlFlow):
         A tensor whose shape depends on data is waited for.
         """
         return save(self, self._savings, path, tensors, metadata)
+
+    def checkpoint(
+        self, directory: str | os.PathLike[str], names: str | Sequence[str] | None = None, *, keep: int = 2
+    ) -> Checkpointing:
+        """Write what is published, or these names of it, to a directory of checkpoints. Returns at once, like an op.
+
+        All values are those at this place in program order, whatever is written meanwhile; sessions go on. What has not
+        changed since the last checkpoint in that directory is neither read nor written. `checkpoint.wait()` waits until
+        all is on the disk, and returns what was written: `generation`, `names`, bytes `written` and `kept`, and
+        `failed`, by name, which keep their last values. The last `keep` generations stay, 0 for all.
+        Errors: FileError for a directory that cannot be written; ProtocolError over tcp, for other users' daemons, and
+        while another checkpoint is written there.
+        """
+        given = (names,) if isinstance(names, str) else names
+        return checkpoint(self, self._savings, directory, given, keep)
+
+    def restore(
+        self,
+        directory: str | os.PathLike[str],
+        names: str | Sequence[str] | None = None,
+        *,
+        generation: int = 0,
+        deep: bool = False,
+    ) -> dict[str, Any]:
+        """Publish what a checkpoint holds, or these names of it. Values are read when they are first needed.
+
+        Returns a dict: `generation`, `names` (how many were published), `failed` (why a name was not, by name), `moved`
+        (names whose device is missing here, which come to the first one), `notes` (what is wrong with newer
+        generations). `generation`: an older one. `deep`: read all values first, and compare their checksums. FileError
+        or MetadataError if nothing can be restored.
+        """
+        given = (names,) if isinstance(names, str) else names
+        return restore(self, directory, given, generation, deep=bool(deep))
 
     def context(self) -> Context:
         """`with session.context() as c:` what is made inside goes when the block ends, except what `c.keep` was given.

@@ -4,6 +4,7 @@ Its memory are blocks of one file (`spill`), of which `limit` bytes may be used;
 Files of the user's (`stored.LoadedStretch`) are buffers here, too: they take none of that memory.
 
     write0          evictions from the host
+    save0           what users save, and checkpoints
     read0, read1    values that come back, or for the first time, to the host
 
 What goes to another device from here is carried by that device's own stream, through a few MiB of host memory.
@@ -67,7 +68,8 @@ class StoreDevice(HostDevice):
         self.computes = False
         self.file = SpillFile(options.directory) if self.limit else None
         self.readers = [self._stream(StreamKind.READ, n, sink) for n in range(READERS)]
-        self._set_streams(self.readers, {StreamKind.WRITE: self._stream(StreamKind.WRITE, 0, sink)})
+        writers = {kind: self._stream(kind, 0, sink) for kind in (StreamKind.WRITE, StreamKind.SAVE)}
+        self._set_streams(self.readers, writers)
         for fault in options.faults:
             self.inject(fault)
 
@@ -75,7 +77,7 @@ class StoreDevice(HostDevice):
         return WorkerStream(self.name, kind, index, sink, self.faults, may_inline=False)
 
     def copy_stream(self, kind: StreamKind) -> WorkerStream:
-        if kind is StreamKind.WRITE:
+        if kind in self._copies:
             return self._copies[kind]
         return min(self.readers, key=lambda stream: stream.queued)
 

@@ -10,6 +10,7 @@ Source of the idea: Glow's deferred weights, which are loaded when a function fi
 from __future__ import annotations
 
 import hashlib
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
@@ -17,6 +18,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..interpreter.errors import FileError
 from ..interpreter.files.header import Entry
 from ..interpreter.files.open_file import OpenFile
 from ..interpreter.files.tensor_file import flat
@@ -34,13 +36,14 @@ class Stretch(ABC):
     """The bytes of one storage in a file.
 
     `is_direct`: any range of them can be read by itself; else only the whole, in its order. `once`: the value is no
-    longer the file's once it has been read.
+    longer the file's once it has been read. `crc`: CRC-32 of the bytes, if that is known.
     """
 
-    __slots__ = ("is_direct", "nbytes", "once")
+    __slots__ = ("crc", "is_direct", "nbytes", "once")
 
-    def __init__(self, nbytes: int, *, is_direct: bool = True, once: bool = False) -> None:
+    def __init__(self, nbytes: int, *, is_direct: bool = True, once: bool = False, crc: int | None = None) -> None:
         self.nbytes = nbytes
+        self.crc = crc
         self.is_direct = is_direct
         self.once = once
 
@@ -52,6 +55,10 @@ class Stretch(ABC):
         """Fill the target, which is packed, with all bytes."""
         self.read(flat(target), 0)
 
+    def opened(self) -> Stretch:
+        """The same bytes, for several reads one after the other."""
+        return self
+
 
 class LoadedStretch(Stretch):
     """The value of a tensor in a user's file. It is the file's, so the file may not change, unless it is read `once`.
@@ -62,11 +69,15 @@ class LoadedStretch(Stretch):
     __slots__ = ("_digest", "_seen", "entry", "file")
 
     def __init__(self, file: OpenFile, entry: Entry, *, once: bool = False, digest: bool = False) -> None:
-        super().__init__(entry.nbytes, is_direct=entry.is_direct and not digest, once=once)
+        crc = None if entry.skip else entry.piece.crc
+        super().__init__(entry.nbytes, is_direct=entry.is_direct and not digest, once=once, crc=crc)
         self.file = file
         self.entry = entry
         self._digest = digest
         self._seen = b""
+
+    def __repr__(self) -> str:
+        return f"{self.file.name}: {self.entry.name!r}"
 
     def read(self, target: memoryview, offset: int) -> None:
         self.file.check()
@@ -108,10 +119,10 @@ def read_into(source: StoredArray, target: NDArray[Any]) -> None:
     stretch, meta, offset, strides = source
     if not meta.nbytes:
         return
-    if stretch.is_direct:
-        gather(stretch.read, target, offset, strides)
-    elif strides is None:
+    if strides is None and meta.nbytes == stretch.nbytes:
         stretch.read_whole(target.reshape(-1).view(np.uint8))
+    elif stretch.is_direct:
+        gather(stretch.opened().read, target, offset, strides)
     else:
         whole = np.empty(stretch.nbytes, np.uint8)
         stretch.read_whole(whole)
@@ -140,13 +151,18 @@ def copy_to(device: Device) -> Callable[[StoredArray, Array], None]:
 
 
 def _copy_pieces(stretch: Stretch, offset: int, nbytes: int, device: Device, target: Array) -> None:
-    """Packed bytes, through one piece of host memory."""
+    """Packed bytes, through one piece of host memory; all of them are compared with their checksum."""
+    stretch, crc = stretch.opened(), 0
     staged: NDArray[np.uint8] = np.empty(min(nbytes, PIECE), np.uint8)
     there = target.reshape(-1).view("uint8")
     for begin in range(0, nbytes, PIECE):
         piece = staged[: min(PIECE, nbytes - begin)]
         stretch.read(piece.data, offset + begin)
+        if stretch.crc is not None:
+            crc = zlib.crc32(piece.data, crc)
         device.copy_in(there[begin : begin + len(piece)], piece)
+    if stretch.crc not in (None, crc) and nbytes == stretch.nbytes:
+        raise FileError(f"{stretch!r} is damaged: it has checksum {crc:08x}, not {stretch.crc:08x}")
 
 
 def _copy_parts(stretch: Stretch, offset: int, strides: tuple[int, ...], device: Device, target: Array) -> None:

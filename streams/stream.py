@@ -31,6 +31,7 @@ class StreamKind(StrEnum):
     P2P = "p2p"
     READ = "read"  # from the store
     WRITE = "write"  # to the store
+    SAVE = "save"  # to users' files, and to checkpoints
 
 
 class Task(Protocol):

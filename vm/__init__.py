@@ -4,7 +4,7 @@
 - `reporting/`: questions about an engine, statistics, tables
 - `engine`: composes admission and scheduler: receive, schedule
 - `admission/`: messages become instructions, or run at once
-- `routines/`: programs that run as one message
+- `routines/`: programs that run as one message; `durability/`: checkpoints of what is published, and restoring
 - `placement/`: where values are; which transfers an instruction needs
 - `scheduler/`: what runs when: edges, phases, fair queues, pending metas, lost devices
 - `memory/`: what fits: the ledger, reservation, binding

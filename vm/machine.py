@@ -105,6 +105,7 @@ class VirtualMachine(Runtime):
         with self.inside():
             session = self.engine.open_session(reply, name, strict=strict, trusted=True)
             session.open_file = open_own_place
+            session.may_store = True
             self.losers[session.id] = lose
         return session
 

@@ -36,3 +36,5 @@ class MessageKind(IntEnum):
     LOAD = 25
     WRITE = 26
     FLUSH = 27
+    CHECKPOINT = 28
+    RESTORE = 29

@@ -21,6 +21,7 @@ from .fields import (
     Bits,
     Callback,
     ChainId,
+    Count,
     Effects,
     FileNumber,
     Flag,
@@ -87,9 +88,11 @@ FILE = int(MessageKind.FILE)
 LOAD = int(MessageKind.LOAD)
 WRITE = int(MessageKind.WRITE)
 FLUSH = int(MessageKind.FLUSH)
+CHECKPOINT = int(MessageKind.CHECKPOINT)
+RESTORE = int(MessageKind.RESTORE)
 
 # Kinds that no atomic group may hold: groups, restarts, and requests, since no wait is possible inside a group.
-UNGROUPED = frozenset({ATOMIC, RESTART, FETCH, WAIT, SYNC, QUERY, LOOKUP, NAMES, FILE, FLUSH})
+UNGROUPED = frozenset({ATOMIC, RESTART, FETCH, WAIT, SYNC, QUERY, LOOKUP, NAMES, FILE, FLUSH, CHECKPOINT, RESTORE})
 
 
 # -- the declarations --------------------------------------------------------------------------------------------------
@@ -360,6 +363,28 @@ class Flush(NamedTuple):
     request: Request
 
 
+class Checkpoint(NamedTuple):
+    """Write what is published to a directory of checkpoints: what stands under these names, all without. The last
+    `keep` generations are kept. Answered, once that is on the disk, with what was written."""
+
+    directory: Text
+    names: Names
+    keep: Count
+    request: Request
+    location: LocationNumber
+
+
+class Restore(NamedTuple):
+    """Publish what a generation of a checkpoint holds: the last one if the number is 0; these names of it, all without.
+    `deep`: all values are read, and compared with their checksums. Answered with what was published, and what not."""
+
+    directory: Text
+    generation: Count
+    names: Names
+    deep: Flag
+    request: Request
+
+
 NamedMessage: TypeAlias = (
     Call
     | Release
@@ -389,6 +414,8 @@ NamedMessage: TypeAlias = (
     | Load
     | Write
     | Flush
+    | Checkpoint
+    | Restore
 )
 
 DECLARATIONS: dict[MessageKind, type[NamedMessage]] = {
@@ -420,6 +447,8 @@ DECLARATIONS: dict[MessageKind, type[NamedMessage]] = {
     MessageKind.LOAD: Load,
     MessageKind.WRITE: Write,
     MessageKind.FLUSH: Flush,
+    MessageKind.CHECKPOINT: Checkpoint,
+    MessageKind.RESTORE: Restore,
 }
 
 _PAYLOAD = Upload._fields.index("payload") + 1

@@ -55,12 +55,12 @@ def test_what_is_saved_is_what_the_package_reads(make_session, tmp_path, device)
 def test_a_later_write_waits_and_is_not_in_the_file(make_session, tmp_path):
     s = make_session(devices=DEVICES)
     x = s.asarray(ones(100))
-    store_of(s).hold("write")
+    store_of(s).hold("save")
     saving = s.save(tmp_path / "x", {"x": x})
     x += 1
     s.flush()
     assert not saving.done
-    store_of(s).resume("write")
+    store_of(s).resume("save")
     saving.wait(WAIT)
     assert load_file(tmp_path / "x")["x"][0] == 1
     assert x.numpy()[0] == 2
@@ -145,10 +145,10 @@ def test_the_end_of_the_program_waits_for_its_files(tmp_path):
 
 def test_what_was_cancelled_is_not_saved(make_session, tmp_path):
     s = make_session(devices=DEVICES)
-    store_of(s).hold("write")
+    store_of(s).hold("save")
     saving = s.save(tmp_path / "x", {"x": s.asarray(ones(3))})
     s.cancel()
-    store_of(s).resume("write")
+    store_of(s).resume("save")
     with pytest.raises(td.CancelledError):
         saving.wait(WAIT)
     assert names_in(tmp_path) == []

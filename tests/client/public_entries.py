@@ -114,6 +114,8 @@ SESSION = {
     "fetch": "[x, one]",
     "sync": "",
     "load": "'there is no such file'",
+    "checkpoint": "'/there/is/no/such/folder', keep=-1",
+    "restore": "'/there/is/no/such/folder'",
     "save": "'/there/is/no/such/folder', {'x': x}",
     "effect": "nothing, x",
     "check_chain": "",

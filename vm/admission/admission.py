@@ -28,6 +28,7 @@ from ...interpreter.wire.messages import (
     Atomic,
     Call,
     Chain,
+    Checkpoint,
     Convention,
     Effect,
     Fetch,
@@ -45,6 +46,7 @@ from ...interpreter.wire.messages import (
     Query,
     Release,
     Restart,
+    Restore,
     Run,
     Signature,
     Span,
@@ -72,6 +74,7 @@ from ..scheduler.scheduler import Scheduler
 from .accesses import Accesses
 from .calls import Calls
 from .cancellation import Cancellation
+from .durable import Durable
 from .exports import Exports
 from .files import Files
 from .inline import END, Inline
@@ -117,6 +120,7 @@ class Admission:
         self.calls = calls = Calls(scheduler, residency, infer, names, rejection)
         self.accesses = accesses = Accesses(scheduler, residency, inline, exports, rejection)
         files = Files(scheduler, residency, rejection)
+        self.durable = durable = Durable(scheduler, residency, names, rejection)
         self.routines = routines = Routines(scheduler, residency, infer, accesses, rejection)
         self.handlers: dict[type[NamedMessage], Handler] = {
             Call: calls.call,
@@ -147,6 +151,8 @@ class Admission:
             Load: files.load,
             Write: files.write,
             Flush: files.flush,
+            Checkpoint: durable.checkpoint,
+            Restore: durable.restore,
         }
         dispatcher = scheduler.dispatcher
         self._steps = (inline.run, scheduler.bound, dispatcher.ready, dispatcher.dispatch_ready)  # of `take`

@@ -85,7 +85,7 @@ class Calls:
         if known and self.take_view(session, plan, operands, outputs, dying):
             return
         if plan.in_place:
-            check_targets(session, targets, plan.device)
+            check_targets(session, targets, plan.device, self.scheduler.snapshots)
         else:
             check_results(session, plan.outputs, dying)
         residency, device = self.residency, plan.device

@@ -4,7 +4,7 @@ values of tensors are written to it (WRITE, FLUSH).
 Nothing is read at a LOAD: a tensor that was loaded has its value in the store, in a buffer that is a part of the file,
 and whatever first needs it elsewhere gets a transfer. A file stays open as long as a value lies in it.
 
-Each WRITE of a value is a reader like any other, on the store's stream for writing, behind the transfer that brings the
+Each WRITE of a value is a reader like any other, on the store's stream for files, behind the transfer that brings the
 value to the host. Those of one file are links of a chain, as side effects are: the first error ends it, and FLUSH, the
 last link, tells it.
 """
@@ -128,7 +128,7 @@ class Files:
         except TensordError as error:
             self.refuse(session, error, output, location)
             return
-        stream, bound = store.backend.copy_stream(StreamKind.WRITE), self.scheduler.bound
+        stream, bound = store.backend.copy_stream(StreamKind.SAVE), self.scheduler.bound
         file, link = output
         for tensor, offset in zip(tensors, offsets, strict=True):
             kept = len(bound)
@@ -167,7 +167,7 @@ class Files:
         file, link = output
         instruction = self.scheduler.new_instruction(session, Opcode.ACCESS, "flush", self.place(), 0)
         instruction.reads = (link,)
-        instruction.stream = store.backend.copy_stream(StreamKind.WRITE)
+        instruction.stream = store.backend.copy_stream(StreamKind.SAVE)
         instruction.kernel = file.flush
         answer_with_results(instruction, session, request)
         self.scheduler.admit(instruction)

@@ -6,7 +6,7 @@ session over a quota is refused, and never made to wait: only that session could
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...interpreter.errors import ProtocolError, QuotaError
@@ -21,7 +21,7 @@ from ..model.device_state import DeviceState
 from ..model.directory import Directory
 from ..model.published import Published
 from ..model.session import VmSession
-from ..model.tensor import Tensor
+from ..model.tensor import Storage, Tensor
 
 REFUSED = 2  # a session may have that many times its quota of ids; those beyond the quota stand for refused values
 
@@ -35,17 +35,21 @@ def check_results(session: VmSession, metas: Sequence[Meta | None], dying: int) 
     check_bytes(session, sum(meta.nbytes for meta in metas if meta is not None))
 
 
-def check_targets(session: VmSession, tensors: Iterable[Tensor], device: DeviceState) -> None:
+def check_targets(
+    session: VmSession, tensors: Iterable[Tensor], device: DeviceState, snapshots: Mapping[Storage, int]
+) -> None:
     """QuotaError if writing to these tensors on a device takes more memory than the session's quota."""
-    check_bytes(session, sum(added_bytes(session, tensor, device) for tensor in tensors))
+    check_bytes(session, sum(added_bytes(session, tensor, device, snapshots) for tensor in tensors))
 
 
-def added_bytes(session: VmSession, tensor: Tensor, device: DeviceState) -> int:
-    """The bytes that a write adds to the session's account: it may give the tensor a storage of its own."""
+def added_bytes(session: VmSession, tensor: Tensor, device: DeviceState, snapshots: Mapping[Storage, int]) -> int:
+    """The bytes that a write adds to the session's account: it may give the tensor a storage of its own. What only a
+    checkpoint reads then is the machine's."""
     storage, meta = tensor.storage, tensor.meta
     if meta is None or (storage.account is not None and may_overwrite(tensor, storage.copies.get(device))):
         return 0
-    left = storage.nbytes if storage.sharers == 1 and storage.account is session.account else 0
+    sharers = storage.sharers - snapshots.get(storage, 0)
+    left = storage.nbytes if sharers == 1 and storage.account is session.account else 0
     return max(meta.nbytes - left, 0)
 
 

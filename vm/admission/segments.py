@@ -251,7 +251,7 @@ class Segments:
             check_results(session, made, 0)
             check_tensors(session, len(made) + len(recipe.views))
             check_bytes(session, need)
-            check_targets(session, written, device)
+            check_targets(session, written, device, self.scheduler.snapshots)
         except QuotaError:
             return False
         if device.planned + to_come <= device.backend.limit:

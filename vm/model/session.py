@@ -54,7 +54,8 @@ class VmSession:
     ever defined, since ids rise and are never reused; `generation` the number of its cancellations, so that a restart
     that was sent before the latest one does not undo it; `queues` what it has on each stream; `moves` the tensors that
     it has moved and that were not needed yet; `moving` copies that the moves begun since will fill; `pins` how
-    often it has pinned the tensors of which ids (`memory.pins`); `open_file` opens what its client names. `trusted`:
+    often it has pinned the tensors of which ids (`memory.pins`); `open_file` opens what its client names. `may_store`:
+    it may have checkpoints written and restored, in any directory of the machine's user. `trusted`:
     its messages are made in this process, by `client`, so they have the form of their kinds.
     """
 
@@ -74,6 +75,7 @@ class VmSession:
         "limits",
         "live",
         "locations",
+        "may_store",
         "moves",
         "moving",
         "name",
@@ -141,6 +143,7 @@ class VmSession:
         self.outputs: dict[int, tuple[OutputFile, Copy]] = {}  # open for WRITE, each with the link of its chain
         self.opened: WeakSet[OpenFile | OutputFile] = WeakSet()  # those that anything lies in
         self.open_file: FileOpener = refuse_files
+        self.may_store = False
         self.newest = 0
         self.generation = 0
         self.closed = False

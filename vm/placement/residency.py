@@ -26,7 +26,7 @@ from ..memory.overwriting import may_overwrite
 from ..memory.pins import move_pins
 from ..memory.recency import touch
 from ..memory.replicas import drop_copies, forget, hold, may_drop
-from ..model.account import charge
+from ..model.account import charge, credit
 from ..model.device_state import DeviceState
 from ..model.instruction import PENDING, Instruction
 from ..model.operand import Binding
@@ -374,6 +374,9 @@ class Residency:
         before.sharers -= 1
         if before.sharers == 0:
             self.orphans.append(before)
+        elif before.sharers == self.scheduler.snapshots.get(before, -1):  # only a checkpoint reads it: it is nobody's
+            credit(before)
+            charge(self.scheduler.nobody, before)
         tensor.storage = Storage(nbytes, device, copy)
         if tensor.home.pins:
             move_pins(tensor, before)

@@ -67,6 +67,7 @@ class Scheduler:
         self.failed = 0
         self.nobody = VmSession(0, drop_reply)  # owns planned transfers and copies
         self.live: dict[int, Instruction] = {}
+        self.snapshots: dict[Storage, int] = {}  # how many of its sharers are a checkpoint's, and have not been read
         self.finished: deque[Any] = deque()
         self.bound: list[Copy] = []  # operands of the message being admitted, never dropped to make room
         self.report: Report = drop_report  # called once per error, at its origin

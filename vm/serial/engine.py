@@ -32,6 +32,7 @@ from ...interpreter.wire.messages import (
     Atomic,
     Call,
     Chain,
+    Checkpoint,
     Convention,
     Effect,
     Fetch,
@@ -50,6 +51,7 @@ from ...interpreter.wire.messages import (
     Query,
     Release,
     Restart,
+    Restore,
     Run,
     Span,
     Sync,
@@ -143,6 +145,8 @@ class SerialEngine:
             Load: files.load,
             Write: files.write,
             Flush: files.flush,
+            Checkpoint: self.refuse_checkpoint,
+            Restore: self.refuse_checkpoint,
             Restart: lambda session, message: self.restart(session, message.generation),
             Atomic: self.atomic,
             ListNames: names.list_names,
@@ -151,6 +155,10 @@ class SerialEngine:
             Link: lambda session, message: link(session, message, self.devices),
             Run: self.routines.run,
         }
+
+    def refuse_checkpoint(self, session: SerialSession, message: Checkpoint | Restore) -> None:
+        """There is nothing here that outlives the session's process."""
+        self.deny(session, ProtocolError("the serial engine takes no checkpoints"), message.request, 0, "checkpoint")
 
     # -- the engine's interface ------------------------------------------------------------------------------------
 

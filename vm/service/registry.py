@@ -110,6 +110,7 @@ class ConnectionRegistry:
         if not listener.local:
             peer.token = secrets.token_bytes(16)
         peer.session = session = self.engine.open_session(self.sink(peer), peer.name, strict=strict, limits=self.limits)
+        session.may_store = listener.local and credentials.uid in (os.getuid(), 0)
         if peer.shared:
             session.open_file = partial(open_peer_place, credentials.pid)
         peer.on(Event.GREETED)

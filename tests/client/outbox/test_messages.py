@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from tempfile import NamedTemporaryFile
+from tempfile import NamedTemporaryFile, TemporaryDirectory
 from typing import Any
 
 import msgpack
@@ -44,6 +44,11 @@ def everything(session: Session) -> None:
         session.load(file.name)["array"].wait()
         session.save(file.name, {"y": y}).wait()
         Path(file.name).touch()  # what is closed is removed
+    with TemporaryDirectory() as folder:
+        session.publish("x", x)
+        session.checkpoint(folder + "/here", "x").wait()
+        session.restore(folder + "/here")
+        session.unpublish("x")
     session.cancel()
     session.restart()
     session.effect(lambda _array: None, y, chain=session.chain())

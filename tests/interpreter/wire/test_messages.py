@@ -22,6 +22,7 @@ from tensord.interpreter.wire.messages import (
     Atomic,
     Call,
     Chain,
+    Checkpoint,
     Convention,
     Effect,
     Fetch,
@@ -39,6 +40,7 @@ from tensord.interpreter.wire.messages import (
     Query,
     Release,
     Restart,
+    Restore,
     Run,
     Signature,
     Span,
@@ -85,6 +87,8 @@ EXAMPLES: list[tuple[NamedMessage, list[int], list[int], int, int]] = [
     (Load(8, (3, 4), ((), ()), "sim:0", own=False, digest=True, location=70), [], [3, 4], 0, 70),
     (Write(8, (1, 2), (0, 64), 70), [1, 2], [], 0, 70),
     (Flush(8, 60), [], [], 60, 0),
+    (Checkpoint("/there", ("a",), 2, 60, 70), [], [], 60, 70),
+    (Restore("/there", 0, ("a",), deep=True, request=60), [], [], 60, 0),
 ]
 IDS = [type(row[0]).__name__ for row in EXAMPLES]
 

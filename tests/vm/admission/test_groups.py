@@ -77,6 +77,8 @@ FORBIDDEN: dict[int, list[Any]] = {
     M.ATOMIC: [ATOMIC, []],
     M.FILE: [int(M.FILE), 1, (), 1, False],
     M.FLUSH: [int(M.FLUSH), 1, 1],
+    M.CHECKPOINT: [int(M.CHECKPOINT), "/there", (), 2, 1, 0],
+    M.RESTORE: [int(M.RESTORE), "/there", 0, (), False, 1],
 }
 
 

@@ -5,15 +5,20 @@ The kinds and the fields come from the declarations, so a new field is tested on
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
+import shutil
+import tempfile
 from collections.abc import Collection, Iterator
 from typing import Any, get_type_hints
 
 import numpy as np
 import pytest
 
+from tensord.interpreter.checkpoints.directory import CheckpointDirectory
 from tensord.interpreter.errors import ProtocolError
+from tensord.interpreter.files.open_file import OpenFile, OutputFile
 from tensord.interpreter.wire import fields
 from tensord.interpreter.wire.fields import Role
 from tensord.interpreter.wire.forms import FIELDS
@@ -27,6 +32,7 @@ from tensord.interpreter.wire.messages import (
     Atomic,
     Call,
     Chain,
+    Checkpoint,
     Convention,
     Effect,
     Fetch,
@@ -44,6 +50,7 @@ from tensord.interpreter.wire.messages import (
     Query,
     Release,
     Restart,
+    Restore,
     Run,
     Signature,
     Span,
@@ -56,7 +63,6 @@ from tensord.interpreter.wire.messages import (
     encode_message,
 )
 from tensord.interpreter.wire.roles import ids_of, outputs_of
-from tensord.vm.places import open_own_place
 
 from ..bare_engine import ONE, Bare, Client
 
@@ -94,6 +100,7 @@ FITTING: dict[Any, tuple[str, ...]] = {
     fields.WrittenIds: ("[]",),
     fields.FileNumber: (),
     fields.Offsets: ("[]",),
+    fields.Count: (),
     fields.ChainId: (),
     fields.Operands: ("[]",),
     fields.Text: ("x",),
@@ -115,8 +122,13 @@ FITTING: dict[Any, tuple[str, ...]] = {
 }
 
 REQUEST, NEW = 60, 50
+FOLDER = tempfile.mkdtemp()
+atexit.register(shutil.rmtree, FOLDER)
+with CheckpointDirectory.open(f"{FOLDER}/there", create=True) as there:
+    there.begin().commit()
 FILE = os.memfd_create("values")  # for the process's life
 os.write(FILE, bytes(32))
+INPUT, OUTPUT = OpenFile(os.dup(FILE), "a file"), OutputFile(FILE, "a file")
 ENTRY = ("w", ((4,), "float64"), 0, 32, 32, False, None, 0, False, False)
 # A program that adds its number to its parameter, and prints the sum.
 RECORDS = (
@@ -162,6 +174,8 @@ def well_formed(
         Load(1, (NEW,), (ENTRY,), "cpu:0", own=False, digest=False, location=1),
         Write(3, (tensor,), (0,), 1),
         Flush(3, REQUEST),
+        Checkpoint(f"{FOLDER}/here", (), 2, REQUEST, 1),
+        Restore(f"{FOLDER}/there", 0, (), deep=False, request=REQUEST),
     ]
     return {type(message): message for message in messages}
 
@@ -189,7 +203,8 @@ class Scene:
         self.program, self.routine = self.client.new(), self.client.new()
         self.client.send(ProgramPart(self.program, RECORDS))
         self.client.send(Link(self.routine, self.program, ("cpu:0",), (), 1))
-        self.client.session.open_file = open_own_place
+        self.client.session.open_file = lambda _place, *, writes: OUTPUT if writes else INPUT
+        self.client.session.may_store = True
         self.client.send(File(1, (FILE, "a file"), REQUEST), File(3, (FILE, "a file"), REQUEST, writes=True))
         self.client.publish("kept", ids=[self.tensor])
         self.client.answers.clear()

@@ -1,0 +1,69 @@
+"""Values of a generation of a checkpoint: parts of files that never change, opened whenever they are read.
+
+A generation may have as many files as values, more than a process may have descriptors. So a file is open while it is
+read, and from then on only if it is about to be removed (`hold`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from weakref import WeakSet
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..interpreter.checkpoints.reader import CheckpointReader
+from ..interpreter.checkpoints.record import Record
+from ..interpreter.files.header import Entry
+from ..interpreter.files.open_file import OpenFile
+from ..interpreter.files.values import read_array, read_range
+from .stored import LoadedStretch, Stretch
+
+STRETCHES: WeakSet[KeptStretch] = WeakSet()  # of this process; the driving threads add and list them
+
+
+class KeptReader(CheckpointReader):
+    """A reader whose directory is closed with its last reference."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class KeptStretch(Stretch):
+    """A value of a generation. `path`: the directory's; `file`: the id of its values file."""
+
+    __slots__ = ("__weakref__", "_entry", "_held", "_reader", "file", "path")
+
+    def __init__(self, reader: KeptReader, name: str, record: Record) -> None:
+        super().__init__(record.nbytes, crc=record.crc)
+        self.path: Path = reader.path.resolve()
+        self.file = record.file
+        self._reader = reader
+        self._entry: Entry = record.entry(name)
+        self._held: OpenFile | None = None
+        STRETCHES.add(self)
+
+    def hold(self) -> None:
+        """Keep the file open: it may be removed."""
+        self._held = self._opened()
+
+    def opened(self) -> Stretch:
+        return LoadedStretch(self._opened(), self._entry)
+
+    def read(self, target: memoryview, offset: int) -> None:
+        read_range(self._opened(), self._entry, target, offset)
+
+    def read_whole(self, target: NDArray[np.uint8]) -> None:
+        """With its checksum compared."""
+        meta: Any = self._entry.meta
+        read_array(self._opened(), self._entry, np.ndarray(meta.shape, meta.dtype, target))
+
+    def _opened(self) -> OpenFile:
+        if self._held is not None:
+            return self._held
+        file = OpenFile(self._reader.open_values(self.file), f"{self.path}/{self._entry.name}")
+        end = self._entry.offset + self._entry.nbytes
+        if end > file.size:
+            raise file.failed(f"has {file.size} bytes and should have {end} at least; was it cut short?")
+        return file

@@ -1,0 +1,151 @@
+"""One checkpoint: what it does on the disk. Everything here runs on the store's thread for files, in the order of its
+instructions; nothing of the engine is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...interpreter.checkpoints.directory import CheckpointDirectory
+from ...interpreter.checkpoints.record import Generation, Record
+from ...interpreter.checkpoints.writer import GenerationWriter
+from ...interpreter.errors import FileError, MetadataError, TensordError
+from ...interpreter.types.meta import Meta
+from ...streams.kept import KeptStretch
+from .target import Target
+
+PIECE: Final = 4 << 20  # bytes of a value that are put in order at a time
+
+
+class CheckpointJob:
+    """A checkpoint that is being written.
+
+    `fields`: what restoring wants back, by name; `kept`: values that are there already; `same`: names of a value that
+    is written under another name; `routines`: texts. `failed`: why a name has no new value, by name. `error`: what has
+    ended it.
+    """
+
+    def __init__(self, target: Target, names: int, keep: int) -> None:
+        self.target = target
+        self.names = names
+        self.keep = keep
+        self.fields: dict[str, dict[str, Any]] = {}
+        self.kept: dict[str, Record] = {}
+        self.same: dict[str, str] = {}
+        self.routines: dict[str, str] = {}
+        self.failed: dict[str, str] = {}
+        self.deferred: Iterable[KeptStretch] = ()  # values of generations that tensors still lie in
+        self.error: TensordError | None = None
+        self.written = 0
+        self.generation: Generation | None = None
+        self._directory: CheckpointDirectory | None = None
+        self._writer: GenerationWriter | None = None
+
+    def write(self, name: str, meta: Meta, array: NDArray[Any]) -> None:
+        """Write one value. It raises what ends the checkpoint, and once it has ended, too."""
+        if self.error is not None:
+            raise self.error.reraisable()
+        try:
+            writer = self._opened()
+            writer.start(name, meta, self.fields.get(name))
+            append(writer, array)
+        except TensordError as error:
+            self._end(error)
+            raise
+        self.written += meta.nbytes
+
+    def commit(self) -> dict[str, Any]:
+        """Write what is left, make the generation last, and remove old ones; what there is to say of it."""
+        try:
+            if self.error is not None:
+                raise self.error.reraisable()
+            writer = self._opened()
+            self._keep(writer)
+            for name, text in self.routines.items():
+                writer.routine(name, text, self.fields.get(name))
+            self.generation = generation = writer.commit()
+            self._hold(generation)
+            collected = self._collect()
+        except TensordError as error:
+            self._end(error)
+            raise
+        finally:
+            self._close()
+        return {
+            "directory": str(self.target.path),
+            "generation": generation.number,
+            "names": self.names,
+            "written": self.written,
+            "kept": generation.nbytes - self.written,
+            "failed": dict(self.failed),
+            "collected": collected,
+        }
+
+    def _opened(self) -> GenerationWriter:
+        if self._writer is None:
+            self._directory = CheckpointDirectory.open(self.target.path, create=True)
+            self._writer = self._directory.begin()
+        return self._writer
+
+    def _keep(self, writer: GenerationWriter) -> None:
+        """Values that are there already, those of names whose values failed included."""
+        for name in self.failed:
+            before = self.target.last.get(name)
+            if before is not None and name not in writer.records:
+                self.kept[name] = before
+        for name, record in self.kept.items():
+            try:
+                writer.keep(name, record, self.fields.get(name))
+            except FileError as error:
+                raise FileError(f"{error.message} (take the checkpoint again)") from None
+        for name, other in self.same.items():
+            if other in writer.records:
+                writer.keep(name, writer.records[other], self.fields.get(name))
+
+    def _hold(self, generation: Generation) -> None:
+        """Whoever lies in a file that may go keeps it open."""
+        for stretch in self.deferred:
+            if stretch.path == self.target.path and stretch.file not in generation.files:
+                stretch.hold()
+
+    def _collect(self) -> int:
+        if self._directory is None or self.keep < 1:
+            return 0
+        return len(self._directory.collect(self.keep).generations)
+
+    def _end(self, error: TensordError) -> None:
+        self.error = self.error or error
+        self.target.forget()
+        self._close()
+
+    def _close(self) -> None:
+        directory, self._directory, self._writer = self._directory, None, None
+        if directory is not None:
+            directory.close()
+
+
+def append(writer: GenerationWriter, array: NDArray[Any]) -> None:
+    """An array's elements, row by row if they are scattered."""
+    if array.flags.c_contiguous:
+        writer.append(array)
+    elif array.nbytes <= PIECE or len(array) == 1:
+        writer.append(np.ascontiguousarray(array))
+    else:
+        half = len(array) // 2
+        append(writer, array[:half])
+        append(writer, array[half:])
+
+
+def check_path(path: str) -> str:
+    """An absolute path, as the daemon's own folder means nothing to its clients."""
+    if not path.startswith("/"):
+        raise MetadataError(f"a directory of checkpoints is named by its whole path, not {path!r}")
+    return path
+
+
+def plain_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields without what is empty."""
+    return {key: value for key, value in fields.items() if value not in ("", None, ())}

@@ -1,0 +1,178 @@
+"""Checkpoints: from a message to the instructions that read what is published, as of that place in program order.
+
+Of each tensor under a name a twin is made, which shares its storage: a later write in place gives the written tensor a
+storage of its own (copy-on-write), so the work goes on while values are read. What is written then is what stood there
+before: it is the machine's, and no session is charged for it. Each value is a reader on the store's thread for files,
+behind the transfer that brings it to the host. A last instruction commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ...interpreter.errors import MetadataError, ProtocolError, TensordError
+from ...interpreter.opcodes import Opcode
+from ...interpreter.types.meta import Meta
+from ...interpreter.wire.names import unpublished
+from ...streams.kept import STRETCHES
+from ...streams.stream import StreamKind
+from ..model.directory import Directory
+from ..model.instruction import Instruction
+from ..model.published import Published, PublishedRoutine
+from ..model.session import VmSession
+from ..model.tensor import Tensor
+from ..placement.residency import Residency
+from ..placement.views import twin
+from ..scheduler.pending_metas import await_metas
+from ..scheduler.scheduler import Scheduler
+from .job import CheckpointJob, check_path
+from .target import Key, Targets, key_of
+
+DEVICE, CAPTURED, OF, CONVENTION, DEVICES = "device", "captured", "captured of", "convention", "devices"
+
+Publish = Callable[[VmSession, Sequence[str], Sequence[Published[Tensor]]], None]
+Told = Callable[[Any, TensordError | None], None]
+
+
+class Checkpoints:
+    """Takes checkpoints. One per engine, called during admission."""
+
+    def __init__(self, scheduler: Scheduler, residency: Residency, directory: Directory) -> None:
+        self.scheduler = scheduler
+        self.residency = residency
+        self.directory = directory
+        self.targets = Targets()
+        self.publish: Publish = publish_nothing  # set by admission
+
+    def take(self, session: VmSession, path: str, names: Sequence[str], keep: int, location: int, told: Told) -> None:
+        """Write what stands under these names, all without; `told` gets what there is to say, or an error.
+
+        MetadataError for names that nothing stands under, ProtocolError while one is written to that directory.
+        """
+        residency, store, host = self.residency, self.residency.store, self.residency.host
+        if store is None or host is None:
+            raise ProtocolError("checkpoints are written from a cpu device, and this machine has none")
+        target = self.targets.of(Path(check_path(path)))
+        if target.busy:
+            raise ProtocolError(f"a checkpoint is being written to {target.path}; wait for that one")
+        known = self.directory.names
+        if missing := [name for name in names if name not in known]:
+            raise unpublished(missing, known)
+        published = {name: known[name] for name in names or known}
+        job = CheckpointJob(target, len(published), keep)
+        job.deferred = list(STRETCHES)
+        values = {name: value for name, one in published.items() for name, value in self.values_of(name, one, job)}
+        keys: dict[str, Key] = {name: key_of(tensor) for name, tensor in values.items()}
+        first: dict[Key, str] = {}
+        link = residency.new_copy(host, 0, 1)
+        stream = store.backend.copy_stream(StreamKind.SAVE)
+        target.busy = True
+        for name, tensor in values.items():
+            key = keys[name]
+            job.fields.setdefault(name, {})[DEVICE] = tensor.home.name
+            if key in first:
+                job.same[name] = first[key]
+            elif key in target.known:
+                job.kept[name] = target.known[key]
+            else:
+                first[key] = name
+                self.read(session, job, name, tensor, location, link, stream)
+        commit = self.scheduler.new_instruction(self.scheduler.nobody, Opcode.ACCESS, "checkpoint", host, location)
+        commit.author = session
+        commit.writes = (link,)
+        commit.stream = stream
+        commit.kernel = job.commit
+
+        def end(done: Instruction) -> None:
+            target.busy = False
+            if done.error is None and job.generation is not None:
+                target.learn({name: key for name, key in keys.items() if name not in job.failed}, job.generation)
+            elif done.error is not None:
+                done.error.heard = True
+            told(done.results, done.error)
+            done.results = None
+
+        commit.on_retire = end
+        self.scheduler.admit(commit)
+
+    def values_of(self, name: str, published: Published[Tensor], job: CheckpointJob) -> list[tuple[str, Tensor]]:
+        """The tensors under a name: of a routine those that it captures, under names of their own."""
+        routine = published.routine
+        if routine is None:
+            return [(name, published.tensors[0])]
+        inner = [f"{name} (captured {n})" for n in range(len(published.tensors))]
+        job.routines[name] = str(routine.program)
+        job.fields[name] = fields_of(routine, inner)
+        for one in inner:
+            job.fields[one] = {OF: name}
+        return list(zip(inner, published.tensors, strict=True))
+
+    def read(
+        self, session: VmSession, job: CheckpointJob, name: str, tensor: Tensor, location: int, link: Any, stream: Any
+    ) -> None:
+        """Admit the instruction that reads one value."""
+        residency, scheduler, host = self.residency, self.scheduler, self.residency.host
+        if host is None:
+            raise AssertionError("checked by the caller")
+        kept = len(scheduler.bound)
+        snapshot = twin(tensor, tensor.home)
+        storage = snapshot.storage
+        scheduler.snapshots[storage] = scheduler.snapshots.get(storage, 0) + 1
+
+        def end(done: Instruction) -> None:
+            drop_snapshot(scheduler, snapshot)
+            residency.unshare(snapshot)
+            if done.error is not None:
+                done.error.heard = True
+                job.failed[name] = str(done.error)
+
+        try:
+            source = residency.bring(snapshot, host, scheduler.nobody, location)
+        except TensordError as error:
+            drop_snapshot(scheduler, snapshot)
+            residency.unshare(snapshot)
+            job.failed[name] = str(error)
+            return
+        instruction = scheduler.new_instruction(scheduler.nobody, Opcode.ACCESS, "checkpoint", host, location)
+        instruction.author = session
+        instruction.inputs = (source,)
+        instruction.reads, instruction.writes = (source.copy,), (link,)
+        await_metas(instruction)
+        instruction.stream = stream
+        instruction.kernel = partial(write_value, job, name, snapshot)
+        instruction.on_retire = end
+        scheduler.admit(instruction)
+        del scheduler.bound[kept:]  # it may leave for the next one, once it is written
+
+
+def publish_nothing(_session: VmSession, _names: Sequence[str], _found: Sequence[Published[Tensor]]) -> None:
+    """Where nobody publishes."""
+
+
+def drop_snapshot(scheduler: Scheduler, snapshot: Tensor) -> None:
+    """The value of a twin has been read."""
+    count = scheduler.snapshots[snapshot.storage] - 1
+    if count:
+        scheduler.snapshots[snapshot.storage] = count
+    else:
+        del scheduler.snapshots[snapshot.storage]
+
+
+def write_value(job: CheckpointJob, name: str, snapshot: Tensor, array: Any) -> None:
+    """The kernel: by now the meta is known."""
+    if not isinstance(snapshot.meta, Meta):
+        raise MetadataError(f"{name!r} has no shape yet")
+    job.write(name, snapshot.meta, array)
+
+
+def fields_of(routine: PublishedRoutine, captured: Sequence[str]) -> dict[str, Any]:
+    """What restoring a routine takes besides its text."""
+    found: dict[str, Any] = {DEVICES: routine.devices}
+    if captured:
+        found[CAPTURED] = tuple(captured)
+    if routine.convention is not None:
+        found[CONVENTION] = routine.convention
+    return found

@@ -1,0 +1,70 @@
+"""A directory of checkpoints as one machine knows it: which of its values are still what the machine has.
+
+A value is recognised by the storage that it is of, the storage's version, and the layout of the tensor. So a checkpoint
+neither reads nor moves what has not been written since the last one. What is remembered is of the last generation
+alone.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from ...interpreter.checkpoints.record import Generation, Record
+from ...interpreter.types.meta import Meta
+from ..model.tensor import Storage, Tensor
+
+
+class Key(NamedTuple):
+    """A value at a place in program order. The storage is kept, so that no other one can be taken for it."""
+
+    storage: Storage
+    version: int
+    offset: int
+    strides: tuple[int, ...] | None
+    meta: Meta | None
+
+
+class Target:
+    """A directory. `known`: records of the last generation, by the values that the machine had; `last`: by name;
+    `busy`: a checkpoint is being written."""
+
+    __slots__ = ("busy", "known", "last", "path")
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.known: dict[Key, Record] = {}
+        self.last: dict[str, Record] = {}
+        self.busy = False
+
+    def learn(self, keys: dict[str, Key], generation: Generation) -> None:
+        """A generation was written: `keys` are the values that stood under its names."""
+        records = {**generation.tensors, **generation.routines}
+        self.last = records
+        self.known = {key: records[name] for name, key in keys.items() if name in records}
+
+    def forget(self) -> None:
+        """Nothing is known to be there any more: the next checkpoint writes every value anew."""
+        self.known = {}
+
+
+class Targets:
+    """The directories that a machine has written to, or was restored from, by their real paths."""
+
+    def __init__(self) -> None:
+        self._targets: dict[Path, Target] = {}
+
+    def of(self, path: Path) -> Target:
+        """The directory at a path."""
+        where = path.resolve()
+        target = self._targets.get(where)
+        if target is None:
+            target = self._targets[where] = Target(where)
+        return target
+
+
+def key_of(tensor: Tensor) -> Key:
+    """What is recognised as the tensor's present value. Its storage serves no other tensor from now on."""
+    tensor.bound = True
+    storage = tensor.storage
+    return Key(storage, storage.version, tensor.offset, tensor.strides, tensor.meta)
